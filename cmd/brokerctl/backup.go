@@ -30,11 +30,11 @@ func inDirectory(cmd *cobra.Command, run func(cmd *cobra.Command, d backup.Dir) 
 
 // refusedBackup gives an error of backups the exit code of what it says. Others, and nil, stay as they are.
 func refusedBackup(err error) error {
-	if _, known := errors.AsType[*failure](err); known || err == nil {
+	if _, known := errors.AsType[*exitError](err); known || err == nil {
 		return err
 	}
 	is := func(target error) bool { return errors.Is(err, target) }
-	f := &failure{answer: api.Error{Message: err.Error(), Fate: fate.Refused.String()}, cause: err}
+	f := &exitError{answer: api.Error{Message: err.Error(), Fate: fate.Refused.String()}, cause: err}
 	switch {
 	case is(backup.ErrNoBackup), is(errNoTopic):
 		f.answer.Code, f.exit = api.CodeNotFound, exitNotFound

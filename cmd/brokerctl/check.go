@@ -54,7 +54,7 @@ func checkNode(cmd *cobra.Command, g *globals, live bool) error {
 		if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
 			exit = exitUnavailable
 		}
-		return &failure{answer: api.Error{Code: api.CodeUnavailable, Message: "node at " + address + ": " + err.Error()}, exit: exit, cause: err}
+		return &exitError{answer: api.Error{Code: api.CodeUnavailable, Message: "node at " + address + ": " + err.Error()}, exit: exit, cause: err}
 	}
 	word := "ready"
 	if live {

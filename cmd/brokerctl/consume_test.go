@@ -163,11 +163,22 @@ func TestBenchKeepsToItsRate(t *testing.T) {
 }
 
 func TestBenchReportsWhatWasRefused(t *testing.T) {
-	nsq := newFakeNSQ(t)
-	nsq.refuse = "E_PUB_FAILED PUB failed disk full"
-	r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1")
-	if r.exit != exitFailed || r.stderr != "error: publish message to orders: outcome unknown: E_PUB_FAILED PUB failed disk full\n" {
-		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	for said, want := range map[string]struct {
+		exit   int
+		stderr string
+	}{
+		"E_PUB_FAILED PUB failed disk full":          {exitUnavailable, "outcome unknown: "}, // of nsqd, which does not say
+		"E_PUB_FAILED PUB failed, refused: it is so": {exitRefused, "refused: "},
+		"E_BAD_TOPIC PUB topic name is not valid":    {exitUsage, "refused: "},
+		"E_UNAUTHORIZED AUTH failed":                 {exitForbidden, "refused: "},
+		"E_SOMETHING_NEW at the other end":           {exitFailed, "refused: "},
+	} {
+		nsq := newFakeNSQ(t)
+		nsq.refuse = said
+		r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1")
+		if r.exit != want.exit || r.stderr != "error: publish message to orders: "+want.stderr+said+"\n" {
+			t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+		}
 	}
 }
 

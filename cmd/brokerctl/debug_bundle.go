@@ -64,7 +64,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 	}
 	for _, name := range o.nodes {
 		if !slices.ContainsFunc(nodes, func(n api.Node) bool { return n.ID == name }) {
-			return &failure{answer: api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("node %q is not in the cluster", name)}, exit: exitNotFound}
+			return &exitError{answer: api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("node %q is not in the cluster", name)}, exit: exitNotFound}
 		}
 	}
 	q := bundle.Questioner{Client: g.client, HTTP: over, Timeout: g.timeout, Profile: o.profile}

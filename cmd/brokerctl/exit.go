@@ -10,33 +10,37 @@ import (
 	"github.com/brokerd/brokerd/internal/nsqclient"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/client"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// The exit codes. docs/brokerctl.md promises them.
+// The exit codes. docs/brokerctl.md promises them; those of failures are the registry's.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitRefused     = 4
-	exitForbidden   = 5
-	exitUnavailable = 6
-	exitPartial     = 7
-	exitUnhealthy   = 10
-	exitDegraded    = 11
-	exitInterrupted = 130
+	// exitOK: it was done, or an interrupted command that only reads.
+	exitOK = 0
+	// exitFailed: no other code fits.
+	exitFailed = failure.ExitFailed
+	// exitUsage: the command line is wrong, or names a value that the broker refuses.
+	exitUsage = failure.ExitUsage
+	// exitNotFound: what is named does not exist.
+	exitNotFound = failure.ExitNotFound
+	// exitRefused: the state forbids it, and nothing was changed.
+	exitRefused = failure.ExitRefused
+	// exitForbidden: no credentials, wrong ones, or not allowed.
+	exitForbidden = failure.ExitForbidden
+	// exitUnavailable: nobody answered in time, or the outcome is not known.
+	exitUnavailable = failure.ExitUnavailable
+	// exitPartial: some of many failed.
+	exitPartial = failure.ExitPartial
+	// exitUnhealthy: the cluster, or what is checked, does not work as it should.
+	exitUnhealthy = 10
+	// exitDegraded: it works, with reduced redundancy.
+	exitDegraded = 11
+	// exitInterrupted: a change was interrupted, and may have been carried out.
+	exitInterrupted = failure.ExitInterrupted
 )
 
-// The codes of failures that arise here and not in a broker.
-const (
-	codeUsage       api.Code = "usage"
-	codeFailed      api.Code = "failed"
-	codePartial     api.Code = "partial"
-	codeInterrupted api.Code = "interrupted"
-)
-
-// failure is what the program ends with when it does not end well.
-type failure struct {
+// exitError is what the program ends with when it does not end well.
+type exitError struct {
 	answer api.Error
 	exit   int
 	shown  bool // the answer has said it all: nothing is added on stderr
@@ -44,19 +48,19 @@ type failure struct {
 }
 
 // Error returns the message.
-func (f *failure) Error() string { return f.answer.Message }
+func (f *exitError) Error() string { return f.answer.Message }
 
 // Unwrap returns what the failure came from, or nil.
-func (f *failure) Unwrap() error { return f.cause }
+func (f *exitError) Unwrap() error { return f.cause }
 
 // usageError returns a failure of the command line. %w works.
-func usageError(text string, args ...any) *failure {
+func usageError(text string, args ...any) *exitError {
 	err := fmt.Errorf(text, args...)
-	return &failure{answer: api.Error{Code: codeUsage, Message: err.Error()}, exit: exitUsage, cause: err}
+	return &exitError{answer: api.Error{Code: failure.Usage, Message: err.Error()}, exit: exitUsage, cause: err}
 }
 
 // verdict ends the program with an exit code, after the answer has said why.
-func verdict(exit int) error { return &failure{exit: exit, shown: true} }
+func verdict(exit int) error { return &exitError{exit: exit, shown: true} }
 
 // named is an error about a topic, or about a channel of it.
 type named struct {
@@ -77,21 +81,21 @@ func about(err error, topic, channel string) error {
 }
 
 // diagnose says how the program ends with err, which is not nil.
-func diagnose(ctx context.Context, g *globals, err error) *failure {
-	if f, ok := errors.AsType[*failure](err); ok {
+func diagnose(ctx context.Context, g *globals, err error) *exitError {
+	if f, ok := errors.AsType[*exitError](err); ok {
 		return f
 	}
 	if isInterrupted(ctx) {
-		return &failure{answer: api.Error{Code: codeInterrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: exitInterrupted, cause: err}
+		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: exitInterrupted, cause: err}
 	}
-	f := &failure{answer: api.Error{Code: codeFailed, Message: err.Error()}, exit: exitFailed, cause: err}
+	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: exitFailed, cause: err}
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		f.answer = api.Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, Fate: e.Fate}
-		f.exit = exitOf(e.Code)
+		f.exit = e.Code.Exit()
 	} else if e, ok := errors.AsType[*nsqclient.Error](err); ok {
-		f.answer.Code, f.exit = api.Code(e.Code), exitOfWire(e.Code)
+		f.said(e.Code, e.Text)
 	} else if e, ok := errors.AsType[*client.ServerError](err); ok {
-		f.answer.Code, f.exit = api.Code(e.Code), exitOfWire(e.Code)
+		f.said(e.Code, e.Text)
 	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnreachable) {
 		f.answer = api.Error{Code: api.CodeUnavailable, Message: err.Error()}
 		f.exit = exitUnavailable
@@ -105,43 +109,16 @@ func diagnose(ctx context.Context, g *globals, err error) *failure {
 	return f
 }
 
-// exitOf returns the exit code that goes with a code of /v1.
-func exitOf(code api.Code) int {
-	switch code {
-	case codeUsage, api.CodeInvalid:
-		return exitUsage
-	case api.CodeNotFound:
-		return exitNotFound
-	case api.CodeExists, api.CodePrecondition, api.CodeNotWritable, api.CodeTooLarge, api.CodeTopicFull:
-		return exitRefused
-	case api.CodeUnauthenticated, api.CodeForbidden:
-		return exitForbidden
-	case api.CodeUnavailable, api.CodeBusy, api.CodeStarting, api.CodeExiting, api.CodeUncertain:
-		return exitUnavailable
-	case codePartial:
-		return exitPartial
-	case codeInterrupted:
-		return exitInterrupted
-	case codeFailed, api.CodeMethod, api.CodeCorrupt, api.CodeInternal:
-	}
-	return exitFailed
-}
-
-// exitOfWire returns the exit code that goes with a code of the NSQ protocol.
-func exitOfWire(code string) int {
-	switch code {
-	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_BAD_PARTITION":
-		return exitUsage
-	case "E_AUTH_FIRST", "E_AUTH_FAILED", "E_AUTH_DISABLED", "E_UNAUTHORIZED":
-		return exitForbidden
-	case "E_SUB_FAILED":
-		return exitRefused
-	}
-	return exitFailed
+// said makes the failure one that a broker answered with over the NSQ protocol. Its code is that
+// of the error frame, and its exit code that of the code of /v1 that means the same. A publish that
+// failed was refused, or its outcome is unknown: the text says which.
+func (f *exitError) said(code, text string) {
+	means, became := failure.Read(code, text)
+	f.answer.Code, f.answer.Fate, f.exit = api.Code(code), became.String(), means.Exit()
 }
 
 // print writes the failure the way the output was asked for.
-func (f *failure) print(w io.Writer, as format) {
+func (f *exitError) print(w io.Writer, as format) {
 	if as == formatJSON || as == formatNDJSON {
 		raw, err := json.Marshal(api.ErrorAnswer{Error: &f.answer})
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func apiError(code api.Code, message string) api.Error {
@@ -186,7 +187,7 @@ func TestErrorsAreJSONWhereAsked(t *testing.T) {
 	}
 	r := broker.brokerctl(t, "topic", "describe", "-o", "json")
 	var answer api.ErrorAnswer
-	if err := json.Unmarshal([]byte(r.stderr), &answer); err != nil || answer.Error.Code != codeUsage || r.exit != exitUsage {
+	if err := json.Unmarshal([]byte(r.stderr), &answer); err != nil || answer.Error.Code != failure.Usage || r.exit != exitUsage {
 		t.Errorf("exit %d, stderr %s: %v", r.exit, r.stderr, err)
 	}
 }

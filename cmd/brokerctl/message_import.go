@@ -101,7 +101,7 @@ func (o *importing) run(cmd *cobra.Command, g *globals, topic string) (err error
 			return err
 		}
 		err = partial(cmd.Context(), g, err, fmt.Sprintf("%s published, up to line %d", plural(result.Messages, "message"), stored))
-		if f, ok := errors.AsType[*failure](err); ok {
+		if f, ok := errors.AsType[*exitError](err); ok {
 			f.answer.Hint = fmt.Sprintf("to continue, repeat the command with --from-line %d", stored+1)
 		}
 		return err
@@ -162,7 +162,7 @@ func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader
 		b.bytes += len(m.Body)
 		return nil
 	})
-	if _, bad := errors.AsType[*failure](err); err == nil || bad {
+	if _, bad := errors.AsType[*exitError](err); err == nil || bad {
 		if failed := flush(); failed != nil { // what stands before a bad line is stored
 			return stored, failed
 		}

@@ -188,6 +188,5 @@ func dial(ctx context.Context, address string, o nsqclient.Options) (*nsqclient.
 
 // passing says whether a failed request may succeed at another node, or soon.
 func passing(err error) bool {
-	codes := []api.Code{api.CodeUnavailable, api.CodeNotWritable, api.CodeStarting, api.CodeExiting, api.CodeUncertain, api.CodeBusy}
-	return slices.Contains(codes, api.CodeOf(err)) || errors.Is(err, context.DeadlineExceeded)
+	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/rolling"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // defaultStepTimeout is how long one step of a rolling restart may take: a node with much data starts for minutes.
@@ -107,7 +108,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	}
 	p, err := rolling.PlanFor(c, o.nodes, o.version)
 	if err != nil {
-		f := &failure{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
+		f := &exitError{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
 		if errors.Is(err, rolling.ErrNoNode) {
 			f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
 		}
@@ -176,9 +177,9 @@ func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	f := &failure{answer: api.Error{Code: codePartial, Message: err.Error()}, exit: exitPartial, cause: err}
+	f := &exitError{answer: api.Error{Code: failure.Partial, Message: err.Error()}, exit: exitPartial, cause: err}
 	if isInterrupted(cmd.Context()) {
-		f.answer.Code, f.exit = codeInterrupted, exitInterrupted
+		f.answer.Code, f.exit = failure.Interrupted, exitInterrupted
 	}
 	if len(s.Left) > 0 {
 		f.answer.Hint = fmt.Sprintf("to go on: %s --nodes %s --exec ...", cmd.CommandPath(), strings.Join(s.Left, ","))

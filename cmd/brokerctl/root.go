@@ -195,7 +195,7 @@ func (g *globals) show(cmd *cobra.Command, v view) error {
 		return err
 	}
 	if err := v.write(g.page(cmd), g.format); err != nil {
-		if _, ours := errors.AsType[*failure](err); ours {
+		if _, ours := errors.AsType[*exitError](err); ours {
 			return err
 		}
 		return fmt.Errorf("write output: %w", err)

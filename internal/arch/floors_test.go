@@ -12,6 +12,7 @@ var floors = map[string]int{
 	"pkg/seq":       0, // numbers
 	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
+	"pkg/failure":   0, // the registry of what can go wrong
 	"pkg/level":     0, // what nodes may rely on of each other
 	"pkg/flow":      0, // how many messages come and go
 	"pkg/sampling":  0, // which messages are traced
@@ -129,17 +130,20 @@ var floors = map[string]int{
 
 // sameFloor lists the imports on one floor that were thought about.
 var sameFloor = map[[2]string]string{
-	{"pkg/vfs", "pkg/fate"}:        "an error of the disk is given its fate where it arises",
-	{"pkg/nsq", "pkg/seq"}:         "the wire spells message ids",
-	{"pkg/sampling", "pkg/seq"}:    "a rule names message ids",
-	{"pkg/trace", "pkg/record"}:    "what is kept of a message is read off it",
-	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
-	{"pkg/access", "pkg/fate"}:     "a change that is refused has changed nothing",
-	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
-	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",
-	{"pkg/filter", "pkg/fate"}:     "an expression that is refused has changed nothing",
-	{"pkg/topic", "pkg/reading"}:   "a channel reads its log, which a package of its own knows how to",
-	{"pkg/relay", "pkg/forward"}:   "a relay speaks the wire between nodes",
+	{"pkg/vfs", "pkg/fate"}:          "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "pkg/seq"}:           "the wire spells message ids",
+	{"pkg/sampling", "pkg/seq"}:      "a rule names message ids",
+	{"pkg/trace", "pkg/record"}:      "what is kept of a message is read off it",
+	{"pkg/admin/api", "pkg/units"}:   "the JSON takes durations as the command line does",
+	{"pkg/access", "pkg/fate"}:       "a change that is refused has changed nothing",
+	{"pkg/failure", "pkg/fate"}:      "a failure has a fate",
+	{"pkg/limit", "pkg/failure"}:     "what a budget refuses is in the registry",
+	{"pkg/nsq", "pkg/failure"}:       "so are the codes of error frames",
+	{"pkg/admin/api", "pkg/failure"}: "and those of answers",
+	{"pkg/policy", "pkg/units"}:      "a policy is written with durations as people write them",
+	{"pkg/filter", "pkg/fate"}:       "an expression that is refused has changed nothing",
+	{"pkg/topic", "pkg/reading"}:     "a channel reads its log, which a package of its own knows how to",
+	{"pkg/relay", "pkg/forward"}:     "a relay speaks the wire between nodes",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends

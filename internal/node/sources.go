@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -73,7 +74,7 @@ func serverFigures(s server.Stats) metrics.Server {
 	for v := range nsq.VerbCount {
 		m.Commands[v.String()] = s.Commands[v]
 	}
-	for c := range nsq.CodeCount {
+	for c := failure.NoWire + 1; c < failure.WireCount; c++ {
 		m.CommandErrors[metrics.CommandFailure{Command: "any", Code: c.String()}] = s.Errors[c]
 	}
 	return m

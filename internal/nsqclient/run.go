@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -110,8 +111,7 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 		return false, fmt.Errorf("%w: unexpected response %q", ErrProtocol, f.data)
 	case nsq.FrameError:
 		e := f.asError()
-		switch e.Code {
-		case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":
+		if failure.WireNamed(e.Code).OfMessage() {
 			return false, nil // the message had timed out: it will come again
 		}
 		return false, e

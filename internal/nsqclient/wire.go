@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -48,17 +49,12 @@ type Error struct {
 // Error returns the frame as the broker sent it.
 func (e *Error) Error() string { return strings.TrimSpace(e.Code + " " + e.Text) }
 
+// Read returns the code of /v1 that means the same, and whether the command was refused, or may
+// have been carried out.
+func (e *Error) Read() (failure.Code, fate.Fate) { return failure.Read(e.Code, e.Text) }
+
 // Fate tells whether the command was refused, or may have been carried out.
-func (e *Error) Fate() fate.Fate {
-	switch e.Code {
-	case "E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED":
-		if strings.Contains(e.Text, " failed, refused: ") {
-			return fate.Refused
-		}
-		return fate.Uncertain
-	}
-	return fate.Refused
-}
+func (e *Error) Fate() fate.Fate { _, f := e.Read(); return f }
 
 // ErrProtocol is what the peer is told by us to be: no NSQ broker.
 var ErrProtocol = errors.New("not an NSQ endpoint")

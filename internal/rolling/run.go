@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -322,9 +321,7 @@ func (r *run) once(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// passing are the codes of what is over when the cluster has got over a node that went.
-var passing = []api.Code{api.CodeUnavailable, api.CodeUncertain, api.CodeStarting, api.CodeExiting, api.CodeBusy}
-
+// unanswered says of an error that it is over when the cluster has got over a node that went.
 func unanswered(err error) bool {
-	return slices.Contains(passing, api.CodeOf(err)) || errors.Is(err, context.DeadlineExceeded)
+	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -152,7 +152,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger,
 		AutoCreateTopics: o.AutoCreateTopics, TopicDefaults: o.TopicDefaults, KnownChannels: o.KnownChannels,
 	}, h)
-	c := &Calls{topics: d, errors: to.Errors, tasks: &fan.Group{}, ops: forward.Operations{}}
+	c := &Calls{topics: d, tasks: &fan.Group{}, ops: forward.Operations{}}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.publishes = publish.New(publish.Options{
 		Self: o.Self, Meta: o.Meta, Calls: to, Memory: o.Memory, Sizes: o.Sizes, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
@@ -186,7 +186,7 @@ func (o *Options) host() host.Options {
 
 // calls returns how this node asks others.
 func (o *Options) calls() forward.Caller {
-	return forward.Caller{Remote: o.Remote, Errors: wireErrors()}
+	return forward.Caller{Remote: o.Remote}
 }
 
 // Close hands everything over: consumers are disconnected, what was taken is

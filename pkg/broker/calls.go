@@ -25,9 +25,8 @@ type Calls struct {
 	consumers *consume.Consumers
 	topics    *directory.Directory
 	ops       forward.Operations // what other nodes can ask for by name; not changed once the node is open
-	errors    forward.Table
-	tasks     *fan.Group      // runs goroutines that are waited for
-	life      context.Context // ends when tasks are to end
+	tasks     *fan.Group         // runs goroutines that are waited for
+	life      context.Context    // ends when tasks are to end
 	end       context.CancelCauseFunc
 }
 
@@ -88,5 +87,5 @@ func (c *Calls) toRemote(err error) error {
 	if err == nil {
 		return nil
 	}
-	return c.errors.ToRemote(err)
+	return forward.ToRemote(err)
 }

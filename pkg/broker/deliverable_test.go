@@ -88,7 +88,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 		got := make(chan answer, 1)
 		b.Calls.HandleForward("n2", 1, kind, payload, func(p [][]byte, err error) { got <- answer{p, err} })
 		a := <-got
-		return slices.Concat(a.payload...), wireErrors().FromRemote(a.err)
+		return slices.Concat(a.payload...), forward.FromRemote(a.err)
 	}
 	_, err := ask(forward.KindSubscribe, forward.AppendSubscribe(nil, &forward.Subscribe{
 		Handle: 7, Topic: "t", Incarnation: l.store.Topic("t").Incarnation, Channel: "c", Partitions: []int{0}, MsgTimeout: time.Minute, Credit: 10,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -195,7 +196,7 @@ func (l *meshLink) deliver(c *meshCall, alter func(uint8) error) {
 	}
 	if alter != nil {
 		if err := alter(c.kind); err != nil {
-			l.answer(c, nil, wireErrors().ToRemote(err))
+			l.answer(c, nil, forward.ToRemote(err))
 			return
 		}
 	}

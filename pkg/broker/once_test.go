@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
@@ -60,7 +61,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	if !errors.Is(err, host.ErrNoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
 	}
-	if err := wireErrors().FromRemote(wireErrors().ToRemote(err)); !host.Moving(err) {
+	if err := forward.FromRemote(forward.ToRemote(err)); !host.Moving(err) {
 		t.Error("it is not tried again")
 	}
 }
@@ -104,7 +105,7 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 		refused := 0
 		for range 60 {
 			r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
-			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(wireErrors().FromRemote(wireErrors().ToRemote(r.Err))) != fate.Refused) {
+			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(forward.FromRemote(forward.ToRemote(r.Err))) != fate.Refused) {
 				t.Fatal(r.Err)
 			} else if r.Err != nil {
 				refused++

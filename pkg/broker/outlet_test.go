@@ -247,7 +247,7 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 	ask := func(round uint64, incarnation meta.Incarnation) error {
 		msg := forward.Publish{Topic: "t", Incarnation: incarnation, Round: round, Messages: []topic.Message{{Body: []byte("x")}}}
 		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{forward.AppendPublish(nil, &msg)})
-		return wireErrors().FromRemote(err)
+		return forward.FromRemote(err)
 	}
 	leading := hidden[atomic.Pointer[[]*host.Led]](b.Host.Lookup("t"), "leading")
 	led := leading.Swap(&[]*host.Led{}) // it does not lead for a moment

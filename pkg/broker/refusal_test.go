@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -55,10 +56,10 @@ func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, host.ErrDiskFull, host.ErrBusy, host.ErrExiting, host.ErrNoLeader,
 		host.ErrMessageTooBig, publish.ErrPartitionNeeded, meta.ErrPartitionNotFound, meta.ErrTopicNotFound, directory.ErrInvalidTopic,
 	} {
-		if got := wireErrors().FromRemote(wireErrors().ToRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
+		if got := forward.FromRemote(forward.ToRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
 			t.Errorf("%v arrives as %v, %v", err, got, fate.Of(got))
 		}
-		if got := wireErrors().FromRemote(wireErrors().ToRemote(fate.Mark(err, fate.Uncertain))); !errors.Is(got, err) || fate.Of(got) != fate.Uncertain {
+		if got := forward.FromRemote(forward.ToRemote(fate.Mark(err, fate.Uncertain))); !errors.Is(got, err) || fate.Of(got) != fate.Uncertain {
 			t.Errorf("%v of an unknown outcome arrives as %v, %v", err, got, fate.Of(got))
 		}
 	}

@@ -1,12 +1,16 @@
 package channel
 
-import "github.com/brokerd/brokerd/pkg/fate"
+import (
+	"github.com/brokerd/brokerd/pkg/fate"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+)
 
 // What a State refuses. Nothing was changed.
 var (
 	// ErrNotInFlight: the message is not in flight in this channel: it was
 	// answered, timed out, or forgotten by a seek.
-	ErrNotInFlight = fate.Refuse("ID not in flight")
+	ErrNotInFlight error = failure.NotInFlight
 	// ErrNotOwner: the message is in flight with another consumer.
 	ErrNotOwner = fate.Refuse("client does not own message")
 )

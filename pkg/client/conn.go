@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -291,8 +292,7 @@ func (cn *conn) answered() *call {
 // failure takes in an error frame. Those of messages belong to no call; after most others
 // the broker closes the connection, which the next read sees.
 func (cn *conn) failure(e *ServerError) error {
-	switch e.Code {
-	case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":
+	if failure.WireNamed(e.Code).OfMessage() {
 		cn.owner.complained(cn, e)
 		return nil
 	}
@@ -312,11 +312,13 @@ func (cn *conn) failure(e *ServerError) error {
 // lastWords tells whether a broker closes the connection after an error, and executes none
 // of the commands that came after the one in error. nsqd and brokerd agree on these codes.
 func lastWords(code string) bool {
-	switch code {
-	case "E_INVALID", "E_BAD_BODY", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_BAD_PARTITION", "E_TOPIC_NOT_EXIST", "E_UNAUTHORIZED", "E_AUTH_FIRST", "E_AUTH_FAILED":
+	switch failure.WireNamed(code) {
+	case failure.BadCommand, failure.BadBody, failure.BadMessage, failure.BadTopic, failure.BadPartition, failure.TopicNotExist,
+		failure.Unauthorized, failure.AuthFirst, failure.AuthFailed:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func (cn *conn) message(data []byte) error {

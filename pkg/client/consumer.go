@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Handler handles a message. If it returns nil the message is finished, otherwise it is
@@ -186,11 +188,12 @@ func final(err error) bool {
 	if !ok {
 		return false
 	}
-	switch e.Code {
-	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_UNAUTHORIZED", "E_AUTH_DISABLED", "E_SUB_EXTEND_FORBIDDON":
+	switch failure.WireNamed(e.Code) {
+	case failure.BadTopic, failure.BadChannel, failure.Unauthorized, failure.AuthDisabled, failure.SubExtendForbidden:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // fail closes the consumer for what a broker has said.

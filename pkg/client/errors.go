@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // What a failed publish means for its messages. Every error of a publish is one of the two:
@@ -89,15 +92,15 @@ func judge(err error) verdict {
 }
 
 func judgeServer(e *ServerError) verdict {
-	switch e.Code {
-	case "E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED":
-		refused := strings.Contains(e.Text, " failed, refused: ")
-		return verdict{refused: refused, again: true}
-	case "E_FAILED_ON_NOT_LEADER", "E_FAILED_ON_NOT_WRITABLE", "E_PUB_TOO_MUCH_WAITING": // nothing was stored
+	if e.Code == tooMuchWaiting {
 		return verdict{refused: true, again: true}
 	}
-	return verdict{refused: true} // the command makes no sense to the broker, or is not allowed
+	code, f := failure.Read(e.Code, e.Text)
+	return verdict{refused: f == fate.Refused, again: code.Passes()}
 }
+
+// tooMuchWaiting is what other brokers with the extensions refuse publishes with.
+const tooMuchWaiting = "E_PUB_TOO_MUCH_WAITING"
 
 // Errors that do not leave the package bare.
 var (

@@ -31,19 +31,6 @@ const (
 	firstOfForward = forward.KindPublish
 )
 
-// wireErrors are what keeps its identity between nodes.
-var wireErrors = forward.Table{
-	{Code: 1, Err: raftstore.ErrRemoved},
-	{Code: 2, Err: raftstore.ErrNotLeader},
-	{Code: 3, Err: raftstore.ErrLastVoter},
-	{Code: 4, Err: meta.ErrNodeNotFound},
-	{Code: 5, Err: meta.ErrNodeInUse},
-	{Code: 6, Err: ErrUnknownNode},
-	{Code: 7, Err: ErrNotServing},
-	{Code: 8, Err: ErrBusy},
-	{Code: 9, Err: errHeard},
-}
-
 // calls is how this node asks others, and itself.
 type calls struct {
 	self   meta.NodeID
@@ -104,7 +91,7 @@ func (c *calls) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 // ask makes a call of this package's own.
 func (c *calls) ask(ctx context.Context, node meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	reply, err := c.Call(ctx, node, kind, [][]byte{payload})
-	return reply, wireErrors.FromRemote(err)
+	return reply, forward.FromRemote(err)
 }
 
 // forwardCommand is the store's raftstore.Forward.
@@ -155,7 +142,7 @@ func (n *Node) callAddress(ctx context.Context, address string, request []byte) 
 			return nil, fmt.Errorf("%w: %w", formation.ErrOtherCluster, refused)
 		}
 	}
-	return reply, wireErrors.FromRemote(err)
+	return reply, forward.FromRemote(err)
 }
 
 // incarnationIn reads the answer to kindWho.

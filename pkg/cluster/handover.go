@@ -83,7 +83,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 }
 
 func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
-	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls, Errors: wireErrors}, leader, forward.Transfer{
+	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls}, leader, forward.Transfer{
 		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, To: e.Leader, Reason: e.Reason,
 	})
 	return err

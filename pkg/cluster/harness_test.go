@@ -167,7 +167,7 @@ func (w *world) handlers(p *process) Handlers {
 		},
 		Forward: func(from meta.NodeID, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 			if kind == forward.KindOperate && w.operate == nil {
-				reply(nil, forward.Table{}.ToRemote(errors.New("not today")))
+				reply(nil, forward.ToRemote(errors.New("not today")))
 				return
 			}
 			if kind == forward.KindOperate {
@@ -177,7 +177,7 @@ func (w *world) handlers(p *process) Handlers {
 						err = w.operate(p.name, o)
 					}
 					if err != nil {
-						reply(nil, forward.Table{}.ToRemote(err))
+						reply(nil, forward.ToRemote(err))
 						return
 					}
 					reply([][]byte{[]byte("{}")}, nil)

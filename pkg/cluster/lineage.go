@@ -23,7 +23,7 @@ type lineage struct {
 	addresses []string // of other nodes
 	transport *peer.Transport
 	work      *tasks
-	failure   *failure
+	breakdown *breakdown
 }
 
 // check asks the other nodes which cluster they are in. It returns an ErrSuperseded
@@ -65,7 +65,7 @@ func (l *lineage) check(ctx context.Context) error {
 func (l *lineage) await(found <-chan error, asked int) {
 	for range asked {
 		if err := <-found; err != nil {
-			l.failure.fail(err)
+			l.breakdown.fail(err)
 			return
 		}
 	}
@@ -98,5 +98,5 @@ func (n *Node) lineage() *lineage {
 	}
 	slices.Sort(addresses)
 	addresses = slices.DeleteFunc(slices.Compact(addresses), func(a string) bool { return a == n.o.Address || formation.AddressUnknown(a) })
-	return &lineage{n.formation.Cluster(), addresses, n.transport, n.work, &n.failure}
+	return &lineage{n.formation.Cluster(), addresses, n.transport, n.work, &n.breakdown}
 }

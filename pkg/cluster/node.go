@@ -32,10 +32,10 @@ type Node struct {
 	chair     *chair
 	store     *raftstore.Store // set before Open returns
 
-	failure failure
-	work    *tasks
-	closing sync.Once
-	closed  error // of the closing
+	breakdown breakdown
+	work      *tasks
+	closing   sync.Once
+	closed    error // of the closing
 }
 
 // Open brings the node into its cluster, with one call for first start, restart
@@ -48,7 +48,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	n := &Node{
-		o: o, marks: marks{o.FS, o.DataDir}, failure: failure{failed: make(chan struct{})},
+		o: o, marks: marks{o.FS, o.DataDir}, breakdown: breakdown{failed: make(chan struct{})},
 	}
 	n.work = newTasks(context.WithoutCancel(ctx))
 	n.chair = &chair{
@@ -104,7 +104,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.work.start(n.watch)
 	n.work.start(func() { n.roster.follow(n.work.ctx, n.store) })
 	r := registration{
-		store: n.store, marks: n.marks, failure: &n.failure, work: n.work, log: n.o.Logger,
+		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
 	}
 	return r.run(ctx)
@@ -171,7 +171,7 @@ func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, tim
 // stayMember keeps the node's place in the agreement.
 func (n *Node) stayMember() {
 	if err := n.formation.Run(n.work.ctx); err != nil {
-		n.failure.fail(n.lineage().explain(n.work.ctx, err))
+		n.breakdown.fail(n.lineage().explain(n.work.ctx, err))
 	}
 }
 
@@ -233,10 +233,10 @@ func (n *Node) Traffic() []peer.Stats { return n.transport.Stats() }
 
 // Failed is closed when the node cannot go on: the metadata's store failed, its
 // disk hangs, or the node was removed from the cluster. Err says which.
-func (n *Node) Failed() <-chan struct{} { return n.failure.failed }
+func (n *Node) Failed() <-chan struct{} { return n.breakdown.failed }
 
 // Err returns why the node cannot go on, or nil.
-func (n *Node) Err() error { return n.failure.cause() }
+func (n *Node) Err() error { return n.breakdown.cause() }
 
 // StopClean is Close for a node that has stopped in order: all that it
 // acknowledged is on disk, and that is noted for the next start. The controller's
@@ -312,7 +312,7 @@ func (n *Node) watch() {
 		tick.Reset(beat.Until(time.Now(), watchEvery))
 		select {
 		case <-n.store.Failed():
-			n.failure.fail(fmt.Errorf("metadata: %w", n.store.Err()))
+			n.breakdown.fail(fmt.Errorf("metadata: %w", n.store.Err()))
 			return
 		case <-tick.C:
 			began, writing := n.store.Writing()
@@ -321,7 +321,7 @@ func (n *Node) watch() {
 				continue
 			}
 			if times++; time.Duration(times)*watchEvery >= raftstore.StallLimit {
-				n.failure.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
+				n.breakdown.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return
 			}
 		case <-n.work.ctx.Done():

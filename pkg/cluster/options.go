@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -132,11 +133,11 @@ type Handlers struct {
 // Errors of this package.
 var (
 	// ErrUnknownNode: no member of that name is known here. Refused.
-	ErrUnknownNode = fate.Refuse("no cluster member with this node id")
+	ErrUnknownNode error = failure.UnknownNode
 	// ErrNotServing: the node does not serve yet, or no longer. Refused.
-	ErrNotServing = fate.Refuse("node is not serving")
+	ErrNotServing error = failure.NotServing
 	// ErrBusy: too many requests of other nodes are being worked on. Refused.
-	ErrBusy = fate.Refuse("too many cluster calls in progress")
+	ErrBusy error = failure.ClusterBusy
 	// ErrStalled: a write to the metadata's disk hangs.
 	ErrStalled = errors.New("metadata disk stalled")
 	// ErrClosed: the Node is closed. Refused.

@@ -24,12 +24,12 @@ type registry interface {
 
 // registration is one start of the node on its way into the metadata.
 type registration struct {
-	store   registry
-	marks   marks
-	failure *failure
-	work    *tasks
-	log     *slog.Logger
-	command meta.NodeStarted
+	store     registry
+	marks     marks
+	breakdown *breakdown
+	work      *tasks
+	log       *slog.Logger
+	command   meta.NodeStarted
 }
 
 // run has the cluster know of this start, and returns when the metadata
@@ -46,13 +46,13 @@ func (r *registration) run(ctx context.Context) (err error) {
 		if err == nil {
 			break
 		}
-		if hopeless(err) || ctx.Err() != nil || r.failure.cause() != nil {
-			return fmt.Errorf("register node start: %w", errors.Join(err, r.failure.cause()))
+		if hopeless(err) || ctx.Err() != nil || r.breakdown.cause() != nil {
+			return fmt.Errorf("register node start: %w", errors.Join(err, r.breakdown.cause()))
 		}
 		r.log.Debug("cannot register node start yet; retrying", "error", err)
 		select {
 		case <-time.After(registerAgain):
-		case <-r.failure.failed:
+		case <-r.breakdown.failed:
 		case <-ctx.Done():
 		}
 	}
@@ -97,8 +97,8 @@ func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 	over := make(chan struct{})
 	r.work.start(func() {
 		select {
-		case <-r.failure.failed:
-			cancel(r.failure.cause())
+		case <-r.breakdown.failed:
+			cancel(r.breakdown.cause())
 		case <-over:
 		}
 	})
@@ -124,8 +124,8 @@ func (r *registration) catchUp(ctx context.Context, index uint64) error {
 		}
 		select {
 		case <-changed:
-		case <-r.failure.failed:
-			return r.failure.cause()
+		case <-r.breakdown.failed:
+			return r.breakdown.cause()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -47,7 +47,7 @@ func (r *lateRegistry) Applied() uint64 {
 func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
 	work := newTasks(ctx)
 	reg := registration{
-		store: r, marks: marks{disk, "data"}, failure: &failure{failed: make(chan struct{})}, work: work,
+		store: r, marks: marks{disk, "data"}, breakdown: &breakdown{failed: make(chan struct{})}, work: work,
 		log: slog.New(slog.DiscardHandler), command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
 	}
 	err := reg.run(ctx)

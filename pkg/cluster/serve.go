@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -162,7 +163,7 @@ type replicationHandler struct{ desk *desk }
 func (r replicationHandler) Handle(from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	h := r.desk.handlers.Load()
 	if h == nil || h.Replicate == nil {
-		reply(nil, wireErrors.ToRemote(ErrNotServing))
+		reply(nil, forward.ToRemote(ErrNotServing))
 		return
 	}
 	h.Replicate(meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
@@ -182,7 +183,7 @@ type formHandler struct{ desk *desk }
 // Handle implements peer.Handler.
 func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	if kind != kindForm {
-		reply(nil, wireErrors.ToRemote(errUnknown))
+		reply(nil, forward.ToRemote(errUnknown))
 		return
 	}
 	text := bytes.Clone(payload)
@@ -197,9 +198,9 @@ func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 	case kind < firstOfForward:
 		d.handleOwn(from, kind, payload, reply)
 	case !d.roster.knows(from):
-		reply(nil, wireErrors.ToRemote(fmt.Errorf("%w: %s", ErrUnknownNode, from)))
+		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", ErrUnknownNode, from)))
 	case h == nil || h.Forward == nil:
-		reply(nil, wireErrors.ToRemote(ErrNotServing))
+		reply(nil, forward.ToRemote(ErrNotServing))
 	default:
 		h.Forward(from, session, kind, payload, reply)
 	}
@@ -222,7 +223,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard(s))
 		}
 		if err != nil {
-			reply(nil, wireErrors.ToRemote(err))
+			reply(nil, forward.ToRemote(err))
 			return
 		}
 		reply([][]byte{binary.LittleEndian.AppendUint64(nil, last)}, nil)
@@ -236,7 +237,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 	select {
 	case d.requests <- struct{}{}:
 	default:
-		reply(nil, wireErrors.ToRemote(ErrBusy))
+		reply(nil, forward.ToRemote(ErrBusy))
 		return
 	}
 	if !d.work.start(func() {
@@ -245,13 +246,13 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 		defer cancel()
 		answer, err := do(ctx)
 		if err != nil {
-			reply(nil, wireErrors.ToRemote(err))
+			reply(nil, forward.ToRemote(err))
 			return
 		}
 		reply([][]byte{answer}, nil)
 	}) {
 		<-d.requests
-		reply(nil, wireErrors.ToRemote(ErrClosed))
+		reply(nil, forward.ToRemote(ErrClosed))
 	}
 }
 

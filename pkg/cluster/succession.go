@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -34,7 +34,7 @@ const (
 )
 
 // errHeard refuses to agree that the leader is dead.
-var errHeard = fate.Refuse("leader is alive")
+var errHeard error = failure.LeaderAlive
 
 // suspicion is why a leader seems dead: the kind of the call by which the other
 // voters are asked.

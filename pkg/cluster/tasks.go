@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// failure keeps why the node cannot go on.
-type failure struct {
+// breakdown keeps why the node cannot go on.
+type breakdown struct {
 	mu     sync.Mutex // guards err
 	err    error
 	failed chan struct{} // closed when err is set
 }
 
 // fail sets the cause; the first one stays.
-func (f *failure) fail(err error) {
+func (f *breakdown) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
@@ -22,7 +22,7 @@ func (f *failure) fail(err error) {
 	}
 }
 
-func (f *failure) cause() error {
+func (f *breakdown) cause() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -17,9 +18,9 @@ var (
 	// ErrClosed: the log is closed.
 	ErrClosed = fate.Refuse("log is closed")
 	// ErrNoSpace: an append found no room and was undone.
-	ErrNoSpace = fate.Refuse("no disk space for append")
+	ErrNoSpace error = failure.NoSpace
 	// ErrNoFiles: an append needs a file, and the process has too many open.
-	ErrNoFiles = fate.Refuse("no file descriptor for append")
+	ErrNoFiles error = failure.NoFiles
 	// ErrEmptyBatch: a batch without records cannot be appended.
 	ErrEmptyBatch = fate.Refuse("empty batch")
 	// ErrBatchTooBig: a batch is larger than MaxBatchBytes.

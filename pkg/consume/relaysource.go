@@ -50,7 +50,6 @@ type sourceKey struct {
 // the Client of that subscription.
 type relaySource struct {
 	about  stats.Client
-	errors forward.Table
 	wakeup chan struct{} // there may be something to do; holds one
 
 	mu      sync.Mutex    // guards what follows
@@ -124,7 +123,7 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 // subscribe begins a subscription of another node's client. What comes for it in
 // the same session finds it at once, and waits.
 func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func([][]byte, error)) {
-	fd := &relaySource{errors: s.c.o.Calls.Errors, wakeup: make(chan struct{}, 1), credit: m.Credit, poor: time.Now()}
+	fd := &relaySource{wakeup: make(chan struct{}, 1), credit: m.Credit, poor: time.Now()}
 	if len(m.Client) > 0 {
 		if err := json.Unmarshal(m.Client, &fd.about); err != nil {
 			reply(nil, fate.Mark(err, fate.Refused))
@@ -226,7 +225,7 @@ func (fd *relaySource) Disconnect(reason error) { fd.end(reason) }
 func (fd *relaySource) Unfinished(id seq.MessageID, reason error) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
-	fd.unfinished = forward.AppendRefusal(fd.unfinished, forward.Refusal{ID: id, Reason: fd.errors.ToRemote(reason)})
+	fd.unfinished = forward.AppendRefusal(fd.unfinished, forward.Refusal{ID: id, Reason: forward.ToRemote(reason)})
 }
 
 func (fd *relaySource) end(reason error) {
@@ -326,7 +325,7 @@ func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
 		switch a.Verb {
 		case forward.Finish:
 			if err := sub.Finish(a.ID); err != nil {
-				refused = forward.AppendRefusal(refused, forward.Refusal{ID: a.ID, Reason: fd.errors.ToRemote(err)})
+				refused = forward.AppendRefusal(refused, forward.Refusal{ID: a.ID, Reason: forward.ToRemote(err)})
 			}
 		case forward.Requeue:
 			_ = sub.Requeue(a.ID, a.Delay)

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -31,10 +32,10 @@ import (
 
 // What a subscription is refused with. Each is marked fate.Refused.
 var (
-	ErrTooManyConsumers = fate.Refuse("too many consumers on the channel")
+	ErrTooManyConsumers error = failure.TooManyConsumers
 	// ErrSubscriptionGone refuses what is said of a relayed subscription that its leader
 	// does not have.
-	ErrSubscriptionGone = fate.Refuse("subscription ended")
+	ErrSubscriptionGone error = failure.SubscriptionGone
 )
 
 // Subscribe is a request to join a channel.
@@ -402,7 +403,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		s.wake() // where others keep their credit and do not use it, Take sees to that
 	}
 	r := relay.New(relay.Options{
-		Remote: s.c.o.Calls.Remote, FromRemote: s.c.o.Calls.Errors.FromRemote, Node: leader, Handle: s.c.handles.Add(1),
+		Remote: s.c.o.Calls.Remote, FromRemote: forward.FromRemote, Node: leader, Handle: s.c.handles.Add(1),
 		Partitions: partitions, Extra: extra, Running: s.c.pulse.Begin(),
 		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
 		Events: relay.Events{

@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -29,20 +30,20 @@ const StallAfter = 4 * time.Second
 // What a term answers when it cannot take or keep an entry.
 var (
 	// ErrNotLeading refuses an append: this term is over.
-	ErrNotLeading = fate.Refuse("this node no longer leads the partition")
+	ErrNotLeading error = failure.NotLeading
 	// ErrMoving refuses an append: another node is about to lead.
-	ErrMoving = fate.Refuse("leadership is being transferred to another node")
+	ErrMoving error = failure.Moving
 	// ErrUnknownOutcome settles an entry that was appended but not seen to be
 	// committed in time, or before the term ended: it may be delivered later.
-	ErrUnknownOutcome = errors.New("written, but not confirmed by all in-sync replicas")
+	ErrUnknownOutcome error = failure.Unconfirmed
 	// ErrTooBig refuses an append: the entry does not fit into one batch.
-	ErrTooBig = fate.Refuse("publish too large for one batch")
+	ErrTooBig error = failure.BodyTooBig
 	// ErrBusy refuses an append: the partitions of this node hold as many uncommitted
 	// bytes as the node may.
-	ErrBusy = fate.Refuse("uncommitted-bytes limit of the node reached")
+	ErrBusy error = failure.Uncommitted
 	// ErrNotWritable refuses an append: too few replicas are in sync, or they do
 	// not answer.
-	ErrNotWritable = fate.Refuse("not enough in-sync replicas")
+	ErrNotWritable error = failure.TooFewISR
 )
 
 // TermOptions describe a term.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -22,8 +23,8 @@ import (
 
 // What names are refused with. Each is marked fate.Refused: nothing was changed.
 var (
-	ErrInvalidTopic   = fate.Refuse("invalid topic name")
-	ErrInvalidChannel = fate.Refuse("invalid channel name")
+	ErrInvalidTopic   error = failure.InvalidTopic
+	ErrInvalidChannel error = failure.InvalidChannel
 )
 
 // Directory changes topics and channels: it has the metadata say what should

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -15,7 +16,7 @@ import (
 // What a call between nodes is refused with. Each is marked fate.Refused.
 var (
 	// ErrNoSuchCall refuses what the node that is asked does not know.
-	ErrNoSuchCall = fate.Refuse("unknown cluster call")
+	ErrNoSuchCall error = failure.NoSuchCall
 	// ErrAlone refuses what only a cluster can do.
 	ErrAlone = fate.Refuse("no other node")
 )
@@ -24,7 +25,6 @@ var (
 // Its methods may be called by many goroutines.
 type Caller struct {
 	Remote Remote // nil: this node is alone
-	Errors Table
 }
 
 // Call asks another node and waits.
@@ -34,7 +34,7 @@ func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 	}
 	reply, err := c.Remote.Call(ctx, node, kind, payload)
 	if err != nil {
-		return nil, c.Errors.FromRemote(err)
+		return nil, FromRemote(err)
 	}
 	return reply, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -174,9 +174,8 @@ func TestOperateSurvivesTheWire(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTextFateAndSentinel(t *testing.T) {
-	gone, full := fate.Refuse("gone"), errors.New("full")
-	table := Table{{1, gone}, {2, full}, {3, io.EOF}}
+func TestErrorsKeepTextFateAndKind(t *testing.T) {
+	var gone, full error = failure.TopicNotFound, failure.Unconfirmed
 	for _, c := range []struct {
 		err      error
 		sentinel error
@@ -190,20 +189,20 @@ func TestErrorsKeepTextFateAndSentinel(t *testing.T) {
 		{fate.Refuse("something else"), nil, fate.Refused},
 		{errors.New("anything"), nil, fate.Uncertain},
 	} {
-		got := table.FromRemote(table.ToRemote(c.err))
+		got := FromRemote(ToRemote(c.err))
 		if got.Error() != c.err.Error() || fate.Of(got) != c.fate {
 			t.Errorf("%v: got %v, %v", c.err, got, fate.Of(got))
 		}
-		for _, s := range []error{gone, full, io.EOF} {
+		for _, s := range []error{gone, full, failure.NotLeading} {
 			if errors.Is(got, s) != (c.sentinel != nil && errors.Is(s, c.sentinel)) {
 				t.Errorf("%v is %v: %v", got, s, errors.Is(got, s))
 			}
 		}
 	}
-	if err := table.FromRemote(peer.ErrDisconnected); !errors.Is(err, peer.ErrDisconnected) || fate.Of(err) != fate.Uncertain {
+	if err := FromRemote(peer.ErrDisconnected); !errors.Is(err, peer.ErrDisconnected) || fate.Of(err) != fate.Uncertain {
 		t.Errorf("an error that did not travel: %v", err)
 	}
-	if err := table.FromRemote(&peer.RemoteError{Code: 3 << fateShift, Text: "x"}); fate.Of(err) != fate.Uncertain {
+	if err := FromRemote(&peer.RemoteError{Code: 3 << fateShift, Text: "x"}); fate.Of(err) != fate.Uncertain {
 		t.Errorf("a fate that is not known: %v", fate.Of(err))
 	}
 }

@@ -199,7 +199,7 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 // Refusal is a Finish that the leader did not take, and why.
 type Refusal struct {
 	ID     seq.MessageID
-	Reason *peer.RemoteError // of a Table
+	Reason *peer.RemoteError // of ToRemote
 }
 
 // AppendRefusal appends a refusal to p, the answer to a KindAnswer call.

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -20,8 +20,8 @@ import (
 
 // What an operator is refused who repairs a partition. Each is marked fate.Refused.
 var (
-	ErrNoSetAside = fate.Refuse("no set-aside copy of this name on the node")
-	ErrNoLoss     = fate.Refuse("replica has not lost its data, or the partition has other replicas: elect one of those")
+	ErrNoSetAside error = failure.NoSetAside
+	ErrNoLoss     error = failure.NoLoss
 )
 
 // SetAside is a copy of a partition that its node moved to quarantine/ because it was

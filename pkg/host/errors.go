@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/quota"
@@ -14,14 +15,14 @@ const AnyPartition = -1
 
 // What a node refuses. Each is marked fate.Refused: nothing was changed.
 var (
-	ErrMessageTooBig = fate.Refuse("message too big")
-	ErrBusy          = quota.ErrBusy
-	ErrDiskFull      = fate.Refuse("disk nearly full")
-	ErrExiting       = fate.Refuse("shutting down")
+	ErrMessageTooBig error = failure.MessageTooBig
+	ErrBusy                = quota.ErrBusy
+	ErrDiskFull      error = failure.DiskFull
+	ErrExiting       error = failure.ShuttingDown
 	// ErrNoWindow refuses messages with dedup ids at a leader that has not applied yet that
 	// the topic uses them, or could not read which ones are stored.
-	ErrNoWindow = fate.Refuse("the leader does not know the topic's deduplication window yet")
-	ErrNoLeader = fate.Refuse("partition has no leader")
+	ErrNoWindow error = failure.NoWindow
+	ErrNoLeader error = failure.NoLeader
 )
 
 // OfThisIncarnation says that a topic that was deleted and created again meanwhile is

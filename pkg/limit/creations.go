@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // ErrCreations refuses to create one more topic or channel.
-var ErrCreations = fate.Refuse("busy: topic and channel creation limit reached for this address or node: use existing ones, " +
-	"retry later, or raise creation-burst and creation-rate")
+var ErrCreations error = failure.TooManyCreated
 
 const (
 	allCreations   = 2 // all addresses together may create so many times what one may

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // ErrNoMemory refuses what the memory budget has no room for.
-var ErrNoMemory = fate.Refuse("busy: the node's client memory budget is exhausted, retry later")
+var ErrNoMemory error = failure.NoMemory
 
 // MemoryWait is how long a Take waits for others to give back before it is refused.
 const MemoryWait = time.Second

@@ -3,37 +3,38 @@ package meta
 import (
 	"errors"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // Why a command is refused. Each is marked fate.Refused: nothing was changed.
 var (
-	ErrTopicNotFound     = fate.Refuse("topic not found")
-	ErrChannelNotFound   = fate.Refuse("channel not found")
-	ErrPartitionNotFound = fate.Refuse("partition not found")
-	ErrNodeNotFound      = fate.Refuse("node not found")
-	ErrNotInTrash        = fate.Refuse("not in the trash: never deleted, restored, or purged")
-	ErrManyDeleted       = fate.Refuse("several deleted topics have the name")
-	ErrNameTaken         = fate.Refuse("name is taken")
-	ErrSavedNotFound     = fate.Refuse("saved positions not found")
-	ErrNodeInUse         = fate.Refuse("node still holds replicas")
-	ErrExists            = fate.Refuse("already exists with a different configuration")
-	ErrStaleVersion      = fate.Refuse("stale version")
-	ErrStaleEpoch        = fate.Refuse("stale epoch")
-	ErrStaleIncarnation  = fate.Refuse("stale incarnation")
-	ErrStaleIndex        = fate.Refuse("index already applied")
-	ErrNotInISR          = fate.Refuse("node is not in sync")
-	ErrSuspect           = fate.Refuse("replica may have lost acknowledged records")
-	ErrInvalidISR        = fate.Refuse("invalid in-sync set")
-	ErrInvalidAssignment = fate.Refuse("invalid replica assignment")
-	ErrInvalidName       = fate.Refuse("invalid name")
-	ErrInvalidConfig     = fate.Refuse("invalid configuration")
-	ErrUnknownSetting    = fate.Refuse("unknown setting")
-	ErrLimit             = fate.Refuse("limit reached")
-	ErrTooFewNodes       = fate.Refuse("not enough nodes for the replicas")
-	ErrCommandTooLarge   = fate.Refuse("command too large")
+	ErrTopicNotFound     error = failure.TopicNotFound
+	ErrChannelNotFound   error = failure.ChannelNotFound
+	ErrPartitionNotFound error = failure.PartitionNotFound
+	ErrNodeNotFound      error = failure.NodeNotFound
+	ErrNotInTrash        error = failure.NotInTrash
+	ErrManyDeleted       error = failure.ManyDeleted
+	ErrNameTaken         error = failure.NameTaken
+	ErrSavedNotFound     error = failure.SavedNotFound
+	ErrNodeInUse         error = failure.NodeInUse
+	ErrExists            error = failure.TopicExists
+	ErrStaleVersion      error = failure.StaleVersion
+	ErrStaleEpoch        error = failure.StaleEpoch
+	ErrStaleIncarnation  error = failure.StaleIncarnation
+	ErrStaleIndex        error = failure.StaleIndex
+	ErrNotInISR          error = failure.NotInISR
+	ErrSuspect           error = failure.Suspect
+	ErrInvalidISR        error = failure.InvalidISR
+	ErrInvalidAssignment error = failure.InvalidAssignment
+	ErrInvalidName       error = failure.InvalidName
+	ErrInvalidConfig     error = failure.InvalidConfig
+	ErrUnknownSetting    error = failure.UnknownSetting
+	ErrLimit             error = failure.LimitReached
+	ErrTooFewNodes       error = failure.TooFewNodes
+	ErrCommandTooLarge   error = failure.CommandTooLarge
 	// ErrLevel: a node does not support the feature level that the cluster has or is to have.
-	ErrLevel = fate.Refuse("feature level not supported")
+	ErrLevel error = failure.FeatureLevel
 )
 
 // What stored bytes may turn out to be.

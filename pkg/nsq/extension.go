@@ -3,6 +3,7 @@ package nsq
 import (
 	"encoding/binary"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -25,7 +26,7 @@ const (
 // least one byte. An error is an *Error.
 func SplitTraced(body []byte) (traceID uint64, message []byte, err error) {
 	if len(body) <= traceIDLen {
-		return 0, nil, Errorf(BadBody, "invalid body size %d with trace id enabled", len(body))
+		return 0, nil, Errorf(failure.BadBody, "invalid body size %d with trace id enabled", len(body))
 	}
 	return binary.BigEndian.Uint64(body), body[traceIDLen:], nil
 }
@@ -34,11 +35,11 @@ func SplitTraced(body []byte) (traceID uint64, message []byte, err error) {
 // least one byte, the header none or more. An error is an *Error.
 func SplitExtended(body []byte) (header, message []byte, err error) {
 	if len(body) <= headerLengthLen {
-		return nil, nil, Errorf(BadBody, "invalid body size %d with ext json header enabled", len(body))
+		return nil, nil, Errorf(failure.BadBody, "invalid body size %d with ext json header enabled", len(body))
 	}
 	end := headerLengthLen + int(binary.BigEndian.Uint16(body))
 	if len(body) <= end {
-		return nil, nil, Errorf(BadBody, "invalid body size %d in ext json header content length", len(body))
+		return nil, nil, Errorf(failure.BadBody, "invalid body size %d in ext json header content length", len(body))
 	}
 	return body[headerLengthLen:end:end], body[end:], nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Identity is what a client says of itself with IDENTIFY. Times are in ms.
@@ -48,7 +50,7 @@ const MaxIdentityText = 256
 func ParseIdentity(body []byte) (Identity, error) {
 	var id Identity
 	if err := json.Unmarshal(body, &id); err != nil {
-		return Identity{}, Errorf(BadBody, "IDENTIFY failed to decode JSON body")
+		return Identity{}, Errorf(failure.BadBody, "IDENTIFY failed to decode JSON body")
 	}
 	for _, field := range []struct{ name, text string }{
 		{"client_id", id.ClientID},
@@ -60,7 +62,7 @@ func ParseIdentity(body []byte) (Identity, error) {
 		{"topology_zone", id.TopologyZone},
 	} {
 		if len(field.text) > MaxIdentityText {
-			return Identity{}, Errorf(BadBody, "IDENTIFY %s has %d bytes, more than %d", field.name, len(field.text), MaxIdentityText)
+			return Identity{}, Errorf(failure.BadBody, "IDENTIFY %s has %d bytes, more than %d", field.name, len(field.text), MaxIdentityText)
 		}
 	}
 	return id, nil
@@ -140,17 +142,17 @@ func Negotiate(id *Identity, l *Limits) (Settings, error) {
 	case size >= minOutputBufferSize && size <= l.MaxOutputBufferSize:
 		s.OutputBufferSize = size
 	default:
-		return s, Errorf(BadBody, "IDENTIFY output buffer size (%d) is invalid", size)
+		return s, Errorf(failure.BadBody, "IDENTIFY output buffer size (%d) is invalid", size)
 	}
 	if id.SampleRate < 0 || id.SampleRate > maxSampleRate {
-		return s, Errorf(BadBody, "IDENTIFY sample rate (%d) is invalid", id.SampleRate)
+		return s, Errorf(failure.BadBody, "IDENTIFY sample rate (%d) is invalid", id.SampleRate)
 	}
 	s.SampleRate, s.Extended, s.Knows = id.SampleRate, id.ExtendSupport, id.KnowsExtensions()
 	if id.DesiredTag != nil {
 		s.Tag = *id.DesiredTag
 	}
 	if id.MsgTimeout == -1 {
-		return s, Errorf(BadBody, "IDENTIFY msg timeout (%d) is invalid", id.MsgTimeout)
+		return s, Errorf(failure.BadBody, "IDENTIFY msg timeout (%d) is invalid", id.MsgTimeout)
 	}
 	if s.MsgTimeout, err = pick("msg timeout", id.MsgTimeout, l.MsgTimeout, minMsgTimeout, l.MaxMsgTimeout); err != nil {
 		return s, err
@@ -169,7 +171,7 @@ func (s *Settings) upgrade(id *Identity, l *Limits) error {
 		s.DeflateLevel = min(id.DeflateLevel, l.MaxDeflateLevel)
 	}
 	if s.Snappy && s.Deflate {
-		return Errorf(IdentifyFailed, "cannot enable both deflate and snappy compression")
+		return Errorf(failure.IdentifyFailed, "cannot enable both deflate and snappy compression")
 	}
 	return nil
 }
@@ -184,7 +186,7 @@ func pick(what string, ms int, def, lo, hi time.Duration) (time.Duration, error)
 	case ms >= int(lo.Milliseconds()) && ms <= int(hi.Milliseconds()):
 		return time.Duration(ms) * time.Millisecond, nil
 	}
-	return 0, Errorf(BadBody, "IDENTIFY %s (%d) is invalid", what, ms)
+	return 0, Errorf(failure.BadBody, "IDENTIFY %s (%d) is invalid", what, ms)
 }
 
 // identified is the answer to IDENTIFY, with the keys in the order that clients

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // mpubHeader is the length of an MPUB body's message count, and of each
@@ -48,7 +50,7 @@ func (w *mpubWalk) advance(body []byte) error {
 		}
 		count := int32(binary.BigEndian.Uint32(body))
 		if most := (w.limits.Body - mpubHeader) / minMPUBMessage; count <= 0 || int(count) > most {
-			return Errorf(BadBody, "MPUB invalid message count %d", count)
+			return Errorf(failure.BadBody, "MPUB invalid message count %d", count)
 		}
 		w.count, w.pos = int(count), mpubHeader
 	}
@@ -67,11 +69,11 @@ func (w *mpubWalk) message(header []byte) error {
 	rest := (w.count - w.seen - 1) * minMPUBMessage
 	switch {
 	case size <= 0:
-		return Errorf(BadMessage, "MPUB invalid message(%d) body size %d", w.seen, size)
+		return Errorf(failure.BadMessage, "MPUB invalid message(%d) body size %d", w.seen, size)
 	case int(size) > w.limits.Message:
-		return Errorf(BadMessage, "MPUB message too big %d > %d", size, w.limits.Message)
+		return Errorf(failure.BadMessage, "MPUB message too big %d > %d", size, w.limits.Message)
 	case w.pos+mpubHeader+int(size)+rest > w.limits.Body:
-		return Errorf(BadBody, "MPUB body too big %d > %d", w.pos+mpubHeader+int(size)+rest, w.limits.Body)
+		return Errorf(failure.BadBody, "MPUB body too big %d > %d", w.pos+mpubHeader+int(size)+rest, w.limits.Body)
 	}
 	w.pos += mpubHeader + int(size)
 	w.seen++
@@ -82,11 +84,11 @@ func (w *mpubWalk) message(header []byte) error {
 func (w *mpubWalk) cutOff(have int) *Error {
 	switch {
 	case w.count == 0:
-		return Errorf(BadBody, "MPUB failed to read message count")
+		return Errorf(failure.BadBody, "MPUB failed to read message count")
 	case have >= w.pos && !w.done():
-		return Errorf(BadMessage, "MPUB failed to read message(%d) body size", w.seen)
+		return Errorf(failure.BadMessage, "MPUB failed to read message(%d) body size", w.seen)
 	}
-	return Errorf(BadMessage, "MPUB failed to read message body")
+	return Errorf(failure.BadMessage, "MPUB failed to read message body")
 }
 
 // MPUB is the body of an MPUB that was walked over.
@@ -121,7 +123,7 @@ func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
 	}
 	// Each message takes its size at least: an empty one is refused by its number.
 	if count := int32(binary.BigEndian.Uint32(body)); int(count) > (len(body)-mpubHeader)/mpubHeader {
-		return Errorf(BadBody, "MPUB invalid message count %d", count)
+		return Errorf(failure.BadBody, "MPUB invalid message count %d", count)
 	}
 	if err := w.advance(body); err != nil {
 		return err
@@ -130,7 +132,7 @@ func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
 		return w.cutOff(len(body))
 	}
 	if n := len(body) - w.pos; n > 0 {
-		return Errorf(BadBody, "MPUB body has %d bytes after its last message", n)
+		return Errorf(failure.BadBody, "MPUB body has %d bytes after its last message", n)
 	}
 	MPUB{body, w.count}.Each(emit)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // naiveMPUB reads the body of an MPUB one number and one message after the other.
@@ -24,30 +25,30 @@ func naiveMPUB(src io.Reader, l MPUBLimits) (messages []string, length int, err 
 	}
 	count, err := number()
 	if err != nil {
-		return nil, 0, Errorf(BadBody, "MPUB failed to read message count")
+		return nil, 0, Errorf(failure.BadBody, "MPUB failed to read message count")
 	}
 	if count <= 0 || count > (l.Body-4)/5 {
-		return nil, 0, Errorf(BadBody, "MPUB invalid message count %d", count)
+		return nil, 0, Errorf(failure.BadBody, "MPUB invalid message count %d", count)
 	}
 	length = 4
 	for i := range count {
 		size, err := number()
 		if err != nil {
-			return nil, 0, Errorf(BadMessage, "MPUB failed to read message(%d) body size", i)
+			return nil, 0, Errorf(failure.BadMessage, "MPUB failed to read message(%d) body size", i)
 		}
 		length += 4 + size
 		if size <= 0 {
-			return nil, 0, Errorf(BadMessage, "MPUB invalid message(%d) body size %d", i, size)
+			return nil, 0, Errorf(failure.BadMessage, "MPUB invalid message(%d) body size %d", i, size)
 		}
 		if size > l.Message {
-			return nil, 0, Errorf(BadMessage, "MPUB message too big %d > %d", size, l.Message)
+			return nil, 0, Errorf(failure.BadMessage, "MPUB message too big %d > %d", size, l.Message)
 		}
 		if least := length + 5*(count-i-1); least > l.Body {
-			return nil, 0, Errorf(BadBody, "MPUB body too big %d > %d", least, l.Body)
+			return nil, 0, Errorf(failure.BadBody, "MPUB body too big %d > %d", least, l.Body)
 		}
 		body := make([]byte, size)
 		if _, err := io.ReadFull(src, body); err != nil {
-			return nil, 0, Errorf(BadMessage, "MPUB failed to read message body")
+			return nil, 0, Errorf(failure.BadMessage, "MPUB failed to read message body")
 		}
 		messages = append(messages, string(body))
 	}
@@ -186,7 +187,7 @@ func TestAnEmptyMessageIsRefusedWithoutMore(t *testing.T) {
 	} {
 		src := io.MultiReader(iotest.OneByteReader(strings.NewReader(sent)), iotest.ErrReader(waits))
 		_, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 10, Body: 100})
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != BadMessage {
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != failure.BadMessage {
 			t.Errorf("%q: %v", sent, err)
 		}
 	}

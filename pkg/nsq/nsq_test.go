@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func TestFramesGolden(t *testing.T) {
@@ -56,22 +58,25 @@ func TestMessageFrameReadsBack(t *testing.T) {
 }
 
 func TestErrorsSayTheirFatality(t *testing.T) {
-	survive := map[Code]bool{
-		PubFailed: true, MPubFailed: true, DPubFailed: true, FinFailed: true, ReqFailed: true, TouchFailed: true, FailedOnNotLeader: true, FailedOnNotWritable: true,
-		ExtNotSupported: true, InvalidJSONHeader: true, InvalidTraceID: true, TopicNotCreated: true,
+	survive := map[failure.Wire]bool{
+		failure.PubFailed: true, failure.MPubFailed: true, failure.DPubFailed: true, failure.FinFailed: true, failure.ReqFailed: true, failure.TouchFailed: true, failure.FailedOnNotLeader: true, failure.FailedOnNotWritable: true,
+		failure.ExtNotSupported: true, failure.InvalidJSONHeader: true, failure.InvalidTraceID: true, failure.TopicNotCreated: true,
 	}
-	for c := range CodeCount {
+	for c := range failure.WireCount {
+		if c == failure.NoWire {
+			continue
+		}
 		if c.String() == "" || c.Fatal() == survive[c] {
 			t.Errorf("%v: fatal %v", c, c.Fatal())
 		}
 	}
-	if e := (&Error{Code: FailedOnNotLeader, Ends: true}); !e.Fatal() || e.Error() != "E_FAILED_ON_NOT_LEADER " {
+	if e := (&Error{Code: failure.FailedOnNotLeader, Ends: true}); !e.Fatal() || e.Error() != "E_FAILED_ON_NOT_LEADER " {
 		t.Errorf("%q: fatal %v", e.Error(), e.Fatal())
 	}
-	if got := (&Error{Code: BadProtocol}).Error(); got != "E_BAD_PROTOCOL" {
+	if got := (&Error{Code: failure.BadProtocol}).Error(); got != "E_BAD_PROTOCOL" {
 		t.Errorf("%q", got)
 	}
-	if got := Errorf(Invalid, "invalid command %s", "").Error(); got != "E_INVALID invalid command " {
+	if got := Errorf(failure.BadCommand, "invalid command %s", "").Error(); got != "E_INVALID invalid command " {
 		t.Errorf("%q", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -13,7 +13,7 @@ import (
 
 // ErrMessageNotFound says that a partition's log has no such message: it was deleted by
 // retention, or was never published.
-var ErrMessageNotFound = fate.Refuse("message not found: deleted by retention, or not published yet")
+var ErrMessageNotFound error = failure.MessageNotFound
 
 // finishArgs names a message and a channel.
 type finishArgs struct {

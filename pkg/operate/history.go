@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -20,9 +21,9 @@ import (
 
 // What is refused of a channel's history. Each is marked fate.Refused.
 var (
-	ErrNothingToUndo = fate.Refuse("no saved position: the channel was not moved, or that is undone or too old")
-	ErrChannelThere  = fate.Refuse("channel exists")
-	ErrNotForward    = fate.Refuse("the channel is beyond that offset already")
+	ErrNothingToUndo error = failure.NothingToUndo
+	ErrChannelThere  error = failure.ChannelThere
+	ErrNotForward          = fate.Refuse("the channel is beyond that offset already")
 )
 
 // Move is what happens to a channel in one partition when an operator moves it.

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/directory"
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -41,8 +41,8 @@ type Members interface {
 // What an operator is refused beside what meta and controller refuse. Each is
 // marked fate.Refused.
 var (
-	ErrUnreachable = fate.Refuse("node unreachable")
-	ErrNodeActive  = fate.Refuse("node is up and not decommissioning")
+	ErrUnreachable error = failure.Unreachable
+	ErrNodeActive  error = failure.NodeActive
 )
 
 // Bounds of what the operator asks of other nodes.

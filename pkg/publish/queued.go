@@ -113,7 +113,7 @@ func (x *queuedPublish) answer(reply []byte, err error) {
 		x.comeBack(err) // the leader could not be asked
 		return
 	}
-	x.settle(topic.Receipt{Err: x.queue.all.Calls.Errors.FromRemote(err)})
+	x.settle(topic.Receipt{Err: forward.FromRemote(err)})
 }
 
 // settle ends an attempt: the queued publish is kept for another one if there is reason

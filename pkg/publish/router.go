@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -18,7 +19,7 @@ import (
 )
 
 // ErrPartitionNeeded refuses a publish that leaves open what only its publisher can decide.
-var ErrPartitionNeeded = fate.Refuse("ordered topic requires a partition or a key")
+var ErrPartitionNeeded error = failure.PartitionNeeded
 
 // Options configure a router.
 type Options struct {

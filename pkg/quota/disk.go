@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // ErrFull refuses messages: their partition holds as much as its topic's maximum allows.
-var ErrFull = fate.Refuse("topic is full")
+var ErrFull error = failure.TopicFull
 
 const (
 	// tellEvery is how often room is asked for while a topic is full.

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // ErrBusy refuses messages for which there is no room until others are gone.
-var ErrBusy = fate.Refuse("too many bytes waiting to be written")
+var ErrBusy error = failure.QueueFull
 
 // inMemory is by how much what is stored in memory is larger than its records: it is
 // in blocks, and what has not been synced is there twice.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -30,16 +31,16 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		return wrongState(cmd)
 	}
 	if cmd.Len() != 0 {
-		return nsq.Errorf(nsq.Invalid, "AUTH invalid number of parameters")
+		return nsq.Errorf(failure.BadCommand, "AUTH invalid number of parameters")
 	}
 	body, err := readCommandBody(s.conn, s.reader, "AUTH", s.srv.maxIntroduction())
 	switch {
 	case err != nil:
 		return err
 	case s.rights.grant != nil:
-		return nsq.Errorf(nsq.Invalid, "AUTH already set")
+		return nsq.Errorf(failure.BadCommand, "AUTH already set")
 	case s.srv.opts.Auth == nil:
-		return nsq.Errorf(nsq.AuthDisabled, "AUTH disabled")
+		return nsq.Errorf(failure.AuthDisabled, "AUTH disabled")
 	}
 	s.rights.secret = string(body)
 	grant, err := s.rights.ask(ctx)
@@ -48,7 +49,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	}
 	if grant.Permissions() == 0 {
 		s.srv.counters.authFailures.Add(1)
-		return nsq.Errorf(nsq.Unauthorized, "AUTH no authorizations found")
+		return nsq.Errorf(failure.Unauthorized, "AUTH no authorizations found")
 	}
 	s.rights.grant = grant
 	s.describe(func(about *stats.Client) {
@@ -56,7 +57,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	})
 	answer, err := json.Marshal(authorized{grant.Identity, grant.IdentityURL, grant.Permissions()})
 	if err != nil {
-		return nsq.Errorf(nsq.AuthError, "AUTH error %v", err)
+		return nsq.Errorf(failure.AuthError, "AUTH error %v", err)
 	}
 	return s.answerFrame(ctx, answer, nil)
 }
@@ -73,7 +74,7 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	if err != nil {
 		r.link.srv.counters.authFailures.Add(1)
 		r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", err)
-		return nil, nsq.Errorf(nsq.AuthFailed, "AUTH failed")
+		return nil, nsq.Errorf(failure.AuthFailed, "AUTH failed")
 	}
 	return grant, nil
 }
@@ -86,7 +87,7 @@ func (r *rights) permit(ctx context.Context, verb nsq.Verb, topic, channel strin
 	}
 	if !r.grant.Allows(topic, channel) {
 		r.link.srv.counters.authFailures.Add(1)
-		return nsq.Errorf(nsq.Unauthorized, "AUTH failed for %s on %q %q", verb, topic, channel)
+		return nsq.Errorf(failure.Unauthorized, "AUTH failed for %s on %q %q", verb, topic, channel)
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (r *rights) fresh(ctx context.Context, verb nsq.Verb) error {
 		return nil
 	}
 	if r.grant == nil {
-		return nsq.Errorf(nsq.AuthFirst, "AUTH required before %s", verb)
+		return nsq.Errorf(failure.AuthFirst, "AUTH required before %s", verb)
 	}
 	if !r.grant.Expired(time.Now()) {
 		return nil

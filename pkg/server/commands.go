@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -22,7 +23,7 @@ const maxFreed = 64
 // connection.
 func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 	if s.srv.opts.TLSRequired && s.tls == nil && cmd.Verb != nsq.Identify {
-		return nsq.Errorf(nsq.Invalid, "cannot %s in current state (TLS required)", cmd.Name())
+		return nsq.Errorf(failure.BadCommand, "cannot %s in current state (TLS required)", cmd.Name())
 	}
 	switch cmd.Verb {
 	case nsq.Fin, nsq.Req, nsq.Touch:
@@ -50,12 +51,12 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 	case nsq.PubTrace, nsq.MPubTrace, nsq.PubExt, nsq.MPubExt:
 		return extension{s.publisher}.publish(ctx, cmd)
 	default:
-		return nsq.Errorf(nsq.Invalid, "invalid command %s", cmd.Name())
+		return nsq.Errorf(failure.BadCommand, "invalid command %s", cmd.Name())
 	}
 }
 
 func wrongState(cmd *nsq.Command) error {
-	return nsq.Errorf(nsq.Invalid, "cannot %s in current state", cmd.Verb)
+	return nsq.Errorf(failure.BadCommand, "cannot %s in current state", cmd.Verb)
 }
 
 // settle is FIN, REQ and TOUCH: it answers a message in flight.
@@ -68,11 +69,11 @@ func (s *session) settle(cmd *nsq.Command) error {
 		params = 2
 	}
 	if cmd.Len() < params {
-		return nsq.Errorf(nsq.Invalid, "%s insufficient number of params", cmd.Verb)
+		return nsq.Errorf(failure.BadCommand, "%s insufficient number of params", cmd.Verb)
 	}
 	text, ok := cmd.ID()
 	if !ok {
-		return nsq.Errorf(nsq.Invalid, "invalid message ID")
+		return nsq.Errorf(failure.BadCommand, "invalid message ID")
 	}
 	var delay time.Duration
 	if cmd.Verb == nsq.Req {
@@ -85,7 +86,7 @@ func (s *session) settle(cmd *nsq.Command) error {
 	if s.form.Binary {
 		id, _ = nsq.SplitBinaryID(text)
 		if bad = nil; int64(id) <= 0 { //nolint:gosec // its clients take it for a signed number
-			return nsq.Errorf(nsq.Invalid, "Invalid Message ID")
+			return nsq.Errorf(failure.BadCommand, "Invalid Message ID")
 		}
 	}
 	err := errNotInFlight
@@ -97,7 +98,7 @@ func (s *session) settle(cmd *nsq.Command) error {
 	if err == nil {
 		return nil
 	}
-	if code, ok := extendedCode(err); ok && s.form.Binary && cmd.Verb == nsq.Fin {
+	if code := failure.Extending(err); code != failure.NoWire && s.form.Binary && cmd.Verb == nsq.Fin {
 		return &nsq.Error{Code: code, Ends: true} // it asks who leads
 	}
 	if s.form.Binary {
@@ -107,14 +108,14 @@ func (s *session) settle(cmd *nsq.Command) error {
 }
 
 // settleCode is the code of a FIN, REQ or TOUCH that failed.
-func settleCode(verb nsq.Verb) nsq.Code {
+func settleCode(verb nsq.Verb) failure.Wire {
 	switch verb {
 	case nsq.Req:
-		return nsq.ReqFailed
+		return failure.ReqFailed
 	case nsq.Touch:
-		return nsq.TouchFailed
+		return failure.TouchFailed
 	default:
-		return nsq.FinFailed
+		return failure.FinFailed
 	}
 }
 
@@ -145,7 +146,7 @@ func (s *session) requeueDelay(text []byte) (time.Duration, error) {
 	case errors.Is(err, nsq.ErrOverflow), err == nil && ms > most.Milliseconds():
 		return most, nil
 	case err != nil:
-		return 0, nsq.Errorf(nsq.Invalid, "REQ could not parse timeout %s", text)
+		return 0, nsq.Errorf(failure.BadCommand, "REQ could not parse timeout %s", text)
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
@@ -163,11 +164,11 @@ func (s *session) rdy(cmd *nsq.Command) error {
 	if cmd.Len() > 0 {
 		var err error
 		if count, err = nsq.ParseDecimal(cmd.Param(0)); err != nil {
-			return nsq.Errorf(nsq.Invalid, "RDY could not parse count %s", cmd.Param(0))
+			return nsq.Errorf(failure.BadCommand, "RDY could not parse count %s", cmd.Param(0))
 		}
 	}
 	if most := s.srv.opts.MaxReady; count > int64(most) {
-		return nsq.Errorf(nsq.Invalid, "RDY count %d out of range 0-%d", count, most)
+		return nsq.Errorf(failure.BadCommand, "RDY count %d out of range 0-%d", count, most)
 	}
 	s.sub.SetReady(int(count))
 	s.poke()
@@ -216,10 +217,10 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 		return err
 	}
 	if settings.Tag != "" && !header.ValidTag(settings.Tag) {
-		return nsq.Errorf(nsq.BadBody, "IDENTIFY desired tag (%.40s) is invalid", settings.Tag)
+		return nsq.Errorf(failure.BadBody, "IDENTIFY desired tag (%.40s) is invalid", settings.Tag)
 	}
 	if s.filter, err = header.ParseFilter(id.ExtFilter); err != nil {
-		return nsq.Errorf(nsq.BadBody, "IDENTIFY ext_filter: %v", err)
+		return nsq.Errorf(failure.BadBody, "IDENTIFY ext_filter: %v", err)
 	}
 	s.settings = settings
 	s.conn.setPatience(2*settings.Heartbeat, time.Now())
@@ -233,7 +234,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	}
 	answer, err := nsq.AppendIdentified(nil, &settings, &limits)
 	if err != nil {
-		return nsq.Errorf(nsq.IdentifyFailed, "IDENTIFY failed %v", err)
+		return nsq.Errorf(failure.IdentifyFailed, "IDENTIFY failed %v", err)
 	}
 	if !settings.TLS && !settings.Snappy && !settings.Deflate {
 		return s.answerFrame(ctx, answer, apply)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -40,7 +41,7 @@ type extension struct{ publisher *publisher }
 func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 	p := e.publisher
 	if cmd.Len() < 1 {
-		return nsq.Errorf(nsq.Invalid, "insufficient number of parameters")
+		return nsq.Errorf(failure.BadCommand, "insufficient number of parameters")
 	}
 	partition, err := partitionNamed(cmd.Param(1))
 	if err != nil {
@@ -56,11 +57,11 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 		return err
 	}
 	if about.Config.Ordered && partition == host.AnyPartition && len(about.Partitions) > 1 {
-		return nsq.Errorf(nsq.BadPartition, "topic partition is not valid: an ordered topic needs one")
+		return nsq.Errorf(failure.BadPartition, "topic partition is not valid: an ordered topic needs one")
 	}
 	t := p.topicFor(cmd.Param(0))
 	if t == nil {
-		return &nsq.Error{Code: nsq.TopicNotExist}
+		return &nsq.Error{Code: failure.TopicNotExist}
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
@@ -91,13 +92,13 @@ func (e extension) size(many bool) (int, error) {
 	size, err := p.reader.ReadSize()
 	switch {
 	case err != nil:
-		return 0, cutOff(err, nsq.BadBody, "failed to read body size")
+		return 0, cutOff(err, failure.BadBody, "failed to read body size")
 	case size <= 0:
-		return 0, nsq.Errorf(nsq.BadBody, "invalid body size %d", size)
+		return 0, nsq.Errorf(failure.BadBody, "invalid body size %d", size)
 	case many && int(size) > opts.MaxBodyBytes:
-		return 0, nsq.Errorf(nsq.BadBody, "body too big %d > %d", size, opts.MaxBodyBytes)
+		return 0, nsq.Errorf(failure.BadBody, "body too big %d > %d", size, opts.MaxBodyBytes)
 	case !many && int(size) > opts.MaxMessageBytes:
-		return 0, nsq.Errorf(nsq.BadMessage, "message too big %d > %d", size, opts.MaxMessageBytes)
+		return 0, nsq.Errorf(failure.BadMessage, "message too big %d > %d", size, opts.MaxMessageBytes)
 	}
 	return int(size), nil
 }
@@ -107,7 +108,7 @@ func (e extension) readOne(size int) error {
 	p := e.publisher
 	body, err := p.link.conn.readBody(p.reader, size)
 	if err != nil {
-		return cutOff(err, nsq.BadMessage, "failed to read message body")
+		return cutOff(err, failure.BadMessage, "failed to read message body")
 	}
 	p.messages = append(p.messages[:0], topic.Message{Body: body})
 	return nil
@@ -167,13 +168,13 @@ func (e extension) takeHeader(m *topic.Message, out *outgoing, about *meta.Topic
 	said, err := header.Parse(raw)
 	switch {
 	case errors.Is(err, header.ErrTraceID):
-		return nsq.Errorf(nsq.InvalidTraceID, "%v", err)
+		return nsq.Errorf(failure.InvalidTraceID, "%v", err)
 	case err != nil:
-		return nsq.Errorf(nsq.InvalidJSONHeader, "fail to parse json header: %v", err)
+		return nsq.Errorf(failure.InvalidJSONHeader, "fail to parse json header: %v", err)
 	case about.Config.Ext:
 		m.Header = raw
 	case !said.Options && (!e.publisher.link.srv.opts.AllowExtCompatible || !said.Only):
-		return nsq.Errorf(nsq.ExtNotSupported, "ext content not supported in topic %s", out.topic.name)
+		return nsq.Errorf(failure.ExtNotSupported, "ext content not supported in topic %s", out.topic.name)
 	}
 	if said.Key != "" {
 		m.Key = []byte(said.Key)
@@ -200,7 +201,7 @@ func partitionNamed(text []byte) (int, error) {
 		return host.AnyPartition, nil
 	}
 	if _, err := nsq.ParseDecimal(text); errors.Is(err, nsq.ErrNotDecimal) {
-		return 0, nsq.Errorf(nsq.BadPartition, "topic partition is not valid: %s", text)
+		return 0, nsq.Errorf(failure.BadPartition, "topic partition is not valid: %s", text)
 	}
 	return partitionParam(text), nil
 }
@@ -210,7 +211,7 @@ func partitionNamed(text []byte) (int, error) {
 func (s *Server) namedTopic(name string, partition int) (*meta.Topic, error) {
 	t, err := s.broker.Topic(name)
 	if err != nil || partition >= len(t.Partitions) {
-		return nil, &nsq.Error{Code: nsq.TopicNotExist}
+		return nil, &nsq.Error{Code: failure.TopicNotExist}
 	}
 	return t, nil
 }

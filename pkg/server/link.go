@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -154,7 +155,7 @@ func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
 // Unfinished tells the client that a FIN came too late: see consume.Client. A client
 // that does not read its answers is not told.
 func (l *link) Unfinished(id seq.MessageID, reason error) {
-	e := nsq.Errorf(nsq.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)
+	e := nsq.Errorf(failure.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)
 	a := l.newAnswer()
 	a.frame = nsq.AppendFrame(nil, nsq.FrameError, e.Error())
 	if !l.queue.tryPush(a) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
@@ -66,7 +67,7 @@ func (s *session) payUpgrade(to *nsq.Settings) error {
 		}
 	}
 	if !s.standing.Try(cost) {
-		return nsq.Errorf(nsq.IdentifyFailed, "IDENTIFY failed %v", s.standing.Refuse())
+		return nsq.Errorf(failure.IdentifyFailed, "IDENTIFY failed %v", s.standing.Refuse())
 	}
 	return nil
 }

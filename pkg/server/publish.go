@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -81,7 +82,7 @@ func (p *publisher) topicFor(name []byte) *producedTopic {
 // pub is PUB <topic> [<partition>].
 func (p *publisher) pub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 1 {
-		return nsq.Errorf(nsq.Invalid, "PUB insufficient number of parameters")
+		return nsq.Errorf(failure.BadCommand, "PUB insufficient number of parameters")
 	}
 	return p.publishOne(ctx, cmd, cmd.Param(1), 0)
 }
@@ -89,23 +90,23 @@ func (p *publisher) pub(ctx context.Context, cmd *nsq.Command) error {
 // dpub is DPUB <topic> <delay> [<partition>], with the delay in ms.
 func (p *publisher) dpub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 2 {
-		return nsq.Errorf(nsq.Invalid, "DPUB insufficient number of parameters")
+		return nsq.Errorf(failure.BadCommand, "DPUB insufficient number of parameters")
 	}
 	if p.topicFor(cmd.Param(0)) == nil {
 		return badTopic(cmd)
 	}
 	ms, err := nsq.ParseDecimal(cmd.Param(1))
 	if err != nil {
-		return nsq.Errorf(nsq.Invalid, "DPUB could not parse timeout %s", cmd.Param(1))
+		return nsq.Errorf(failure.BadCommand, "DPUB could not parse timeout %s", cmd.Param(1))
 	}
 	if most := p.link.srv.opts.MaxDelay.Milliseconds(); ms > most {
-		return nsq.Errorf(nsq.Invalid, "DPUB timeout %d out of range 0-%d", ms, most)
+		return nsq.Errorf(failure.BadCommand, "DPUB timeout %d out of range 0-%d", ms, most)
 	}
 	return p.publishOne(ctx, cmd, cmd.Param(2), time.Duration(ms)*time.Millisecond)
 }
 
 func badTopic(cmd *nsq.Command) error {
-	return nsq.Errorf(nsq.BadTopic, "%s topic name %q is not valid", cmd.Verb, cmd.Param(0))
+	return nsq.Errorf(failure.BadTopic, "%s topic name %q is not valid", cmd.Verb, cmd.Param(0))
 }
 
 // publishOne publishes the message that follows PUB or DPUB.
@@ -117,18 +118,18 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 	size, err := p.reader.ReadSize()
 	switch {
 	case err != nil:
-		return cutOff(err, nsq.BadMessage, "%s failed to read message body size", cmd.Verb)
+		return cutOff(err, failure.BadMessage, "%s failed to read message body size", cmd.Verb)
 	case size <= 0:
-		return nsq.Errorf(nsq.BadMessage, "%s invalid message body size %d", cmd.Verb, size)
+		return nsq.Errorf(failure.BadMessage, "%s invalid message body size %d", cmd.Verb, size)
 	case int(size) > p.link.srv.opts.MaxMessageBytes:
-		return nsq.Errorf(nsq.BadMessage, "%s message too big %d > %d", cmd.Verb, size, p.link.srv.opts.MaxMessageBytes)
+		return nsq.Errorf(failure.BadMessage, "%s message too big %d > %d", cmd.Verb, size, p.link.srv.opts.MaxMessageBytes)
 	}
 	body, err := p.link.conn.readBody(p.reader, int(size))
 	if errors.Is(err, limit.ErrNoMemory) {
 		return publishError(cmd.Verb, t.name, err, standard)
 	}
 	if err != nil {
-		return cutOff(err, nsq.BadMessage, "%s failed to read message body", cmd.Verb)
+		return cutOff(err, failure.BadMessage, "%s failed to read message body", cmd.Verb)
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
@@ -144,12 +145,11 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 // mpub is MPUB <topic> [<partition>].
 func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 1 {
-		return nsq.Errorf(nsq.Invalid, "MPUB insufficient number of parameters")
+		return nsq.Errorf(failure.BadCommand, "MPUB insufficient number of parameters")
 	}
 	t := p.topicFor(cmd.Param(0))
 	if t == nil {
-		// The doubled code is what clients have always got.
-		return nsq.Errorf(nsq.BadTopic, "E_BAD_TOPIC MPUB topic name %q is not valid", cmd.Param(0))
+		return badTopic(cmd)
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
@@ -214,11 +214,11 @@ func readBodySize(r *nsq.Reader, verb string, max int) (int, error) {
 	size, err := r.ReadSize()
 	switch {
 	case err != nil:
-		return 0, cutOff(err, nsq.BadBody, "%s failed to read body size", verb)
+		return 0, cutOff(err, failure.BadBody, "%s failed to read body size", verb)
 	case int(size) > max:
-		return 0, nsq.Errorf(nsq.BadBody, "%s body too big %d > %d", verb, size, max)
+		return 0, nsq.Errorf(failure.BadBody, "%s body too big %d > %d", verb, size, max)
 	case size <= 0:
-		return 0, nsq.Errorf(nsq.BadBody, "%s invalid body size %d", verb, size)
+		return 0, nsq.Errorf(failure.BadBody, "%s invalid body size %d", verb, size)
 	}
 	return int(size), nil
 }
@@ -231,14 +231,14 @@ func readCommandBody(conn *meteredConn, r *nsq.Reader, verb string, max int) ([]
 	}
 	body, err := conn.readBody(r, size)
 	if err != nil {
-		return nil, cutOff(err, nsq.BadBody, "%s failed to read body", verb)
+		return nil, cutOff(err, failure.BadBody, "%s failed to read body", verb)
 	}
 	return body, nil
 }
 
 // cutOff returns the refusal of a body that ended too early, or err where it
 // says more than that.
-func cutOff(err error, code nsq.Code, format string, args ...any) error {
+func cutOff(err error, code failure.Wire, format string, args ...any) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nsq.Errorf(code, format, args...)
 	}

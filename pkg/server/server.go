@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -181,7 +182,7 @@ func refuse(conn net.Conn, why string) {
 	if conn.SetWriteDeadline(time.Now().Add(refuseTimeout)) != nil {
 		return
 	}
-	_, _ = conn.Write(nsq.AppendFrame(nil, nsq.FrameError, nsq.Errorf(nsq.Invalid, "%s", why).Error()))
+	_, _ = conn.Write(nsq.AppendFrame(nil, nsq.FrameError, nsq.Errorf(failure.BadCommand, "%s", why).Error()))
 }
 
 func (s *Server) forget(c *session) {

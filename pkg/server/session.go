@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -75,7 +76,7 @@ func (s *session) run(ctx context.Context) {
 		s.conn.setPatience(2*s.settings.Heartbeat, time.Now())
 		err = s.serve(ctx)
 	} else {
-		err = &nsq.Error{Code: nsq.BadProtocol}
+		err = &nsq.Error{Code: failure.BadProtocol}
 	}
 	s.finish(ctx, err)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -42,9 +43,9 @@ type Stats struct {
 	Connections                  uint64
 	Ended                        [EndingCount]uint64
 	Commands                     [nsq.VerbCount]uint64
-	Errors                       [nsq.CodeCount]uint64 // error frames by code
-	BytesIn, BytesOut            uint64                // on the socket: compressed, encrypted
-	Messages                     uint64                // sent to consumers
+	Errors                       [failure.WireCount]uint64 // error frames by code
+	BytesIn, BytesOut            uint64                    // on the socket: compressed, encrypted
+	Messages                     uint64                    // sent to consumers
 	AuthFailures                 uint64
 }
 
@@ -53,7 +54,7 @@ type counters struct {
 	connections                  atomic.Uint64
 	ended                        [EndingCount]atomic.Uint64
 	commands                     [nsq.VerbCount]atomic.Uint64
-	errors                       [nsq.CodeCount]atomic.Uint64
+	errors                       [failure.WireCount]atomic.Uint64
 	bytesIn, bytesOut            atomic.Uint64
 	messages, authFailures       atomic.Uint64
 }

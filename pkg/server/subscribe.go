@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -18,16 +19,16 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	case s.state != stateInit:
 		return wrongState(cmd)
 	case s.settings.Heartbeat <= 0:
-		return nsq.Errorf(nsq.Invalid, "cannot SUB with heartbeats disabled")
+		return nsq.Errorf(failure.BadCommand, "cannot SUB with heartbeats disabled")
 	case cmd.Len() < 2:
-		return nsq.Errorf(nsq.Invalid, "%s insufficient number of parameters", cmd.Verb)
+		return nsq.Errorf(failure.BadCommand, "%s insufficient number of parameters", cmd.Verb)
 	}
 	name, channel := string(cmd.Param(0)), string(cmd.Param(1))
 	if !meta.ValidTopicName(name) {
-		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", name)
+		return nsq.Errorf(failure.BadTopic, "SUB topic name %q is not valid", name)
 	}
 	if !meta.ValidChannelName(channel) {
-		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
+		return nsq.Errorf(failure.BadChannel, "SUB channel name %q is not valid", channel)
 	}
 	ask := consume.Subscribe{
 		Topic: name, Channel: channel, Partition: partitionParam(cmd.Param(2)), Ordered: cmd.Verb == nsq.SubOrdered, Client: s.link,
@@ -71,7 +72,7 @@ func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, err
 		}
 	}
 	if ask.Ordered && s.settings.SampleRate > 0 {
-		return nsq.Form{}, nsq.Errorf(nsq.Invalid, "order consume is not allowed while sample rate is not 0")
+		return nsq.Form{}, nsq.Errorf(failure.BadCommand, "order consume is not allowed while sample rate is not 0")
 	}
 	if cmd.Verb == nsq.SubAdvanced {
 		var err error
@@ -84,9 +85,9 @@ func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, err
 	case err != nil:
 		return nsq.Form{}, err
 	case about.Config.Ext && !s.settings.Extended:
-		return nsq.Form{}, nsq.Errorf(nsq.SubExtendNeeded, "this topic is extended and should identify as extend support.")
+		return nsq.Form{}, nsq.Errorf(failure.SubExtendNeeded, "this topic is extended and should identify as extend support.")
 	case !about.Config.Ext && s.settings.Extended:
-		return nsq.Form{}, nsq.Errorf(nsq.SubExtendForbidden, "this topic is not extended and should not identify as extend support.")
+		return nsq.Form{}, nsq.Errorf(failure.SubExtendForbidden, "this topic is not extended and should not identify as extend support.")
 	}
 	if about.Config.Ext {
 		ask.Tag, ask.Filter = s.settings.Tag, s.filter
@@ -122,13 +123,13 @@ func startParam(text []byte) (topic.Start, error) {
 		start.Kind = topic.StartAtMessage
 	case "special":
 		if string(value) != "-1" {
-			return start, nsq.Errorf(nsq.Invalid, "not supported offset type")
+			return start, nsq.Errorf(failure.BadCommand, "not supported offset type")
 		}
 		return topic.Start{Kind: topic.StartAtEnd}, nil
 	}
 	var err error
 	if start.Value, err = nsq.ParseDecimal(value); err != nil || start.Kind == topic.StartAnywhere {
-		return start, nsq.Errorf(nsq.Invalid, "invalid consume offset: %s", text)
+		return start, nsq.Errorf(failure.BadCommand, "invalid consume offset: %s", text)
 	}
 	return start, nil
 }

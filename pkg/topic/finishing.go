@@ -1,12 +1,11 @@
 package topic
 
 import (
-	"errors"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -19,7 +18,7 @@ const FinTimeout = 5 * time.Second
 // ErrFinNotStored is why a FIN of an ordered channel failed that was taken: not enough
 // in-sync replicas stored it within FinTimeout. The message is delivered again, here or,
 // if one of them has stored it and leads next, not at all.
-var ErrFinNotStored = fate.Mark(errors.New("not confirmed by enough in-sync replicas in time: the message will be redelivered"), fate.Uncertain)
+var ErrFinNotStored error = failure.FinNotStored
 
 // finishes are FINs that this node notes and the others are told of together.
 type finishes struct {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // ErrNotLeased is returned for an answer that comes while this node may not
@@ -14,7 +14,7 @@ import (
 // or it is known that one was elected. The message is not in flight any more, and is
 // delivered again: here, if this node turns out to lead, or by the next leader. After a
 // Touch alone it stays in flight.
-var ErrNotLeased = fate.Refuse("leadership lease expired")
+var ErrNotLeased error = failure.NotLeased
 
 // gate stands between a partition's channels and their consumers: it says
 // whether messages may be handed out and answers taken.

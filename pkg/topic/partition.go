@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/record"
@@ -31,7 +32,7 @@ type Log interface {
 }
 
 // ErrChannelNotFound is returned for a channel that the partition does not have.
-var ErrChannelNotFound = fate.Refuse("channel not found")
+var ErrChannelNotFound error = failure.ChannelNotFound
 
 // Observer is told what happens, for statistics. Its methods must not block.
 type Observer interface {

@@ -2,76 +2,34 @@ package api
 
 import (
 	"fmt"
-	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Code is the kind of a failure, for programs.
-type Code string
+// Code is the kind of a failure, for programs: see package failure, which has the HTTP status of
+// each.
+type Code = failure.Code
 
-// The codes. Each has one HTTP status: see Status.
+// The codes.
 const (
-	// CodeInvalid: the request is not well formed, or a value is out of range.
-	CodeInvalid Code = "invalid"
-	// CodeNotFound: there is no such topic, channel, partition or path.
-	CodeNotFound Code = "not_found"
-	// CodeMethod: the path does not know the method.
-	CodeMethod Code = "method_not_allowed"
-	// CodeExists: it exists, and not as asked for.
-	CodeExists Code = "exists"
-	// CodePrecondition: the state forbids it now.
-	CodePrecondition Code = "precondition_failed"
-	// CodeTooLarge: a message or a request is over its limit.
-	CodeTooLarge Code = "too_large"
-	// CodeUnauthenticated: no credentials, or wrong ones.
-	CodeUnauthenticated Code = "unauthenticated"
-	// CodeForbidden: not allowed to this caller.
-	CodeForbidden Code = "forbidden"
-	// CodeBusy: too much is waiting; try again.
-	CodeBusy Code = "busy"
-	// CodeNotWritable: the partition takes no messages now: no leader, too few
-	// replicas in sync, or a full disk. The message says which.
-	CodeNotWritable Code = "not_writable"
-	// CodeTopicFull: the topic holds as many bytes as it may.
-	CodeTopicFull Code = "topic_full"
-	// CodeExiting: the node is shutting down; ask another.
-	CodeExiting Code = "exiting"
-	// CodeStarting: the node does not serve yet; ask another, or again.
-	CodeStarting Code = "starting"
-	// CodeUnavailable: no node could answer.
-	CodeUnavailable Code = "unavailable"
-	// CodeUncertain: it may have happened, now or later.
-	CodeUncertain Code = "uncertain"
-	// CodeCorrupt: stored data is damaged.
-	CodeCorrupt Code = "corrupt"
-	// CodeInternal: a defect of the broker.
-	CodeInternal Code = "internal"
+	CodeInvalid         = failure.Invalid
+	CodeNotFound        = failure.NotFound
+	CodeMethod          = failure.Method
+	CodeExists          = failure.Exists
+	CodePrecondition    = failure.Precondition
+	CodeTooLarge        = failure.TooLarge
+	CodeUnauthenticated = failure.Unauthenticated
+	CodeForbidden       = failure.Forbidden
+	CodeBusy            = failure.Busy
+	CodeNotWritable     = failure.NotWritable
+	CodeTopicFull       = failure.Full
+	CodeExiting         = failure.Exiting
+	CodeStarting        = failure.Starting
+	CodeUnavailable     = failure.Unavailable
+	CodeUncertain       = failure.Uncertain
+	CodeCorrupt         = failure.Corrupt
+	CodeInternal        = failure.Internal
 )
-
-// Status returns the HTTP status that goes with the code.
-func (c Code) Status() int {
-	switch c {
-	case CodeInvalid:
-		return http.StatusBadRequest
-	case CodeNotFound:
-		return http.StatusNotFound
-	case CodeMethod:
-		return http.StatusMethodNotAllowed
-	case CodeExists, CodePrecondition:
-		return http.StatusConflict
-	case CodeTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case CodeForbidden:
-		return http.StatusForbidden
-	case CodeBusy, CodeNotWritable, CodeExiting, CodeStarting, CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case CodeTopicFull:
-		return http.StatusInsufficientStorage
-	case CodeUncertain, CodeCorrupt, CodeInternal:
-	}
-	return http.StatusInternalServerError
-}
 
 // Error is a failure as /v1 answers it and as the Client returns it.
 type Error struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -28,6 +29,14 @@ type placed struct {
 	RawSize     int64      `json:"rawsize"`
 }
 
+// wireError is what the NSQ protocol has a code for.
+func wireError(w failure.Wire) error {
+	if w == failure.TopicNotExist {
+		return nsqform.NotFound(w.String())
+	}
+	return nsqform.Refuse(w.String())
+}
+
 // existing returns a topic for the endpoints that make none.
 func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, error) {
 	p, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
@@ -36,7 +45,7 @@ func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, erro
 	}
 	t, err := s.Broker.Topic(name)
 	if errors.Is(err, meta.ErrTopicNotFound) {
-		err = nsqform.NotFound("E_TOPIC_NOT_EXIST")
+		err = wireError(failure.TopicNotExist)
 	}
 	return p, t, err
 }
@@ -63,7 +72,7 @@ func (s publishing) pubTrace(r *http.Request) (any, error) {
 	return s.place(r, func(p nsqform.Params, _ *meta.Topic, m *topic.Message) (traced bool, err error) {
 		text, _ := p.Lookup("trace_id")
 		if m.TraceID, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return false, nsqform.Refuse("INVALID_TRACE_ID")
+			return false, wireError(failure.InvalidTraceID)
 		}
 		return true, nil
 	})
@@ -95,8 +104,7 @@ func (s publishing) place(r *http.Request, give func(nsqform.Params, *meta.Topic
 	}
 	receipt, err := s.Publish(r.Context(), publish.Request{Topic: t.Name, Partition: partition, Messages: []topic.Message{m}})
 	if err != nil {
-		f := web.ExplainPublish(err)
-		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}
+		return nil, nsqform.PublishError(err)
 	}
 	if !traced {
 		return "OK", nil
@@ -121,13 +129,13 @@ func (s publishing) take(raw []byte, t *meta.Topic) (described, error) {
 	said, err := header.Parse(raw)
 	switch {
 	case errors.Is(err, header.ErrTraceID):
-		return described{}, nsqform.Refuse("INVALID_TRACE_ID")
+		return described{}, wireError(failure.InvalidTraceID)
 	case err != nil:
-		return described{}, nsqform.Refuse("E_INVALID_JSON_HEADER")
+		return described{}, wireError(failure.InvalidJSONHeader)
 	case t.Config.Ext:
 		return described{said, raw}, nil
 	case !said.Options:
-		return described{}, nsqform.Refuse("E_EXT_NOT_SUPPORT")
+		return described{}, wireError(failure.ExtNotSupported)
 	}
 	return described{said, nil}, nil
 }
@@ -194,7 +202,7 @@ func requestHeader(r *http.Request, object []byte, given bool) ([]byte, error) {
 	if given {
 		var all map[string]json.RawMessage
 		if json.Unmarshal(object, &all) != nil || all == nil {
-			return nil, nsqform.Refuse("E_INVALID_JSON_HEADER")
+			return nil, wireError(failure.InvalidJSONHeader)
 		}
 		for key, value := range all {
 			if _, over := keys[key]; !over {

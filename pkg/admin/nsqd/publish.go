@@ -183,8 +183,7 @@ func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, req publis
 	}
 	req.Partition = partition
 	if _, err := s.Publish(ctx, req); err != nil {
-		f := web.ExplainPublish(err)
-		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}
+		return nil, nsqform.PublishError(err)
 	}
 	return "OK", nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -26,18 +26,22 @@ func NotFound(word string) error { return &Error{http.StatusNotFound, word} }
 // TooLarge returns the Error of a body that is too large, or not as it claims.
 func TooLarge(word string) error { return &Error{http.StatusRequestEntityTooLarge, word} }
 
-// failure is an error as the endpoints answer it.
-func failure(err error) *Error {
+// errorOf is an error as the endpoints answer it.
+func errorOf(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	f := web.Explain(err)
-	return &Error{f.Code.Status(), f.Word}
+	return rowOf(failure.Of(err))
 }
+
+// PublishError is the error of a publish as the endpoints answer it.
+func PublishError(err error) error { return rowOf(failure.OfPublish(err)) }
+
+func rowOf(k *failure.Kind) *Error { return &Error{k.Code.Status(), k.Word} }
 
 // IsMissing says whether an error is that a topic or channel is not there.
 func IsMissing(err error) bool {
-	return err != nil && failure(err).Status == http.StatusNotFound && !errors.Is(err, meta.ErrPartitionNotFound)
+	return err != nil && errorOf(err).Status == http.StatusNotFound && !errors.Is(err, meta.ErrPartitionNotFound)
 }
 
 // UnlessMissing returns an error that IsMissing does not know.

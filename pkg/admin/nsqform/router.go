@@ -107,7 +107,7 @@ func Answer(w http.ResponseWriter, v any, err error) {
 	w.Header().Set(typeHeader, typeV1)
 	status := http.StatusOK
 	if err != nil {
-		e := failure(err)
+		e := errorOf(err)
 		status = e.Status
 		v = struct {
 			Message string `json:"message"`
@@ -131,7 +131,7 @@ func Answer(w http.ResponseWriter, v any, err error) {
 func answerPlain(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
-		e := failure(err)
+		e := errorOf(err)
 		status, v = e.Status, e.Word
 	}
 	switch v := v.(type) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -192,7 +193,7 @@ func apiError(err error) *api.Error {
 		}
 		return &answered
 	}
-	f := web.Explain(err)
+	f := failure.Of(err)
 	e := api.Errorf(f.Code, "%w", err)
 	e.Hint = f.Hint
 	e.Fate = fate.Of(err).String()

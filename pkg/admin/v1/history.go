@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -132,12 +131,7 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 }
 
 func undone(u operate.Undone, err error) (answer, error) {
-	switch {
-	case errors.Is(err, operate.ErrNothingToUndo):
-		return answer{}, notFound(api.Errorf(api.CodeNotFound, "%w", err))
-	case errors.Is(err, operate.ErrChannelThere):
-		return answer{}, api.Errorf(api.CodeExists, "%w", err)
-	case err != nil:
+	if err != nil {
 		return answer{}, err
 	}
 	out := api.UndoneMove{

@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -185,7 +186,7 @@ func payJSON(ctx context.Context, b *web.Body) error {
 func publishError(err error) error {
 	e := apiError(err)
 	if _, given := errors.AsType[*api.Error](err); !given {
-		f := web.ExplainPublish(err)
+		f := failure.OfPublish(err)
 		e.Code, e.Hint = f.Code, f.Hint
 	}
 	return e

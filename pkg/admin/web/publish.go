@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -53,7 +54,7 @@ func (s *Publishing) Ensure(ctx context.Context, name string) error {
 // end of the request, or for the limit of waiting. The messages may be reused
 // when it returns.
 func (s *Publishing) Publish(ctx context.Context, req publish.Request) (topic.Receipt, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.PublishTimeout, errUncertain)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.PublishTimeout, failure.OutcomeUnknown)
 	defer cancel()
 	done := make(chan topic.Receipt, 1)
 	req.Done = func(receipt topic.Receipt) { done <- receipt }

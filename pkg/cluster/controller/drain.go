@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // ErrDrain is wrapped by every *DrainError.
-var ErrDrain = fate.Refuse("node cannot be drained")
+var ErrDrain error = failure.CannotDrain
 
 // DrainError lists the partitions for which a node cannot be missed.
 type DrainError struct {

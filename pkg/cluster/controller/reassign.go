@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // Why an operator's request is refused, besides what meta refuses. Each is marked
 // fate.Refused: nothing was changed.
 var (
-	ErrNotMoving    = fate.Refuse("partition is not being reassigned")
-	ErrNodeNotUp    = fate.Refuse("node is not up")
-	ErrTooManyMoves = fate.Refuse("too many reassignments in progress")
-	ErrLeaving      = fate.Refuse("node is being decommissioned")
+	ErrNotMoving    error = failure.NotMoving
+	ErrNodeNotUp    error = failure.NodeNotUp
+	ErrTooManyMoves error = failure.TooManyMoves
+	ErrLeaving      error = failure.NodeLeaving
 )
 
 // Moves makes the next step of every reassignment under way, and starts those

@@ -2,9 +2,9 @@ package raftstore
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -15,7 +15,7 @@ import (
 type answer struct {
 	Index   uint64 `json:"index,omitempty"` // of the command; 0: it was not agreed on, or that is unknown
 	Existed bool   `json:"existed,omitempty"`
-	Code    string `json:"code,omitempty"` // of the error; "": done, or an error without a code
+	Number  uint16 `json:"number,omitempty"` // of the error's failure.Kind; 0: done, or an error of none
 	Refused bool   `json:"refused,omitempty"`
 	Text    string `json:"text,omitempty"` // of the error; "": none
 }
@@ -23,54 +23,14 @@ type answer struct {
 // maxAnswerText bounds the text of an error in an answer.
 const maxAnswerText = 4 << 10
 
-// codes names the errors that keep their identity between nodes. A code is
-// never used for another error.
-var codes = []struct {
-	code string
-	err  error
-}{
-	{"topic-not-found", meta.ErrTopicNotFound},
-	{"channel-not-found", meta.ErrChannelNotFound},
-	{"partition-not-found", meta.ErrPartitionNotFound},
-	{"node-not-found", meta.ErrNodeNotFound},
-	{"node-in-use", meta.ErrNodeInUse},
-	{"not-in-trash", meta.ErrNotInTrash},
-	{"name-taken", meta.ErrNameTaken},
-	{"many-deleted", meta.ErrManyDeleted},
-	{"exists", meta.ErrExists},
-	{"stale-version", meta.ErrStaleVersion},
-	{"stale-epoch", meta.ErrStaleEpoch},
-	{"stale-incarnation", meta.ErrStaleIncarnation},
-	{"stale-index", meta.ErrStaleIndex},
-	{"not-in-isr", meta.ErrNotInISR},
-	{"invalid-isr", meta.ErrInvalidISR},
-	{"invalid-assignment", meta.ErrInvalidAssignment},
-	{"invalid-name", meta.ErrInvalidName},
-	{"invalid-config", meta.ErrInvalidConfig},
-	{"unknown-setting", meta.ErrUnknownSetting},
-	{"limit", meta.ErrLimit},
-	{"too-few-nodes", meta.ErrTooFewNodes},
-	{"level", meta.ErrLevel},
-	{"command-too-large", meta.ErrCommandTooLarge},
-	{"not-leader", ErrNotLeader},
-	{"busy", ErrBusy},
-	{"disk-full", ErrDiskFull},
-	{"closed", ErrClosed},
-	{"not-proposed", errNotProposed},
-	{"unknown-outcome", ErrUnknownOutcome},
-}
-
 func encodeAnswer(r meta.Result, err error) ([]byte, error) {
 	a := answer{Index: r.Index, Existed: r.Existed}
 	if err != nil {
 		a.Text = err.Error()
 		a.Text = a.Text[:min(len(a.Text), maxAnswerText)]
 		a.Refused = fate.Of(err) == fate.Refused
-		for _, known := range codes {
-			if errors.Is(err, known.err) {
-				a.Code = known.code
-				break
-			}
+		if k := failure.Find(err); k != nil {
+			a.Number = k.Number
 		}
 	}
 	return json.Marshal(a)
@@ -87,16 +47,14 @@ func decodeAnswer(text []byte) (a answer, err error) {
 // err returns the error that the answer tells of, or nil. errors.Is finds in
 // it what it would have found at the leader.
 func (a *answer) err() error {
-	if a.Code == "" && a.Text == "" {
+	if a.Text == "" {
 		if a.Index == 0 {
 			return ErrUnknownOutcome
 		}
 		return nil
 	}
-	for _, known := range codes {
-		if a.Code == known.code {
-			return &toldError{a.Text, known.err}
-		}
+	if k := failure.Numbered(a.Number); k != nil {
+		return &toldError{a.Text, k}
 	}
 	if a.Refused {
 		return fate.Refuse(a.Text)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -24,17 +25,15 @@ func told(t *testing.T, r meta.Result, err error) answer {
 }
 
 func TestErrorsKeepTheirIdentityOnTheWay(t *testing.T) {
-	seen := map[string]bool{}
-	for _, known := range codes {
-		if seen[known.code] {
-			t.Errorf("code %s is used twice", known.code)
+	for _, known := range failure.All() {
+		if known.Number == 0 {
+			continue
 		}
-		seen[known.code] = true
-		err := fmt.Errorf("topic %q: %w", "t", known.err)
+		err := fmt.Errorf("topic %q: %w", "t", known)
 		a := told(t, meta.Result{Index: 7}, err)
 		got := a.err()
-		if !errors.Is(got, known.err) || got.Error() != err.Error() || fate.Of(got) != fate.Of(known.err) || a.Index != 7 {
-			t.Errorf("%s: %v, %v", known.code, got, fate.Of(got))
+		if !errors.Is(got, known) || got.Error() != err.Error() || fate.Of(got) != known.Data || a.Index != 7 {
+			t.Errorf("%d: %v, %v", known.Number, got, fate.Of(got))
 		}
 	}
 }

@@ -7,27 +7,28 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // What a Store may answer beside the sentinels of package meta.
 var (
 	// ErrNotLeader: another node, or none, leads the metadata. Refused.
-	ErrNotLeader = fate.Refuse("this node is not the metadata leader")
+	ErrNotLeader error = failure.NotController
 	// ErrBusy: the command was not taken in within ApplyTimeout. Refused.
-	ErrBusy = fate.Refuse("too many pending metadata commands")
+	ErrBusy error = failure.MetadataBusy
 	// ErrDiskFull: the metadata's disk is full. Refused; it works again by
 	// itself once there is space.
-	ErrDiskFull = fate.Refuse("metadata disk full")
+	ErrDiskFull error = failure.MetadataDiskFull
 	// ErrClosed: the store is closed or has failed. Refused.
-	ErrClosed = fate.Refuse("metadata store is closed")
+	ErrClosed error = failure.MetadataClosed
 	// ErrUnknownOutcome: the command may have been applied, or may still be.
-	ErrUnknownOutcome = fate.Mark(errors.New("metadata command outcome unknown"), fate.Uncertain)
+	ErrUnknownOutcome error = failure.CommandUnknown
 	// ErrBehind: the command was applied, but this node has not come that far.
 	ErrBehind = fate.Mark(errors.New("metadata on this node is behind"), fate.Uncertain)
 	// ErrLost: the store existed, and its files do not say what was in it.
-	ErrLost        = fate.Mark(errors.New("metadata lost"), fate.Corrupt)
-	errNotProposed = fate.Refuse("metadata command not proposed")
+	ErrLost              = fate.Mark(errors.New("metadata lost"), fate.Corrupt)
+	errNotProposed error = failure.NotProposed
 	// ErrOtherNode: the directory belongs to another node.
 	ErrOtherNode = errors.New("metadata belongs to another node")
 )

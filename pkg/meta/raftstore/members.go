@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -16,12 +16,12 @@ import (
 // meta.ErrNodeNotFound.
 var (
 	// ErrLastVoter: without it nothing could be agreed on. Refused.
-	ErrLastVoter = fate.Refuse("node is the last voter")
+	ErrLastVoter error = failure.LastVoter
 	// ErrNotVoter: the node has no vote, and cannot lead. Refused.
-	ErrNotVoter = fate.Refuse("node is not a voter")
+	ErrNotVoter error = failure.NotVoter
 	// ErrRemoved: this node was taken out of the cluster. It must be started
 	// empty to join again.
-	ErrRemoved = fate.Refuse("node was removed from the cluster")
+	ErrRemoved error = failure.Removed
 )
 
 // Member is a node that takes part in the agreement.

@@ -20,7 +20,7 @@ import (
 // goroutines.
 type Store struct {
 	local
-	failure
+	breakdown
 
 	opts      Options
 	raft      *raft.Raft
@@ -68,7 +68,7 @@ func Open(o Options) (*Store, error) {
 func openWith(o Options, p *parts) (*Store, error) {
 	s := &Store{
 		opts: o, events: make(chan raft.Observation, observerBuffer), stop: make(chan struct{}),
-		local: local{newMachine(o.remembered())}, failure: failure{failed: make(chan struct{})},
+		local: local{newMachine(o.remembered())}, breakdown: breakdown{failed: make(chan struct{})},
 	}
 	s.flights.failed, s.flights.over = s.failed, make(chan struct{})
 	s.machine.onFail = s.fail

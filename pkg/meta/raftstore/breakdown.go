@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// failure ends a store that cannot go on, once.
-type failure struct {
+// breakdown ends a store that cannot go on, once.
+type breakdown struct {
 	mu       sync.Mutex         // guards the fields below
 	shutdown func() raft.Future // tells the library to stop; always the same future
 	err      error              // why the store failed
@@ -16,7 +16,7 @@ type failure struct {
 
 // fail ends the store: what it was about to do cannot be done, and the
 // library's own way out of some of that is a panic. The first cause stays.
-func (f *failure) fail(err error) {
+func (f *breakdown) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -30,7 +30,7 @@ func (f *failure) fail(err error) {
 }
 
 // arm lets fail stop the library, and does so if it was called before.
-func (f *failure) arm(shutdown func() raft.Future) {
+func (f *breakdown) arm(shutdown func() raft.Future) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shutdown = shutdown
@@ -42,10 +42,10 @@ func (f *failure) arm(shutdown func() raft.Future) {
 // Failed is closed when the store can no longer take part: a write to its disk
 // failed, or it met a command that this program does not know. Err says which.
 // The node should hand over and stop.
-func (f *failure) Failed() <-chan struct{} { return f.failed }
+func (f *breakdown) Failed() <-chan struct{} { return f.failed }
 
 // Err returns why the store failed; nil: it did not.
-func (f *failure) Err() error {
+func (f *breakdown) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err

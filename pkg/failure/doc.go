@@ -1,0 +1,17 @@
+// Package failure is the registry of what can go wrong and reach somebody: a client over the NSQ
+// protocol, a program over HTTP, an operator at brokerctl, or another node.
+//
+// It decides how each failure is called on each of these ways, and nothing else: who fails
+// declares its error as a row of the registry, and who tells of it reads the row.
+//
+// Invariants:
+//
+//  1. A failure is one row, a Kind: its text, what it means for the data, and its names.
+//  2. A Kind has a number between nodes that is never given to another one.
+//  3. What the row does not say follows from its Code: the HTTP status, brokerctl's exit code,
+//     and whether another attempt may succeed.
+//  4. An error of no Kind has the generic one of its fate.
+//
+// Start at Kind, then kinds.go for the rows. code.go has the codes of /v1, wire.go those of the
+// NSQ protocol.
+package failure

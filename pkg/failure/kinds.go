@@ -1,0 +1,155 @@
+package failure
+
+import "github.com/brokerd/brokerd/pkg/fate"
+
+const (
+	nameHint   = "a name has 1 to 64 characters of a-z A-Z 0-9 . _ -, may end in #ephemeral, and must not be . or .."
+	diskHint   = "free disk space on the node"
+	healthHint = "check the cluster health"
+	badTopic   = "%s topic name %q is not valid"
+)
+
+// Of publishes.
+var (
+	NotLeading  = refused(1, "this node no longer leads the partition", Kind{Word: "NOT_LEADING", Code: NotWritable, Hint: "retry", Extended: FailedOnNotLeader})
+	Moving      = refused(2, "leadership is being transferred to another node", Kind{Word: "NOT_LEADING", Code: NotWritable, Hint: "retry", Extended: FailedOnNotLeader})
+	TooFewISR   = refused(3, "not enough in-sync replicas", Kind{Word: "NOT_WRITABLE", Code: NotWritable, Hint: healthHint, Extended: FailedOnNotWritable})
+	Unconfirmed = of(fate.Uncertain, 4, "written, but not confirmed by all in-sync replicas", Kind{Word: "OUTCOME_UNKNOWN", Code: Uncertain})
+	BodyTooBig  = refused(5, "publish too large for one batch", Kind{
+		Word: "BODY_TOO_BIG", Code: TooLarge, Hint: "publish fewer messages at a time",
+		Wire: BadBody, Said: "%s body too big for topic %q: publish fewer messages at a time",
+	})
+	Uncommitted = refused(6, "uncommitted-bytes limit of the node reached", Kind{Word: "BUSY", Code: Busy, Hint: "check the cluster health: followers or disks are slow"})
+
+	PartitionNeeded = refused(15, "ordered topic requires a partition or a key", Kind{
+		Word: "PARTITION_NEEDED", Code: Invalid, Hint: "specify a partition or a key",
+		Wire: BadPartition, Said: "%s to topic %q needs a partition or a key",
+	})
+	MessageTooBig = refused(18, "message too big", Kind{Word: "MSG_TOO_BIG", Code: TooLarge, Wire: BadMessage, Said: "%s message too big for topic %q"})
+	QueueFull     = refused(19, "too many bytes waiting to be written", Kind{Word: "BUSY", Code: Busy, Hint: "retry"})
+	DiskFull      = refused(20, "disk nearly full", Kind{Word: "DISK_FULL", Code: NotWritable, Hint: diskHint, Extended: FailedOnNotWritable})
+	ShuttingDown  = refused(21, "shutting down", Kind{Word: "EXITING", Code: Exiting, Hint: "retry on another node", Extended: FailedOnNotWritable})
+	NotLeased     = refused(25, "leadership lease expired", Kind{Word: "NOT_LEADING", Code: NotWritable, Hint: "retry", Extended: FailedOnNotLeader})
+	NoSpace       = refused(26, "no disk space for append", Kind{Word: "DISK_FULL", Code: NotWritable, Hint: diskHint, Extended: FailedOnNotWritable})
+	NoLeader      = refused(29, "partition has no leader", Kind{Word: "NO_LEADER", Code: NotWritable, Hint: healthHint, Extended: FailedOnNotWritable})
+	NoFiles       = refused(36, "no file descriptor for append", Kind{
+		Word: "NO_FILES", Code: NotWritable,
+		Hint: "raise the node's limit of open files (LimitNOFILE), or use fewer topics", Extended: FailedOnNotWritable,
+	})
+	NoWindow  = refused(37, "the leader does not know the topic's deduplication window yet", Kind{})
+	TopicFull = refused(38, "topic is full", Kind{Word: "TOPIC_FULL", Code: Full, Hint: "consume or drop messages of the topic, or raise its max-bytes"})
+	NoMemory  = refused(39, "busy: the node's client memory budget is exhausted, retry later",
+		Kind{Word: "BUSY", Code: Busy, Hint: "retry: other clients use the node's memory budget"})
+
+	PublishRefused = refused(0, "nothing can be written now", Kind{Word: "NOT_WRITABLE", Code: NotWritable, Hint: healthHint})
+	PublishUnknown = of(fate.Uncertain, 0, "the messages may be stored",
+		Kind{Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the message may be stored; sending it again may store it twice"})
+)
+
+// Of consumers.
+var (
+	TooManyConsumers = refused(22, "too many consumers on the channel", Kind{Word: "TOO_MANY_CONSUMERS", Code: Precondition})
+	// 23 was given out once.
+	NotInFlight      = refused(24, "ID not in flight", Kind{})
+	SubscriptionGone = refused(28, "subscription ended", Kind{})
+	FinNotStored     = of(fate.Uncertain, 35, "not confirmed by enough in-sync replicas in time: the message will be redelivered", Kind{})
+)
+
+// Of topics, channels and partitions.
+var (
+	TopicNotFound     = refused(10, "topic not found", Kind{Word: "TOPIC_NOT_FOUND", Code: NotFound, Extended: TopicNotExist})
+	TopicExists       = refused(11, "already exists with a different configuration", Kind{Word: "TOPIC_EXISTS", Code: Exists, Hint: "describe or alter the existing one"})
+	ChannelNotFound   = refused(12, "channel not found", Kind{Word: "CHANNEL_NOT_FOUND", Code: NotFound})
+	PartitionNotFound = refused(13, "partition not found", Kind{
+		Word: "PARTITION_NOT_FOUND", Code: NotFound,
+		Wire: BadPartition, Said: "%s topic %q does not have the partition",
+	})
+	InvalidConfig  = refused(14, "invalid configuration", Kind{Word: "INVALID_CONFIG", Code: Invalid})
+	InvalidTopic   = refused(16, "invalid topic name", Kind{Word: "INVALID_TOPIC", Code: Invalid, Hint: nameHint, Wire: BadTopic, Said: badTopic})
+	InvalidChannel = refused(17, "invalid channel name", Kind{
+		Word: "INVALID_CHANNEL", Code: Invalid, Hint: nameHint,
+		Wire: BadChannel, Said: "%s channel name %q is not valid",
+	})
+	InvalidName = refused(40, "invalid name", Kind{Word: "INVALID_NAME", Code: Invalid, Hint: nameHint})
+	NotInTrash  = refused(41, "not in the trash: never deleted, restored, or purged",
+		Kind{Word: "NOT_IN_TRASH", Code: NotFound, Hint: "list what can be restored: brokerctl topic list --deleted"})
+	ManyDeleted = refused(42, "several deleted topics have the name",
+		Kind{Word: "MANY_DELETED", Code: Precondition, Hint: "name the incarnation: brokerctl topic list --deleted -o wide"})
+	NameTaken = refused(43, "name is taken",
+		Kind{Word: "NAME_TAKEN", Code: Exists, Hint: "delete the topic that has the name first, then restore the other by its incarnation"})
+	SavedNotFound    = refused(44, "saved positions not found", Kind{})
+	StaleVersion     = refused(45, "stale version", Kind{Word: "CHANGED_MEANWHILE", Code: Precondition, Hint: "retry"})
+	StaleEpoch       = refused(46, "stale epoch", Kind{})
+	StaleIncarnation = refused(47, "stale incarnation", Kind{Word: "CHANGED_MEANWHILE", Code: Precondition, Hint: "retry"})
+	StaleIndex       = refused(48, "index already applied", Kind{})
+	LimitReached     = refused(49, "limit reached", Kind{Word: "LIMIT_REACHED", Code: Precondition})
+	TooManyCreated   = refused(50, "busy: topic and channel creation limit reached for this address or node: use existing ones, "+
+		"retry later, or raise creation-burst and creation-rate",
+		Kind{Word: "TOO_MANY_CREATED", Code: Busy, Hint: "use existing topics and channels, or retry later: creation-rate limits new ones"})
+	NothingToUndo   = refused(0, "no saved position: the channel was not moved, or that is undone or too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
+	ChannelThere    = refused(0, "channel exists", Kind{Word: "CHANNEL_EXISTS", Code: Exists})
+	MessageNotFound = refused(0, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})
+	UnknownSetting  = refused(51, "unknown setting", Kind{})
+)
+
+// Of replicas and nodes.
+var (
+	NodeNotFound      = refused(33, "node not found", Kind{Word: "NODE_NOT_FOUND", Code: NotFound})
+	NodeInUse         = refused(34, "node still holds replicas", Kind{Word: "NODE_IN_USE", Code: Precondition, Hint: "decommission the node first, and wait until it holds nothing"})
+	NotInISR          = refused(52, "node is not in sync", Kind{Word: "NOT_IN_SYNC", Code: Precondition, Hint: "choose a replica that is in sync"})
+	Suspect           = refused(53, "replica may have lost acknowledged records", Kind{})
+	InvalidISR        = refused(54, "invalid in-sync set", Kind{})
+	InvalidAssignment = refused(55, "invalid replica assignment", Kind{Word: "INVALID_ASSIGNMENT", Code: Invalid})
+	TooFewNodes       = refused(56, "not enough nodes for the replicas", Kind{Word: "TOO_FEW_NODES", Code: Precondition, Hint: "request fewer replicas, or add nodes"})
+	FeatureLevel      = refused(57, "feature level not supported",
+		Kind{Word: "FEATURE_LEVEL", Code: Precondition, Hint: "upgrade those nodes first, or remove those that are gone for good: brokerctl node list -o wide"})
+	NoSetAside = refused(58, "no set-aside copy of this name on the node",
+		Kind{Word: "NO_SET_ASIDE_COPY", Code: NotFound, Hint: "list them: brokerctl partition repair TOPIC/PARTITION"})
+	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
+
+	NodeActive   = refused(0, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
+	Unreachable  = refused(0, "node unreachable", Kind{Word: "UNREACHABLE", Code: Unavailable, Hint: healthHint})
+	CannotDrain  = refused(0, "node cannot be drained", Kind{Word: "CANNOT_DRAIN", Code: Precondition, Hint: "wait until the other replicas are in sync, or use force"})
+	NotMoving    = refused(0, "partition is not being reassigned", Kind{Word: "NOT_MOVING", Code: Precondition})
+	NodeNotUp    = refused(0, "node is not up", Kind{Word: "NODE_NOT_UP", Code: Precondition, Hint: "see the list of nodes"})
+	TooManyMoves = refused(0, "too many reassignments in progress", Kind{Word: "TOO_MANY_MOVES", Code: Precondition, Hint: "retry when some have finished"})
+	NodeLeaving  = refused(0, "node is being decommissioned",
+		Kind{Word: "NODE_LEAVING", Code: Precondition, Hint: "cancel the decommissioning first: brokerctl node undrain NODE"})
+)
+
+// Of the metadata and of calls between nodes.
+var (
+	NoSuchCall    = refused(27, "unknown cluster call", Kind{})
+	NotController = refused(30, "this node is not the metadata leader",
+		Kind{Word: "NO_CONTROLLER", Code: Unavailable, Hint: "no metadata leader: a majority of the voters must be up"})
+	LastVoter        = refused(31, "node is the last voter", Kind{Word: "LAST_VOTER", Code: Precondition, Hint: "the last voter cannot be removed or demoted"})
+	NotVoter         = refused(32, "node is not a voter", Kind{})
+	Removed          = refused(60, "node was removed from the cluster", Kind{})
+	UnknownNode      = refused(61, "no cluster member with this node id", Kind{})
+	NotServing       = refused(62, "node is not serving", Kind{})
+	ClusterBusy      = refused(63, "too many cluster calls in progress", Kind{})
+	LeaderAlive      = refused(64, "leader is alive", Kind{})
+	MetadataBusy     = refused(65, "too many pending metadata commands", Kind{})
+	MetadataDiskFull = refused(66, "metadata disk full", Kind{})
+	MetadataClosed   = refused(67, "metadata store is closed", Kind{})
+	NotProposed      = refused(68, "metadata command not proposed", Kind{})
+	CommandUnknown   = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{})
+	CommandTooLarge  = refused(70, "command too large", Kind{})
+)
+
+// All returns every Kind.
+func All() []*Kind {
+	return []*Kind{
+		Refusal, OutcomeUnknown, Damaged, NotLeading, Moving, TooFewISR, Unconfirmed, BodyTooBig, Uncommitted,
+		PartitionNeeded, MessageTooBig, QueueFull, DiskFull, ShuttingDown, NotLeased, NoSpace, NoLeader, NoFiles,
+		NoWindow, TopicFull, NoMemory, PublishRefused, PublishUnknown, TooManyConsumers, NotInFlight,
+		SubscriptionGone, FinNotStored, TopicNotFound, TopicExists, ChannelNotFound, PartitionNotFound,
+		InvalidConfig, InvalidTopic, InvalidChannel, InvalidName, NotInTrash, ManyDeleted, NameTaken,
+		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
+		NothingToUndo, ChannelThere, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
+		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoLoss, NodeActive, Unreachable,
+		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
+		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
+		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge,
+	}
+}
