@@ -210,8 +210,8 @@ func leavingNode() api.NodeDetail {
 		Node: api.Node{
 			ID: "n2", State: api.NodeDraining, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
 			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
+			Hostname: "broker-2",
 		},
-		Hostname: "broker-2",
 		Partitions: []api.NodePartition{
 			{Topic: "orders", Partition: 0, InSync: true, Removing: true},
 			{Topic: "orders", Partition: 1, Leader: true, InSync: true},

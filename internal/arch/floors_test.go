@@ -135,6 +135,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/sampling", "pkg/seq"}:      "a rule names message ids",
 	{"pkg/trace", "pkg/record"}:      "what is kept of a message is read off it",
 	{"pkg/admin/api", "pkg/units"}:   "the JSON takes durations as the command line does",
+	{"pkg/admin/api", "pkg/health"}:  "the JSON of a verdict is the verdict",
 	{"pkg/access", "pkg/fate"}:       "a change that is refused has changed nothing",
 	{"pkg/failure", "pkg/fate"}:      "a failure has a fate",
 	{"pkg/limit", "pkg/failure"}:     "what a budget refuses is in the registry",

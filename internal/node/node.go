@@ -230,7 +230,7 @@ func syncPolicy(t *config.Topics) meta.SyncPolicy {
 func (n *Node) serverOptions() server.Options {
 	l, t := &n.c.Options.Limits, &n.c.Options.TLS
 	o := server.Options{
-		Version: n.c.Version, Cluster: n.broker.Operator.Cluster().ID, AllowExtCompatible: l.AllowExtCompatible,
+		Version: n.c.Version, Cluster: n.broker.Operator.Cluster().ClusterID, AllowExtCompatible: l.AllowExtCompatible,
 		MaxMessageBytes: int(l.MaxMsgSize), MaxBodyBytes: int(l.MaxBodySize), MaxReady: l.MaxRdyCount,
 		MsgTimeout: l.MsgTimeout, MaxMsgTimeout: l.MaxMsgTimeout, MaxDelay: l.MaxReqTimeout,
 		MaxHeartbeat: l.MaxHeartbeatInterval, MaxOutputBufferSize: int(l.MaxOutputBufferSize),

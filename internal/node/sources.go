@@ -114,7 +114,7 @@ func (n *Node) raftFigures() metrics.Raft {
 func nodesByState(b *broker.Broker) map[string]int {
 	counts := map[string]int{string(meta.NodeUp): 0, string(meta.NodeDown): 0, string(meta.NodeDraining): 0}
 	for _, x := range b.Operator.Cluster().Nodes {
-		counts[x.State]++
+		counts[string(x.State)]++
 	}
 	return counts
 }

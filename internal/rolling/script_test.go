@@ -11,7 +11,7 @@ import (
 )
 
 func detail() *api.NodeDetail {
-	return &api.NodeDetail{Node: api.Node{ID: "n1", TCPAddress: "[fe80::1%eth0]:4150", HTTPAddress: "a.example:4151"}, Hostname: "a"}
+	return &api.NodeDetail{Node: api.Node{ID: "n1", TCPAddress: "[fe80::1%eth0]:4150", HTTPAddress: "a.example:4151", Hostname: "a"}}
 }
 
 func TestScript(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -22,7 +23,7 @@ type fake struct {
 	topics    map[string]*meta.Topic
 	published []publish.Request
 	calls     []string
-	info      operate.ClusterInfo
+	info      api.Cluster
 	stats     []stats.Topic
 	ready     []health.Reason
 	receipt   func(publish.Request) *topic.Receipt // nil answer: Done is not called
@@ -39,7 +40,7 @@ type fake struct {
 func newFake(topics ...string) *fake {
 	f := &fake{
 		topics: map[string]*meta.Topic{},
-		info: operate.ClusterInfo{ID: "c1", Controller: "n1", Self: "n1", Nodes: []operate.NodeInfo{{
+		info: api.Cluster{ClusterID: "c1", Controller: "n1", Self: "n1", Nodes: []api.Node{{
 			ID: "n1", State: "up", Voter: true, TCPAddress: "10.0.0.1:4150", HTTPAddress: "10.0.0.1:4151",
 			ClusterAddress: "10.0.0.1:4152", Version: "1.3.0", Incarnation: 7,
 		}}},
@@ -301,8 +302,8 @@ func (f *fake) Peek(_ context.Context, p operate.Peek) ([]operate.Peeked, error)
 	f.peeked = p
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	messages := []operate.Peeked{
-		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: operate.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
-		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: operate.PeekDeferred, Body: []byte{0xff}},
+		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: api.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
+		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: api.PeekDeferred, Body: []byte{0xff}},
 	}
 	if f.long != nil {
 		messages = append(messages, operate.Peeked{Partition: 1, Offset: 10, Body: f.long})
@@ -310,15 +311,15 @@ func (f *fake) Peek(_ context.Context, p operate.Peek) ([]operate.Peeked, error)
 	return messages, f.fail
 }
 
-func (f *fake) Digest(_ context.Context, topic string) ([]operate.PartitionDigest, error) {
-	return []operate.PartitionDigest{
-		{Partition: 0, CommittedEnd: 120, Digests: map[string]string{"n1": "ab"}},
+func (f *fake) Digest(_ context.Context, topic string) ([]api.PartitionDigest, error) {
+	return []api.PartitionDigest{
+		{Partition: 0, CommittedEnd: 120, Digests: map[string]string{"n1": "ab"}, Identical: true},
 		{Partition: 1, CommittedEnd: 7, Digests: map[string]string{"n1": "ab", "n2": "cd"}},
-		{Partition: 2, CommittedEnd: 0, Digests: nil},
+		{Partition: 2, CommittedEnd: 0, Digests: map[string]string{}},
 	}, f.fail
 }
 
-func (f *fake) Cluster() operate.ClusterInfo { return f.info }
+func (f *fake) Cluster() api.Cluster { return f.info }
 
 func (f *fake) ClusterStats(_ context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	return f.TopicStats(topicFilter, channelFilter, clients)

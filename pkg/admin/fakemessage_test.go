@@ -3,40 +3,46 @@ package admin
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func (f *fake) FinishMessage(_ context.Context, topic, channel string, partition int, offset seq.Offset) (operate.PeekState, error) {
+func (f *fake) FinishMessage(_ context.Context, topic, channel string, partition int, offset seq.Offset) (api.PeekState, error) {
 	if offset > 100 {
 		return "", operate.ErrMessageNotFound
 	}
-	return operate.PeekInFlight, f.onChannel(fmt.Sprintf("finish %d/%d of", partition, offset), topic, channel)
+	return api.PeekInFlight, f.onChannel(fmt.Sprintf("finish %d/%d of", partition, offset), topic, channel)
 }
 
-func (f *fake) PlanMove(_ context.Context, topic, channel string, to *operate.SeekTo) ([]operate.Move, error) {
+func (f *fake) PlanMove(_ context.Context, topic, channel string, to *operate.SeekTo) ([]api.PartitionMove, error) {
 	f.sought = *to
-	return []operate.Move{{Partition: 1, From: 5, To: 2, Redelivered: 3, Skipped: 1}}, f.fail
+	return []api.PartitionMove{{Partition: 1, Now: 5, Target: 2, Redelivered: 3, Skipped: 1}}, f.fail
 }
 
 func (f *fake) ChannelHistory(topic, channel string) ([]*meta.Saved, error) {
 	return f.saved, f.fail
 }
 
-func (f *fake) UndoChannel(_ context.Context, topic, channel string) (operate.Undone, error) {
+func (f *fake) UndoChannel(_ context.Context, topic, channel string) (api.UndoneMove, error) {
 	if len(f.saved) == 0 {
-		return operate.Undone{}, operate.ErrNothingToUndo
+		return api.UndoneMove{}, operate.ErrNothingToUndo
 	}
-	return operate.Undone{Saved: f.saved[0], Moves: []operate.UndoneMove{{Partition: 1, To: 5, Gone: 2}}}, f.onChannel("undo", topic, channel)
+	return undoneOf(f.saved[0], api.UndonePartition{Partition: 1, Confirmed: 5, Gone: 2}), f.onChannel("undo", topic, channel)
 }
 
-func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (operate.Undone, error) {
+func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (api.UndoneMove, error) {
 	if f.topics[topic].Channels[channel] != nil {
-		return operate.Undone{}, operate.ErrChannelThere
+		return api.UndoneMove{}, operate.ErrChannelThere
 	}
-	return operate.Undone{Saved: f.saved[0]}, nil
+	return undoneOf(f.saved[0]), nil
+}
+
+func undoneOf(s *meta.Saved, parts ...api.UndonePartition) api.UndoneMove {
+	return api.UndoneMove{Topic: s.Topic, Channel: s.Channel, Verb: s.Verb, At: time.Unix(0, s.At).UTC(), Partitions: append([]api.UndonePartition{}, parts...)}
 }
 
 func (f *fake) RecordAct(_ context.Context, a meta.Act) {

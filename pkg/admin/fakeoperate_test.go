@@ -5,31 +5,24 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
-	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/operate"
-	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-func (f *fake) DescribeNode(_ context.Context, id meta.NodeID) (operate.NodeDetail, error) {
+func (f *fake) DescribeNode(_ context.Context, id meta.NodeID) (api.NodeDetail, error) {
 	if id != "n1" {
-		return operate.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
 	}
 	n := f.info.Nodes[0]
 	n.Intent, n.Leaders, n.Replicas, n.Hostname = "decommission", 1, 2, "host-1"
-	return operate.NodeDetail{
-		NodeInfo: n,
-		Partitions: []operate.NodePartition{
+	return api.NodeDetail{
+		Node: n,
+		Partitions: []api.NodePartition{
 			{Topic: "orders", Partition: 0, Leader: true, InSync: true, Removing: true},
 			{Topic: "orders", Partition: 1, Adding: true},
 		},
-		Left: operate.Progress{Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1 << 30, BytesPerSecond: 50 << 20, TimeLeft: 20 * time.Second},
-		Troubles: []operate.Trouble{{
-			Kind: controller.TroubleNoRoom, PartitionID: controller.PartitionID{Topic: "orders", Partition: 1}, Nodes: []meta.NodeID{"n1"},
-		}},
+		Left:     api.Progress{Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1 << 30, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(20 * time.Second), TimeLeftMS: 20_000},
+		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n1"}, What: "no eligible node for the replica"}},
 	}, nil
 }
 
@@ -49,29 +42,29 @@ func (f *fake) RemoveNode(_ context.Context, id meta.NodeID) error {
 	return f.locked("remove " + string(id))
 }
 
-func (f *fake) DescribePartition(_ context.Context, topic string, i int) (operate.PartitionDetail, error) {
+func (f *fake) DescribePartition(_ context.Context, topic string, i int) (api.PartitionDetail, error) {
 	t, err := f.Topic(topic)
 	switch {
 	case err != nil:
-		return operate.PartitionDetail{}, err
+		return api.PartitionDetail{}, err
 	case i >= len(t.Partitions):
-		return operate.PartitionDetail{}, meta.ErrPartitionNotFound
+		return api.PartitionDetail{}, meta.ErrPartitionNotFound
 	}
-	return operate.PartitionDetail{
-		Topic: topic,
-		Stats: stats.Partition{
-			Partition: i, Leader: "n2", Epoch: 4, Replicas: []string{"n2", "n1", "n3"}, ISR: []string{"n2"},
-			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096,
+	return api.PartitionDetail{
+		Partition: api.Partition{
+			Topic: topic, Partition: i, Leader: "n2", Epoch: 4, Replicas: []string{"n2", "n1", "n3"}, ISR: []string{"n2"},
+			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096, Adding: []string{"n1"}, Removing: []string{"n3"},
 		},
-		Adding: []string{"n1"}, Removing: []string{"n3"},
-		Copies: []operate.CopyStats{
+		Copies: []api.Copy{
 			{Node: "n2", InSync: true, Answered: true, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096},
-			{Node: "n1", Answered: true, LogEnd: 20, Bytes: 512, Follower: &operate.FollowerStats{
-				Node: "n1", Connected: true, State: "catching up", Acked: 20, Lag: 101, LagBytes: 3584, BytesPerSecond: 1024,
-			}},
+			{
+				Node: "n1", Answered: true, LogEnd: 20, Bytes: 512,
+				Seen: true, Connected: true, State: "catching up", Acked: 20, Lag: 101, LagBytes: 3584, BytesPerSecond: 1024,
+			},
 			{Node: "n3"},
 		},
-		Left: operate.Progress{Moving: 1, Bytes: 3584, BytesPerSecond: 1024, TimeLeft: 4 * time.Second},
+		Troubles: []api.Trouble{},
+		Left:     api.Progress{Moving: 1, Bytes: 3584, BytesPerSecond: 1024, TimeLeft: api.Duration(4 * time.Second), TimeLeftMS: 4_000},
 	}, nil
 }
 
@@ -91,18 +84,22 @@ func (f *fake) CancelMove(_ context.Context, topic string, i int) error {
 	return f.locked(fmt.Sprintf("cancel the move of %s/%d", topic, i))
 }
 
-func (f *fake) Copies(context.Context, string, int) ([]operate.NodeCopies, []string, error) {
-	return []operate.NodeCopies{
-		{Node: "n1", Replica: true, Leader: true, InSync: true, Live: &operate.LiveCopy{
-			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Damaged: true,
-			Damage: []commitlog.Damage{{Path: "d/topics/orders.9/0/00000000000000000000.log", Position: 512, From: 20, Next: 24}},
+func (f *fake) Copies(_ context.Context, topic string, i int) (*api.Repair, error) {
+	return &api.Repair{
+		Topic: topic, Partition: i,
+		Copies: []api.RepairCopy{
+			{
+				Node: "n1", Leader: true, InSync: true, Open: true, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Damaged: true,
+				Damage: []api.DamageRange{{File: "d/topics/orders.9/0/00000000000000000000.log", Position: 512, From: 20, Next: 24}},
+			},
+			{Node: "n2", Damage: []api.DamageRange{}},
+		},
+		SetAside: []api.SetAsideCopy{{
+			Node: "n4", Name: "orders.9.0.4", Path: "d/quarantine/orders.9.0.4", CommittedEnd: 130, LogEnd: 131, Waits: true,
+			Why: "the node no longer holds a replica of the partition", Damage: []api.DamageRange{},
 		}},
-		{Node: "n2", Replica: true},
-		{Node: "n4", SetAside: []host.SetAside{{
-			Name: "orders.9.0.4", Path: "d/quarantine/orders.9.0.4", CommittedEnd: 130, LogEnd: 131, Waits: true,
-			Why: "the node no longer holds a replica of the partition",
-		}}},
-	}, []string{"n3"}, nil
+		MissingNodes: []string{"n3"},
+	}, nil
 }
 
 func (f *fake) DiscardCopy(_ context.Context, topic string, i int, node meta.NodeID, name string) error {
@@ -117,29 +114,31 @@ func (f *fake) FitReplicas(_ context.Context, topic string) (int, error) {
 	return 0, f.locked("fit the replicas of " + topic)
 }
 
-func (f *fake) PlanBalance() operate.Balance {
-	return operate.Balance{
-		Nodes:   []operate.NodeLoad{{ID: "n1", State: "up", Zone: "a", Leaders: 3, Preferred: 2, Replicas: 5}, {ID: "n2", State: "up", Leaders: 1, Preferred: 2, Replicas: 3}},
-		Leaders: []operate.LeaderMove{{Topic: "orders", Partition: 1, From: "n1", To: "n2"}},
-		Moves: []controller.Move{{
-			PartitionID: controller.PartitionID{Topic: "orders", Partition: 0}, From: []meta.NodeID{"n1", "n3"}, To: []meta.NodeID{"n2", "n3"},
-		}},
+func (f *fake) PlanBalance() api.Balance {
+	return api.Balance{
+		Nodes:   []api.NodeLoad{{ID: "n1", State: "up", Zone: "a", Leaders: 3, Preferred: 2, Replicas: 5}, {ID: "n2", State: "up", Leaders: 1, Preferred: 2, Replicas: 3}},
+		Leaders: []api.LeaderMove{{Topic: "orders", Partition: 1, From: "n1", To: "n2"}},
+		Moves:   []api.Move{{Topic: "orders", Partition: 0, From: []string{"n1", "n3"}, To: []string{"n2", "n3"}}},
 	}
 }
 
-func (f *fake) StartBalance(_ context.Context, leaders, replicas bool, limit int) (operate.Balance, error) {
-	return f.PlanBalance(), f.locked(fmt.Sprintf("balance leaders=%t replicas=%t limit=%d", leaders, replicas, limit))
+func (f *fake) StartBalance(_ context.Context, leaders, replicas bool, limit int) (api.Balance, error) {
+	b := f.PlanBalance()
+	b.Started = true
+	return b, f.locked(fmt.Sprintf("balance leaders=%t replicas=%t limit=%d", leaders, replicas, limit))
 }
 
-func (f *fake) Raft(context.Context) operate.RaftInfo {
-	return operate.RaftInfo{Leader: "n1", Term: 7, Voters: 3, Tolerance: 1, Members: []operate.RaftMember{
-		{Member: raftstore.Member{ID: "n1", Address: "10.0.0.1:4152", Voter: true}, Stats: &operate.RaftStats{
-			IsLeader: true, Term: 7, LastIndex: 120, CommitIndex: 120, AppliedIndex: 119, SnapshotIndex: 64, StoreBytes: 65536,
-		}},
-		{Member: raftstore.Member{ID: "n2", Address: "10.0.0.2:4152", Voter: true}, Stats: &operate.RaftStats{
-			Term: 7, LastIndex: 120, CommitIndex: 118, AppliedIndex: 118, LastContact: 12 * time.Millisecond, StoreBytes: 32768,
-		}},
-		{Member: raftstore.Member{ID: "n3", Address: "10.0.0.3:4152"}},
+func (f *fake) Raft(context.Context) api.Raft {
+	return api.Raft{Leader: "n1", Term: 7, Voters: 3, Tolerance: 1, Members: []api.RaftMember{
+		{
+			ID: "n1", Address: "10.0.0.1:4152", Voter: true, Answered: true,
+			Leader: true, Term: 7, LastIndex: 120, CommitIndex: 120, AppliedIndex: 119, SnapshotIndex: 64, StoreBytes: 65536,
+		},
+		{
+			ID: "n2", Address: "10.0.0.2:4152", Voter: true, Answered: true, Term: 7, LastIndex: 120, CommitIndex: 118, AppliedIndex: 118,
+			LastContact: api.Duration(12 * time.Millisecond), LastContactMS: 12, StoreBytes: 32768,
+		},
+		{ID: "n3", Address: "10.0.0.3:4152"},
 	}}
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
-	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // fakePolicies is a fake as those see it who change channels.
@@ -53,10 +53,10 @@ func (p fakePolicies) LettersOf(t *meta.Topic, channel string) string {
 	return name
 }
 
-func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []operate.Letters {
-	return []operate.Letters{{
-		Topic: topic, Channel: channel, Letters: topic + "." + channel + ".dlq", Policy: policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter},
-		Waiting: 7, Failing: stats.Failing{Exhausted: 1, DeadLettered: 9, Dropped: 2},
+func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []api.DeadLetters {
+	return []api.DeadLetters{{
+		Topic: topic, Channel: channel, DeadLetterTopic: topic + "." + channel + ".dlq", MaxAttempts: 5, OnExhausted: api.OnExhaustedDeadLetter,
+		Waiting: 7, Exhausted: 1, DeadLetteredTotal: 9, DroppedTotal: 2,
 	}}
 }
 

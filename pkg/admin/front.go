@@ -106,7 +106,7 @@ func (w *waiting) answersAtOnce(r *http.Request, now time.Time) bool {
 // reasons returns why the node does not serve: at least one.
 func (w *waiting) reasons() []api.Reason {
 	if w != nil {
-		if reasons := web.Reasons(w.of.Ready()); len(reasons) > 0 {
+		if reasons := w.of.Ready(); len(reasons) > 0 {
 			return reasons
 		}
 	}

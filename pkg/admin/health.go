@@ -34,14 +34,14 @@ func (s *probes) route(t *nsqform.Router) {
 
 // livez says whether the process should be left alone. It asks no other node.
 func (s *probes) livez(w http.ResponseWriter, _ *http.Request) {
-	answerProbe(w, probe{Reasons: web.Reasons(s.live())})
+	answerProbe(w, probe{Reasons: s.live()})
 }
 
 // readyz says whether the node should get clients. The parameter exclude names
 // reasons, by comma, that are not to count.
 func (s *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	excluded := strings.Split(r.URL.Query().Get("exclude"), ",")
-	reasons := slices.DeleteFunc(web.Reasons(s.ready()), func(r api.Reason) bool {
+	reasons := slices.DeleteFunc(slices.Clone(s.ready()), func(r api.Reason) bool {
 		return slices.Contains(excluded, r.Code)
 	})
 	answerProbe(w, probe{Reasons: reasons})
@@ -59,7 +59,9 @@ func (s *probes) startupz(w http.ResponseWriter, _ *http.Request) {
 
 // answerProbe answers 503 for a probe with reasons.
 func answerProbe(w http.ResponseWriter, p probe) {
-	p.OK = len(p.Reasons) == 0
+	if p.OK = len(p.Reasons) == 0; p.OK {
+		p.Reasons = []api.Reason{}
+	}
 	status := http.StatusOK
 	if !p.OK {
 		status = http.StatusServiceUnavailable

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -21,8 +21,8 @@ func threeNodes() *fake {
 	f := newFake("solo")
 	f.info.Nodes = append(
 		f.info.Nodes,
-		operate.NodeInfo{ID: "n2", State: "draining", TCPAddress: "10.0.0.2:4150", HTTPAddress: "10.0.0.2:4151", ClusterAddress: "10.0.0.2:4152", Zone: "z2", Version: "1.3.1"},
-		operate.NodeInfo{ID: "n3", State: "down", TCPAddress: "10.0.0.3:4150", HTTPAddress: "10.0.0.3:4151"},
+		api.Node{ID: "n2", State: "draining", TCPAddress: "10.0.0.2:4150", HTTPAddress: "10.0.0.2:4151", ClusterAddress: "10.0.0.2:4152", Zone: "z2", Version: "1.3.1"},
+		api.Node{ID: "n3", State: "down", TCPAddress: "10.0.0.3:4150", HTTPAddress: "10.0.0.3:4151"},
 	)
 	t := f.create("spread", meta.TopicConfig{Partitions: 4, Replicas: 3, MinISR: 2, Ordered: true, Ext: true})
 	for i, leader := range []meta.NodeID{"n1", "n2", "n1", "n3"} {

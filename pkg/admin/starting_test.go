@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func teapot(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
@@ -55,13 +55,13 @@ func TestFrontAnswersBeforeTheNodeIsOpen(t *testing.T) {
 // waitingNode knows a little, and what it waits for.
 type waitingNode struct{}
 
-func (waitingNode) Cluster() operate.ClusterInfo {
-	return operate.ClusterInfo{ID: "c", Self: "n1", Nodes: []operate.NodeInfo{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
+func (waitingNode) Cluster() api.Cluster {
+	return api.Cluster{ClusterID: "c", Self: "n1", Nodes: []api.Node{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
 }
 
 func (waitingNode) ClusterHealth(context.Context) health.Report { return health.Report{} }
 
-func (waitingNode) Raft(context.Context) operate.RaftInfo { return operate.RaftInfo{Tolerance: -1} }
+func (waitingNode) Raft(context.Context) api.Raft { return api.Raft{Tolerance: -1} }
 
 func (waitingNode) Topics() []*meta.Topic {
 	return []*meta.Topic{{Name: "t", Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1", "n2"}}}}}

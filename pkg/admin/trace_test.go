@@ -43,7 +43,7 @@ func TestTheTraceOfAMessageIsAnswered(t *testing.T) {
 	if first == nil {
 		t.Fatal("the fake has no topic orders")
 	}
-	id := seq.NumberingOf(f.Cluster().ID, uint64(first.Incarnation)).ID(seq.NewMessageID(0, 5)).String()
+	id := seq.NumberingOf(f.Cluster().ClusterID, uint64(first.Incarnation)).ID(seq.NewMessageID(0, 5)).String()
 	for _, tt := range []struct {
 		path, want string
 		status     int

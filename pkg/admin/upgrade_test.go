@@ -7,24 +7,22 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // fakeUpgrades is a cluster of level 1 whose node supports level 2.
 type fakeUpgrades struct {
-	level   level.Level // 0: 1
+	level   uint32 // 0: 1
 	lagging []string
 }
 
-func (f *fakeUpgrades) Upgrade() operate.Upgrade {
-	return operate.Upgrade{Level: max(f.level, 1), Target: 2, Lagging: f.lagging}
+func (f *fakeUpgrades) Upgrade() api.Upgrade {
+	return api.Upgrade{Level: max(f.level, 1), Target: 2, Lagging: f.lagging, Unregistered: []string{}, Finalized: f.level >= 2}
 }
 
-func (f *fakeUpgrades) Finalize(context.Context) (operate.Upgrade, error) {
+func (f *fakeUpgrades) Finalize(context.Context) (api.Upgrade, error) {
 	if len(f.lagging) > 0 {
-		return operate.Upgrade{}, fmt.Errorf("%w: level 2 is not supported by %s", meta.ErrLevel, f.lagging)
+		return api.Upgrade{}, fmt.Errorf("%w: level 2 is not supported by %s", meta.ErrLevel, f.lagging)
 	}
 	f.level = 2
 	return f.Upgrade(), nil

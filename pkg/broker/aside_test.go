@@ -53,15 +53,15 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 		name := l.layAside("n2", "t", 8)
 		l.eventually("the health to name the copy", func() bool { return reasonCount(l.at("n2").Node.Health(), "copies_set_aside") == 1 })
 
-		all, silent, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
-		if err != nil || len(silent) > 0 || len(all) != 2 || all[1].Node != "n2" || len(all[1].SetAside) != 1 {
-			t.Fatalf("%+v, no answer from %v: %v", all, silent, err)
+		all, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
+		if err != nil || len(all.MissingNodes) > 0 || len(all.Copies) != 2 || len(all.SetAside) != 1 || all.SetAside[0].Node != "n2" {
+			t.Fatalf("%+v: %v", all, err)
 		}
-		s := all[1].SetAside[0]
+		s := all.SetAside[0]
 		if s.Name != name || s.LogEnd != 8 || !s.Waits || !strings.Contains(s.Why, "beyond") {
 			t.Errorf("set aside: %+v", s)
 		}
-		if c := all[0]; !c.Leader || !c.InSync || c.Live == nil || c.Live.LogEnd != 5 || len(c.SetAside) > 0 {
+		if c := all.Copies[0]; c.Node != "n1" || !c.Leader || !c.InSync || !c.Open || c.LogEnd != 5 {
 			t.Errorf("the leader's: %+v", c)
 		}
 
@@ -119,12 +119,12 @@ func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
 		l.spoil("n1", "t", 0, all[1])
 		l.start("n1")
 		l.subscribe("t", "c", 0).take(4)
-		copies, _, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
-		if err != nil || len(copies) != 1 || copies[0].Live == nil || len(copies[0].Live.Damage) != 1 {
-			t.Fatalf("%+v: %v", copies, err)
+		found, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
+		if err != nil || len(found.Copies) != 1 || !found.Copies[0].Open || len(found.Copies[0].Damage) != 1 {
+			t.Fatalf("%+v: %v", found, err)
 		}
-		if d := copies[0].Live.Damage[0]; d.From != 1 || d.Next != 2 || !strings.HasSuffix(d.Path, ".log") || !copies[0].Live.Damaged {
-			t.Errorf("%+v", copies[0].Live)
+		if d := found.Copies[0].Damage[0]; d.From != 1 || d.Next != 2 || !strings.HasSuffix(d.File, ".log") || !found.Copies[0].Damaged {
+			t.Errorf("%+v", found.Copies[0])
 		}
 	})
 }
@@ -192,9 +192,9 @@ func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 		if !log.Has("ERROR", "refuses its leader", "partition=0", "committed_end=30") {
 			t.Error("the log does not say it")
 		}
-		copies, _, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
-		if err != nil || len(copies) != 2 || copies[1].Live == nil || !copies[1].Live.Refusing || copies[1].Live.LogEnd != 30 {
-			t.Errorf("%+v: %v", copies, err)
+		found, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
+		if err != nil || len(found.Copies) != 2 || !found.Copies[1].Refusing || found.Copies[1].LogEnd != 30 {
+			t.Errorf("%+v: %v", found, err)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -545,7 +546,7 @@ func TestHealthOfAWellNode(t *testing.T) {
 		t.Errorf("health %+v", h)
 	}
 	c := n.Operator.Cluster()
-	if c.ID == "" || c.Controller != "n1" || len(c.Nodes) != 1 || c.Nodes[0].State != "up" {
+	if c.ClusterID == "" || c.Controller != "n1" || len(c.Nodes) != 1 || c.Nodes[0].State != "up" {
 		t.Errorf("cluster %+v", c)
 	}
 }
@@ -555,7 +556,7 @@ func TestPeekAndDigest(t *testing.T) {
 	n.subscribe("t", "c")
 	n.put("t", "a", "b")
 	seen, err := n.Contents.Peek(t.Context(), operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
-	if err != nil || len(seen) != 2 || string(seen[1].Body) != "b" || seen[0].State != operate.PeekReady {
+	if err != nil || len(seen) != 2 || string(seen[1].Body) != "b" || seen[0].State != api.PeekReady {
 		t.Errorf("peek: %+v, %v", seen, err)
 	}
 	d, err := n.Contents.Digest(t.Context(), "t")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -26,8 +27,8 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 	for _, step := range []struct {
 		at     meta.NodeID
 		offset uint64
-		was    operate.PeekState
-	}{{"n2", 0, operate.PeekInFlight}, {"n3", 0, operate.PeekFinished}, {"n1", 2, operate.PeekReady}} {
+		was    api.PeekState
+	}{{"n2", 0, api.PeekInFlight}, {"n3", 0, api.PeekFinished}, {"n1", 2, api.PeekReady}} {
 		was, err := l.at(step.at).Contents.FinishMessage(ctx, "t", "c", 0, seq.Offset(step.offset))
 		if err != nil || was != step.was {
 			t.Errorf("%+v: was %s, %v", step, was, err)

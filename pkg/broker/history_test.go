@@ -111,7 +111,7 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 	}
 	l.mustPut("t", 2, "meanwhile")
 	u, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c")
-	if err != nil || u.Saved.Verb != operate.SavedDelete || l.left() != 12 {
+	if err != nil || u.Verb != operate.SavedDelete || l.left() != 12 {
 		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
 	}
 	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none"); !errors.Is(err, operate.ErrNothingToUndo) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -41,13 +42,13 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
 	}
-	if want := []operate.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
+	if want := []api.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
 		t.Errorf("holds %+v, want %+v", d.Partitions, want)
 	}
 	if err := b.Operator.UndrainNode(ctx, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (operate.Progress{}) || d.Troubles != nil {
+	if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (api.Progress{}) || len(d.Troubles) > 0 {
 		t.Errorf("undrained: %+v, %v", d, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -274,15 +275,15 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
 	}
 	d, err := l.at("n3").Operator.DescribePartition(ctx, "t", 0)
-	if err != nil || d.Stats.Leader != "n1" || d.Stats.LogEnd != 2 || len(d.Copies) != 3 {
+	if err != nil || d.Leader != "n1" || d.LogEnd != 2 || len(d.Copies) != 3 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i, x := range d.Copies {
-		if !x.Answered || !x.InSync || x.LogEnd != 2 || (x.Follower == nil) != (i == 0) {
+		if !x.Answered || !x.InSync || x.LogEnd != 2 || x.Seen != (i > 0) {
 			t.Errorf("copy %+v", x)
 		}
 	}
-	if f := d.Copies[1].Follower; f != nil && (!f.Connected || f.Acked != 2 || f.Lag != 0 || f.Behind != 0) {
+	if f := d.Copies[1]; !f.Connected || f.Acked != 2 || f.Lag != 0 || f.BehindFor != 0 {
 		t.Errorf("follower %+v", f)
 	}
 	lags := l.at("n1").Operator.ReplicaLags()
@@ -310,7 +311,7 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := b.Operator.DescribePartition(ctx, "t", 0)
-	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Stats.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
+	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
 		t.Errorf("moving: %+v, %v", d, err)
 	}
 	err = b.Operator.CancelMove(ctx, "t", 0)
@@ -413,10 +414,10 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 		}
 		b := l.at("n3")
 		plan := b.Operator.PlanBalance()
-		if len(plan.Leaders) != 4 || plan.Leaders[0] != (operate.LeaderMove{Topic: "t0", Partition: 0, From: "n2", To: "n1"}) || len(plan.Moves) == 0 {
+		if len(plan.Leaders) != 4 || plan.Leaders[0] != (api.LeaderMove{Topic: "t0", Partition: 0, From: "n2", To: "n1"}) || len(plan.Moves) == 0 {
 			t.Fatalf("plan %+v", plan)
 		}
-		if want := []operate.NodeLoad{{ID: "n1", State: "up", Zone: "", Leaders: 0, Preferred: 4, Replicas: 4}, {ID: "n2", State: "up", Zone: "", Leaders: 4, Preferred: 0, Replicas: 4}, {ID: "n3", State: "up", Zone: "", Leaders: 0, Preferred: 0, Replicas: 0}}; !cmp.Equal(plan.Nodes, want) {
+		if want := []api.NodeLoad{{ID: "n1", State: "up", Zone: "", Leaders: 0, Preferred: 4, Replicas: 4}, {ID: "n2", State: "up", Zone: "", Leaders: 4, Preferred: 0, Replicas: 4}, {ID: "n3", State: "up", Zone: "", Leaders: 0, Preferred: 0, Replicas: 0}}; !cmp.Equal(plan.Nodes, want) {
 			t.Errorf("loads %+v", plan.Nodes)
 		}
 		done, err := b.Operator.StartBalance(ctx, true, false, 0)
@@ -434,7 +435,7 @@ func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.stop("n3")
 	r := l.at("n2").Operator.Raft(t.Context())
-	if r.Voters != 3 || r.Tolerance != 0 || len(r.Members) != 3 || r.Members[0].Stats == nil || r.Members[1].Stats == nil || r.Members[2].Stats != nil {
+	if r.Voters != 3 || r.Tolerance != 0 || len(r.Members) != 3 || !r.Members[0].Answered || !r.Members[1].Answered || r.Members[2].Answered {
 		t.Errorf("%+v", r)
 	}
 	if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: "n3", State: meta.NodeDown}); err != nil {

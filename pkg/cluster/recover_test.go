@@ -214,15 +214,15 @@ func TestANodeWithoutAMajoritySaysWhoIsSilent(t *testing.T) {
 		info := o.Cluster()
 		states := map[string]string{}
 		for _, n := range info.Nodes {
-			states[n.ID] = n.State
+			states[n.ID] = string(n.State)
 		}
-		if info.ID == "" || info.Controller != "" || states["n1"] != "up" || states["n2"] != "down" || states["n3"] != "down" {
+		if info.ClusterID == "" || info.Controller != "" || states["n1"] != "up" || states["n2"] != "down" || states["n3"] != "down" {
 			t.Errorf("%+v", info)
 		}
 		if topics := o.Topics(); len(topics) != 1 || topics[0].Partitions[0].Leader != "" || len(topics[0].Partitions[0].Replicas) != 3 {
 			t.Errorf("%+v", topics)
 		}
-		if r := o.Raft(t.Context()); r.Voters != 3 || r.Tolerance != -1 || r.Members[0].Stats == nil || r.Members[1].Stats != nil {
+		if r := o.Raft(t.Context()); r.Voters != 3 || r.Tolerance != -1 || !r.Members[0].Answered || r.Members[1].Answered {
 			t.Errorf("%+v", r)
 		}
 		if h := o.ClusterHealth(t.Context()); h.Healthy || h.Degraded || len(h.Reasons) != 3 {

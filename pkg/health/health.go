@@ -22,16 +22,16 @@ import (
 // Report is the health of a node or a cluster. Degraded: it serves, with less safety
 // than it should have.
 type Report struct {
-	Healthy  bool
-	Degraded bool
-	Reasons  []Reason
+	Healthy  bool     `json:"healthy"`
+	Degraded bool     `json:"degraded"`
+	Reasons  []Reason `json:"reasons"` // the gravest first; those of a healthy cluster are for information
 }
 
 // Reason is one kind of trouble.
 type Reason struct {
-	Code  string // partitions_offline, disk_full, log_corrupt, nodes_down, …
-	Count int
-	What  string
+	Code  string `json:"code"` // partitions_offline, disk_full, log_corrupt, nodes_down, …
+	Count int    `json:"count"`
+	What  string `json:"what"` // for people
 }
 
 // Gravity is what a reason means for the health.

@@ -3,21 +3,8 @@ package operate
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/level"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/seq"
-)
-
-// PeekState says what a peeked message is to the channel.
-type PeekState string
-
-// The states of a message in a channel.
-const (
-	PeekReady     PeekState = "ready"
-	PeekInFlight  PeekState = "in_flight"
-	PeekDeferred  PeekState = "deferred"
-	PeekFinished  PeekState = "finished"
-	PeekExhausted PeekState = "exhausted" // it has had all its attempts
-	PeekStored    PeekState = "stored"    // looked at without a channel
 )
 
 // Peeked is a message that was looked at and not touched.
@@ -28,43 +15,13 @@ type Peeked struct {
 	Timestamp time.Time
 	DeliverAt time.Time
 	Attempts  uint16
-	State     PeekState
+	State     api.PeekState
 	TraceID   uint64
 	Header    []byte
 	Key       []byte
 	Dedup     []byte
 	TTL       time.Duration
 	Body      []byte
-}
-
-// NodeInfo describes one node of the cluster.
-type NodeInfo struct {
-	ID             string
-	State          string // up, down or draining
-	Silent         bool   // it does not answer the node that was asked
-	Voter          bool
-	TCPAddress     string
-	HTTPAddress    string
-	ClusterAddress string
-	Zone           string
-	Version        string
-	Incarnation    uint64
-	Hostname       string
-	HTTPSAddress   string
-	Intent         string      // what an operator wants of it: "", drain or decommission
-	Leaders        int         // partitions that it leads
-	Replicas       int         // partitions that it holds a copy of
-	Levels         level.Range // feature levels that its program supports
-}
-
-// ClusterInfo describes the cluster as this node sees it.
-type ClusterInfo struct {
-	ID         string
-	Controller string // the node that leads the metadata; "": none known
-	Self       string
-	Nodes      []NodeInfo
-	Level      level.Level // the feature level
-	Attainable level.Level // that every node supports
 }
 
 // Peek asks for messages without touching them.
@@ -93,14 +50,4 @@ type SeekTo struct {
 	Partition  *int // the only one; nil: all
 	Forward    bool // a move back is refused
 	Unsaved    bool // the position before is not worth saving: the channel is new
-}
-
-// PartitionDigest is what the replicas of a partition hold below its committed
-// end. Digests has an entry for every replica that answered: node to hex.
-// Replicas with equal digests hold the same bytes.
-type PartitionDigest struct {
-	Partition    int
-	CommittedEnd seq.Offset
-	Digests      map[string]string
-	Unreadable   map[string]string // what kept a node from reading its replica, by node
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -16,48 +16,36 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// Balance is how leaders and replicas are spread, and what would spread them
-// better.
-type Balance struct {
-	Nodes   []NodeLoad // by id
-	Leaders []LeaderMove
-	Moves   []controller.Move
-}
-
-// LeaderMove is a change of one partition's leader.
-type LeaderMove struct {
-	Topic     string
-	Partition int
-	From, To  meta.NodeID
-}
-
-// NodeLoad is what a node has of all partitions.
-type NodeLoad struct {
-	ID, State, Zone              string
-	Leaders, Preferred, Replicas int
-}
-
 // PlanBalance says what a balance would do, and changes nothing.
-func (o *Operator) PlanBalance() Balance {
+func (o *Operator) PlanBalance() api.Balance {
 	s := o.node.Meta.View()
 	nodes := controller.ConditionsOf(s)
 	load := nodeLoads(s)
-	out := Balance{Leaders: toPreferred(s, nodes), Moves: controller.PlanBalance(s, nodes, controller.DefaultMoves)}
+	out := api.Balance{Nodes: []api.NodeLoad{}, Leaders: toPreferred(s, nodes), Moves: []api.Move{}}
+	for _, m := range controller.PlanBalance(s, nodes, controller.DefaultMoves) {
+		out.Moves = append(out.Moves, moveOf(m))
+	}
 	for n := range s.Nodes() {
 		l := load[n.ID]
-		out.Nodes = append(out.Nodes, NodeLoad{string(n.ID), string(n.State), n.Zone, l.leaders, l.preferred, l.replicas})
+		out.Nodes = append(out.Nodes, api.NodeLoad{
+			ID: string(n.ID), State: api.NodeState(n.State), Zone: n.Zone, Leaders: l.leaders, Preferred: l.preferred, Replicas: l.replicas,
+		})
 	}
 	return out
 }
 
+func moveOf(m controller.Move) api.Move {
+	return api.Move{Topic: m.Topic, Partition: m.Partition, From: texts(m.From), To: texts(m.To)}
+}
+
 // toPreferred lists the leaderships that could go to the preferred replica now,
 // whatever the settings say of doing so by itself.
-func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
-	var out []LeaderMove
+func toPreferred(s *meta.State, nodes controller.Conditions) []api.LeaderMove {
+	out := []api.LeaderMove{}
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		first := p.Replicas[0]
 		if p.Leader != first && p.Leader != "" && !p.Moving() && nodes[first] == controller.Up && slices.Contains(p.ISR, first) {
-			out = append(out, LeaderMove{t.Name, i, p.Leader, first})
+			out = append(out, api.LeaderMove{Topic: t.Name, Partition: i, From: string(p.Leader), To: string(first)})
 		}
 	})
 	return out
@@ -66,15 +54,15 @@ func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
 // StartBalance carries out what PlanBalance would list: for leaders, replicas or
 // both; limit bounds the replica moves, 0 means the controller's own limit. The
 // result lists the moves started, even when err != nil.
-func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (Balance, error) {
+func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (api.Balance, error) {
 	s := o.node.Meta.View()
 	nodes := controller.ConditionsOf(s)
-	done := Balance{Nodes: o.PlanBalance().Nodes}
+	done := api.Balance{Nodes: o.PlanBalance().Nodes, Leaders: []api.LeaderMove{}, Moves: []api.Move{}, Started: true}
 	var mu sync.Mutex // guards done, errs
 	var errs []error
 	if leaders {
-		fan.Out(toPreferred(s, nodes), askTogether, func(m LeaderMove) {
-			err := o.transfer(ctx, m.Topic, m.Partition, m.To, meta.ReasonBalance)
+		fan.Out(toPreferred(s, nodes), askTogether, func(m api.LeaderMove) {
+			err := o.transfer(ctx, m.Topic, m.Partition, meta.NodeID(m.To), meta.ReasonBalance)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -83,7 +71,7 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 			}
 			done.Leaders = append(done.Leaders, m)
 		})
-		slices.SortFunc(done.Leaders, func(a, b LeaderMove) int {
+		slices.SortFunc(done.Leaders, func(a, b api.LeaderMove) int {
 			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 		})
 	}
@@ -102,54 +90,39 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 			errs = append(errs, err)
 			continue
 		}
-		done.Moves = append(done.Moves, m)
+		done.Moves = append(done.Moves, moveOf(m))
 	}
 	return done, errors.Join(errs...)
 }
 
-// RaftInfo is the agreement on metadata.
-type RaftInfo struct {
-	Leader    string
-	Term      uint64
-	Voters    int
-	Tolerance int          // voters that may fail yet; negative: so many are missing
-	Members   []RaftMember // by id
-}
-
-// RaftMember is one node's part in the agreement. The Stats are nil where it did
-// not answer.
-type RaftMember struct {
-	raftstore.Member
-	Stats *RaftStats
-}
-
-// RaftStats is what one node says of its part.
-type RaftStats struct {
-	IsLeader                                                  bool
-	Term, LastIndex, CommitIndex, AppliedIndex, SnapshotIndex uint64
-	LastContact                                               time.Duration // since it heard of the leader; -1: never
-	StoreBytes                                                int64
-}
-
-var askRaft = question[forward.Nothing, RaftStats]{"raft", func(o *Node, _ context.Context, _ forward.Nothing) (RaftStats, error) {
-	return raftStats(o.Meta.Stats()), nil
+var askRaft = question[forward.Nothing, api.RaftMember]{"raft", func(o *Node, _ context.Context, _ forward.Nothing) (api.RaftMember, error) {
+	return raftMember(o.Meta.Stats()), nil
 }}
 
-func raftStats(s raftstore.Stats) RaftStats {
-	return RaftStats{
-		IsLeader: s.IsLeader, Term: s.Term, LastIndex: s.LastIndex, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
-		SnapshotIndex: s.SnapshotIndex, LastContact: s.LastContact, StoreBytes: s.StoreBytes,
+// raftMember is what a node says of its part in the agreement on metadata.
+func raftMember(s raftstore.Stats) api.RaftMember {
+	return api.RaftMember{
+		Answered: true, Leader: s.IsLeader, Term: s.Term, LastIndex: s.LastIndex, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
+		SnapshotIndex: s.SnapshotIndex, LastContact: api.Duration(s.LastContact), LastContactMS: api.Milliseconds(s.LastContact), StoreBytes: s.StoreBytes,
 	}
+}
+
+// raftOf describes the agreement on metadata: who leads it ("": nobody is known to), who takes
+// part, of whom some are up, and what a member says of itself if it says anything.
+func raftOf(leader meta.NodeID, c raftstore.Configuration, up func(meta.NodeID) bool, says func(meta.NodeID) (api.RaftMember, bool)) api.Raft {
+	out := api.Raft{Leader: string(leader), Voters: len(c.Voters()), Tolerance: formation.Tolerance(c, up), Members: []api.RaftMember{}}
+	for _, m := range c.Members {
+		one, _ := says(m.ID)
+		one.ID, one.Voter, one.Address = string(m.ID), m.Voter, m.Address
+		out.Term = max(out.Term, one.Term)
+		out.Members = append(out.Members, one)
+	}
+	return out
 }
 
 // Raft describes the agreement on metadata, and what each member says of it.
-func (o *Operator) Raft(ctx context.Context) RaftInfo {
-	c := o.node.members()
-	s := o.node.Meta.View()
-	out := RaftInfo{Voters: len(c.Voters())}
-	if leader, ok := o.node.Meta.Leader(); ok {
-		out.Leader = string(leader)
-	}
+func (o *Operator) Raft(ctx context.Context) api.Raft {
+	c, s := o.node.members(), o.node.Meta.View()
 	var ids []meta.NodeID
 	for _, m := range c.Members {
 		if n := s.Node(m.ID); m.ID == o.node.Self || n != nil && n.State != meta.NodeDown {
@@ -157,16 +130,9 @@ func (o *Operator) Raft(ctx context.Context) RaftInfo {
 		}
 	}
 	answers := askAll(ctx, o.node, askRaft, ids, func(meta.NodeID) forward.Nothing { return forward.Nothing{} })
-	out.Tolerance = formation.Tolerance(c, func(id meta.NodeID) bool { _, ok := answers[id]; return ok })
-	for _, m := range c.Members {
-		member := RaftMember{Member: m}
-		if a, ok := answers[m.ID]; ok {
-			member.Stats = &a
-			out.Term = max(out.Term, a.Term)
-		}
-		out.Members = append(out.Members, member)
-	}
-	return out
+	says := func(id meta.NodeID) (api.RaftMember, bool) { m, ok := answers[id]; return m, ok }
+	leader, _ := o.node.Meta.Leader()
+	return raftOf(leader, c, func(id meta.NodeID) bool { _, ok := answers[id]; return ok }, says)
 }
 
 // Tolerance returns how many voters may fail yet before the metadata cannot

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -25,9 +26,9 @@ type finishArgs struct {
 
 // finished is what there was to finish.
 type finished struct {
-	Channel bool      `json:"channel"` // the channel is there
-	Message bool      `json:"message"` // the message is
-	Was     PeekState `json:"was"`
+	Channel bool          `json:"channel"` // the channel is there
+	Message bool          `json:"message"` // the message is
+	Was     api.PeekState `json:"was"`
 }
 
 var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx context.Context, a finishArgs) (finished, error) {
@@ -53,14 +54,14 @@ var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx conte
 }}
 
 // stateWords says what a message is to a channel.
-var stateWords = map[channel.MessageState]PeekState{
-	channel.Ready: PeekReady, channel.InFlight: PeekInFlight, channel.Deferred: PeekDeferred, channel.Finished: PeekFinished,
+var stateWords = map[channel.MessageState]api.PeekState{
+	channel.Ready: api.PeekReady, channel.InFlight: api.PeekInFlight, channel.Deferred: api.PeekDeferred, channel.Finished: api.PeekFinished,
 }
 
 // FinishMessage finishes a message in a channel as if a consumer had, wherever it is,
 // and returns where it was. The answer of a consumer that has it fails then. Every
 // in-sync replica knows when it returns.
-func (o *Contents) FinishMessage(ctx context.Context, name, channel string, partition int, offset seq.Offset) (PeekState, error) {
+func (o *Contents) FinishMessage(ctx context.Context, name, channel string, partition int, offset seq.Offset) (api.PeekState, error) {
 	r, err := atLeader(ctx, o.node, askFinish, name, partition, finishArgs{name, channel, partition, offset})
 	switch {
 	case err != nil:

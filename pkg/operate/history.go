@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -25,29 +26,6 @@ var (
 	ErrChannelThere  error = failure.ChannelThere
 	ErrNotForward          = fate.Refuse("the channel is beyond that offset already")
 )
-
-// Move is what happens to a channel in one partition when an operator moves it.
-type Move struct {
-	Partition   int        `json:"partition"`
-	From        seq.Offset `json:"from"` // everything below was finished
-	To          seq.Offset `json:"to"`
-	Redelivered int64      `json:"redelivered"` // finished messages that are delivered again
-	Skipped     int64      `json:"skipped"`     // unfinished ones that are not
-}
-
-// Undone is what an undo did.
-type Undone struct {
-	Saved *meta.Saved
-	Moves []UndoneMove // by partition
-}
-
-// UndoneMove is what it did in one partition. Gone are messages that retention has deleted
-// meanwhile.
-type UndoneMove struct {
-	Partition int
-	To        seq.Offset
-	Gone      int64
-}
 
 // placeArgs asks where a channel is, and what a move would do.
 type placeArgs struct {
@@ -135,7 +113,7 @@ type operatorMove struct {
 
 // plan asks the leaders of the partitions where the channel is, and what the move would do
 // there. The error joins those of the partitions whose leader did not say.
-func (m operatorMove) plan(ctx context.Context) (moves []Move, saved []meta.SavedPartition, err error) {
+func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, saved []meta.SavedPartition, err error) {
 	numbers := []int{m.partition}
 	if m.partition == host.AnyPartition {
 		numbers = numbers[:0]
@@ -146,6 +124,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []Move, saved []meta.Save
 	var mu sync.Mutex // guards what follows
 	var errs []error
 	found := false
+	moves = []api.PartitionMove{}
 	fan.Out(numbers, askTogether, func(i int) {
 		p, err := atLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{Topic: m.topic.Name, Channel: m.channel, Partition: i, To: m.to})
 		mu.Lock()
@@ -157,7 +136,9 @@ func (m operatorMove) plan(ctx context.Context) (moves []Move, saved []meta.Save
 		case p.Found && m.forward && p.Place.Target < p.Place.Floor:
 			errs = append(errs, fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Place.Floor, ErrNotForward))
 		case p.Found:
-			moves = append(moves, Move{i, p.Place.Floor, p.Place.Target, p.Place.Redelivered, p.Place.Skipped})
+			moves = append(moves, api.PartitionMove{
+				Partition: i, Now: uint64(p.Place.Floor), Target: uint64(p.Place.Target), Redelivered: p.Place.Redelivered, Skipped: p.Place.Skipped,
+			})
 			s := meta.SavedPartition{Partition: i, Floor: p.Place.Floor, Target: p.Place.Target}
 			for _, r := range p.Place.Finished {
 				s.Finished = append(s.Finished, [2]seq.Offset{r.From, r.End})
@@ -168,7 +149,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []Move, saved []meta.Save
 	if err = errors.Join(errs...); err == nil && !found {
 		err = meta.ErrChannelNotFound
 	}
-	slices.SortFunc(moves, func(a, b Move) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(moves, func(a, b api.PartitionMove) int { return cmp.Compare(a.Partition, b.Partition) })
 	slices.SortFunc(saved, func(a, b meta.SavedPartition) int { return cmp.Compare(a.Partition, b.Partition) })
 	return moves, saved, err
 }
@@ -200,7 +181,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 // stay as they are, and the error says so.
 func (m operatorMove) move(ctx context.Context) error {
 	moves, saved, planned := m.plan(ctx)
-	stays := !slices.ContainsFunc(moves, func(x Move) bool { return x.Redelivered+x.Skipped > 0 })
+	stays := !slices.ContainsFunc(moves, func(x api.PartitionMove) bool { return x.Redelivered+x.Skipped > 0 })
 	if stays || m.to != nil && m.to.Unsaved {
 		saved = nil // there is nothing to take back
 	}
@@ -209,8 +190,9 @@ func (m operatorMove) move(ctx context.Context) error {
 	}
 	var mu sync.Mutex // guards errs
 	errs := []error{planned}
-	fan.Out(moves, askTogether, func(x Move) {
-		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: &x.To}}
+	fan.Out(moves, askTogether, func(x api.PartitionMove) {
+		to := seq.Offset(x.Target)
+		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: &to}}
 		if _, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -222,7 +204,7 @@ func (m operatorMove) move(ctx context.Context) error {
 
 // PlanMove says what SeekChannel would do, or with nil what EmptyChannel would, and
 // changes nothing.
-func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]Move, error) {
+func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]api.PartitionMove, error) {
 	m, err := newMove(o.node, name, channel, "", to)
 	if err != nil {
 		return nil, err
@@ -279,18 +261,18 @@ func (o *Contents) ChannelHistory(name, channel string) ([]*meta.Saved, error) {
 
 // UndoChannel brings a channel back to where it was before an operator last moved or
 // emptied it, and forgets that position: the next call undoes what was before.
-func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (Undone, error) {
+func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
-		return Undone{}, err
+		return api.UndoneMove{}, err
 	}
 	if t.Channels[channel] == nil {
-		return Undone{}, meta.ErrChannelNotFound
+		return api.UndoneMove{}, meta.ErrChannelNotFound
 	}
 	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
 	all = slices.DeleteFunc(all, func(v *meta.Saved) bool { return v.Verb == SavedDelete })
 	if len(all) == 0 {
-		return Undone{}, ErrNothingToUndo
+		return api.UndoneMove{}, ErrNothingToUndo
 	}
 	return undo(ctx, o.node, all[0])
 }
@@ -299,29 +281,31 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (Undon
 const SavedDelete = "delete"
 
 // RestoreChannel creates a channel anew that was deleted, where it was then.
-func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (Undone, error) {
+func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
-		return Undone{}, err
+		return api.UndoneMove{}, err
 	}
 	if t.Channels[channel] != nil {
-		return Undone{}, ErrChannelThere
+		return api.UndoneMove{}, ErrChannelThere
 	}
 	for _, v := range meta.HistoryOf(o.node.Meta.View()).Of(t, channel) {
 		if v.Verb != SavedDelete {
 			continue
 		}
 		if err := o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter}); err != nil {
-			return Undone{}, err
+			return api.UndoneMove{}, err
 		}
 		return undo(ctx, o.node, v)
 	}
-	return Undone{}, ErrNothingToUndo
+	return api.UndoneMove{}, ErrNothingToUndo
 }
 
 // undo brings a channel back to a saved position in all of its partitions, and forgets that.
-func undo(ctx context.Context, o *Node, v *meta.Saved) (Undone, error) {
-	u := Undone{Saved: v, Moves: make([]UndoneMove, len(v.Partitions))}
+func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
+	u := api.UndoneMove{
+		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
+	}
 	errs := make([]error, len(v.Partitions))
 	numbers := make([]int, len(v.Partitions))
 	for i := range numbers {
@@ -333,7 +317,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (Undone, error) {
 		if err == nil && !r.Found {
 			err = meta.ErrChannelNotFound
 		}
-		u.Moves[i], errs[i] = UndoneMove{p.Partition, p.Floor, r.Gone}, err
+		u.Partitions[i], errs[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: r.Gone}, err
 	})
 	if err := errors.Join(errs...); err != nil {
 		return u, fmt.Errorf("undo is incomplete and can be repeated: %w", err)

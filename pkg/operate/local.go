@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -18,7 +19,7 @@ import (
 func (o *Node) Register(all forward.Operations) {
 	askStats.register(all, o)
 	askFollowers.register(all, o)
-	askExtent.register(all, o)
+	askCopy.register(all, o)
 	askDigest.register(all, o)
 	askPeek.register(all, o)
 	askChange.register(all, o)
@@ -60,7 +61,7 @@ func (o *Node) ledPart(name string, i int) (*topic.Partition, error) {
 
 // followersHere returns how far the followers of a partition are, if this node
 // leads it.
-func (o *Node) followersHere(a partitionAt) (all []FollowerStats, led bool) {
+func (o *Node) followersHere(a partitionAt) (all []api.Copy, led bool) {
 	h := o.host.Lookup(a.Topic)
 	if h == nil {
 		return nil, false
@@ -71,17 +72,17 @@ func (o *Node) followersHere(a partitionAt) (all []FollowerStats, led bool) {
 	}
 	now := time.Now()
 	for _, f := range lp.Term.Followers() {
-		s := FollowerStats{
-			Node: string(f.Node), Connected: f.Connected, State: f.State, Acked: f.Acked,
-			Lag: f.Lag, LagBytes: f.LagBytes, BytesPerSecond: f.BytesPerSecond, Behind: -1,
-		}
+		behind := time.Duration(-1) // it never was level
 		switch {
 		case f.Lag == 0 && f.Connected:
-			s.Behind = 0
+			behind = 0
 		case !f.Since.IsZero():
-			s.Behind = max(0, now.Sub(f.Since))
+			behind = max(0, now.Sub(f.Since))
 		}
-		all = append(all, s)
+		all = append(all, api.Copy{
+			Node: string(f.Node), Connected: f.Connected, State: f.State, Acked: uint64(f.Acked), Lag: f.Lag, LagBytes: f.LagBytes,
+			BytesPerSecond: f.BytesPerSecond, BehindFor: api.Duration(behind), BehindForMS: api.Milliseconds(behind),
+		})
 	}
 	return all, true
 }
@@ -116,7 +117,7 @@ func (o *Operator) ReplicaLags() []ReplicaLag {
 				}
 				l.Messages += f.Lag
 				l.Bytes += f.LagBytes
-				l.Longest = max(l.Longest, f.Behind)
+				l.Longest = max(l.Longest, time.Duration(f.BehindFor))
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/directory"
@@ -184,18 +185,23 @@ func (o *Node) members() raftstore.Configuration {
 }
 
 // Cluster describes the cluster as this node sees it.
-func (o *Operator) Cluster() ClusterInfo {
-	info := ClusterInfo{Self: string(o.node.Self)}
-	if leader, ok := o.node.Meta.Leader(); ok {
-		info.Controller = string(leader)
+func (o *Operator) Cluster() api.Cluster {
+	n := o.node
+	leader, _ := n.Meta.Leader()
+	return clusterOf(n.Meta.View(), n.Self, leader, n.members(), n.answers)
+}
+
+// clusterOf describes a cluster as its metadata has it, and as the node self sees it: who leads
+// the metadata ("": nobody is known to), who takes part, and who answers.
+func clusterOf(s *meta.State, self, leader meta.NodeID, members raftstore.Configuration, answers func(meta.NodeID) bool) api.Cluster {
+	info := api.Cluster{
+		ClusterID: s.Cluster().ID, Controller: string(leader), Self: string(self), Nodes: []api.Node{},
+		Level: uint32(meta.LevelOf(s)), Attainable: uint32(meta.Attainable(s)),
 	}
-	s := o.node.Meta.View()
-	info.ID, info.Level, info.Attainable = s.Cluster().ID, meta.LevelOf(s), meta.Attainable(s)
 	load := nodeLoads(s)
-	members := o.node.members()
 	for n := range s.Nodes() {
 		m, _ := members.Find(n.ID)
-		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]).seen(o.node.answers(n.ID), info.Controller != ""))
+		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID], answers(n.ID), leader != ""))
 	}
 	return info
 }
@@ -215,24 +221,20 @@ func (o *Node) silent() (out []string) {
 	return out
 }
 
-// seen adds what the node that is asked sees itself. While nobody leads the
-// metadata, nobody changes the states in it, and a silent node would be shown as it
-// once was: then it is down.
-func (n NodeInfo) seen(answers, led bool) NodeInfo {
-	n.Silent = !answers
-	if n.Silent && !led {
-		n.State = string(meta.NodeDown)
-	}
-	return n
-}
-
-func nodeInfo(n *meta.Node, voter bool, l nodeLoad) NodeInfo {
-	return NodeInfo{
-		ID: string(n.ID), State: string(n.State), Voter: voter, Hostname: n.Hostname,
+// nodeInfo describes a node, and whether it answers the one that is asked. While nobody leads the
+// metadata (led), nobody changes the states in it, and a silent node would be shown as it once
+// was: then it is down.
+func nodeInfo(n *meta.Node, voter bool, l nodeLoad, answers, led bool) api.Node {
+	out := api.Node{
+		ID: string(n.ID), State: api.NodeState(n.State), Silent: !answers, Voter: voter, Hostname: n.Hostname,
 		TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress, HTTPSAddress: n.HTTPSAddress, ClusterAddress: n.ClusterAddress,
-		Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation, Intent: string(n.Intent),
-		Leaders: l.leaders, Replicas: l.replicas, Levels: n.Levels,
+		Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation, Intent: api.Intent(n.Intent),
+		Leaders: l.leaders, Replicas: l.replicas, Levels: api.Levels{Min: uint32(n.Levels.Min), Max: uint32(n.Levels.Max)},
 	}
+	if !answers && !led {
+		out.State = api.NodeDown
+	}
+	return out
 }
 
 // nodeLoad counts what a node has of the partitions.

@@ -5,35 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
-
-// NodeDetail describes one node and what it does.
-type NodeDetail struct {
-	NodeInfo
-	Partitions []NodePartition // by topic and number
-	Left       Progress        // of what an operator wants of it
-	Removable  bool            // RemoveNode would take it out
-	Troubles   []Trouble
-	Deleted    int      // topics in the trash of which it has a copy: those do not move
-	OnlyCopies []string // of these the ones that nobody can restore without it
-}
-
-// NodePartition is what a node is to one partition.
-type NodePartition struct {
-	Topic     string
-	Partition int
-	Leader    bool
-	InSync    bool
-	Adding    bool // its copy is being made
-	Removing  bool // its copy goes once others have it
-}
 
 // DrainNode asks that a node lead nothing. Unless it is forced, it is refused
 // where a partition would be without a leader, and with stopping where one would
@@ -200,22 +181,24 @@ func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 }
 
 // DescribeNode describes a node.
-func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail, error) {
+func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDetail, error) {
 	s := o.node.Meta.View()
 	n := s.Node(id)
 	if n == nil {
-		return NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
 	}
 	m, _ := o.node.members().Find(id)
 	_, led := o.node.Meta.Leader()
-	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]).seen(o.node.answers(id), led), Removable: removable(s, n)}
-	out.Deleted, out.OnlyCopies = meta.TrashOf(s).Of(id)
+	out := api.NodeDetail{
+		Node: nodeInfo(n, m.Voter, nodeLoads(s)[id], o.node.answers(id), led), Removable: removable(s, n), Partitions: []api.NodePartition{}, Troubles: []api.Trouble{},
+	}
+	out.DeletedTopics, out.OnlyCopies = meta.TrashOf(s).Of(id)
 	var moving []partitionAt
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, id) {
 			return
 		}
-		out.Partitions = append(out.Partitions, NodePartition{
+		out.Partitions = append(out.Partitions, api.NodePartition{
 			Topic: t.Name, Partition: i, Leader: p.Leader == id, InSync: slices.Contains(p.ISR, id),
 			Adding: slices.Contains(p.Adding, id), Removing: slices.Contains(p.Removing, id),
 		})
@@ -233,11 +216,32 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail
 		o.node.progress(ctx, s, moving, &out.Left)
 	}
 	if n.Intent != meta.IntentNone {
-		out.Troubles = o.node.troubles(ctx, func(t Trouble) bool {
-			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p NodePartition) bool {
+		out.Troubles = apiTroubles(o.node.troubles(ctx, func(t Trouble) bool {
+			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p api.NodePartition) bool {
 				return p.Topic == t.Topic && p.Partition == t.Partition
 			})
-		})
+		}))
 	}
 	return out, nil
+}
+
+// troubleWords says of each kind of trouble what it means.
+var troubleWords = map[string]string{
+	"offline": "no in-sync replica is alive",
+	"drain":   "no other in-sync replica is available to lead",
+	"no_room": "no eligible node for the replica",
+	"move":    "node of an added replica is down",
+	"min_isr": "the in-sync replicas would fall below min_isr",
+}
+
+func apiTroubles(all []Trouble) []api.Trouble {
+	out := make([]api.Trouble, 0, len(all))
+	for _, t := range all {
+		what := troubleWords[string(t.Kind)]
+		if what == "" {
+			what = strconv.Quote(string(t.Kind))
+		}
+		out = append(out, api.Trouble{Kind: string(t.Kind), Topic: t.Topic, Partition: t.Partition, Nodes: texts(t.Nodes), What: what})
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -89,16 +90,9 @@ func (o *Outlook) silent(v view) (out []string) {
 }
 
 // Cluster describes the cluster. A node that does not answer is shown as down.
-func (o *Outlook) Cluster() ClusterInfo {
+func (o *Outlook) Cluster() api.Cluster {
 	v := o.look()
-	state := o.stored(v)
-	info := ClusterInfo{ID: state.Cluster().ID, Controller: string(v.leader), Self: string(o.self), Level: meta.LevelOf(state), Attainable: meta.Attainable(state)}
-	load := nodeLoads(state)
-	for n := range state.Nodes() {
-		m, _ := v.members.Find(n.ID)
-		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]).seen(o.there(n.ID), v.leader != ""))
-	}
-	return info
+	return clusterOf(o.stored(v), o.self, v.leader, v.members, o.there)
 }
 
 // Topics returns the topics as they are on disk. A partition whose leader is not
@@ -158,18 +152,12 @@ func (o *Outlook) ClusterHealth(context.Context) health.Report {
 }
 
 // Raft describes the agreement on metadata, as this node knows its own part.
-func (o *Outlook) Raft(context.Context) RaftInfo {
+func (o *Outlook) Raft(context.Context) api.Raft {
 	v := o.look()
-	out := RaftInfo{
-		Leader: string(v.leader), Voters: len(v.members.Voters()), Tolerance: formation.Tolerance(v.members, o.there),
-	}
-	for _, m := range v.members.Members {
-		member := RaftMember{Member: m}
-		if m.ID == o.self {
-			stats := raftStats(v.store.Stats())
-			member.Stats, out.Term = &stats, stats.Term
+	return raftOf(v.leader, v.members, o.there, func(id meta.NodeID) (api.RaftMember, bool) {
+		if id != o.self {
+			return api.RaftMember{}, false
 		}
-		out.Members = append(out.Members, member)
-	}
-	return out
+		return raftMember(v.store.Stats()), true
+	})
 }

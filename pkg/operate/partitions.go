@@ -8,58 +8,11 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/stats"
 )
-
-// Progress is how much of an operation is left. Bytes are of the copies under
-// way.
-type Progress struct {
-	Leaders, Replicas, Moving int // partitions
-	Bytes                     int64
-	BytesPerSecond            int64
-	TimeLeft                  time.Duration // at that rate; 0: not known
-}
-
-// PartitionDetail describes one partition and its copies.
-type PartitionDetail struct {
-	Stats            stats.Partition // its leader's
-	Topic            string
-	Adding, Removing []string
-	Copies           []CopyStats // in the order of the replicas
-	Left             Progress    // of a move
-	Troubles         []Trouble
-}
-
-// CopyStats is one replica of a partition: what its node says of it, if that
-// Answered, and for a follower what the leader sees.
-type CopyStats struct {
-	Node             string
-	InSync, Answered bool
-	LogStart         seq.Offset
-	CommittedEnd     seq.Offset
-	LogEnd           seq.Offset
-	Bytes            int64
-	Damaged          bool
-	Checked          time.Time      // when all of it was last read from disk; zero: never
-	Checking         float64        // the part that has been read since, 0 to 1
-	Follower         *FollowerStats // nil: the leader's own, or it did not answer
-}
-
-// FollowerStats is a follower as the leader of a partition sees it.
-type FollowerStats struct {
-	Node           string
-	Connected      bool
-	State          string
-	Acked          seq.Offset // it has every message below
-	Lag            int64      // messages
-	LagBytes       int64
-	BytesPerSecond int64
-	Behind         time.Duration // for how long it has been; 0: it is level; -1: it never was
-}
 
 // Trouble is something that the controller would do and cannot.
 type Trouble = controller.Trouble
@@ -73,7 +26,7 @@ type partitionAt struct {
 // followersOf is what the leader of a partition sees.
 type followersOf struct {
 	partitionAt
-	Followers []FollowerStats `json:"followers"`
+	Followers []api.Copy `json:"followers"`
 }
 
 var askFollowers = question[[]partitionAt, []followersOf]{"followers", func(o *Node, _ context.Context, at []partitionAt) ([]followersOf, error) {
@@ -87,7 +40,7 @@ var askFollowers = question[[]partitionAt, []followersOf]{"followers", func(o *N
 }}
 
 // followers asks the leaders of partitions how far their followers are.
-func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) map[partitionAt][]FollowerStats {
+func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) map[partitionAt][]api.Copy {
 	byLeader := map[meta.NodeID][]partitionAt{}
 	for _, a := range at {
 		if t := s.Topic(a.Topic); t != nil && t.Partitions[a.Partition].Leader != "" {
@@ -96,7 +49,7 @@ func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) m
 		}
 	}
 	nodes := slices.DeleteFunc(o.present(), func(id meta.NodeID) bool { return byLeader[id] == nil })
-	out := map[partitionAt][]FollowerStats{}
+	out := map[partitionAt][]api.Copy{}
 	for _, some := range askAll(ctx, o, askFollowers, nodes, func(id meta.NodeID) []partitionAt { return byLeader[id] }) {
 		for _, f := range some {
 			out[f.partitionAt] = f.Followers
@@ -106,7 +59,7 @@ func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) m
 }
 
 // progress adds what the moves of partitions have still to copy.
-func (o *Node) progress(ctx context.Context, s *meta.State, moving []partitionAt, left *Progress) {
+func (o *Node) progress(ctx context.Context, s *meta.State, moving []partitionAt, left *api.Progress) {
 	seen := o.followers(ctx, s, moving)
 	left.Moving = len(moving)
 	for _, a := range moving {
@@ -119,7 +72,8 @@ func (o *Node) progress(ctx context.Context, s *meta.State, moving []partitionAt
 		}
 	}
 	if left.Bytes > 0 && left.BytesPerSecond > 0 {
-		left.TimeLeft = time.Duration(float64(left.Bytes) / float64(left.BytesPerSecond) * float64(time.Second)).Round(time.Second)
+		takes := time.Duration(float64(left.Bytes) / float64(left.BytesPerSecond) * float64(time.Second)).Round(time.Second)
+		left.TimeLeft, left.TimeLeftMS = api.Duration(takes), takes.Milliseconds()
 	}
 }
 
@@ -141,43 +95,42 @@ func idOf(t *meta.Topic, i int) controller.PartitionID {
 }
 
 // DescribePartition describes a partition and each of its copies.
-func (o *Operator) DescribePartition(ctx context.Context, topic string, i int) (PartitionDetail, error) {
+func (o *Operator) DescribePartition(ctx context.Context, topic string, i int) (api.PartitionDetail, error) {
 	s, t, p, err := o.node.find(topic, i)
 	if err != nil {
-		return PartitionDetail{}, err
+		return api.PartitionDetail{}, err
 	}
-	out := PartitionDetail{
-		Stats: stats.Partition{
-			Partition: i, Leader: string(p.Leader), Epoch: p.Epoch, Replicas: texts(p.Replicas), ISR: texts(p.ISR),
-		},
-		Topic: topic, Adding: texts(p.Adding), Removing: texts(p.Removing),
-	}
+	out := api.PartitionDetail{Partition: PartitionOf(topic, i, p)}
 	a := copyArgs{PartitionID: idOf(t, i)}
-	extents := askAll(ctx, o.node, askExtent, o.node.copiesOf(p), func(meta.NodeID) copyArgs { return a })
+	own := askAll(ctx, o.node, askCopy, o.node.copiesOf(p), func(meta.NodeID) copyArgs { return a })
 	at := partitionAt{topic, i}
 	seen := o.node.followers(ctx, s, []partitionAt{at})[at]
 	for _, id := range p.Replicas {
-		c := CopyStats{Node: string(id), InSync: slices.Contains(p.ISR, id)}
-		if e, ok := extents[id]; ok {
-			c.Answered = true
-			c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes = e.LogStart, e.CommittedEnd, e.LogEnd, e.Bytes
-			if c.Damaged, c.Checking = e.Damaged, e.Checking; e.Checked != 0 {
-				c.Checked = time.Unix(0, e.Checked)
-			}
-		}
-		if k := slices.IndexFunc(seen, func(f FollowerStats) bool { return f.Node == string(id) }); k >= 0 {
-			c.Follower = &seen[k]
+		c := own[id]
+		c.Node, c.InSync = string(id), slices.Contains(p.ISR, id)
+		if k := slices.IndexFunc(seen, func(f api.Copy) bool { return f.Node == c.Node }); k >= 0 {
+			f := &seen[k]
+			c.Seen, c.Connected, c.State, c.Acked, c.Lag, c.LagBytes = true, f.Connected, f.State, f.Acked, f.Lag, f.LagBytes
+			c.BytesPerSecond, c.BehindFor, c.BehindForMS = f.BytesPerSecond, f.BehindFor, f.BehindForMS
 		}
 		if id == p.Leader {
-			out.Stats.LogStart, out.Stats.CommittedEnd, out.Stats.LogEnd, out.Stats.Bytes = c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes
+			out.LogStart, out.CommittedEnd, out.LogEnd, out.Bytes = c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes
 		}
 		out.Copies = append(out.Copies, c)
 	}
 	if p.Moving() {
 		o.node.progress(ctx, s, []partitionAt{at}, &out.Left)
 	}
-	out.Troubles = o.node.troubles(ctx, func(tr controller.Trouble) bool { return tr.Topic == topic && tr.Partition == i })
+	out.Troubles = apiTroubles(o.node.troubles(ctx, func(tr controller.Trouble) bool { return tr.Topic == topic && tr.Partition == i }))
 	return out, nil
+}
+
+// PartitionOf describes a partition as the metadata has it. topic may be "".
+func PartitionOf(topic string, i int, p *meta.Partition) api.Partition {
+	return api.Partition{
+		Topic: topic, Partition: i, Leader: string(p.Leader), Epoch: uint64(p.Epoch), Replicas: texts(p.Replicas), ISR: texts(p.ISR),
+		Adding: texts(p.Adding), Removing: texts(p.Removing),
+	}
 }
 
 // handoverTimeout bounds how long a leader may take to hand over in order.

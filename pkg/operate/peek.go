@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/filter"
@@ -135,20 +136,20 @@ func deliverAt(s *topic.Seen) time.Time {
 	return s.Timestamp.Add(s.Message.Delay)
 }
 
-func peekState(c *topic.Channel, s *topic.Seen) PeekState {
+func peekState(c *topic.Channel, s *topic.Seen) api.PeekState {
 	switch {
 	case c == nil:
-		return PeekStored
+		return api.PeekStored
 	case s.State == channel.InFlight:
-		return PeekInFlight
+		return api.PeekInFlight
 	case s.State == channel.Deferred, s.Attempts == 0 && s.Rest > 0:
-		return PeekDeferred
+		return api.PeekDeferred
 	case s.State == channel.Exhausted:
-		return PeekExhausted
+		return api.PeekExhausted
 	case s.State == channel.Finished:
-		return PeekFinished
+		return api.PeekFinished
 	}
-	return PeekReady
+	return api.PeekReady
 }
 
 // choice returns what chooses the messages of a partition; nil: all are chosen.

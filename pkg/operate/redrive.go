@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -123,26 +123,16 @@ func (p Policies) Settle(ctx context.Context, a SettleLetters) (s deadletter.Set
 	return s, nil
 }
 
-// Letters are the dead letters of a channel, as far as they wait.
-type Letters struct {
-	Topic, Channel string
-	Policy         policy.Policy
-	Letters        string // the dead-letter topic
-	There          bool   // it is
-	Waiting        int64  // in the dead-letter topic, perhaps of several channels
-	Failing        stats.Failing
-}
-
 // DeadLetters lists the channels that have dead letters or may have some, by topic and name.
 // A filter that is "" lets all pass.
-func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter string) []Letters {
+func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters {
 	figures := map[[2]string]stats.Channel{}
 	for _, t := range p.o.ClusterStats(ctx, "", "", false) {
 		for _, c := range t.Channels {
 			figures[[2]string{t.Name, c.Name}] = c
 		}
 	}
-	all := []Letters{}
+	all := []api.DeadLetters{}
 	defaults := p.ChannelDefaults()
 	for _, t := range p.o.node.topics.Topics() {
 		if topicFilter != "" && topicFilter != t.Name {
@@ -152,18 +142,19 @@ func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter st
 			if channelFilter != "" && channelFilter != name {
 				continue
 			}
-			l := Letters{Topic: t.Name, Channel: name, Policy: meta.PolicyOf(t, name, defaults)}
-			l.Letters = meta.DeadLetterTopic(l.Policy, t.Name, name)
-			l.There = p.o.node.Meta.Topic(l.Letters) != nil
-			l.Failing = figures[[2]string{t.Name, name}].Failing
-			kept := figures[[2]string{l.Letters, deadletter.Channel}]
-			l.Waiting = kept.Depth + kept.InFlight + kept.Deferred
-			if l.Policy.MaxAttempts > 0 || l.There || l.Failing.Exhausted > 0 {
-				all = append(all, l)
+			counts := meta.PolicyOf(t, name, defaults)
+			letters := meta.DeadLetterTopic(counts, t.Name, name)
+			kept, failing := figures[[2]string{letters, deadletter.Channel}], figures[[2]string{t.Name, name}].Failing
+			if counts.MaxAttempts <= 0 && p.o.node.Meta.Topic(letters) == nil && failing.Exhausted == 0 {
+				continue
 			}
+			all = append(all, api.DeadLetters{
+				Topic: t.Name, Channel: name, DeadLetterTopic: letters, MaxAttempts: counts.MaxAttempts, OnExhausted: string(counts.OnExhausted),
+				Waiting: kept.Depth + kept.InFlight + kept.Deferred, Exhausted: failing.Exhausted, DeadLetteredTotal: failing.DeadLettered, DroppedTotal: failing.Dropped,
+			})
 		}
 	}
-	slices.SortFunc(all, func(a, b Letters) int {
+	slices.SortFunc(all, func(a, b api.DeadLetters) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Channel, b.Channel))
 	})
 	return all

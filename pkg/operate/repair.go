@@ -4,51 +4,53 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// LiveCopy is the replica of a partition that a node serves or follows with.
-type LiveCopy struct {
-	LogStart     seq.Offset
-	CommittedEnd seq.Offset
-	LogEnd       seq.Offset
-	Damaged      bool               // a part of it cannot be read
-	Refusing     bool               // it refuses its leader, which lacks committed messages of this copy
-	Lost         bool               // what it held is gone, and no other replica is in sync
-	Damage       []commitlog.Damage // the ranges that are known
+// nodeCopies is what one node has of a partition.
+type nodeCopies struct {
+	Live     api.RepairCopy     `json:"live"`
+	SetAside []api.SetAsideCopy `json:"set_aside"`
 }
 
-// NodeCopies is what one node has of a partition.
-type NodeCopies struct {
-	Node           string
-	Replica        bool // it is to hold one
-	Leader, InSync bool
-	Live           *LiveCopy // nil: none is open
-	SetAside       []host.SetAside
-}
-
-var askCopies = question[copyArgs, NodeCopies]{"copies", func(o *Node, _ context.Context, a copyArgs) (out NodeCopies, err error) {
-	if out.SetAside, err = o.host.Quarantine.SetAside(a.PartitionID); err != nil {
+var askCopies = question[copyArgs, nodeCopies]{"copies", func(o *Node, _ context.Context, a copyArgs) (nodeCopies, error) {
+	out := nodeCopies{Live: api.RepairCopy{Damage: []api.DamageRange{}}}
+	aside, err := o.host.Quarantine.SetAside(a.PartitionID)
+	if err != nil {
 		return out, err
+	}
+	for _, s := range aside {
+		out.SetAside = append(out.SetAside, api.SetAsideCopy{
+			Node: string(o.Self), Name: s.Name, Path: s.Path, LogStart: uint64(s.LogStart), CommittedEnd: uint64(s.CommittedEnd), LogEnd: uint64(s.LogEnd),
+			Damage: damageRanges(s.Damage), Unreadable: s.Unreadable, Why: s.Why, Waits: s.Waits,
+		})
 	}
 	hp, err := o.replicaHere(a.PartitionID)
 	if err != nil {
 		return out, nil // it holds no replica, or cannot open it
 	}
 	l := hp.Replica.Log()
-	out.Live = &LiveCopy{
-		LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Damaged: hp.Replica.Damaged(), Refusing: hp.Replica.Refusing(),
-		Lost: o.host.Quarantine.Lost(o.host.Lookup(a.Topic), hp), Damage: o.host.Quarantine.DamageOf(hp),
+	out.Live = api.RepairCopy{
+		Open: true, LogStart: uint64(l.Start()), CommittedEnd: uint64(l.CommittedEnd()), LogEnd: uint64(l.End()),
+		Damaged: hp.Replica.Damaged(), Damage: damageRanges(o.host.Quarantine.DamageOf(hp)), Refusing: hp.Replica.Refusing(),
+		Lost: o.host.Quarantine.Lost(o.host.Lookup(a.Topic), hp),
 	}
 	return out, nil
 }}
+
+func damageRanges(all []commitlog.Damage) []api.DamageRange {
+	out := make([]api.DamageRange, len(all))
+	for i, d := range all {
+		out[i] = api.DamageRange{File: d.Path, Position: d.Position, From: uint64(d.From), Next: uint64(d.Next)}
+	}
+	return out
+}
 
 // repairArgs ask a node to do what an operator decided about its copies.
 type repairArgs struct {
@@ -67,29 +69,29 @@ var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *Node, _ 
 	return forward.Nothing{}, o.host.Quarantine.ForgetLoss(o.host.Lookup(a.Topic), hp)
 }}
 
-// Copies lists what the nodes have of a partition, intact, damaged or set aside: each
-// node that holds a replica or a set-aside copy. silent are the nodes that did not answer.
-func (o *Contents) Copies(ctx context.Context, topic string, i int) (all []NodeCopies, silent []string, err error) {
+// Copies lists what the nodes have of a partition, intact, damaged or set aside.
+func (o *Contents) Copies(ctx context.Context, topic string, i int) (*api.Repair, error) {
 	s, t, p, err := o.node.find(topic, i)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	out := &api.Repair{Topic: topic, Partition: i, Copies: []api.RepairCopy{}, SetAside: []api.SetAsideCopy{}}
 	a := copyArgs{PartitionID: idOf(t, i)}
 	answers := askAll(ctx, o.node, askCopies, o.node.present(), func(meta.NodeID) copyArgs { return a })
 	for n := range s.Nodes() {
-		c, ok := answers[n.ID]
+		id := n.ID
+		c, ok := answers[id]
 		if !ok {
-			silent = append(silent, string(n.ID))
+			out.MissingNodes = append(out.MissingNodes, string(id))
 			continue
 		}
-		c.Node, c.Replica, c.Leader, c.InSync = string(n.ID), slices.Contains(p.Replicas, n.ID), p.Leader == n.ID, slices.Contains(p.ISR, n.ID)
-		if c.Replica || len(c.SetAside) > 0 {
-			all = append(all, c)
+		if slices.Contains(p.Replicas, id) {
+			c.Live.Node, c.Live.Leader, c.Live.InSync = string(id), p.Leader == id, slices.Contains(p.ISR, id)
+			out.Copies = append(out.Copies, c.Live)
 		}
+		out.SetAside = append(out.SetAside, c.SetAside...)
 	}
-	slices.SortFunc(all, func(a, b NodeCopies) int { return strings.Compare(a.Node, b.Node) })
-	slices.Sort(silent)
-	return all, silent, nil
+	return out, nil
 }
 
 // DiscardCopy deletes a set-aside copy of a partition from a node, for good, whatever

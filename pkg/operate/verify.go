@@ -1,14 +1,17 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -24,28 +27,21 @@ type copyArgs struct {
 	End  seq.Offset `json:"end,omitempty"`
 }
 
-// extent is how far a copy goes.
-type extent struct {
-	LogStart     seq.Offset `json:"log_start"`
-	CommittedEnd seq.Offset `json:"committed_end"`
-	LogEnd       seq.Offset `json:"log_end"`
-	Bytes        int64      `json:"bytes"`
-	Checked      int64      `json:"checked,omitempty"`  // when all of it was last read from disk, ns since 1970; 0: never
-	Checking     float64    `json:"checking,omitempty"` // the part that has been read since, 0 to 1
-	Damaged      bool       `json:"damaged,omitempty"`
-}
-
-var askExtent = question[copyArgs, extent]{"extent", func(o *Node, _ context.Context, a copyArgs) (extent, error) {
+var askCopy = question[copyArgs, api.Copy]{"copy", func(o *Node, _ context.Context, a copyArgs) (api.Copy, error) {
 	hp, err := o.replicaHere(a.PartitionID)
 	if err != nil {
-		return extent{}, err
+		return api.Copy{}, err
 	}
 	l := hp.Replica.Log()
 	// The start last: it only grows, and all of the digest must be there.
-	e := extent{CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(), Damaged: hp.Replica.Damaged()}
-	e.LogStart = l.Start()
-	e.Checked, e.Checking = o.host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
-	return e, nil
+	c := api.Copy{Answered: true, CommittedEnd: uint64(l.CommittedEnd()), LogEnd: uint64(l.End()), Bytes: l.Bytes(), Damaged: hp.Replica.Damaged()}
+	c.LogStart = uint64(l.Start())
+	checked, part := o.host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
+	if c.Checking = part; checked != 0 {
+		at := time.Unix(0, checked)
+		c.CheckedAt = &at
+	}
+	return c, nil
 }}
 
 var askDigest = question[copyArgs, string]{"digest", func(o *Node, ctx context.Context, a copyArgs) (string, error) {
@@ -98,12 +94,12 @@ func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (stri
 // be asked, over what all in-sync ones have: from the latest start to the least
 // committed end. A replica that is not in sync and has not come that far is left
 // out.
-func (o *Contents) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+func (o *Contents) Digest(ctx context.Context, name string) ([]api.PartitionDigest, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]PartitionDigest, 0, len(t.Partitions))
+	all := make([]api.PartitionDigest, 0, len(t.Partitions))
 	for i := range t.Partitions {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -114,17 +110,17 @@ func (o *Contents) Digest(ctx context.Context, name string) ([]PartitionDigest, 
 }
 
 // compare has the replicas of a partition read what they hold.
-func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionDigest {
+func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.PartitionDigest {
 	p := &t.Partitions[i]
-	out := PartitionDigest{Partition: i, Digests: map[string]string{}, Unreadable: map[string]string{}}
+	out := api.PartitionDigest{Partition: i, Digests: map[string]string{}, Unreadable: map[string]string{}}
 	a := copyArgs{PartitionID: idOf(t, i)}
 	same := func(meta.NodeID) copyArgs { return a }
-	extents := askAll(ctx, o.node, askExtent, o.node.copiesOf(p), same)
+	copies := askAll(ctx, o.node, askCopy, o.node.copiesOf(p), same)
 	var nodes []meta.NodeID
-	if a.From, a.End, nodes = common(extents, p.ISR); len(nodes) == 0 {
+	if a.From, a.End, nodes = common(copies, p.ISR); len(nodes) == 0 {
 		return out
 	}
-	out.CommittedEnd = a.End
+	out.CommittedEnd = uint64(a.End)
 	type answer struct {
 		node   meta.NodeID
 		digest string
@@ -147,7 +143,19 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionD
 		}
 		out.Digests[string(x.node)] = x.digest
 	}
+	out.Identical = identical(out.Digests, p.ISR)
 	return out
+}
+
+// identical says whether all digests are the same, and none of an in-sync replica is missing.
+func identical(digests map[string]string, isr []meta.NodeID) bool {
+	first := ""
+	for _, d := range digests {
+		if first = cmp.Or(first, d); d != first {
+			return false
+		}
+	}
+	return first != "" && !slices.ContainsFunc(isr, func(id meta.NodeID) bool { return digests[string(id)] == "" })
 }
 
 // copiesOf returns the replicas of a partition that are not known to be down.
@@ -157,26 +165,24 @@ func (o *Node) copiesOf(p *meta.Partition) []meta.NodeID {
 
 // common returns what all in-sync replicas hold of a partition, and those that
 // hold it.
-func common(extents map[meta.NodeID]extent, isr []meta.NodeID) (from, end seq.Offset, nodes []meta.NodeID) {
+func common(copies map[meta.NodeID]api.Copy, isr []meta.NodeID) (from, end seq.Offset, nodes []meta.NodeID) {
 	first := true
-	for id, e := range extents {
+	for id, c := range copies {
 		if !slices.Contains(isr, id) {
 			continue
 		}
-		if first || e.CommittedEnd < end {
-			end = e.CommittedEnd
+		if first || seq.Offset(c.CommittedEnd) < end {
+			end = seq.Offset(c.CommittedEnd)
 		}
-		if first || e.LogStart > from {
-			from = e.LogStart
-		}
+		from = max(from, seq.Offset(c.LogStart))
 		first = false
 	}
 	if first {
 		return 0, 0, nil
 	}
 	from = min(from, end)
-	for id, e := range extents {
-		if e.CommittedEnd >= end && e.LogStart <= from {
+	for id, c := range copies {
+		if seq.Offset(c.CommittedEnd) >= end && seq.Offset(c.LogStart) <= from {
 			nodes = append(nodes, id)
 		}
 	}

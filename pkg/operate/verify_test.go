@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -11,23 +12,42 @@ func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
 	isr := []meta.NodeID{"a", "b"}
 	for _, c := range []struct {
 		what      string
-		extents   map[meta.NodeID]extent
+		copies    map[meta.NodeID]api.Copy
 		from, end int
 		nodes     []meta.NodeID
 	}{
 		{"nobody answers", nil, 0, 0, nil},
-		{"only one that is not in sync", map[meta.NodeID]extent{"c": {CommittedEnd: 9}}, 0, 0, nil},
-		{"equal", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 0, 5, []meta.NodeID{"a", "b"}},
-		{"one has heard of less", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 3}}, 0, 3, []meta.NodeID{"a", "b"}},
-		{"retention", map[meta.NodeID]extent{"a": {LogStart: 2, CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 2, 5, []meta.NodeID{"a", "b"}},
-		{"a third that is behind", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 4}}, 0, 5, []meta.NodeID{"a", "b"}},
-		{"a third that is level", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a", "b", "c"}},
-		{"a third that has dropped more", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "c": {LogStart: 1, CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a"}},
-		{"all dropped", map[meta.NodeID]extent{"a": {LogStart: 7, CommittedEnd: 7}, "b": {CommittedEnd: 5}}, 5, 5, []meta.NodeID{"b"}},
+		{"only one that is not in sync", map[meta.NodeID]api.Copy{"c": {CommittedEnd: 9}}, 0, 0, nil},
+		{"equal", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 0, 5, []meta.NodeID{"a", "b"}},
+		{"one has heard of less", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 3}}, 0, 3, []meta.NodeID{"a", "b"}},
+		{"retention", map[meta.NodeID]api.Copy{"a": {LogStart: 2, CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 2, 5, []meta.NodeID{"a", "b"}},
+		{"a third that is behind", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 4}}, 0, 5, []meta.NodeID{"a", "b"}},
+		{"a third that is level", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a", "b", "c"}},
+		{"a third that has dropped more", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "c": {LogStart: 1, CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a"}},
+		{"all dropped", map[meta.NodeID]api.Copy{"a": {LogStart: 7, CommittedEnd: 7}, "b": {CommittedEnd: 5}}, 5, 5, []meta.NodeID{"b"}},
 	} {
-		from, end, nodes := common(c.extents, isr)
+		from, end, nodes := common(c.copies, isr)
 		if int(from) != c.from || int(end) != c.end || !slices.Equal(nodes, c.nodes) {
 			t.Errorf("%s: [%d,%d) of %v, want [%d,%d) of %v", c.what, from, end, nodes, c.from, c.end, c.nodes)
+		}
+	}
+}
+
+func TestCopiesAreIdenticalIfAllInSyncReplicasSaySo(t *testing.T) {
+	isr := []meta.NodeID{"a", "b"}
+	for _, c := range []struct {
+		digests map[string]string
+		want    bool
+	}{
+		{nil, false},
+		{map[string]string{"a": "1", "b": "1"}, true},
+		{map[string]string{"a": "1", "b": "1", "c": "1"}, true},
+		{map[string]string{"a": "1"}, false},
+		{map[string]string{"a": "1", "b": "2"}, false},
+		{map[string]string{"a": "1", "b": "1", "c": "2"}, false},
+	} {
+		if got := identical(c.digests, isr); got != c.want {
+			t.Errorf("%v: %v", c.digests, got)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/brokerd/brokerd/pkg/health"
+
 // NodeState is what the cluster thinks of a node.
 type NodeState string
 
@@ -26,6 +28,8 @@ type Node struct {
 	Leaders        int       `json:"leaders"`     // partitions that it leads
 	Replicas       int       `json:"replicas"`    // partitions that it holds a copy of
 	Levels         Levels    `json:"levels"`      // feature levels that its program supports
+	Hostname       string    `json:"hostname"`
+	HTTPSAddress   string    `json:"https_address"`
 }
 
 // Intent is what an operator wants of a node. The later request wins.
@@ -58,12 +62,10 @@ type Cluster struct {
 // (decommission).
 type NodeDetail struct {
 	Node
-	Hostname     string          `json:"hostname"`
-	HTTPSAddress string          `json:"https_address"`
-	Partitions   []NodePartition `json:"partitions"` // by topic and number
-	Left         Progress        `json:"left"`
-	Removable    bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
-	Troubles     []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
+	Partitions []NodePartition `json:"partitions"` // by topic and number
+	Left       Progress        `json:"left"`
+	Removable  bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
+	Troubles   []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
 	// DeletedTopics is of how many deleted topics it has a copy, which does not move, and OnlyCopies the
 	// names of those that cannot be restored without it.
 	DeletedTopics int      `json:"deleted_topics,omitempty"`
@@ -185,18 +187,8 @@ type RaftMember struct {
 	StoreBytes    int64    `json:"store_bytes"`
 }
 
-// Health is the cluster's health. Degraded: it serves, with less safety than it
-// should have; a cluster that is not healthy and not degraded fails someone now.
-// Reasons that a healthy cluster has are for information: what is under way.
-type Health struct {
-	Healthy  bool     `json:"healthy"`
-	Degraded bool     `json:"degraded"`
-	Reasons  []Reason `json:"reasons"` // the gravest first
-}
+// Health is the cluster's health.
+type Health = health.Report
 
 // Reason is one kind of trouble.
-type Reason struct {
-	Code  string `json:"code"` // such as no_leader, disk_full, nodes_down
-	Count int    `json:"count"`
-	What  string `json:"what"` // for people
-}
+type Reason = health.Reason

@@ -35,6 +35,14 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Milliseconds returns a duration as a number for JSON. It rounds away from 0: what is not nothing is not 0.
+func Milliseconds(d time.Duration) int64 {
+	if d < 0 {
+		return -Milliseconds(-d)
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
 // Sync says when an acknowledged message is on disk. SyncAlways: before it is
 // acknowledged. SyncInterval: within the configuration's sync interval. Any
 // other N: at the latest after N messages, or the interval, whichever is first.

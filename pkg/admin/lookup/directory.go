@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // lookupProducer is a node as /lookup and /nodes name it.
@@ -58,7 +58,7 @@ type lookupNode struct {
 
 // directory answers for a lookup: the nodes and topics of one moment.
 type directory struct {
-	nodes  map[string]operate.NodeInfo
+	nodes  map[string]api.Node
 	id     nsqform.Identity // of the node that answers
 	self   string
 	hidden *nsqform.Recently
@@ -66,7 +66,7 @@ type directory struct {
 }
 
 // producer describes a node as it advertises itself.
-func (d *directory) producer(n operate.NodeInfo) lookupProducer {
+func (d *directory) producer(n api.Node) lookupProducer {
 	host, tcpPort := splitAddress(n.TCPAddress)
 	_, httpPort := splitAddress(n.HTTPAddress)
 	p := lookupProducer{
@@ -93,12 +93,10 @@ func (p *lookupProducer) tombstone() string {
 }
 
 // leads says whether a node should be found as the leader of a partition.
-func (d *directory) leads(id meta.NodeID) (operate.NodeInfo, bool) {
+func (d *directory) leads(id meta.NodeID) (api.Node, bool) {
 	n, ok := d.nodes[string(id)]
-	return n, ok && n.State != nodeDown
+	return n, ok && n.State != api.NodeDown
 }
-
-const nodeDown = "down"
 
 // lookup answers for a topic: every node that leads at least one of its
 // partitions, once, and the leader of each partition. A partition other than
@@ -128,7 +126,7 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 // serves in its place: a replica in sync, else any replica, else any node, since each
 // takes publishes and serves consumers for the leader. It returns false where all have
 // tombstones.
-func (d *directory) shown(topic string, leader operate.NodeInfo, p *meta.Partition) (operate.NodeInfo, bool) {
+func (d *directory) shown(topic string, leader api.Node, p *meta.Partition) (api.Node, bool) {
 	if !d.isHidden(topic, leader) {
 		return leader, true
 	}
@@ -141,11 +139,11 @@ func (d *directory) shown(topic string, leader operate.NodeInfo, p *meta.Partiti
 			return n, true
 		}
 	}
-	return operate.NodeInfo{}, false
+	return api.Node{}, false
 }
 
 // isHidden says whether a node has a tombstone for a topic.
-func (d *directory) isHidden(topic string, n operate.NodeInfo) bool {
+func (d *directory) isHidden(topic string, n api.Node) bool {
 	p := d.producer(n)
 	return d.hidden.Has(topic, p.tombstone(), d.now)
 }
@@ -155,7 +153,7 @@ func (d *directory) isHidden(topic string, n operate.NodeInfo) bool {
 func (d *directory) list(topics []*meta.Topic) []lookupNode {
 	byID := map[string]*lookupNode{}
 	for id, n := range d.nodes {
-		if n.State != nodeDown {
+		if n.State != api.NodeDown {
 			byID[id] = &lookupNode{lookupProducer: d.producer(n), Tombstones: []bool{}, Topics: []string{}, Partitions: map[string][]string{}}
 		}
 	}
@@ -195,7 +193,7 @@ func (d *directory) peers() []lookupPeer {
 	list := []lookupPeer{}
 	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
 		n := d.nodes[id]
-		if n.State == nodeDown {
+		if n.State == api.NodeDown {
 			continue
 		}
 		host, httpPort := splitAddress(n.HTTPAddress)

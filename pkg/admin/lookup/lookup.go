@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // tombstonedFor is how long /lookup leaves a tombstoned node out.
@@ -91,7 +91,7 @@ func (s *Lookup) RouteWrites(t *nsqform.Router) {
 func (s *Lookup) directory() *directory {
 	info := s.broker.Cluster()
 	d := &directory{
-		nodes:  make(map[string]operate.NodeInfo, len(info.Nodes)),
+		nodes:  make(map[string]api.Node, len(info.Nodes)),
 		id:     s.id,
 		self:   info.Self,
 		hidden: s.hidden,

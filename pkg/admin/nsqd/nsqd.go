@@ -91,7 +91,7 @@ type Options struct {
 // Route adds nsqd's endpoints.
 func Route(t *nsqform.Router, o Options) {
 	names := nsqform.Catalog{Broker: nsqform.Broker{TopicMaker: o.Broker.TopicWriter, Node: o.Broker.Node}}
-	publishing{o.Publishing, func() string { return o.Broker.Cluster().ID }}.route(t)
+	publishing{o.Publishing, func() string { return o.Broker.Cluster().ClusterID }}.route(t)
 	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor), bodies: o.Publishing.Bodies}).route(t)
 	(&reports{names, o}).route(t)
 	if o.Debug {

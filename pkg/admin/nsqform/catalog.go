@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -49,7 +49,7 @@ type Deletions interface {
 
 // ClusterReader tells of the cluster as this node sees it.
 type ClusterReader interface {
-	Cluster() operate.ClusterInfo
+	Cluster() api.Cluster
 }
 
 // Catalog is what there is: topics and channels by their names.

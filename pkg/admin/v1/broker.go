@@ -3,6 +3,7 @@ package v1
 import (
 	"context"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -56,9 +57,9 @@ type Trash interface {
 // Upgrades is the feature level of the cluster.
 type Upgrades interface {
 	// Upgrade returns how far an upgrade has come.
-	Upgrade() operate.Upgrade
+	Upgrade() api.Upgrade
 	// Finalize raises the feature level to what this node's program supports.
-	Finalize(ctx context.Context) (operate.Upgrade, error)
+	Finalize(ctx context.Context) (api.Upgrade, error)
 }
 
 // ContentWriter changes what topics and channels hold.
@@ -83,7 +84,7 @@ type Policies interface {
 	// LettersOf returns the dead-letter topic of a channel; "": there is none yet.
 	LettersOf(t *meta.Topic, channel string) string
 	// DeadLetters lists the channels that have dead letters, or may have some.
-	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []operate.Letters
+	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters
 	// Settle brings dead letters back, or finishes them.
 	Settle(ctx context.Context, a operate.SettleLetters) (deadletter.Settled, error)
 }
@@ -96,7 +97,7 @@ type Observer interface {
 	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 	Peek(ctx context.Context, p operate.Peek) ([]operate.Peeked, error)
 	// Digest compares the replicas of a topic's partitions.
-	Digest(ctx context.Context, topic string) ([]operate.PartitionDigest, error)
+	Digest(ctx context.Context, topic string) ([]api.PartitionDigest, error)
 }
 
 // Audit knows what happened to the cluster, and what operators did.
@@ -109,32 +110,32 @@ type Audit interface {
 // Positions knows where channels were before operators moved them.
 type Positions interface {
 	// PlanMove says what SeekChannel would do.
-	PlanMove(ctx context.Context, topic, channel string, to *operate.SeekTo) ([]operate.Move, error)
+	PlanMove(ctx context.Context, topic, channel string, to *operate.SeekTo) ([]api.PartitionMove, error)
 	// ChannelHistory returns where a channel was, the last first.
 	ChannelHistory(topic, channel string) ([]*meta.Saved, error)
 	// UndoChannel takes back the last move.
-	UndoChannel(ctx context.Context, topic, channel string) (operate.Undone, error)
+	UndoChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
 	// RestoreChannel brings back a channel that was deleted.
-	RestoreChannel(ctx context.Context, topic, channel string) (operate.Undone, error)
+	RestoreChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
 }
 
 // MessageOperator looks after single messages.
 type MessageOperator interface {
 	// FinishMessage finishes a message in a channel wherever it is, and returns where
 	// it was.
-	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (operate.PeekState, error)
+	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (api.PeekState, error)
 }
 
 // ClusterReader tells of the cluster as this node sees it.
 type ClusterReader interface {
-	Cluster() operate.ClusterInfo
+	Cluster() api.Cluster
 	// ClusterHealth is the cluster's.
 	ClusterHealth(ctx context.Context) health.Report
 }
 
 // NodeOperator looks after nodes. What it starts goes on by itself.
 type NodeOperator interface {
-	DescribeNode(ctx context.Context, id meta.NodeID) (operate.NodeDetail, error)
+	DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDetail, error)
 	// DrainNode asks that a node lead nothing. It is refused where that costs a
 	// partition its leader, or with stopping its min ISR, unless it is forced.
 	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
@@ -148,7 +149,7 @@ type NodeOperator interface {
 
 // PartitionOperator looks after leaders and replicas.
 type PartitionOperator interface {
-	DescribePartition(ctx context.Context, topic string, partition int) (operate.PartitionDetail, error)
+	DescribePartition(ctx context.Context, topic string, partition int) (api.PartitionDetail, error)
 	// TransferLeader has another in-sync replica lead; "": whichever is best.
 	TransferLeader(ctx context.Context, topic string, partition int, to meta.NodeID) error
 	// ElectLeader gives a partition a leader, unclean also one that is not in
@@ -158,14 +159,14 @@ type PartitionOperator interface {
 	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
 	CancelMove(ctx context.Context, topic string, partition int) error
 	// PlanBalance changes nothing.
-	PlanBalance() operate.Balance
-	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (operate.Balance, error)
+	PlanBalance() api.Balance
+	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (api.Balance, error)
 }
 
 // Repairer looks after damaged copies of partitions.
 type Repairer interface {
-	// Copies lists what the nodes have of a partition. silent did not answer.
-	Copies(ctx context.Context, topic string, partition int) (all []operate.NodeCopies, silent []string, err error)
+	// Copies lists what the nodes have of a partition.
+	Copies(ctx context.Context, topic string, partition int) (*api.Repair, error)
 	// DiscardCopy deletes a copy that a node has set aside.
 	DiscardCopy(ctx context.Context, topic string, partition int, node meta.NodeID, name string) error
 	// AcceptLoss ends that the health reports the loss of a partition's only replica.
@@ -174,7 +175,7 @@ type Repairer interface {
 
 // Agreement is the agreement on metadata.
 type Agreement interface {
-	Raft(ctx context.Context) operate.RaftInfo
+	Raft(ctx context.Context) api.Raft
 	// TransferController has another voter lead it.
 	TransferController(ctx context.Context) error
 }

@@ -249,7 +249,7 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 		Order:          c.Order.String(),
 		Ephemeral:      c.Ephemeral,
 		OldestAge:      api.Duration(c.OldestAge),
-		OldestAgeMS:    milliseconds(c.OldestAge),
+		OldestAgeMS:    api.Milliseconds(c.OldestAge),
 		MessagesTotal:  c.Messages,
 		DeliveredTotal: c.Delivered,
 		FinishedTotal:  c.Finished,

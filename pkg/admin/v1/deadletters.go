@@ -40,10 +40,7 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 			}
 			l.Waiting = int64(some.Letters)
 		}
-		list.Channels = append(list.Channels, api.DeadLetters{
-			Topic: l.Topic, Channel: l.Channel, DeadLetterTopic: l.Letters, MaxAttempts: l.Policy.MaxAttempts, OnExhausted: string(l.Policy.OnExhausted),
-			Waiting: l.Waiting, Exhausted: l.Failing.Exhausted, DeadLetteredTotal: l.Failing.DeadLettered, DroppedTotal: l.Failing.Dropped,
-		})
+		list.Channels = append(list.Channels, l)
 	}
 	return success(list)
 }

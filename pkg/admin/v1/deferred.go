@@ -77,7 +77,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 }
 
 func (v deferredAPI) numbering(t *meta.Topic) seq.Numbering {
-	return seq.NumberingOf(v.one.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
+	return seq.NumberingOf(v.one.messages.channels.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
 }
 
 // windowOf reads a window from two times; "": it is not bounded there.

@@ -43,7 +43,7 @@ func TestMillisecondsRoundAwayFromNothing(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -1: -1, -time.Millisecond: -1, time.Hour: 3_600_000,
 	} {
-		if got := milliseconds(d); got != want {
+		if got := api.Milliseconds(d); got != want {
 			t.Errorf("%v: %d, want %d", d, got, want)
 		}
 	}

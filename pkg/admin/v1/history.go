@@ -37,13 +37,7 @@ func (v historyAPI) plan(r *http.Request, t *meta.Topic, channel string) (answer
 	if err != nil {
 		return answer{}, err
 	}
-	out := api.MovePlan{Topic: t.Name, Channel: channel, Partitions: []api.PartitionMove{}}
-	for _, m := range moves {
-		out.Partitions = append(out.Partitions, api.PartitionMove{
-			Partition: m.Partition, Now: uint64(m.From), Target: uint64(m.To), Redelivered: m.Redelivered, Skipped: m.Skipped,
-		})
-	}
-	return success(out)
+	return success(api.MovePlan{Topic: t.Name, Channel: channel, Partitions: moves})
 }
 
 // seekOf reads a place from a query.
@@ -130,15 +124,9 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 	return undone(u, err)
 }
 
-func undone(u operate.Undone, err error) (answer, error) {
+func undone(u api.UndoneMove, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := api.UndoneMove{
-		Topic: u.Saved.Topic, Channel: u.Saved.Channel, Verb: u.Saved.Verb, At: time.Unix(0, u.Saved.At).UTC(), Partitions: []api.UndonePartition{},
-	}
-	for _, m := range u.Moves {
-		out.Partitions = append(out.Partitions, api.UndonePartition{Partition: m.Partition, Confirmed: uint64(m.To), Gone: m.Gone})
-	}
-	return success(out)
+	return success(u)
 }

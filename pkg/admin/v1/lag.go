@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -87,12 +86,12 @@ func withSilent(t *meta.Topic, told []stats.Channel, channel string) []stats.Cha
 
 func channelLag(topic string, c stats.Channel) api.ChannelLag {
 	l := api.ChannelLag{
-		Topic: topic, Channel: c.Name, Depth: c.Depth, OldestAgeMS: milliseconds(c.OldestAge),
+		Topic: topic, Channel: c.Name, Depth: c.Depth, OldestAgeMS: api.Milliseconds(c.OldestAge),
 		InPerS: rounded(c.Rates.In), OutPerS: rounded(c.Rates.Out), InPerS15M: rounded(c.Rates.InLong), OutPerS15M: rounded(c.Rates.OutLong),
 		InFlight: c.InFlight, Deferred: c.Deferred, Paused: c.Paused,
 	}
 	if d, ever := c.Rates.DrainsIn(c.Depth); ever {
-		ms := milliseconds(d)
+		ms := api.Milliseconds(d)
 		l.DrainsInMS = &ms
 	}
 	return l
@@ -100,14 +99,6 @@ func channelLag(topic string, c stats.Channel) api.ChannelLag {
 
 // rounded leaves three decimals of a rate.
 func rounded(rate float64) float64 { return math.Round(rate*1000) / 1000 }
-
-// milliseconds rounds away from 0: what is not nothing is not 0.
-func milliseconds(d time.Duration) int64 {
-	if d < 0 {
-		return -milliseconds(-d)
-	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
 
 // consumers lists who takes messages, of all channels.
 func (v lagAPI) consumers(r *http.Request) (answer, error) {

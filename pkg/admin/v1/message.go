@@ -23,7 +23,7 @@ func (v messageAPI) route(t *API) {
 
 // placed returns the place of the message whose id the request has.
 func (v messageAPI) placed(r *http.Request, t *meta.Topic) (seq.MessageID, error) {
-	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
+	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
 	return v.messages.placed(t, r.PathValue("id"), ids)
 }
 
@@ -94,7 +94,7 @@ func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.
 		case len(seen) == 0 || seen[0].Offset != at:
 			out.Channels = append(out.Channels, api.MessageChannel{Channel: name, State: api.PeekFinished})
 		default:
-			out.Channels = append(out.Channels, api.MessageChannel{Channel: name, State: api.PeekState(seen[0].State), Attempts: seen[0].Attempts})
+			out.Channels = append(out.Channels, api.MessageChannel{Channel: name, State: seen[0].State, Attempts: seen[0].Attempts})
 		}
 	}
 	return out, nil
@@ -136,6 +136,6 @@ func (v messageAPI) finish(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, err
 	}
 	return success(api.FinishedMessage{
-		Topic: t.Name, Channel: channel, ID: r.PathValue("id"), Partition: m.Partition(), Seq: uint64(m.Offset()), Was: api.PeekState(was),
+		Topic: t.Name, Channel: channel, ID: r.PathValue("id"), Partition: m.Partition(), Seq: uint64(m.Offset()), Was: was,
 	})
 }

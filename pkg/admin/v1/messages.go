@@ -139,7 +139,7 @@ func (v messagesAPI) numbering(name string) seq.Numbering {
 	b := v.channels.topics.broker
 	cluster := v.cluster.Load()
 	if cluster == nil {
-		id := b.Cluster().ID
+		id := b.Cluster().ClusterID
 		cluster = &id
 		v.cluster.Store(cluster) // it has the same name for ever
 	}
@@ -405,7 +405,7 @@ func apiPeeked(m operate.Peeked) api.Peeked {
 		ID:        m.ID.String(),
 		Timestamp: m.Timestamp,
 		Attempts:  m.Attempts,
-		State:     api.PeekState(m.State),
+		State:     m.State,
 		TraceID:   m.TraceID,
 		Headers:   json.RawMessage("{}"),
 		Key:       string(m.Key),

@@ -2,12 +2,10 @@ package v1
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // operateAPI is what an operator does to nodes, leaders and replicas. Every
@@ -41,7 +39,7 @@ func (v operateAPI) node(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(apiNodeDetail(d))
+	return success(d)
 }
 
 func (v operateAPI) drain(r *http.Request) (answer, error) {
@@ -99,7 +97,7 @@ func (v operateAPI) partition(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(apiPartitionDetail(d))
+	return success(d)
 }
 
 // onPartition carries out a change of the partition that the path names.
@@ -156,7 +154,7 @@ func (v operateAPI) cancelMove(r *http.Request) (answer, error) {
 }
 
 func (v operateAPI) planBalance(*http.Request) (answer, error) {
-	return success(apiBalance(v.of.PlanBalance(), false))
+	return success(v.of.PlanBalance())
 }
 
 func (v operateAPI) startBalance(r *http.Request) (answer, error) {
@@ -171,11 +169,11 @@ func (v operateAPI) startBalance(r *http.Request) (answer, error) {
 	if err != nil && len(b.Leaders)+len(b.Moves) == 0 {
 		return answer{}, err
 	}
-	return success(apiBalance(b, true)) // what could not be done shows in the next plan
+	return success(b) // what could not be done shows in the next plan
 }
 
 func (v operateAPI) raft(r *http.Request) (answer, error) {
-	return success(apiRaft(v.of.Raft(r.Context())))
+	return success(v.of.Raft(r.Context()))
 }
 
 func (v operateAPI) transferController(r *http.Request) (answer, error) {
@@ -185,115 +183,10 @@ func (v operateAPI) transferController(r *http.Request) (answer, error) {
 	return v.raft(r)
 }
 
-// apiNodeDetail describes a node.
-func apiNodeDetail(d operate.NodeDetail) api.NodeDetail {
-	out := api.NodeDetail{
-		Node: apiNode(d.NodeInfo), Hostname: d.Hostname, HTTPSAddress: d.HTTPSAddress, Removable: d.Removable,
-		Partitions: make([]api.NodePartition, len(d.Partitions)), Left: apiProgress(d.Left), Troubles: apiTroubles(d.Troubles),
-		DeletedTopics: d.Deleted, OnlyCopies: d.OnlyCopies,
-	}
-	for i, p := range d.Partitions {
-		out.Partitions[i] = api.NodePartition(p)
-	}
-	return out
-}
-
-func apiProgress(p operate.Progress) api.Progress {
-	return api.Progress{
-		Leaders: p.Leaders, Replicas: p.Replicas, Moving: p.Moving,
-		Bytes: p.Bytes, BytesPerSecond: p.BytesPerSecond, TimeLeft: api.Duration(p.TimeLeft), TimeLeftMS: milliseconds(p.TimeLeft),
-	}
-}
-
-// apiPartitionDetail describes a partition.
-func apiPartitionDetail(d operate.PartitionDetail) api.PartitionDetail {
-	p := &d.Stats
-	out := api.PartitionDetail{
-		Partition: api.Partition{
-			Topic: d.Topic, Partition: p.Partition, Leader: p.Leader, Epoch: uint64(p.Epoch), Replicas: p.Replicas, ISR: p.ISR,
-			LogStart: uint64(p.LogStart), CommittedEnd: uint64(p.CommittedEnd), LogEnd: uint64(p.LogEnd), Bytes: p.Bytes,
-			Adding: d.Adding, Removing: d.Removing,
-		},
-		Copies: make([]api.Copy, len(d.Copies)), Left: apiProgress(d.Left), Troubles: apiTroubles(d.Troubles),
-	}
-	for i, c := range d.Copies {
-		a := api.Copy{
-			Node: c.Node, InSync: c.InSync, Answered: c.Answered,
-			LogStart: uint64(c.LogStart), CommittedEnd: uint64(c.CommittedEnd), LogEnd: uint64(c.LogEnd), Bytes: c.Bytes,
-			Damaged: c.Damaged, Checking: c.Checking,
-		}
-		if !c.Checked.IsZero() {
-			a.CheckedAt = &c.Checked
-		}
-		if f := c.Follower; f != nil {
-			a.Seen, a.Connected, a.State, a.Acked, a.Lag, a.LagBytes = true, f.Connected, f.State, uint64(f.Acked), f.Lag, f.LagBytes
-			a.BytesPerSecond, a.BehindFor, a.BehindForMS = f.BytesPerSecond, api.Duration(f.Behind), milliseconds(f.Behind)
-		}
-		out.Copies[i] = a
-	}
-	return out
-}
-
-// apiBalance describes a plan, or what was started of it.
-func apiBalance(b operate.Balance, started bool) api.Balance {
-	out := api.Balance{
-		Nodes: make([]api.NodeLoad, len(b.Nodes)), Leaders: make([]api.LeaderMove, len(b.Leaders)), Moves: make([]api.Move, len(b.Moves)),
-		Started: started,
-	}
-	for i, n := range b.Nodes {
-		out.Nodes[i] = api.NodeLoad{
-			ID: n.ID, State: api.NodeState(n.State), Zone: n.Zone, Leaders: n.Leaders, Preferred: n.Preferred, Replicas: n.Replicas,
-		}
-	}
-	for i, l := range b.Leaders {
-		out.Leaders[i] = api.LeaderMove{Topic: l.Topic, Partition: l.Partition, From: string(l.From), To: string(l.To)}
-	}
-	for i, m := range b.Moves {
-		out.Moves[i] = api.Move{Topic: m.Topic, Partition: m.Partition, From: texts(m.From), To: texts(m.To)}
-	}
-	return out
-}
-
-// apiRaft describes the agreement on metadata.
-func apiRaft(i operate.RaftInfo) api.Raft {
-	out := api.Raft{Leader: i.Leader, Term: i.Term, Voters: i.Voters, Tolerance: i.Tolerance, Members: make([]api.RaftMember, len(i.Members))}
-	for k, m := range i.Members {
-		a := api.RaftMember{ID: string(m.ID), Voter: m.Voter, Address: m.Address}
-		if s := m.Stats; s != nil {
-			a.Answered, a.Leader, a.Term, a.LastIndex, a.CommitIndex = true, s.IsLeader, s.Term, s.LastIndex, s.CommitIndex
-			a.AppliedIndex, a.SnapshotIndex, a.LastContact, a.StoreBytes = s.AppliedIndex, s.SnapshotIndex, api.Duration(s.LastContact), s.StoreBytes
-			a.LastContactMS = milliseconds(s.LastContact)
-		}
-		out.Members[k] = a
-	}
-	return out
-}
-
 // readOptionalJSON reads a body that may be left out.
 func readOptionalJSON(r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	return readJSON(r, into)
-}
-
-// troubleWords says of each kind of trouble what it means.
-var troubleWords = map[string]string{
-	"offline": "no in-sync replica is alive",
-	"drain":   "no other in-sync replica is available to lead",
-	"no_room": "no eligible node for the replica",
-	"move":    "node of an added replica is down",
-	"min_isr": "the in-sync replicas would fall below min_isr",
-}
-
-func apiTroubles(all []operate.Trouble) []api.Trouble {
-	out := make([]api.Trouble, 0, len(all))
-	for _, t := range all {
-		what := troubleWords[string(t.Kind)]
-		if what == "" {
-			what = strconv.Quote(string(t.Kind))
-		}
-		out = append(out, api.Trouble{Kind: string(t.Kind), Topic: t.Topic, Partition: t.Partition, Nodes: texts(t.Nodes), What: what})
-	}
-	return out
 }

@@ -114,7 +114,7 @@ func editDistance(a, b string, limit int) int {
 func (v topicsAPI) list(r *http.Request) (answer, error) {
 	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
 	list := api.TopicList{Topics: []api.Topic{}}
-	cluster := v.broker.Cluster().ID
+	cluster := v.broker.Cluster().ClusterID
 	for _, t := range v.broker.Topics() {
 		one := apiTopic(cluster, t, stats[t.Name])
 		list.Topics = append(list.Topics, one)
@@ -158,7 +158,7 @@ func (v topicsAPI) describe(r *http.Request) (answer, error) {
 
 // info describes a topic with its counts of now.
 func (v topicsAPI) info(ctx context.Context, t *meta.Topic) api.Topic {
-	return apiTopic(v.broker.Cluster().ID, t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
+	return apiTopic(v.broker.Cluster().ClusterID, t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
 }
 
 func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
@@ -260,41 +260,7 @@ func (v topicsAPI) verify(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := api.Verification{Topic: t.Name, Partitions: []api.PartitionDigest{}}
-	for _, d := range digests {
-		out.Partitions = append(out.Partitions, apiDigest(d, t))
-	}
-	return success(out)
-}
-
-// apiDigest judges the digests of a partition: identical are those of all
-// in-sync replicas, none missing.
-func apiDigest(d operate.PartitionDigest, t *meta.Topic) api.PartitionDigest {
-	out := api.PartitionDigest{
-		Partition:    d.Partition,
-		CommittedEnd: uint64(d.CommittedEnd),
-		Digests:      d.Digests,
-		Unreadable:   d.Unreadable,
-		Identical:    len(d.Digests) > 0,
-	}
-	if out.Digests == nil {
-		out.Digests = map[string]string{}
-	}
-	one := ""
-	for _, digest := range d.Digests {
-		if one == "" {
-			one = digest
-		}
-		out.Identical = out.Identical && digest == one
-	}
-	if d.Partition < len(t.Partitions) {
-		for _, node := range t.Partitions[d.Partition].ISR {
-			if _, answered := d.Digests[string(node)]; !answered {
-				out.Identical = false
-			}
-		}
-	}
-	return out
+	return success(api.Verification{Topic: t.Name, Partitions: digests})
 }
 
 func statsByName(figures []stats.Topic) map[string]*stats.Topic {
@@ -332,15 +298,7 @@ func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 	out := make([]api.Partition, 0, len(t.Partitions))
 	for i, p := range t.Partitions {
-		out = append(out, api.Partition{
-			Partition: i,
-			Leader:    string(p.Leader),
-			Epoch:     uint64(p.Epoch),
-			Replicas:  texts(p.Replicas),
-			ISR:       texts(p.ISR),
-			Adding:    texts(p.Adding),
-			Removing:  texts(p.Removing),
-		})
+		out = append(out, operate.PartitionOf("", i, &p))
 	}
 	if stats == nil {
 		return out
@@ -389,7 +347,7 @@ func apiChannels(t *meta.Topic, stats *stats.Topic) []api.ChannelSummary {
 				Ordered:   c.Order == policy.Strict,
 				Order:     c.Order.String(),
 				Ephemeral: c.Ephemeral,
-				OldestAge: api.Duration(c.OldestAge), OldestAgeMS: milliseconds(c.OldestAge),
+				OldestAge: api.Duration(c.OldestAge), OldestAgeMS: api.Milliseconds(c.OldestAge),
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func (v traceAPI) several(r *http.Request) (answer, error) {
 }
 
 func (v traceAPI) numbering(t *meta.Topic) seq.Numbering {
-	return seq.NumberingOf(v.topics.broker.Cluster().ID, uint64(t.Incarnation))
+	return seq.NumberingOf(v.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
 }
 
 // trace puts the life of a message in the form of /v1.

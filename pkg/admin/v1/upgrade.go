@@ -2,10 +2,8 @@ package v1
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // upgradeAPI is the feature level of the cluster.
@@ -28,12 +26,5 @@ func (v upgradeAPI) finalize(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	return success(apiUpgrade(u))
-}
-
-func apiUpgrade(u operate.Upgrade) api.Upgrade {
-	return api.Upgrade{
-		Level: uint32(u.Level), Target: uint32(u.Target), Finalized: u.Target <= u.Level,
-		Lagging: slices.AppendSeq([]string{}, slices.Values(u.Lagging)), Unregistered: slices.AppendSeq([]string{}, slices.Values(u.Unregistered)),
-	}
+	return success(u)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // Waiting is what is known of a node that waits for its cluster. Its methods may be
@@ -16,7 +15,7 @@ type Waiting interface {
 	ClusterReader
 	// Topics returns the topics as far as this node knows them.
 	Topics() []*meta.Topic
-	Raft(ctx context.Context) operate.RaftInfo
+	Raft(ctx context.Context) api.Raft
 	// Ready says what keeps this node from serving.
 	Ready() []health.Reason
 }
@@ -40,7 +39,7 @@ func (v *API) Knows(r *http.Request) bool {
 }
 
 func (w waiting) raft(r *http.Request) (answer, error) {
-	return success(apiRaft(w.of.Raft(r.Context())))
+	return success(w.of.Raft(r.Context()))
 }
 
 func (w waiting) partitions(*http.Request) (answer, error) {

@@ -3,23 +3,11 @@ package web
 import (
 	"encoding/json"
 	"net/http"
-
-	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/health"
 )
 
 // IsProbe says whether a path is one of those by which the node's health is asked.
 func IsProbe(path string) bool {
 	return path == "/livez" || path == "/healthz" || path == "/readyz" || path == "/startupz"
-}
-
-// Reasons lists what health has to say.
-func Reasons(reasons []health.Reason) []api.Reason {
-	out := make([]api.Reason, 0, len(reasons))
-	for _, r := range reasons {
-		out = append(out, api.Reason(r))
-	}
-	return out
 }
 
 // WriteJSON writes one JSON value and no newline.
