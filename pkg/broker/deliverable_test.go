@@ -115,8 +115,7 @@ func TestARelayIsGivenUpAfterAPause(t *testing.T) {
 	m.nodes["n2"].put("t", "a")
 	c.takeSome(1)
 	was := c.Sources.Load().Relays[0]
-	pulse := *hidden[*lease.Pulse](m.nodes["n1"].Consumers, "pulse")
-	pulse.Beat(time.Now().Add(time.Hour)) // as if there had been none for so long
+	m.nodes["n1"].Consumers.Beat(time.Now().Add(time.Hour)) // as if there had been none for so long
 	m.nodes["n2"].put("t", "b")
 	var got []string
 	for _, d := range c.takeSome(2) {

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +17,7 @@ func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
 		m.create("t", "n1")
 		n := m.nodes["n1"]
 		n.put("t", "before")
-		leading := hidden[atomic.Pointer[[]*host.Led]](n.Host.Lookup("t"), "leading")
-		led := leading.Swap(&[]*host.Led{})
+		resume := n.Host.Lookup("t").Suspend()
 		c := &consumer{t: t, woken: make(chan struct{}, 1)}
 		joined := make(chan error, 1)
 		go func() {
@@ -30,7 +28,7 @@ func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
 			joined <- err
 		}()
 		synctest.Wait()
-		leading.Store(led)
+		resume()
 		if err := <-joined; err != nil {
 			t.Fatal(err)
 		}

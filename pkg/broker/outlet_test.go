@@ -144,13 +144,11 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a, l, h := m.nodes["n1"], m.link("n1", "n2"), m.nodes["n2"].Host.Lookup("t")
-	leading := hidden[atomic.Pointer[[]*host.Led]](h, "leading")
-	led, none := leading.Load(), []*host.Led{}
-	refused := 0
+	resume, refused := func() {}, 0
 	l.refuse(func(uint8) error {
-		if leading.Store(led); r.IntN(10) == 0 {
+		if resume(); r.IntN(10) == 0 {
 			refused++
-			leading.Store(&none)
+			resume = h.Suspend()
 		}
 		return nil
 	})
@@ -161,7 +159,7 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 		a.send("t", 0, want[i], got.one())
 	}
 	got.Wait()
-	leading.Store(led)
+	resume()
 	for _, r := range got.receipts {
 		if r.Err != nil {
 			t.Fatalf("a publish failed: %v", r.Err)
@@ -249,12 +247,11 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{forward.AppendPublish(nil, &msg)})
 		return forward.FromRemote(err)
 	}
-	leading := hidden[atomic.Pointer[[]*host.Led]](b.Host.Lookup("t"), "leading")
-	led := leading.Swap(&[]*host.Led{}) // it does not lead for a moment
+	resume := b.Host.Lookup("t").Suspend()
 	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) {
 		t.Errorf("got %v", err)
 	}
-	leading.Store(led)
+	resume()
 	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) || fate.Of(err) != fate.Refused {
 		t.Errorf("what overtakes: %v", err)
 	}

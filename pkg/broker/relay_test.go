@@ -339,7 +339,7 @@ func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
 
 func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, "n1", "n2")
+		m := newMeshWith(t, func(o *Options) { o.MaxChannelConsumers, o.PublishTimeout = 1, 50*time.Millisecond }, "n1", "n2")
 		m.create("t", "n2", "n1", "n2")
 		one := m.nodes["n1"].subscribe("t", "one", func(s *consume.Subscribe) { s.Partition = 2 })
 		sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *consume.Subscribe) { s.Partition, s.SampleRate = 2, 1 })
@@ -365,12 +365,10 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, meta.ErrPartitionNotFound) {
 			t.Errorf("got %v", err)
 		}
-		hidden[consume.Options](m.nodes["n2"].Consumers, "o").MaxChannelConsumers = 1
 		r.Partition = 2
 		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrTooManyConsumers) {
 			t.Errorf("got %v", err)
 		}
-		hidden[consume.Options](n1.Consumers, "o").PublishTimeout = 50 * time.Millisecond
 		m.link("n1", "n2").cut(true)
 		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrNotReached) {
 			t.Errorf("got %v", err)

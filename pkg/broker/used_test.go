@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"sync/atomic"
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -32,7 +31,10 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	}
 	whole("by name", b.Contents.NodeStats(ctx, "t", "", false))
 	whole("by name and channel", b.Contents.NodeStats(ctx, "t", "c", true))
-	hidden[atomic.Bool](b.Host.Lookup("t"), "used").Store(false)
+	l.stop("n3")
+	l.start("n3")
+	b = l.at("n3")
+	whole("by name, after a restart", b.Contents.NodeStats(ctx, "t", "", false))
 	if got := b.Contents.NodeStats(ctx, "", "", false); len(got) != 0 {
 		t.Errorf("asked about is not used: %+v", got)
 	}

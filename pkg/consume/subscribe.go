@@ -112,8 +112,12 @@ func (c *Consumers) Start(ctx context.Context) {
 		return
 	}
 	c.tasks.Go(func() { c.adopter.run(ctx) })
-	c.tasks.Go(func() { beat.Every(ctx, c.pulse.Interval(), func() { c.pulse.Beat(time.Now()) }) })
+	c.tasks.Go(func() { beat.Every(ctx, c.pulse.Interval(), func() { c.Beat(time.Now()) }) })
 }
+
+// Beat notes that the process runs at a time. Who served consumers across a longer gap gives up
+// what other nodes sent before it.
+func (c *Consumers) Beat(now time.Time) { c.pulse.Beat(now) }
 
 // Register adds what other nodes may ask.
 func (c *Consumers) Register(all forward.Operations) {

@@ -129,6 +129,13 @@ func (h *Topic) publishLed() {
 	h.rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
 }
 
+// Suspend has the node refuse what only a leader of the topic's partitions takes, as where the
+// leadership is on its way, until resume is called. It is for tests.
+func (h *Topic) Suspend() (resume func()) {
+	led := h.leading.Swap(&[]*Led{})
+	return func() { h.leading.Store(led) }
+}
+
 // Watch tells w of changes of led until stop is called; a call under way may
 // still be running then.
 func (h *Topic) Watch(w Watcher) (stop func()) {
