@@ -44,8 +44,8 @@ func (b *batch) add(body []byte) {
 	b.bytes += len(body)
 }
 
-// take returns what is in the batch and leaves it empty.
-func (b *batch) take() [][]byte {
+// popAll returns what is in the batch and leaves it empty.
+func (b *batch) popAll() [][]byte {
 	bodies := b.bodies
 	*b = batch{}
 	return bodies

@@ -130,7 +130,7 @@ func (d *drain) run(ctx context.Context, from *subscribers) error {
 		consumer := &consumer{delays: newHistogram()}
 		d.consumers = append(d.consumers, consumer)
 		reading.Go(func() {
-			if err := from.run(running, i, func(c *nsqclient.Conn, m nsqclient.Message) { d.take(c, consumer, m) }); err != nil {
+			if err := from.run(running, i, func(c *nsqclient.Conn, m nsqclient.Message) { d.receive(c, consumer, m) }); err != nil {
 				stop(err)
 			}
 		})
@@ -169,9 +169,9 @@ func (d *drain) wait(ctx, running context.Context) {
 	}
 }
 
-// take counts a message and finishes it. What comes beyond the limit goes back;
+// receive counts a message and finishes it. What comes beyond the limit goes back;
 // what is not of the run that is measured is finished and not counted.
-func (d *drain) take(c *nsqclient.Conn, by *consumer, m nsqclient.Message) {
+func (d *drain) receive(c *nsqclient.Conn, by *consumer, m nsqclient.Message) {
 	sent, ours := d.stamp.get(m.Body)
 	if d.stamp.run != 0 && !ours {
 		c.Finish(m.ID)

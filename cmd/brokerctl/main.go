@@ -1,12 +1,12 @@
 // Command brokerctl operates a cluster of brokerd.
 //
-// It knows how to ask a node over the /v1 interface of pkg/admin/api, and how
-// to show what came back as a table, JSON, YAML or names. It refuses to know how
-// a broker works: of its packages it imports only the one that spells message
-// ids. Messages are consumed over the NSQ protocol, as any consumer would.
+// It sends requests to a node over the /v1 API (pkg/admin/api) and prints the answers as a table,
+// JSON, YAML or names. It contains no broker logic: of the broker's packages it imports only the
+// one that formats message ids. It consumes messages over the NSQ protocol, like any other
+// consumer.
 //
-// Each command is a file: an options struct with addFlags and validate where it
-// has flags, and a plain function that returns a view. Only root.go prints.
+// Each command has one file: an options struct with addFlags and validate if it has flags, and a
+// plain function that returns a view. Only root.go prints.
 package main
 
 import (

@@ -172,13 +172,13 @@ func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([
 		var b batch
 		for _, m := range messages {
 			if b.wouldExceed(limits, len(m)) {
-				if err := send(b.take()); err != nil {
+				if err := send(b.popAll()); err != nil {
 					return err
 				}
 			}
 			b.add([]byte(m))
 		}
-		return send(b.take())
+		return send(b.popAll())
 	}
 	from := cmd.InOrStdin()
 	if o.file != "-" {
@@ -205,7 +205,7 @@ func sendLines(ctx context.Context, from io.Reader, limits batchLimits, send fun
 		if b.empty() {
 			return nil
 		}
-		return send(b.take())
+		return send(b.popAll())
 	}
 	for {
 		select {

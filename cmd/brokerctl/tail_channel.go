@@ -140,7 +140,7 @@ func consume(ctx context.Context, s *subscribers, n int, show func(nsqclient.Mes
 	for {
 		select {
 		case a := <-arrivals:
-			if t.take(a); t.leaving && leave != nil {
+			if t.receive(a); t.leaving && leave != nil {
 				leave = nil
 				time.AfterFunc(leaveTimeout, stop)
 			}
@@ -166,8 +166,8 @@ type tally struct {
 	err     error // of show
 }
 
-// take shows a message and finishes it, or gives it back.
-func (t *tally) take(a arrival) {
+// receive shows a message and finishes it, or gives it back.
+func (t *tally) receive(a arrival) {
 	if t.leaving {
 		a.conn.Requeue(a.message.ID, 0)
 		return

@@ -1,14 +1,13 @@
-// Command brokerd is the broker, and by the names nsqd and nsqlookupd a
-// stand-in for those programs.
+// Command brokerd is the broker. Under the names nsqd and nsqlookupd it replaces those programs.
 //
-// It knows command lines, signals, exit codes, sockets to listen on, systemd
-// and the lock of the data directory. It refuses to know messages, topics and
-// protocols: a node, opened with a configuration and listeners, does the rest.
+// It handles command lines, signals, exit codes, listening sockets, systemd and the data directory
+// lock. Topics, messages and protocols are the business of internal/node, which it opens with a
+// configuration and listeners.
 //
 // Invariants:
-//   - What comes up in order goes down in reverse: lock, sockets, node.
-//   - Every way to end has an exit code of exit.go, and says why on stderr.
-//   - One process at a time uses a data directory.
+//   - Components are stopped in the reverse order of their start: lock, sockets, node.
+//   - Every exit has an exit code of exit.go and prints its reason to stderr.
+//   - A data directory is used by one process at a time.
 package main
 
 import (

@@ -1,7 +1,6 @@
-// Package arch holds the rules of the house as tests: which package may import
-// which, what every package and exported name must say of itself, how large a
-// thing may grow, and what has no place in this repository.
+// Package arch enforces the rules of this repository as tests: which package may import which, what
+// must be documented, how large packages, files and types may grow, and what must not be committed.
 //
-// It reads the sources as text and syntax trees. Of their meaning it knows one
-// thing, from go/types: which methods a type has. It has no code of its own outside its tests.
+// It reads the sources as text and syntax trees; from go/types it uses only the method sets of
+// types. It has no code outside its tests.
 package arch

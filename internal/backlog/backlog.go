@@ -1,5 +1,5 @@
-// Package backlog works off in the background what comes in, in order. There is a goroutine
-// only while there is something to do.
+// Package backlog processes queued items in order in the background. A goroutine runs only
+// while the queue is not empty.
 package backlog
 
 import "sync"

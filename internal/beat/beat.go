@@ -1,8 +1,7 @@
-// Package beat aligns periodic timers to shared ticks, the multiples of each period,
-// so that an idle process wakes once per tick: most of what it costs is waking up.
+// Package beat aligns periodic timers to shared ticks, the multiples of each period, so that an
+// idle process wakes once per tick: waking up is its main cost.
 //
-// Invariants: it keeps no state, and setting the clock shifts one tick and nothing
-// else.
+// Invariants: the package keeps no state, and a clock change shifts one tick only.
 package beat
 
 import (

@@ -1,8 +1,8 @@
-// Package build says what a program was built from.
+// Package build reports the version, tag, commit and date that a program was built from.
 //
-// What make stamped at the link comes first, then what the go command saw of the
-// repository, then what git wrote into an archive of the sources. A build that has none
-// of them knows its release and nothing else.
+// Sources, in order of precedence: values stamped by make at link time, the go command's VCS data,
+// and the values that git writes into a source archive. A build without any of them knows only its
+// release.
 package build
 
 import (

@@ -1,9 +1,8 @@
-// Package bundle writes the state of a cluster and of its nodes to one archive, to look into a problem later or
-// elsewhere.
+// Package bundle writes the state of a cluster and its nodes to one archive for later diagnosis.
 //
-// Each file of the archive is a question to a node. One that is not answered leaves an error in the archive and
-// costs nothing else: a bundle is made when something is broken. Files and the archive have a maximum size, and
-// index.json says what is in it, what is cut off and what is missing.
+// Each file of the archive is the answer to one request. A failed request leaves an error in the
+// archive and affects nothing else, because bundles are taken when something is broken. Files and
+// archive are bounded; index.json lists the contents, and what is truncated or missing.
 package bundle
 
 import (

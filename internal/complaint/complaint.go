@@ -1,7 +1,6 @@
-// Package complaint logs what strangers cause. It knows how often a line of each kind
-// is written at most, and how much of a text that a stranger may have chosen; it does
-// not know what is worth a line. Whoever does the same wrong again and again would fill
-// the log otherwise.
+// Package complaint rate-limits log lines caused by clients and other strangers. It bounds how
+// often a line of each kind is written and how much client-chosen text it contains, so that a
+// misbehaving client cannot flood the log. The caller decides what is worth a line.
 package complaint
 
 import (

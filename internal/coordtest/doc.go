@@ -1,10 +1,8 @@
-// Package coordtest helps to test what replicates partitions: it connects
-// replicas in memory, in real or in virtual time (testing/synctest), with delays,
-// broken sessions, one-way cuts and dead nodes. It knows links and calls; it does
-// not know what is in them. Only tests import it.
+// Package coordtest connects replicas in memory for replication tests, in real or virtual time
+// (testing/synctest), with delays, broken sessions, one-way partitions and dead nodes. It carries
+// calls without looking at their content. Only tests import it.
 //
-// Invariants, those of the real thing: calls of one session arrive in order and
-// one after the other; a call ends once, with its answer or with an error; when a
-// link is told that its session is down, all calls of that session have ended; a
-// session in which something was lost breaks.
+// Invariants, the same as of the real transport: calls of a session arrive in order, one at a time;
+// a call completes exactly once, with its response or an error; when a link reports its session
+// down, all calls of that session have completed; a session that lost something ends.
 package coordtest

@@ -99,7 +99,7 @@ func (n *Network) Serve(id meta.NodeID, h Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.handlers[id] = h
-	n.settleLocked()
+	n.reconnectLocked()
 }
 
 // Kill ends a node: its links are silent for ever, calls to it end, and others
@@ -130,7 +130,7 @@ func (n *Network) SetCut(from, to meta.NodeID, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[way{from, to}] = cut
-	n.settleLocked()
+	n.reconnectLocked()
 }
 
 // Break ends the sessions between two nodes. New ones begin if they can.
@@ -142,7 +142,7 @@ func (n *Network) Break(a, b meta.NodeID) {
 			p.breakLocked(false)
 		}
 	}
-	n.settleLocked()
+	n.reconnectLocked()
 }
 
 // Wait returns when nothing is on its way any more.
@@ -175,12 +175,12 @@ func (p peers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 	case n.handlers[node] == nil:
 		pp.answers.push(n, time.Time{}, func() { l.fire(func() { e.Down(true) }) })
 	}
-	n.settleLocked()
+	n.reconnectLocked()
 	return l
 }
 
-// settleLocked lets sessions begin and end as they should.
-func (n *Network) settleLocked() {
+// reconnectLocked lets sessions begin and end as they should.
+func (n *Network) reconnectLocked() {
 	for _, p := range n.pipes {
 		whole := !n.cut[p.way] && !n.cut[p.way.back()]
 		if whole {
@@ -264,7 +264,7 @@ func (p *pipe) starveLocked() {
 		if p.up && p.starving == cut {
 			p.breakLocked(false)
 		}
-		n.settleLocked()
+		n.reconnectLocked()
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package fan calls a function with each of several things at the same time. It
-// starts no more goroutines than it is allowed, and none that outlives its call.
+// Package fan calls a function for several items concurrently. The number of goroutines is
+// bounded, and none outlives the call.
 package fan
 
 import "sync"

@@ -1,7 +1,7 @@
-// Package generate prints what a service of brokerd is installed and monitored with:
-// the files of deploy/, a configuration of Prometheus, the manual pages.
+// Package generate prints the files to install and monitor brokerd with: those of deploy/, a
+// Prometheus configuration, the manual pages.
 //
-// It refuses to know the cluster: it is told of the nodes by whoever makes the command.
+// It does not connect to the cluster: the command passes the list of nodes.
 package generate
 
 import (

@@ -1,8 +1,8 @@
-// Package lane does the work on each of many things in runs that come one after the
-// other, while the work on other things goes on.
+// Package lane serializes the work on each of many keys, while work on different keys runs
+// concurrently.
 //
-// Invariants: of one thing no two runs are under way, and at most one waits; whoever asks
-// gets the outcome of a run that begins after that.
+// Invariants: for one key at most one run is in progress and at most one is waiting; every caller
+// gets the result of a run that began after its call.
 package lane
 
 import (

@@ -1,14 +1,14 @@
-// Package latency keeps how long messages took over a sliding window, in bounded
-// memory, so that figures of many places can be added up before a quantile is read.
+// Package latency records durations over a sliding window in bounded memory, as histograms that
+// can be merged across nodes before a quantile is read.
 //
-// A Histogram is log-linear: 16 counters for every doubling between 16 units of 1,024 ns
-// and about 52 days. A quantile is off by at most 1/32 of its value, and by half a unit
-// below 16 units. What is longer counts as the longest. A Window is four Histograms, of
-// 2.5 KB each, that are made when something is recorded.
+// A Histogram is log-linear: 16 counters for every doubling between 16 units of 1,024 ns and
+// about 52 days. A quantile is off by at most 1/32 of its value, and by half a unit below 16
+// units. Longer durations count as the maximum. A Window consists of four Histograms of 2.5 KB
+// each, allocated when the first duration is recorded.
 //
-// A Histogram is sent as text: "count@bucket", for each that is not empty.
+// The text form of a Histogram is "count@bucket" for each non-empty bucket.
 //
-// It does not know clocks: the caller says what time it is. It is not for concurrent use.
+// The caller passes the time. The types are not safe for concurrent use.
 package latency
 
 import (

@@ -1,4 +1,4 @@
-// Package logtest remembers the lines of a log, for tests.
+// Package logtest captures log lines for tests.
 package logtest
 
 import (

@@ -174,7 +174,7 @@ func (a *Announcer) announce(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	a.noteDaemon(address, self)
+	a.check(address, self)
 	defer a.forgetDaemon(address)
 	a.log.Info("registered with nsqlookupd", "lookupd", address, "version", self.Version)
 	ping := time.NewTicker(pingInterval)
@@ -200,7 +200,7 @@ func (a *Announcer) announce(ctx context.Context, address string) error {
 	}
 }
 
-func (a *Announcer) noteDaemon(address string, self Self) {
+func (a *Announcer) check(address string, self Self) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.daemons[address] = self

@@ -160,13 +160,13 @@ func TestANewTopicGetsTheChannelsThatDaemonsKnow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.noteDaemon(address, Self{BroadcastAddress: u.Hostname(), HTTPPort: port})
+		a.check(address, Self{BroadcastAddress: u.Hostname(), HTTPPort: port})
 	}
 	got, err := a.Channels(t.Context(), "t")
 	if err != nil || !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	a.noteDaemon("z", Self{BroadcastAddress: "127.0.0.1", HTTPPort: 1})
+	a.check("z", Self{BroadcastAddress: "127.0.0.1", HTTPPort: 1})
 	if got, err := a.Channels(t.Context(), "t"); err == nil || len(got) != 3 {
 		t.Errorf("with one dead: %v, %v", got, err)
 	}

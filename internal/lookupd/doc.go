@@ -1,15 +1,14 @@
-// Package lookupd is the lookup daemon of the NSQ family: a directory in memory
-// of which node serves which topic, filled by nodes over TCP (protocol V1) and
-// read over HTTP. It also holds the other side, the Announcer, by which a
-// broker makes itself known to such daemons.
+// Package lookupd is the lookup daemon of the NSQ family: an in-memory directory of which node
+// serves which topic, filled by nodes over TCP (protocol V1) and read over HTTP. It also contains
+// the client side, the Announcer, with which a broker registers at such daemons.
 //
-// It knows names, addresses and when a node was last heard of. It refuses to
-// know messages, brokers and clusters: a clustered broker answers the same
-// HTTP questions from its replicated metadata, elsewhere.
+// It knows names, addresses and when a node was last heard of. It does not know messages, brokers
+// or clusters: a clustered broker answers the same HTTP requests from its metadata, in
+// pkg/admin/lookup.
 //
 // Invariants:
-//   - A registration lives no longer than the connection that made it; names
-//     of topics and channels stay known, unless they are ephemeral.
+//   - A registration ends with its connection; names of topics and channels stay known unless they
+//     are ephemeral.
 //   - The Directory takes the time as an argument and does no I/O.
-//   - What a stranger can make the daemon hold is bounded by named limits.
+//   - Everything that a client can make the daemon hold is bounded by named limits.
 package lookupd

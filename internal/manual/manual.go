@@ -1,7 +1,7 @@
 // Package manual writes the manual pages of a program from its commands.
 //
-// It knows which section a program belongs to and what the pages have in common. It
-// refuses to know what a command does: the command's own help is the page.
+// It knows the section of a program and the common parts of the pages. The text of a page is the
+// help of its command.
 package manual
 
 import (

@@ -1,38 +1,33 @@
-// Package model is the protocol of replication as an executable model, and a
-// search that goes through everything it can do within bounds. It is where the
-// rules of docs/replication.md are proved to be enough and to be needed: with
-// all of them no invariant is ever broken, and for each of them there is a
-// history that breaks one as soon as it is dropped.
+// Package model is an executable model of the replication protocol, and an exhaustive search of
+// its states within bounds. It shows that the rules of docs/replication.md are sufficient and
+// necessary: with all of them no invariant is violated, and without any one of them some
+// history violates one.
 //
-// Modelled is one partition with three replicas: its metadata as a sequence of
-// versions that every node applies in order and in its own time; elections, and
-// changes of the ISR as proposals that may be decided long after their proposer
-// is gone; terms; pushes and acknowledgements that are lost, delayed, repeated
-// and overtaken; comparing and cutting logs; committing, and telling followers
-// so; kills, after which a node applies the metadata from its first version
-// again; power cuts, which take what was not synced (sync=always) or any part
-// of a log (sync=interval); disks and directories that are lost; one log that loses
-// its end, or goes back to an older state; an ordered channel's position, told as
-// snapshots and changes, which may be dropped on their way, noted and stored; and
-// the lease under which a leader delivers, with time that passes in whole leases.
+// The model covers one partition with three replicas: metadata as a sequence of versions that
+// every node applies in order at its own pace; elections, and ISR changes proposed by nodes
+// that may be gone when they are decided; terms; pushes and acknowledgements that are lost,
+// delayed, duplicated and reordered; log comparison and truncation; commits and their
+// propagation to followers; kills, after which a node applies the metadata from its first
+// version again; power failures, which lose unsynced data (sync=always) or any part of a log
+// (sync=interval); lost disks and directories; one log that loses its end or reverts to an
+// older state; an ordered channel's position, replicated as snapshots and changes that may be
+// dropped, journaled and stored; and the lease under which a leader delivers, with time in
+// units of whole leases.
 //
-// A controller that errs is modelled, too: anyone in the ISR may be elected or
-// taken out at any time, alive or not.
+// It also covers a wrong controller: any ISR member may be elected or removed at any time,
+// alive or not.
 //
-// Not modelled, and to be tested elsewhere: that the metadata is itself one
-// sequence (Raft), retention and the start of a log, batches of more than one
-// record, damage to more than one replica or inside a log, replicas that are copied
-// anew because their log cannot be compared, an operator's elections, more than one
-// partition, topics that are deleted, unordered channels, publishers that retry, and whether anything
-// happens at all: the model knows safety and not progress. Where the only member
-// of an ISR loses what was not synced, the partition goes offline in the model;
-// that the broker goes on with the rest is modelled with one copy alone.
+// Not covered, and tested elsewhere: that the metadata is one sequence (Raft), retention and log
+// starts, batches of more than one record, damage to more than one replica or inside a log,
+// replicas copied again because their log cannot be compared, operator elections, more than one
+// partition, deleted topics, unordered channels, publishers that retry, and liveness: the model
+// checks safety, not progress. If the only ISR member loses unsynced data, the model takes the
+// partition offline; that the broker continues with the rest is modelled for a single replica only.
 //
-// A checksum is taken to tell different contents apart. States are told apart
-// by 64 bits of hash: a search of n states misses one with a probability below
-// n*n/2^65, a millionth for eight million, and differently in every process. Replicas
-// are interchangeable, so states that differ in their names are one.
+// Checksums are assumed to distinguish different contents. States are identified by a 64-bit
+// hash: a search of n states misses one with a probability below n*n/2^65, one in a million for
+// eight million states, and differently in every process. Replicas are interchangeable, so
+// states that differ only in replica names count as one.
 //
-// The package knows nothing of the code that it is a model of, and nothing
-// imports it.
+// The package imports none of the code it models, and nothing imports it.
 package model

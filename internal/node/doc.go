@@ -1,13 +1,12 @@
-// Package node is one node of a cluster with its parts wired together: the member, the
-// broker on its disk, the servers that clients reach it by, and its metrics.
+// Package node wires one node of a cluster: the cluster member, the broker, the servers for
+// clients, and the metrics.
 //
-// It knows which part is given what, in which order they come up, and how they go down.
-// It refuses to know the process around it: command lines, signals, the service manager,
-// exit codes and the lock of the data directory. Several nodes may run in one process,
-// as tests want them.
+// It decides what each part is given and in which order parts start and stop. It does not know the
+// process around it: command lines, signals, the service manager, exit codes and the data directory
+// lock belong to cmd/brokerd. Several nodes may run in one process, as in tests.
 //
 // Invariants:
-//   - What comes up in order goes down in reverse.
-//   - Nothing of a node is shared with another of the same process.
-//   - HTTP answers from the first moment: until the node is open, that it is not.
+//   - Parts are stopped in the reverse order of their start.
+//   - Nodes in one process share nothing.
+//   - HTTP responds from the start; until the node is open, with "starting".
 package node

@@ -1,12 +1,9 @@
-// Package nsqclient is a small client of the NSQ protocol V2, made for the
-// command line: one connection that consumes, to the message exactly as many as it
-// is told to. Whoever publishes, or wants a consumer that comes back by itself, takes
+// Package nsqclient is a minimal client of the NSQ protocol V2 for the command line: one connection
+// that consumes exactly as many messages as requested. For publishing or automatic reconnection use
 // pkg/client.
 //
-// It knows how commands are written and frames are read, and answers heartbeats. It
-// refuses to know about lookup, reconnecting, TLS and compression: a connection that
-// fails is over.
+// It writes commands, reads frames and answers heartbeats. It does not support lookup,
+// reconnection, TLS or compression: a failed connection stays failed.
 //
-// Invariants: commands reach the broker in the order of the calls; what is queued for
-// it is bounded by the ready count.
+// Invariants: commands are sent in call order; the receive queue is bounded by the ready count.
 package nsqclient

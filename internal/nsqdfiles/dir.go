@@ -136,11 +136,11 @@ func Read(path string) (*Dir, error) {
 	}
 	for i := range d.Topics {
 		t := &d.Topics[i]
-		if err := d.take(path, queues, t.Name, &t.Queue); err != nil {
+		if err := d.readQueue(path, queues, t.Name, &t.Queue); err != nil {
 			return nil, err
 		}
 		for k := range t.Channels {
-			if err := d.take(path, queues, t.Name+":"+t.Channels[k].Name, &t.Channels[k].Queue); err != nil {
+			if err := d.readQueue(path, queues, t.Name+":"+t.Channels[k].Name, &t.Channels[k].Queue); err != nil {
 				return nil, err
 			}
 		}
@@ -148,8 +148,8 @@ func Read(path string) (*Dir, error) {
 	return d, d.strays(path, queues)
 }
 
-// take reads one queue.
-func (d *Dir) take(path string, queues map[string]*parts, name string, q *Queue) error {
+// readQueue reads one queue.
+func (d *Dir) readQueue(path string, queues map[string]*parts, name string, q *Queue) error {
 	p := queues[name]
 	if p == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package peertest is the network of pkg/peer in memory, for tests: links are
-// slowed, cut and blocked, in real or in virtual time (testing/synctest). It
-// carries bytes and does not know what is in them. Only tests import it.
+// Package peertest is an in-memory network for tests of pkg/peer. Links can be slowed, cut and
+// blocked, in real or virtual time (testing/synctest). It carries bytes without interpreting them.
+// Only tests import it.
 package peertest

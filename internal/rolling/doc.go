@@ -1,16 +1,18 @@
-// Package rolling restarts the nodes of a cluster one after the other, so that clients notice nothing: a node is
-// drained, a command of the operator restarts it, and the next one waits until everything is in sync again.
+// Package rolling restarts the nodes of a cluster one at a time without interrupting clients: it
+// drains a node, runs the operator's restart command, and waits until every replica is in sync
+// again before it continues with the next node.
 //
-// It decides the order, when a node may go, and when it is back. It keeps no state of its own: what it has to
-// know after an interruption (who is drained, who runs which version, who is down) is in the metadata.
+// It decides the order, when a node may be restarted, and when it is back. It keeps no state of its
+// own: after an interruption, everything it needs (which node is drained, down, or at which
+// version) is in the metadata.
 //
 // Invariants:
 //
-//  1. At most one node is away or drained by a run, and none while another is away, drained or out of sync.
-//  2. The controller goes last, so that it changes once.
-//  3. A node counts as restarted when it has a newer incarnation, and the next one goes when each of its
-//     replicas is in sync.
-//  4. A run that stops says which node it was at, what it did to it, and which nodes are left.
+//  1. At most one node is down or drained by a run, and none while another is down, drained or out of sync.
+//  2. The controller is restarted last, so that it moves only once.
+//  3. A node counts as restarted once it has a newer incarnation; the next one follows when all of
+//     its replicas are in sync.
+//  4. A run that stops reports the node it was at, what it did to that node, and the remaining nodes.
 //
 // Start reading at [Run]; [Fit] says when a node may go.
 package rolling

@@ -1,4 +1,4 @@
-// Package signal tells goroutines that wait that something has changed.
+// Package signal wakes any number of waiting goroutines when something has changed.
 package signal
 
 import "sync"

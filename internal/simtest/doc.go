@@ -1,8 +1,6 @@
-// Package simtest is what the simulations of test/sim have in common: machines'
-// disks that lose power, a record of what clients were told, a trace of what
-// happened, and seeds that are tried, printed, kept and tried again. It knows
-// files and texts, and nothing of brokers, logs or networks.
+// Package simtest holds what the simulations of test/sim share: disks that lose power, a history of
+// what clients were told, an event trace, and seeds that are tried, printed, stored and replayed.
+// It knows nothing of brokers, logs or networks.
 //
-// It is for tests. Everything of it may be used under the virtual time of
-// testing/synctest: it waits for nothing.
+// It is for tests only and works under the virtual time of testing/synctest: nothing in it waits.
 package simtest

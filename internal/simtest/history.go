@@ -64,9 +64,9 @@ func (h *History) Call(publisher int) string {
 	return name
 }
 
-// Settle notes what became of a message, and for an acknowledged one where it
+// Resolve notes what became of a message, and for an acknowledged one where it
 // is and by which epoch's leader it was acknowledged.
-func (h *History) Settle(name string, f Fate, at, epoch uint64) {
+func (h *History) Resolve(name string, f Fate, at, epoch uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.messages[name]

@@ -88,22 +88,22 @@ func TestAHistoryFindsWhatIsWrong(t *testing.T) {
 	}{
 		{"nothing", func(h *History) []string {
 			a, b := h.Call(1), h.Call(2)
-			h.Settle(a, Acked, 0, 1)
-			h.Settle(b, Unknown, 0, 0)
+			h.Resolve(a, Acked, 0, 1)
+			h.Resolve(b, Unknown, 0, 0)
 			return []string{a, b}
 		}, ""},
 		{"an unknown one that is not there", func(h *History) []string {
-			h.Settle(h.Call(1), Unknown, 0, 0)
+			h.Resolve(h.Call(1), Unknown, 0, 0)
 			return nil
 		}, ""},
 		{"lost at the end", func(h *History) []string {
-			h.Settle(h.Call(1), Acked, 0, 1)
+			h.Resolve(h.Call(1), Acked, 0, 1)
 			return nil
 		}, "is not there"},
 		{"lost in the middle", func(h *History) []string {
 			a, b := h.Call(1), h.Call(1)
-			h.Settle(a, Acked, 0, 1)
-			h.Settle(b, Acked, 1, 1)
+			h.Resolve(a, Acked, 0, 1)
+			h.Resolve(b, Acked, 1, 1)
 			return []string{"p9-9", b}
 		}, "p1-1 was acknowledged at 0 in epoch 1 and is not there"},
 		{"invented", func(*History) []string { return []string{"x"} }, "nobody published it"},
@@ -113,24 +113,24 @@ func TestAHistoryFindsWhatIsWrong(t *testing.T) {
 		}, "twice"},
 		{"failed and there", func(h *History) []string {
 			a := h.Call(1)
-			h.Settle(a, Failed, 0, 0)
+			h.Resolve(a, Failed, 0, 0)
 			return []string{a}
 		}, "told that it failed"},
 		{"settled twice", func(h *History) []string {
 			a := h.Call(1)
-			h.Settle(a, Unknown, 0, 0)
-			h.Settle(a, Acked, 0, 1)
+			h.Resolve(a, Unknown, 0, 0)
+			h.Resolve(a, Acked, 0, 1)
 			return []string{a}
 		}, "or again"},
 		{"two at one place", func(h *History) []string {
 			a, b := h.Call(1), h.Call(2)
-			h.Settle(a, Acked, 0, 1)
-			h.Settle(b, Acked, 0, 1)
+			h.Resolve(a, Acked, 0, 1)
+			h.Resolve(b, Acked, 0, 1)
 			return []string{a}
 		}, "both acknowledged at 0"},
 		{"out of a publisher's order", func(h *History) []string {
-			h.Settle(h.Call(1), Acked, 5, 1)
-			h.Settle(h.Call(1), Acked, 4, 1)
+			h.Resolve(h.Call(1), Acked, 5, 1)
+			h.Resolve(h.Call(1), Acked, 4, 1)
 			return nil
 		}, "knew of 6 before"},
 	}
@@ -200,7 +200,7 @@ func TestAKeyedChannelFindsWhatIsWrong(t *testing.T) {
 			h := NewHistory()
 			c := NewKeyedChannel(h, func(name string) string { return strconv.Itoa(int(name[len(name)-1]) % 2) })
 			for at := range uint64(6) {
-				h.Settle(h.Call(1), Acked, at, 1)
+				h.Resolve(h.Call(1), Acked, at, 1)
 			}
 			c.Deliver("p1-1", 0, false)
 			c.Deliver("p1-2", 1, false)
@@ -224,13 +224,13 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 		{"all is well", true, func(h *History, c *Channel) {
 			for at := range uint64(3) {
 				name := h.Call(1)
-				h.Settle(name, Acked, at, 1)
+				h.Resolve(name, Acked, at, 1)
 				c.Deliver(name, at, false)
 				c.Deliver(name, at, false)
 				c.Finish(at)
 			}
 		}, "", 0},
-		{"not delivered", false, func(h *History, _ *Channel) { h.Settle(h.Call(1), Acked, 0, 1) }, "", 1},
+		{"not delivered", false, func(h *History, _ *Channel) { h.Resolve(h.Call(1), Acked, 0, 1) }, "", 1},
 		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0, false) }, "nobody published", 0},
 		{"another one at its place", false, func(h *History, c *Channel) {
 			c.Deliver(h.Call(1), 0, false)

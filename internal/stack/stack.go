@@ -1,4 +1,5 @@
-// Package stack spares new goroutines the growing of their stacks.
+// Package stack grows the stack of a new goroutine in one step, which avoids repeated stack
+// copies.
 package stack
 
 import "runtime"

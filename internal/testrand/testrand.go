@@ -1,7 +1,6 @@
-// Package testrand gives random tests their seeds. A test that fails prints its
-// seed; TEST_SEED=<seed> in the environment runs it with that seed again.
-// The continuous integration sets it, so that one commit gets the same inputs in
-// every run; the soaks leave it unset.
+// Package testrand provides the seeds of random tests. A failing test prints its seed;
+// TEST_SEED=<seed> in the environment replays it. Continuous integration sets TEST_SEED, so
+// that one commit is always tested with the same inputs; long runs leave it unset.
 package testrand
 
 import (

@@ -1,5 +1,5 @@
-// Package vfstest disturbs a file system, for tests: it fails, shortens and holds
-// operations on demand. It does not know what the files mean. Only tests import it.
+// Package vfstest injects faults into a file system for tests: operations that fail, write less
+// than requested, or block. Only tests import it.
 package vfstest
 
 import (

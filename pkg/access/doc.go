@@ -1,17 +1,17 @@
-// Package access is who may do what, as a pure value: users with their credentials and
-// rules, and the decision whether one of them may do something.
+// Package access decides who may do what: users with credentials and rules as a pure value, and
+// the check of one request.
 //
-// It knows rules, how they match, and how credentials are made, hashed and compared. It
-// refuses to know connections, requests and where the value is kept: it reads no clock,
-// and randomness comes in as an argument.
+// It knows rules, how they match, and how credentials are created, hashed and compared. It does
+// not know connections, requests or where the value is stored: it reads no clock, and
+// randomness is an argument.
 //
 // Invariants:
 //
-//  1. Nobody may do what no rule grants: there are no rules that forbid.
-//  2. A *Directory never changes. A change makes another, or is refused and makes none.
+//  1. Everything that no rule grants is denied; there are no deny rules.
+//  2. A *Directory is immutable. A change returns a new one, or is refused.
 //  3. A Directory holds hashes of credentials, never the credentials.
-//  4. Where access control is on there is an administrator with a credential that does
-//     not expire: a change that would leave none is refused.
+//  4. With access control on there is an administrator with a credential that does not expire:
+//     a change that would leave none is refused.
 //
 // Start at Directory.Check and Directory.Apply.
 package access

@@ -1,8 +1,7 @@
-// Package admin is what a node says over HTTP: it puts together the interfaces of
-// nsqd (package nsqd), nsqlookupd (lookup; a node is its own lookup) and the operator
-// (v1), health and metrics, and says what a node answers that is starting.
+// Package admin is the HTTP interface of a node. It combines the interfaces of nsqd (package nsqd),
+// nsqlookupd (lookup; a node is its own lookup) and the operator (v1) with health, metrics, and the
+// responses of a node that is starting.
 //
-// It knows which path is whose. How requests are read and answered the interfaces
-// know, and what they have in common packages web and nsqform. It owns no listener and
-// starts no goroutine; whoever has a listener serves Handler or LookupHandler on it.
+// It routes paths. The interfaces read and answer requests; packages web and nsqform hold what they
+// share. It owns no listener and starts no goroutine: the caller serves Handler or LookupHandler.
 package admin

@@ -44,7 +44,7 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 				s := serverOf(t, f, func(o *Options) {
 					o.Turns, o.Limits = turns, web.Limits{MaxMessage: 1 << 20, MaxBody: 1 << 20}
 				})
-				turns.Take()
+				turns.Acquire()
 				done := false
 				go func() {
 					if w := ask(s.Handler(), http.MethodPost, tt.path, tt.body, "Content-Type", "application/json"); w.Code >= 500 {
@@ -61,7 +61,7 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 				if !done {
 					t.Error("it does not end")
 				}
-				turns.Take() // it has given back its turn
+				turns.Acquire() // it has given back its turn
 			})
 		})
 	}
@@ -75,7 +75,7 @@ func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
 			var next time.Duration // until another has its turn
 			f.receipt = func(p publish.Request) *topic.Receipt {
 				began := time.Now()
-				turns.Take()
+				turns.Acquire()
 				next = time.Since(began)
 				turns.Give()
 				return &topic.Receipt{Count: len(p.Messages)}
@@ -109,7 +109,7 @@ func TestALongAnswerIsEncodedInTurns(t *testing.T) {
 					t.Errorf("%d bytes: a turn to %s is waited for: %v, want %v", size, act, got, waits)
 				}
 			}
-			turns.Take()
+			turns.Acquire()
 			go func() {
 				if w := ask(s.Handler(), http.MethodGet, "/v1/topics/t/messages", ""); w.Code != http.StatusOK {
 					t.Errorf("%d: %s", w.Code, w.Body)
@@ -118,7 +118,7 @@ func TestALongAnswerIsEncodedInTurns(t *testing.T) {
 			waiting("list")
 			listed := make(chan struct{})
 			go func() {
-				turns.Take() // behind the first turn, before the second
+				turns.Acquire() // behind the first turn, before the second
 				<-listed
 				turns.Give()
 			}()

@@ -1,6 +1,6 @@
-// Package advance encodes what a leader tells the other replicas of messages between two snapshots
-// of the channels' positions: which an ordered channel has finished, and how often a channel that
-// bounds attempts has delivered them. It knows bytes; it does not know what becomes of a position.
+// Package advance encodes the changes of channel positions that a leader sends to the other
+// replicas between two snapshots: messages finished by an ordered channel, and delivery counts in
+// channels that limit attempts. It is a codec only; pkg/topic applies the changes.
 package advance
 
 import (

@@ -1,6 +1,6 @@
-// Package backup is the format of a directory of backups: manifests that name chunks, and chunks that hold
-// messages and positions of channels. It writes, lists, reads and checks them. It does not know where messages
-// come from, nor where they go.
+// Package backup is the format of a backup directory: manifests that list chunks, and chunks with
+// messages and channel positions. It writes, lists, reads and verifies them. It does not know where
+// messages come from or go to.
 //
 //	DIR/backups/ID.json       manifest of a complete backup, with its own checksum
 //	DIR/backups/ID.partial    there while a backup is made, and left by one that was broken off
@@ -8,7 +8,8 @@
 //
 // Invariants:
 //
-//  1. A manifest has its name once all that it refers to is on disk: what is not complete is never taken for a backup.
-//  2. A chunk is never changed. Backups share the chunks that are the same.
-//  3. One line is in memory at a time, and one manifest.
+//  1. A manifest gets its final name only after everything it refers to is on disk, so an
+//     incomplete backup is never mistaken for a complete one.
+//  2. Chunks are immutable. Backups share identical chunks.
+//  3. Memory holds one line and one manifest at a time.
 package backup

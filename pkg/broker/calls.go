@@ -48,9 +48,9 @@ func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 		c.publishes.HandlePublish(from, session, payload, answer)
 	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady:
 		c.consumers.HandleRelay(from, session, kind, payload, answer)
-	case forward.KindSettle:
-		m, err := forward.DecodeSettle(payload)
-		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, c.topics.Settle(ctx, m.Topic, m.Index) })
+	case forward.KindConverge:
+		m, err := forward.DecodeConverge(payload)
+		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, c.topics.Converge(ctx, m.Topic, m.Index) })
 	case forward.KindOperate:
 		m, err := forward.DecodeOperate(payload)
 		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return c.ops.Do(ctx, m) })

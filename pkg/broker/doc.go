@@ -1,19 +1,19 @@
-// Package broker is one node wired together. It makes the rooms of a node, each of those
-// below it, starts them in that order and closes them in the other:
+// Package broker wires the rooms of one node. It creates each with those below it, starts them
+// bottom-up and closes them top-down:
 //
 //	operate    what operators ask and do        consume    subscriptions and relays
 //	publish    a publish finds its leader
 //	directory  topics and channels change
 //	host       replicas, roles, terms, the disk
 //
-// It takes what other nodes ask for, and hands it to the room that it is for. It decides
-// nothing else, and knows neither the wire nor HTTP, nor how nodes reach each other.
+// It dispatches calls of other nodes to the room in charge. It decides nothing else, and knows
+// neither the wire format nor HTTP nor the transport.
 //
 // Invariants:
 //
-//  1. No room knows one above it, or beside it.
-//  2. An error keeps its meaning between nodes: wireErrors has each with a code that is never
-//     given to another.
+//  1. No room imports one above or beside it.
+//  2. Errors keep their meaning between nodes: wireErrors gives each a code, and codes are
+//     never reused.
 //
 // Start at assemble. Tests of a whole node, alone and in clusters in memory, are here.
 package broker

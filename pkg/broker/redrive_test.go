@@ -16,13 +16,13 @@ import (
 )
 
 // settle settles dead letters of orders/bill.
-func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadletter.Settled {
+func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadletter.Processed {
 	n.t.Helper()
 	a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: max}
 	for _, f := range change {
 		f(&a)
 	}
-	s, err := n.Contents.Policies().Settle(n.t.Context(), a)
+	s, err := n.Contents.Policies().RedriveOrPurge(n.t.Context(), a)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 		if got := n.settle(4, purge); got.Letters != 4 || got.More {
 			t.Errorf("the rest is purged: %+v", got)
 		}
-		if got := n.settle(100); got != (deadletter.Settled{}) {
+		if got := n.settle(100); got != (deadletter.Processed{}) {
 			t.Errorf("once more: %+v", got)
 		}
 		time.Sleep(time.Second)
@@ -169,18 +169,18 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
-		if s, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
+		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := n.settle(9, dryRun); got.Letters != 1 {
 			t.Errorf("left: %+v", got)
 		}
 		a.Channel = "tail#ephemeral"
-		if _, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, meta.ErrInvalidConfig) {
+		if _, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, meta.ErrInvalidConfig) {
 			t.Errorf("of an ephemeral channel: %v", err)
 		}
 		a.Channel = "nobody"
-		if s, err := n.Contents.Policies().Settle(t.Context(), a); err != nil || s != (deadletter.Settled{}) {
+		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); err != nil || s != (deadletter.Processed{}) {
 			t.Errorf("of a channel without dead letters: %+v, %v", s, err)
 		}
 	})

@@ -15,7 +15,7 @@ func TestAChannelIsNotReadyBeforeEveryLeaderKnowsIt(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.mustPut("t", 0, "a")
 		l.crash("n1") // and nobody has noticed
-		if err := l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false); !errors.Is(err, directory.ErrUnsettled) {
+		if err := l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false); !errors.Is(err, directory.ErrUnconfirmed) {
 			t.Fatalf("the leader may go on acknowledging what the channel skips: %v", err)
 		}
 		done := make(chan error, 1)
@@ -26,7 +26,7 @@ func TestAChannelIsNotReadyBeforeEveryLeaderKnowsIt(t *testing.T) {
 			if err != nil {
 				t.Errorf("another leads: %v", err)
 			}
-		case <-time.After(2 * directory.SettleTimeout):
+		case <-time.After(2 * directory.ConvergeTimeout):
 			t.Error("the creation does not end")
 		}
 		if got := l.subscribe("t", "c", 0).take(1); got != "a" {

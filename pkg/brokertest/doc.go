@@ -1,5 +1,5 @@
-// Package brokertest runs brokers inside a test: one node in one line, or a cluster whose
-// nodes are killed, paused and restarted. Nothing is to be installed, and no port is fixed.
+// Package brokertest runs brokers inside a test: one node in one line, or a cluster whose nodes
+// can be killed, paused and restarted. It needs no installation and no fixed port.
 //
 //	func TestOrders(t *testing.T) {
 //		broker := brokertest.Start(t)
@@ -7,14 +7,13 @@
 //		...
 //	}
 //
-// It knows how a node is opened and ended in a process that goes on. It refuses to know
-// what tests do with it: any client of the NSQ protocol or of HTTP may be used.
+// It opens and stops nodes within one process. Tests talk to them with any NSQ or HTTP client.
 //
-// Nodes listen on 127.0.0.1 at ports that the system picks, and keep these when they are
-// restarted. They end with the test. All of brokerd is there: what a node does not do here
-// is what a process does, such as signals and systemd.
+// Nodes listen on 127.0.0.1 on ports picked by the system and keep them across restarts. They
+// stop with the test. Everything of brokerd is included except what belongs to a process, such
+// as signals and systemd.
 //
 // Invariants:
-//   - A Node that was killed has written nothing since, and told nobody.
-//   - A call returns when what it says is so, or fails the test.
+//   - A killed Node writes nothing and sends nothing after Kill.
+//   - A method returns once its effect is complete, or fails the test.
 package brokertest

@@ -1,5 +1,5 @@
-// Package changes frames the changes that follow a snapshot, as records of a file of which
-// the end may be torn. It does not know what a change says.
+// Package changes is the codec of a journal of changes after a snapshot, whose end may be torn.
+// It does not interpret the changes.
 package changes
 
 import (

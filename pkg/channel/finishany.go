@@ -18,9 +18,9 @@ func FinishAny(s *State, o seq.Offset) (was MessageState) {
 			s.forget(slot)
 		}
 	}
-	s.recorder.note(o)
+	s.recorder.add(o)
 	s.done.Add(o)
-	s.settle()
+	s.advanceFloor()
 	s.revision++
 	return was
 }

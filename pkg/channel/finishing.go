@@ -45,10 +45,10 @@ func (l *Finishings[C]) Next() []*Finishing[C] {
 	return slices.Clone(l.list[:l.told])
 }
 
-// Settle takes those that others were told of off the list, and returns the ones that were not given
+// Confirm takes those that others were told of off the list, and returns the ones that were not given
 // up meanwhile, and will not be any more. One that was counts no more, even if it is stored
 // everywhere later: the message may be in flight again.
-func (l *Finishings[C]) Settle(group []*Finishing[C]) []*Finishing[C] {
+func (l *Finishings[C]) Confirm(group []*Finishing[C]) []*Finishing[C] {
 	l.list = slices.Delete(l.list, 0, l.told)
 	l.told = 0
 	return slices.DeleteFunc(group, func(f *Finishing[C]) bool { return f.over })

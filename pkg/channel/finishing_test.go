@@ -31,7 +31,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	if got := l.Next(); got != nil || l.Len() != 3 {
 		t.Errorf("while others are being told: %v of %d", groupOf(got), l.Len())
 	}
-	if got := groupOf(l.Settle(first)); !slices.Equal(got, []seq.Offset{0}) {
+	if got := groupOf(l.Confirm(first)); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("the first: %v", got)
 	}
 	l.Done()
@@ -43,7 +43,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	if late := groupOf(l.GiveUp(now.Add(6*time.Second), 5*time.Second, s)); !slices.Equal(late, []seq.Offset{1}) || s.Counts(9).Depth != 1 {
 		t.Errorf("given up: %v, %d ready", late, s.Counts(9).Depth)
 	}
-	if got := groupOf(l.Settle(second)); !slices.Equal(got, []seq.Offset{2}) || l.Len() != 1 {
+	if got := groupOf(l.Confirm(second)); !slices.Equal(got, []seq.Offset{2}) || l.Len() != 1 {
 		t.Errorf("the rest of the second: %v, and %d wait", got, l.Len())
 	}
 	l.Done()
@@ -57,7 +57,7 @@ func TestAGroupHasABound(t *testing.T) {
 	for o := range seq.Offset(MaxGroup + 1) {
 		l.Add(o, 0, time.Unix(0, 0))
 	}
-	if n := len(l.Settle(l.Next())); n != MaxGroup || l.Len() != 1 {
+	if n := len(l.Confirm(l.Next())); n != MaxGroup || l.Len() != 1 {
 		t.Errorf("%d are told of together, %d wait", n, l.Len())
 	}
 }

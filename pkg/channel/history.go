@@ -25,7 +25,7 @@ func Return(s *State, floor seq.Offset, finished []Range, target seq.Offset) {
 			}
 		}
 	}
-	s.settle()
+	s.advanceFloor()
 }
 
 // Moved counts what a move to a target means for a channel of which everything below floor

@@ -84,7 +84,7 @@ func TestOthersAreToldOfMoreWhenTheFirstAreDoneWith(t *testing.T) {
 	s, now := New(0, false), time.Unix(1000, 0)
 	l.Add(0, 0, now)
 	first := l.Next()
-	l.Settle(first)
+	l.Confirm(first)
 	l.Add(1, 0, now)
 	if late := l.GiveUp(now.Add(time.Hour), time.Second, s); len(late) != 1 || late[0].Offset != 1 {
 		t.Errorf("given up: %d", len(late))

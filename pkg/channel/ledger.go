@@ -47,7 +47,7 @@ func (l *ledger) known(o seq.Offset) bool {
 // to it.
 func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
-	l.recorder.note(o)
+	l.recorder.add(o)
 	return l.track().add(o, min(attempts, MaxAttempts))
 }
 
@@ -74,7 +74,7 @@ func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
 
 // leave takes a message out of its place and keeps the counts.
 func (l *ledger) leave(slot int32) {
-	l.recorder.note(l.t.slots[slot].offset)
+	l.recorder.add(l.t.slots[slot].offset)
 	switch l.t.slots[slot].place {
 	case inFlight:
 		l.inFlight--
@@ -141,11 +141,11 @@ func (l *ledger) finish(slot int32) {
 		return
 	}
 	l.floor++
-	l.settle()
+	l.advanceFloor()
 }
 
-// settle moves the floor over what is finished beyond it.
-func (l *ledger) settle() {
+// advanceFloor moves the floor over what is finished beyond it.
+func (l *ledger) advanceFloor() {
 	if !l.done.Empty() {
 		l.floor = l.done.NextAbsent(l.floor)
 		l.done.DropBelow(l.floor)
@@ -203,7 +203,7 @@ func (l *ledger) skip(end seq.Offset) bool {
 
 // fresh starts to track the message at the cursor and moves on.
 func (l *ledger) fresh() int32 {
-	l.recorder.note(l.cursor)
+	l.recorder.add(l.cursor)
 	slot := l.track().add(l.cursor, 0)
 	l.cursor++
 	return slot

@@ -37,9 +37,9 @@ func Move(s *State, c Copy, now time.Time) {
 	case tracked && s.t.slots[slot].place == held:
 		fallthrough // others are being told that it is finished
 	case !tracked && finished && !c.Inherited:
-		s.recorder.note(c.To)
+		s.recorder.add(c.To)
 		s.done.Add(c.To)
-		s.settle()
+		s.advanceFloor()
 		return
 	case tracked:
 		rekey(&s.ledger, slot, c.To)
@@ -47,7 +47,7 @@ func Move(s *State, c Copy, now time.Time) {
 		slot = s.meet(c.To, c.Attempts)
 		s.enqueue(slot)
 		if !finished {
-			s.recorder.note(c.From)
+			s.recorder.add(c.From)
 			s.done.Add(c.From)
 		}
 	}
@@ -58,14 +58,14 @@ func Move(s *State, c Copy, now time.Time) {
 		s.t.intoDeferred(slot, nanos, addTime(nanos, c.Rest))
 		s.deferred++
 	}
-	s.settle()
+	s.advanceFloor()
 }
 
 // rekey has a tracked message stand at an offset that is not known.
 func rekey(l *ledger, slot int32, to seq.Offset) {
 	from := l.t.slots[slot].offset
-	l.recorder.note(from)
-	l.recorder.note(to)
+	l.recorder.add(from)
+	l.recorder.add(to)
 	if from >= l.cursor {
 		l.ahead--
 	}
@@ -85,9 +85,9 @@ func PassOver(s *State, o seq.Offset) {
 	if o >= s.base {
 		s.base++
 	}
-	s.recorder.note(o)
+	s.recorder.add(o)
 	s.done.Add(o)
-	s.settle()
+	s.advanceFloor()
 	s.revision++
 }
 

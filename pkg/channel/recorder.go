@@ -26,8 +26,8 @@ func NewRecorder(s *State) *Recorder {
 	return s.recorder
 }
 
-// note adds an offset.
-func (r *Recorder) note(o seq.Offset) {
+// add adds an offset.
+func (r *Recorder) add(o seq.Offset) {
 	switch {
 	case r == nil || !r.noting:
 	case len(r.offsets) == r.limit:

@@ -14,9 +14,9 @@ func (s *State) Skip(from, end seq.Offset) {
 				s.forget(slot)
 			}
 		}
-		s.recorder.note(o)
+		s.recorder.add(o)
 		s.done.Add(o)
 	}
-	s.settle()
+	s.advanceFloor()
 	s.revision++
 }

@@ -48,7 +48,7 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	for _, r := range p.Finished {
 		s.done.AddRange(max(r.From, p.Floor), r.End)
 	}
-	s.settle()
+	s.advanceFloor()
 	if n := len(p.Attempted) + len(p.Deferred); n > 0 {
 		s.track().reserve(n)
 		s.t.deferrals.reserve(len(p.Deferred), slices.IsSortedFunc(p.Deferred, func(a, b Deferral) int { return cmp.Compare(a.At, b.At) }))
@@ -75,14 +75,13 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	return s
 }
 
-// Take appends to out up to max messages below end, the committed end, and
-// returns it. They are in flight with the consumer until now+timeout. Repeated
-// messages (requeued, timed out, due after a deferral; first the one that is
-// ready longest, and in the order of the log those that fell due together) and fresh ones alternate while there are both; a repeated one
-// that was never delivered goes first. An ordered
-// channel hands out its floor, and nothing while something is in flight. One that
-// orders by key hands out what is known not to follow an unfinished message of its
-// key: see Keyed. A paused channel hands out nothing.
+// Take appends to out up to max messages below end, the committed end, and returns it. They are in
+// flight with the consumer until now+timeout. Repeated messages (requeued, timed out, due after a
+// deferral; first the one that is ready longest, and in the order of the log those that fell due
+// together) and fresh ones alternate while there are both; a repeated one that was never delivered
+// goes first. An ordered channel hands out its floor, and nothing while something is in flight. One
+// that orders by key hands out what is known not to follow an unfinished message of its key: see
+// Keyed. A paused channel hands out nothing.
 func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
 	if s.paused || max <= 0 {
 		return out

@@ -26,7 +26,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 		s.cursor = logStart
 	}
 	s.done.DropBelow(logStart)
-	s.settle()
+	s.advanceFloor()
 }
 
 // Seek moves the channel to an offset, back or forth. Everything in flight,

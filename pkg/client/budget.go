@@ -31,8 +31,8 @@ func (b *budget) tryTake(n int64) bool {
 	return true
 }
 
-// take waits for n bytes, at most max.
-func (b *budget) take(ctx context.Context, stop <-chan struct{}, n int64) error {
+// reserve waits for n bytes, at most max.
+func (b *budget) reserve(ctx context.Context, stop <-chan struct{}, n int64) error {
 	if b.tryTake(n) {
 		return nil
 	}

@@ -139,7 +139,7 @@ func (c *Client) begin(ctx context.Context, k *call) error {
 		return c.refuse(k, err)
 	}
 	if !c.budget.tryTake(k.bytes) {
-		if err := c.budget.take(ctx, c.ctx.Done(), k.bytes); err != nil {
+		if err := c.budget.reserve(ctx, c.ctx.Done(), k.bytes); err != nil {
 			c.leave()
 			return c.refuse(k, err)
 		}

@@ -314,9 +314,9 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// take waits for the next message whose connection still stands; nil: there is none any
+// next waits for the next message whose connection still stands; nil: there is none any
 // more.
-func (x *Consumer) take(ctx context.Context) *Message {
+func (x *Consumer) next(ctx context.Context) *Message {
 	for {
 		select {
 		case m := <-x.arrivals:
@@ -369,7 +369,7 @@ func (x *Consumer) answeredOne(_ *Message, finished bool) {
 func (x *Consumer) Messages(ctx context.Context) iter.Seq[*Message] {
 	return func(yield func(*Message) bool) {
 		for {
-			m := x.take(ctx)
+			m := x.next(ctx)
 			if m == nil || !yield(m) {
 				return
 			}

@@ -1,11 +1,10 @@
-// Package client publishes to and consumes from a broker that speaks the NSQ protocol:
-// brokerd, for which it is made, or an nsqd.
+// Package client publishes to and consumes from a broker that speaks the NSQ protocol: brokerd,
+// for which it is designed, or nsqd.
 //
-// A Client is made of addresses of nodes, of lookups, or of both. It keeps one connection to
-// each node that it publishes to, sends publishes of all goroutines over it without waiting
-// for the answers in between, and makes connections anew when they end. It prefers nodes that
-// lead partitions of the topic, where a lookup tells which those are; any node of a cluster
-// takes any publish.
+// A Client is created from addresses of nodes, lookups, or both. It keeps one connection to
+// each node that it publishes to, pipelines the publishes of all goroutines over it, and
+// reconnects automatically. It prefers nodes that lead partitions of the topic, as reported by
+// a lookup; any node of a cluster accepts any publish.
 //
 //	c, err := client.New([]string{"127.0.0.1:4150"})
 //	...
@@ -15,7 +14,8 @@
 //	case errors.Is(err, client.ErrUncertain): // it may have been
 //	}
 //
-// A Consumer takes messages from all nodes that have some, with a handler or in a loop:
+// A Consumer receives messages from all nodes that serve the topic, with a handler or in a
+// loop:
 //
 //	x, err := c.Subscribe("orders", "bill")
 //	...
@@ -24,14 +24,14 @@
 //		m.Finish()
 //	}
 //
-// It knows the protocol as clients see it, and what an answer means for the data. It refuses
-// to know how a broker stores anything, and does not log unless it is given a logger.
+// It knows the protocol from the client's side, and what a response means for the data. It logs
+// only to a logger that it is given.
 //
 // Invariants:
-//   - A publish that may have been carried out is never sent again, unless the broker knows
-//     duplicates of it.
+//   - A publish that may have been stored is never sent again, unless the broker can recognize
+//     the duplicate.
 //   - Every publish has exactly one outcome.
-//   - What is under way is bounded: bytes of publishes by WithMaxInFlightBytes, messages that
-//     were received by WithMaxInFlight.
-//   - After Close nothing of the client runs.
+//   - Work in progress is bounded: bytes of publishes by WithMaxInFlightBytes, received
+//     messages by WithMaxInFlight.
+//   - After Close no goroutine of the client runs.
 package client

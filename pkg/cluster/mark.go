@@ -25,9 +25,9 @@ type marks struct {
 	dir string
 }
 
-// take returns whether the last process stopped in order, and takes the mark
+// popClean returns whether the last process stopped in order, and takes the mark
 // away: from here on the node must stop in order again.
-func (m marks) take() (clean bool, err error) {
+func (m marks) popClean() (clean bool, err error) {
 	if clean, err = m.has(markClean); clean && err == nil {
 		err = m.clear(markClean)
 	}

@@ -72,7 +72,7 @@ func (n *Node) open(ctx context.Context) error {
 	if unfinished, err := n.marks.has(markRecovering); unfinished || err != nil {
 		return errors.Join(ErrRecoveryUnfinished, err)
 	}
-	clean, err := n.marks.take()
+	clean, err := n.marks.popClean()
 	if err != nil {
 		return err
 	}

@@ -285,7 +285,7 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 			return false, err
 		}
 		if err == nil && b.First() == a.end && b.Epoch() >= a.lastEpoch {
-			pos, err = a.take(f, b, pos)
+			pos, err = a.addBatch(f, b, pos)
 			if err != nil {
 				return false, err
 			}
@@ -299,7 +299,7 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 	}
 }
 
-func (a *analysis) take(f *found, b Batch, pos int64) (int64, error) {
+func (a *analysis) addBatch(f *found, b Batch, pos int64) (int64, error) {
 	b.position = f.basePos + pos - segmentHeadBytes
 	f.add(b, pos, a.indexBytes)
 	a.end, a.lastEpoch, a.known = b.End(), b.Epoch(), max(a.known, b.Committed())

@@ -282,7 +282,7 @@ func TestTheCacheGivesItsMemoryBack(t *testing.T) {
 	}
 	fill()
 	other := cache.memory.Share(limit.Bodies)
-	if err := other.Take(t.Context(), budget/4*3); err != nil {
+	if err := other.Reserve(t.Context(), budget/4*3); err != nil {
 		t.Errorf("the cache is in the way: %v", err)
 	}
 	if now := cache.share.Held(); now != 0 {

@@ -1,26 +1,24 @@
 // Package commitlog is the log of one replica of one partition: an append-only
 // sequence of batches in segment files.
 //
-// It knows batches (their bytes, their checksums, the epoch and the offsets in
-// their headers), files, and what is durable and committed. It refuses to know
-// the network, what a record means, when anything should happen (timestamps and
-// ages are handed in), and who leads.
+// It knows batches (bytes, checksums, epochs, offsets), files, and what is durable and
+// committed. It does not know the network, the meaning of records, schedules (timestamps and
+// ages are arguments), or who leads.
 //
 // Invariants:
 //
-//  1. Offsets are dense: a batch begins where the one before it ends. Only a
-//     damaged range, which is reported and never skipped silently, interrupts that.
-//  2. Start <= CommittedEnd <= End and DurableEnd <= End, also in a log that
-//     retention or a reset has emptied: Start == End then. CommittedEnd never moves
-//     back; nothing below it is ever truncated.
-//  3. Check and append are one act: a Writer that was revoked changes nothing.
-//  4. Bytes below End are never changed, and every byte that is read back from
-//     disk is checked before it is handed out.
-//  5. After a write or sync error the log is failed for good: fsync is never
-//     retried, and nothing more is called durable. The one exception is an append
-//     for which there was no room, which is undone.
-//  6. Indexes and the epoch history are derived from batch headers and can be
-//     rebuilt from them.
+//  1. Offsets are dense: a batch begins where the previous one ends. The only gaps are corrupt
+//     ranges, which are reported and never skipped silently.
+//  2. Start <= CommittedEnd <= End and DurableEnd <= End, also after retention or a reset
+//     emptied the log: then Start == End. CommittedEnd never decreases, and nothing below it is
+//     truncated.
+//  3. Check and append are atomic: a revoked Writer changes nothing.
+//  4. Bytes below End never change, and every byte read from disk is verified before it is
+//     returned.
+//  5. After a write or sync error the log stays failed: fsync is never retried, and nothing
+//     more is reported durable. The only exception is an append that lacked disk space, which
+//     is rolled back.
+//  6. Indexes and the epoch history can be rebuilt from batch headers.
 //
 // The format is drawn in docs/format/log.md.
 //

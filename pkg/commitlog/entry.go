@@ -11,10 +11,10 @@ type Entry interface {
 	// AppendTo adds the entry's records to the batch being formed. It is called
 	// at most once, before the call that took the entry returns.
 	AppendTo(b *Builder)
-	// Settle tells what became of the records. It is called exactly once for
+	// Complete tells what became of the records. It is called exactly once for
 	// an entry that was taken, in the order of taking, and must not block. With
 	// a nil error they are committed; fate.Of(err) tells otherwise.
-	Settle(at Placed, err error)
+	Complete(at Placed, err error)
 }
 
 // Placed is where an entry's records stand in the log.

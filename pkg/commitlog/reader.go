@@ -41,10 +41,10 @@ func (p *Buffers) put(b []byte) {
 	}
 }
 
-// Reader reads a log. It costs little while it stays close to the log's end, where
-// all comes from memory; behind that it holds a buffer and a file until Release.
-// In order it reads ahead; what it jumps to goes into the log's Cache. It is not for concurrent use, and works on after the log
-// was closed as far as files are there.
+// Reader reads a log. It costs little while it stays close to the log's end, where all comes from
+// memory; behind that it holds a buffer and a file until Release. In order it reads ahead; what it
+// jumps to goes into the log's Cache. It is not for concurrent use, and works on after the log was
+// closed as far as files are there.
 type Reader struct {
 	log         *Log
 	seg         *segment // acquired; nil: none
@@ -124,7 +124,7 @@ func (r *Reader) pay(n int) error {
 	// What waits has nothing meanwhile, so that two cannot wait for each other.
 	r.scan.buf = nil
 	r.forLarge.Close()
-	return r.forLarge.Take(context.Background(), min(n, r.forLarge.Most()))
+	return r.forLarge.Reserve(context.Background(), min(n, r.forLarge.Most()))
 }
 
 // affords is pay if it need not wait.

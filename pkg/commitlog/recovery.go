@@ -65,7 +65,7 @@ func (a *analysis) repair() error {
 			continue
 		}
 		changed = true
-		if err := a.settle(f); err != nil {
+		if err := a.truncateTail(f); err != nil {
 			return err
 		}
 	}
@@ -92,10 +92,10 @@ func (a *analysis) onDisk(f *found) bool {
 	return a.synced || a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
 }
 
-// settle cuts off what lies behind the last intact batch of a segment, syncs it,
+// truncateTail cuts off what lies behind the last intact batch of a segment, syncs it,
 // and writes its index. A file with damage at its end stays as it is, and one that is
 // short keeps the room that was reserved behind its batches.
-func (a *analysis) settle(f *found) error {
+func (a *analysis) truncateTail(f *found) error {
 	file, err := a.fs.OpenReadWrite(f.path)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	// First the note, then the files: after a crash in between the files that are
 	// left are known to be on their way out, and no gap is taken for damage.
 	start := view[n].base
-	if err := run.noteStart(start, view[:n]); err != nil {
+	if err := run.storeStart(start, view[:n]); err != nil {
 		return 0, err
 	}
 	l.wmu.Lock()
@@ -114,9 +114,9 @@ func (r retaining) completeRolled() error {
 	return err
 }
 
-// noteStart notes where the log will start. On a full disk it makes room by
+// storeStart notes where the log will start. On a full disk it makes room by
 // removing the indexes of the segments that go: they could be made anew.
-func (r retaining) noteStart(start seq.Offset, going []*segment) error {
+func (r retaining) storeStart(start seq.Offset, going []*segment) error {
 	err := r.log.checkpointSerial(start)
 	if !vfs.LacksRoom(err) {
 		return err

@@ -170,8 +170,8 @@ func (s *segment) unpin() {
 	}
 }
 
-// note adds a batch that was written at a position of the file.
-func (s *segment) note(b Batch, fileOff, indexBytes int64) {
+// addBatch adds a batch that was written at a position of the file.
+func (s *segment) addBatch(b Batch, fileOff, indexBytes int64) {
 	s.mu.Lock()
 	if n := len(s.index); n == 0 || fileOff-s.index[n-1].position >= indexBytes {
 		s.index = append(s.index, indexEntry{b.First(), fileOff, s.maxTime.Load()})

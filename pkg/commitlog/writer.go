@@ -203,7 +203,7 @@ func (w *Writer) enterLocked(b Batch) Batch {
 		epochs := addEpoch(slices.Clone(history), b)
 		l.epochs.Store(&epochs)
 	}
-	o.seg.note(b, at, l.opts.IndexBytes)
+	o.seg.addBatch(b, at, l.opts.IndexBytes)
 	l.tail.push(b)
 	l.endPos.Store(b.position + int64(b.Size()))
 	l.end.Store(uint64(b.End()))

@@ -95,8 +95,8 @@ func newAdopter(c *Consumers) *adopter {
 	}
 }
 
-// note is told of a subscription to all partitions of a topic.
-func (a *adopter) note(s *Subscription) {
+// add is told of a subscription to all partitions of a topic.
+func (a *adopter) add(s *Subscription) {
 	a.mu.Lock()
 	a.subs[s] = struct{}{}
 	a.mu.Unlock()

@@ -13,8 +13,8 @@ type handed struct {
 	relays []*relay.Relay
 }
 
-// note adds the source of a number.
-func (h *handed) note(s *Sources, i int) {
+// add adds the source of a number.
+func (h *handed) add(s *Sources, i int) {
 	if i < len(s.local) {
 		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
 			h.local = append(h.local, s.local[i])

@@ -160,7 +160,7 @@ func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, 
 	if r.Partition < 0 {
 		s.unwatch = s.topic.Watch(s)
 		s.LedChanged() // what was led since
-		c.adopter.note(s)
+		c.adopter.add(s)
 	}
 	return s, nil
 }

@@ -250,7 +250,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		}
 		took, err := set.take(s.turn, now, room, emit)
 		if took > 0 {
-			s.handed.note(set, s.turn)
+			s.handed.add(set, s.turn)
 		}
 		s.turn++
 		total += took

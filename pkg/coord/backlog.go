@@ -37,7 +37,7 @@ func (b *backlog) makeRoom(o *TermOptions, forming *group, size int, waited bool
 	if b.bytes >= o.MaxUncommitted {
 		return false, nil
 	}
-	if o.Budget.take(held, size) {
+	if o.Budget.reserve(held, size) {
 		return true, nil
 	}
 	if !waited {
@@ -49,11 +49,11 @@ func (b *backlog) makeRoom(o *TermOptions, forming *group, size int, waited bool
 	return false, nil
 }
 
-// take takes the groups off the queue of which it is known what became of them.
+// popDecided takes the groups off the queue of which it is known what became of them.
 // Those behind that have waited too long, or were refused behind such, are late:
 // they are settled, and stay in the queue until they are committed. What is decided
 // goes back to the budget.
-func (b *backlog) take(committed seq.Offset, ended bool, budget *Budget) (decided, late []*group) {
+func (b *backlog) popDecided(committed seq.Offset, ended bool, budget *Budget) (decided, late []*group) {
 	n := 0
 	for n < len(b.queue) && b.queue[n].decide(committed, ended) {
 		g := b.queue[n]
@@ -140,8 +140,8 @@ func (g *group) lateness() error {
 	return g.err
 }
 
-// settle tells the entries what became of them, once.
-func (g *group) settle(err error) {
+// complete tells the entries what became of them, once.
+func (g *group) complete(err error) {
 	at := commitlog.Placed{Written: g.written}
 	if g.written {
 		at.Position = g.batch.Position()
@@ -150,7 +150,7 @@ func (g *group) settle(err error) {
 		if g.written {
 			at.First = g.batch.First() + seq.Offset(e.index)
 		}
-		e.entry.Settle(at, err)
+		e.entry.Complete(at, err)
 	}
 	g.entries = nil
 }

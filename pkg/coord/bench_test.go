@@ -108,9 +108,9 @@ func benchmark(b *testing.B, replicas int, disk string, producers, window int) {
 // plain is an entry of 200 bytes.
 type plain struct{ told chan error }
 
-func (e *plain) Size() int                            { return commitlog.RecordBytes(200) }
-func (e *plain) AppendTo(b *commitlog.Builder)        { clear(b.Next(200)) }
-func (e *plain) Settle(_ commitlog.Placed, err error) { e.told <- err }
+func (e *plain) Size() int                              { return commitlog.RecordBytes(200) }
+func (e *plain) AppendTo(b *commitlog.Builder)          { clear(b.Next(200)) }
+func (e *plain) Complete(_ commitlog.Placed, err error) { e.told <- err }
 
 // BenchmarkTick is the price of an idle partition.
 func BenchmarkTick(b *testing.B) {

@@ -34,9 +34,9 @@ func (b *Budget) Usage() (used, limit int64, full uint64) {
 	return b.used.Load(), b.limit, b.full.Load()
 }
 
-// take takes n bytes for a term that holds some already, or returns that it may
+// reserve takes n bytes for a term that holds some already, or returns that it may
 // not.
-func (b *Budget) take(held, n int) bool {
+func (b *Budget) reserve(held, n int) bool {
 	if b == nil {
 		return true
 	}

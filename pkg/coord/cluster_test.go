@@ -299,9 +299,9 @@ type record struct {
 	told chan error
 }
 
-func (r *record) Size() int                            { return commitlog.RecordBytes(len(r.text)) }
-func (r *record) AppendTo(b *commitlog.Builder)        { copy(b.Next(len(r.text)), r.text) }
-func (r *record) Settle(_ commitlog.Placed, err error) { r.told <- err }
+func (r *record) Size() int                              { return commitlog.RecordBytes(len(r.text)) }
+func (r *record) AppendTo(b *commitlog.Builder)          { copy(b.Next(len(r.text)), r.text) }
+func (r *record) Complete(_ commitlog.Placed, err error) { r.told <- err }
 
 // put appends a record. What becomes of it comes from the channel.
 func put(t *coord.Term, text string) <-chan error {

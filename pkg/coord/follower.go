@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// follower is another replica as a term sees it.
-type follower struct {
+// followerState is another replica as a term sees it.
+type followerState struct {
 	node meta.NodeID
 	link *lateLink
 	rep  *replication.Replicator
@@ -35,8 +35,8 @@ type follower struct {
 }
 
 // newFollower returns a follower of a term, which is not connected yet.
-func newFollower(t *Term, n meta.NodeID, v View) *follower {
-	f := &follower{node: n, link: &lateLink{ready: make(chan struct{})}}
+func newFollower(t *Term, n meta.NodeID, v View) *followerState {
+	f := &followerState{node: n, link: &lateLink{ready: make(chan struct{})}}
 	f.moved = t.o.Now()
 	if slices.Contains(v.ISR, n) {
 		f.caughtUp = f.moved // it has until now plus ReplicaLag
@@ -54,7 +54,7 @@ func newFollower(t *Term, n meta.NodeID, v View) *follower {
 
 // stalls returns whether the follower makes no progress: it lacks something, and has
 // got nothing for StallAfter. One whose node is down need not.
-func (f *follower) stalls(now time.Time, end seq.Offset, shares uint64) bool {
+func (f *followerState) stalls(now time.Time, end seq.Offset, shares uint64) bool {
 	if f.down || !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Shares >= shares {
 		f.moved = now
 	}
@@ -63,7 +63,7 @@ func (f *follower) stalls(now time.Time, end seq.Offset, shares uint64) bool {
 
 // setStalled notes whether the follower makes no progress, and tells it where it was
 // otherwise before: see TermOptions.Stalled.
-func (f *follower) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
+func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
 	if stalled == f.stalled {
 		return
 	}
@@ -79,7 +79,7 @@ func (f *follower) setStalled(stalled bool, tell func(meta.NodeID, time.Time, st
 
 // setSlow tells whether the follower holds everyone up, where that has changed: see
 // TermOptions.Slow.
-func (f *follower) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
+func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
 	if f.drag.slow == f.slowTold {
 		return
 	}
@@ -94,7 +94,7 @@ func (f *follower) setSlow(now time.Time, window time.Duration, tell func(meta.N
 }
 
 // trouble says for people why the follower gets nothing.
-func (f *follower) trouble() string {
+func (f *followerState) trouble() string {
 	if !f.connected {
 		return "not connected to the follower's node"
 	}
@@ -105,7 +105,7 @@ func (f *follower) trouble() string {
 // advance takes over what a follower has said of itself. What belongs to an
 // earlier session, or to one with an earlier life of the node, is refused. Answers
 // may come in another order than they were given.
-func (f *follower) advance(now time.Time, p replication.Progress) bool {
+func (f *followerState) advance(now time.Time, p replication.Progress) bool {
 	if p.Session != f.holds.Session || f.began != f.incarnation {
 		return false
 	}
@@ -121,7 +121,7 @@ func (f *follower) advance(now time.Time, p replication.Progress) bool {
 }
 
 // observe notes how far the follower is, at a moment at which the log ends at end.
-func (f *follower) observe(now time.Time, end seq.Offset) {
+func (f *followerState) observe(now time.Time, end seq.Offset) {
 	known := f.holds.Session > 0 && !f.holds.At.IsZero()
 	switch {
 	case known && f.holds.End >= end:
@@ -137,17 +137,17 @@ func (f *follower) observe(now time.Time, end seq.Offset) {
 
 // heldAll notes that the follower has held all that there was up to now, whenever
 // it was observed last.
-func (f *follower) heldAll(now time.Time) { f.caughtUp, f.markAt, f.moved = now, now, now }
+func (f *followerState) heldAll(now time.Time) { f.caughtUp, f.markAt, f.moved = now, now, now }
 
 // has tells whether the follower holds all of a log and its shares, and knows it
 // as committed.
-func (f *follower) has(end seq.Offset, shares uint64) bool {
+func (f *followerState) has(end seq.Offset, shares uint64) bool {
 	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
 }
 
 // tell lets idle followers know what is committed; with always they are asked in
 // any case whether they still recognise the term.
-func tell(followers []*follower, always bool) {
+func tell(followers []*followerState, always bool) {
 	for _, f := range followers {
 		f.rep.Tell(always)
 	}
@@ -155,7 +155,7 @@ func tell(followers []*follower, always bool) {
 
 // stats returns how the follower is doing, but for what its replicator knows. end
 // is that of the leader's log.
-func (f *follower) stats(now time.Time, end seq.Offset) FollowerStats {
+func (f *followerState) stats(now time.Time, end seq.Offset) FollowerStats {
 	s := FollowerStats{Node: f.node, Connected: f.connected, Acked: f.holds.End, Since: f.caughtUp, BytesPerSecond: f.rate.perSecond}
 	if f.holds.End >= end && !f.holds.At.IsZero() {
 		s.Since = now
@@ -165,7 +165,7 @@ func (f *follower) stats(now time.Time, end seq.Offset) FollowerStats {
 }
 
 // stop ends the link and everything that is done about the follower.
-func (f *follower) stop() {
+func (f *followerState) stop() {
 	f.link.Close()
 	f.rep.Stop()
 }

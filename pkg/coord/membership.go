@@ -51,7 +51,7 @@ type membership struct {
 	proposal proposal
 	awaited  awaited
 	idle     bool // the last Tick found nothing to do, and nothing has happened since
-	list     atomic.Pointer[[]*follower]
+	list     atomic.Pointer[[]*followerState]
 }
 
 // proposal is a change of the in-sync set that was asked for and that metadata
@@ -68,7 +68,7 @@ type proposal struct {
 // awaited is a follower that counts before it is proposed: for a moment nothing is
 // committed without it, so that it gets to hold all that is.
 type awaited struct {
-	follower *follower // nil: nobody
+	follower *followerState // nil: nobody
 	until    time.Time
 	again    time.Time // when somebody may be awaited again
 }
@@ -81,12 +81,12 @@ func (m *membership) begin(o TermOptions, start seq.Offset) {
 	m.tracker = isr.New(o.View.ISR, o.Log.CommittedEnd())
 	m.tracker.Require(o.View.MinISR, start)
 	m.tracker.Ack(o.Self, start)
-	m.list.Store(&[]*follower{})
+	m.list.Store(&[]*followerState{})
 }
 
 // followers returns the other replicas, in the order of assignment. It takes no
 // lock.
-func (m *membership) followers() []*follower { return *m.list.Load() }
+func (m *membership) followers() []*followerState { return *m.list.Load() }
 
 // few tells whether fewer are in sync than the topic asks for.
 func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
@@ -95,7 +95,7 @@ func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 // those whose node is another process than it was, and those that have left the
 // in-sync set, perhaps because they say themselves that they are damaged. What they
 // have said counts no more.
-func (m *membership) apply(v View) (anew []*follower) {
+func (m *membership) apply(v View) (anew []*followerState) {
 	was := m.view.ISR
 	if v.Version > m.view.Version {
 		m.tracker.Apply(v.ISR)
@@ -120,7 +120,7 @@ func (m *membership) apply(v View) (anew []*follower) {
 
 // forget drops what is believed of a replica that counts for nothing, and returns
 // it, to begin a new session with; ok is false for one that does count.
-func (m *membership) forget(node meta.NodeID) (f *follower, ok bool) {
+func (m *membership) forget(node meta.NodeID) (f *followerState, ok bool) {
 	joins := (m.proposal.open || m.proposal.unsure) && m.proposal.change.Joiner == node
 	if joins || slices.Contains(m.view.ISR, node) {
 		return nil, false
@@ -162,11 +162,11 @@ func (v View) others(self meta.NodeID) []meta.NodeID {
 }
 
 // refollow makes the followers match the view.
-func (m *membership) refollow(create func(meta.NodeID) *follower) (added, removed []*follower) {
+func (m *membership) refollow(create func(meta.NodeID) *followerState) (added, removed []*followerState) {
 	have := m.followers()
-	var all []*follower
+	var all []*followerState
 	for _, n := range m.view.others(m.self) {
-		if i := slices.IndexFunc(have, func(f *follower) bool { return f.node == n }); i >= 0 {
+		if i := slices.IndexFunc(have, func(f *followerState) bool { return f.node == n }); i >= 0 {
 			all = append(all, have[i])
 			continue
 		}
@@ -197,7 +197,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 	followers := m.followers()
 	waits := m.unverified(now)
 	replicas := make([]isr.Replica, 0, 8)
-	var near *follower
+	var near *followerState
 	for _, f := range followers {
 		r := isr.Replica{
 			Node: f.node, Gone: f.down || f.refused, Suspect: f.said.Suspect, Slow: f.drag.slow, Full: f.said.Full, CaughtUp: f.caughtUp,
@@ -266,12 +266,12 @@ func (m *membership) exceeded(epoch seq.Epoch, end seq.Offset) bool {
 
 // keepsUp tells whether a follower has held all that there was not long ago, in a
 // session with the life of its node that metadata knows.
-func (m *membership) keepsUp(f *follower, now time.Time) bool {
+func (m *membership) keepsUp(f *followerState, now time.Time) bool {
 	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= m.lag/joinMargin
 }
 
 // await begins to count a follower that is near enough to join, if there is one.
-func (m *membership) await(now time.Time, f *follower) {
+func (m *membership) await(now time.Time, f *followerState) {
 	if f != nil && m.awaited.follower == nil && !now.Before(m.awaited.again) {
 		m.awaited = awaited{follower: f, until: now.Add(awaitFor)}
 		m.tracker.Propose([]meta.NodeID{f.node})

@@ -23,8 +23,8 @@ func (s sharings) done(last uint64) uint64 {
 	return max(last, 1)
 }
 
-// take takes the shares off the list of which it is known what became of them.
-func (s *sharings) take(m *membership, ended bool) sharings {
+// popDecided takes the shares off the list of which it is known what became of them.
+func (s *sharings) popDecided(m *membership, ended bool) sharings {
 	if len(*s) == 0 {
 		return nil
 	}

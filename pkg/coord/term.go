@@ -342,8 +342,8 @@ func (t *Term) releaseLocked() {
 	for {
 		committed := t.members.tracker.Committed()
 		before := t.o.Log.CommittedEnd()
-		decided, late := t.backlog.take(committed, t.ended, t.o.Budget)
-		shared := t.sharing.take(&t.members, t.ended)
+		decided, late := t.backlog.popDecided(committed, t.ended, t.o.Budget)
+		shared := t.sharing.popDecided(&t.members, t.ended)
 		commit := !t.ended && before < committed
 		lacking := len(t.members.view.ISR) < len(t.members.view.Replicas)
 		if len(decided)+len(late)+len(shared) == 0 && !commit {
@@ -363,10 +363,10 @@ func (t *Term) releaseLocked() {
 			if g.err == nil {
 				t.o.Committed(g.batch)
 			}
-			g.settle(g.err)
+			g.complete(g.err)
 		}
 		for _, g := range late {
-			g.settle(g.lateness())
+			g.complete(g.lateness())
 		}
 		for _, s := range shared {
 			s.done(s.err)

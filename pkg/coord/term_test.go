@@ -36,7 +36,7 @@ func (e *entry) AppendTo(b *commitlog.Builder) {
 		e.taken()
 	}
 }
-func (e *entry) Settle(at commitlog.Placed, err error) { e.told(at, err) }
+func (e *entry) Complete(at commitlog.Placed, err error) { e.told(at, err) }
 
 // rig is a replica on a disk that can be disturbed.
 type rig struct {

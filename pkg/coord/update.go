@@ -28,9 +28,9 @@ func (t *Term) Update(v View) {
 	stirred := t.members.stir(t.o.Now())
 	anew := t.members.apply(v)
 	t.members.unverified(t.o.Now()) // the view may be one in which there is no one to compare with
-	var added, removed []*follower
+	var added, removed []*followerState
 	if t.o.Peers != nil {
-		added, removed = t.members.refollow(func(n meta.NodeID) *follower { return newFollower(t, n, v) })
+		added, removed = t.members.refollow(func(n meta.NodeID) *followerState { return newFollower(t, n, v) })
 		for _, f := range removed {
 			f.setStalled(false, t.o.Stalled)
 			f.drag.slow = false
@@ -187,7 +187,7 @@ func (t *Term) Followers() []FollowerStats {
 // watch is what a follower's link and replicator tell its term.
 type watch struct {
 	t *Term
-	f *follower
+	f *followerState
 }
 
 func (w watch) up() {

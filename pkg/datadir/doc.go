@@ -1,14 +1,14 @@
-// Package datadir knows what lies where in a node's data directory, which cluster its
-// topics are of (Dir.Claim), and which replicas the node has ever made there (Ledger).
+// Package datadir is the layout of a node's data directory: which files are where, which
+// cluster the topics belong to (Dir.Claim), and which replicas the node has ever created
+// (Ledger).
 //
-// It refuses to know what a replica holds and what becomes of one that is damaged: that is
-// for whoever hosts it. It starts no goroutine.
+// It does not know the content of a replica or the treatment of a damaged one; that is for
+// pkg/host. It starts no goroutine.
 //
 // Invariants:
 //
-//   - Topics of another cluster are never served and never deleted: they are moved aside
-//     whole.
-//   - A replica that was lost is told from one that was never made, however the node and
-//     its disk end.
-//   - What leaves its place does so in one step, so that it is there or not.
+//   - Topics of another cluster are never served or deleted; they are moved aside.
+//   - A lost replica is distinguished from one that never existed, whatever happened to the
+//     node and its disk.
+//   - Moves are atomic: data is in its place or not.
 package datadir

@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// MaxSettled bounds how many dead letters one call settles.
-const MaxSettled = 10_000
+// MaxBatch bounds how many dead letters one call settles.
+const MaxBatch = 10_000
 
 // ErrBusy is returned while others settle dead letters of the same partition.
 var ErrBusy = fate.Refuse("dead letters of this partition are being redriven or purged by another command; retry when it is done")
@@ -25,15 +25,15 @@ type Letter struct {
 	Seen   topic.Seen // as it is in the dead-letter topic
 }
 
-// Settled is what a call has done.
-type Settled struct {
+// Processed is what a call has done.
+type Processed struct {
 	Letters int  // brought back or finished, or that would be
 	More    bool // there are more that can be settled
 	Skipped int  // are with a consumer of the dead-letter topic, or deferred there
 }
 
 // Add adds what was done elsewhere.
-func (s *Settled) Add(o Settled) {
+func (s *Processed) Add(o Processed) {
 	s.Letters += o.Letters
 	s.More = s.More || o.More
 	s.Skipped += o.Skipped
@@ -44,11 +44,11 @@ func (s *Settled) Add(o Settled) {
 // called by many goroutines.
 type Desk struct{ busy sync.Mutex }
 
-// Settle calls bring with up to max dead letters of a channel, in order, and finishes those
+// Process calls bring with up to max dead letters of a channel, in order, and finishes those
 // for which done was called without an error: nil finishes them all. A letter that is in the
 // partition when it begins and stays until it ends is met once. With dry it only counts.
 // It stops at the first letter that is refused.
-func (d *Desk) Settle(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Settled, err error) {
+func (d *Desk) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
 	c := p.Channel(Channel)
 	if c == nil {
 		return s, topic.ErrChannelNotFound

@@ -1,9 +1,7 @@
-// Package dedup knows which publisher's ids a partition has stored, so that each is
-// stored once. It does not know messages, logs or clocks: offsets and times come in
-// as arguments.
+// Package dedup records which publishers' ids a partition has stored, so that each is stored once.
+// It does not know messages, logs or clocks: offsets and times are arguments.
 //
-// Invariants: an id is found for as long as its window lasts, unless more than the
-// most ids came within it; then the oldest are forgotten, and counted. An id that
-// is being stored has one claim, and whoever comes with it meanwhile learns what
-// becomes of that.
+// Invariants: an id is found during its window, unless more than the maximum number of ids arrived
+// within it; then the oldest are dropped and counted. An id being stored has one claim; later
+// publishes with the id wait for its outcome.
 package dedup

@@ -1,8 +1,7 @@
-// Package deferral is what operators do with the messages that a channel defers, on the node
-// that leads the partition: it lists them by when they are due, cancels them, and has them
-// delivered now.
+// Package deferral lets operators list, cancel and advance the deferred messages of a channel, on
+// the node that leads the partition.
 //
-// It knows the channel's state and, to say how large a message is, the log. It refuses to know
-// who leads what, and how the request came. What it changes is on this node's disk and with
-// every in-sync replica before it returns.
+// It knows the channel's state and, to report message sizes, the log. It does not know who leads or
+// where a request comes from. A change is on this node's disk and on every in-sync replica before
+// the call returns.
 package deferral

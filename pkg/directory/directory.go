@@ -321,14 +321,14 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}
 	if c := h.Config().Channels[channel]; c != nil {
-		return d.leaders.settle(ctx, name, uint64(c.Version))
+		return d.leaders.converge(ctx, name, uint64(c.Version))
 	}
 	c.Incarnation, c.CreatedAt = h.Incarnation, time.Now().UnixNano()
 	r, err := d.ProposeNew(ctx, false, c)
 	if err != nil {
 		return host.OfThisIncarnation(err)
 	}
-	return d.leaders.settle(ctx, name, r.Index)
+	return d.leaders.converge(ctx, name, r.Index)
 }
 
 // addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where

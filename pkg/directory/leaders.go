@@ -15,24 +15,24 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// SettleTimeout bounds how long the creation of a topic or a channel waits for
+// ConvergeTimeout bounds how long the creation of a topic or a channel waits for
 // the leaders of its partitions: a little longer than it takes until a replica
 // that has gone is out of the in-sync set, or another leads in its place.
-const SettleTimeout = 3 * time.Second
+const ConvergeTimeout = 3 * time.Second
 
-// settleAgain is how long after a leader did not answer it is asked again.
-const settleAgain = 50 * time.Millisecond
+// convergeRetry is how long after a leader did not answer it is asked again.
+const convergeRetry = 50 * time.Millisecond
 
-// ErrUnsettled is what a channel's creation ends with when a leader of its topic
+// ErrUnconfirmed is what a channel's creation ends with when a leader of its topic
 // does not answer and nobody leads in its place: what it acknowledges before it
 // knows of the channel would be skipped.
-var ErrUnsettled = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
+var ErrUnconfirmed = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
 
-// Settle makes what this node leads of a topic match the metadata, at least as
+// Converge makes what this node leads of a topic match the metadata, at least as
 // of an index. When it returns nil, the places where the topic's channels start
 // are on every in-sync replica of the partitions led here. A topic that is not
 // there any more is no error.
-func (d *Directory) Settle(ctx context.Context, name string, index uint64) error {
+func (d *Directory) Converge(ctx context.Context, name string, index uint64) error {
 	if err := d.host.WaitApplied(ctx, index); err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ type leaders struct {
 	host *host.Host
 }
 
-// settle returns once every leader of a topic has applied metadata up to an index
+// converge returns once every leader of a topic has applied metadata up to an index
 // and has placed its channels. A leader that failed to, or that does not answer in
 // time and still leads as far as is known here, is an error. A leader elected
 // meanwhile knows the channels from the metadata.
-func (d leaders) settle(ctx context.Context, name string, index uint64) error {
+func (d leaders) converge(ctx context.Context, name string, index uint64) error {
 	h := d.host.Lookup(name)
-	if h != nil && h.Settled() >= index {
+	if h != nil && h.ConvergedTo() >= index {
 		return nil
 	}
 	if err := d.host.Converge(name); err != nil {
@@ -66,7 +66,7 @@ func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 	if h = d.host.Lookup(name); h == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 	defer cancel()
 	var g errgroup.Group
 	g.Go(func() error { return h.Flush(ctx) })
@@ -81,15 +81,15 @@ func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 			if err := errors.Join(g.Wait(), h.Flush(ctx)); err != nil {
 				return err
 			}
-			h.SettledAt(index)
+			h.SetConverged(index)
 			return nil
 		}
 		// Another may lead soon, or the same may answer.
 		select {
 		case <-changed:
-		case <-time.After(settleAgain):
+		case <-time.After(convergeRetry):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w (no answer from %v)", ErrUnsettled, silent), g.Wait())
+			return errors.Join(fmt.Errorf("%w (no answer from %v)", ErrUnconfirmed, silent), g.Wait())
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 		return // the caller meets it again
 	}
 	if h := d.host.Lookup(name); h != nil {
-		ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+		ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 		defer cancel()
 		if _, err := d.ask(ctx, h, index); err != nil {
 			d.o.Logger.Warn("leader has not applied metadata yet; it retries", "topic", name, "error", err)
@@ -116,7 +116,7 @@ func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent [
 	var mu sync.Mutex // guards silent
 	for _, node := range d.otherLeaders(h.Config()) {
 		g.Go(func() error {
-			err := d.o.Calls.Settle(ctx, node, forward.Settle{Topic: h.Name, Index: index})
+			err := d.o.Calls.Converge(ctx, node, forward.Converge{Topic: h.Name, Index: index})
 			switch {
 			case err == nil:
 				return nil

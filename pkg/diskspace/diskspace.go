@@ -1,13 +1,12 @@
-// Package diskspace says what room the disk of a node has: for publishes, for what is
-// replicated to the node, for the metadata's commands.
+// Package diskspace decides whether the disk has space for publishes, for replicated data, and
+// for metadata commands.
 //
 // Invariants:
 //
-//   - A disk that was low stays low until there is more than the reserve, so that it does
-//     not go to and fro at the brink.
-//   - What was taken for appends counts until a look at the disk can show it: between two
-//     looks no more is taken than there was.
-//   - A disk that cannot be looked at is taken as it was.
+//   - A low disk stays low until more than the reserve is free, which avoids flapping.
+//   - Space reserved for appends counts until a measurement of the disk includes it: between
+//     two measurements no more is reserved than was free.
+//   - If the disk cannot be measured, the last measurement stays in effect.
 //
 // Start at Space.
 package diskspace
@@ -70,8 +69,8 @@ func (h *headroom) observe(free, reserve uint64) {
 // unknown notes that nothing is known of the disk.
 func (h *headroom) unknown() { h.left.Store(math.MaxInt64 / 2) }
 
-// take takes n bytes, if there are so many.
-func (h *headroom) take(n int64) bool {
+// reserve takes n bytes, if there are so many.
+func (h *headroom) reserve(n int64) bool {
 	if h.left.Add(-n) < 0 {
 		h.left.Add(n)
 		h.short.Store(true)
@@ -202,8 +201,8 @@ func (s *Space) Look() Room {
 // reserveOf returns how much of a disk is kept free: less of a small one.
 func (s *Space) reserveOf(u vfs.Usage) uint64 { return min(s.reserve, u.Total/smallDisk) }
 
-// Take says whether the disk takes n bytes, and takes the room for them.
-func (s *Space) Take(n int) bool { return !s.low.Load() && s.headroom.take(int64(n)) }
+// Reserve says whether the disk takes n bytes, and takes the room for them.
+func (s *Space) Reserve(n int) bool { return !s.low.Load() && s.headroom.reserve(int64(n)) }
 
 // Low says whether publishes are refused for want of free space.
 func (s *Space) Low() bool { return s.low.Load() }

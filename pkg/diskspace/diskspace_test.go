@@ -65,23 +65,23 @@ func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
 func TestHeadroomCountsWhatTheDiskNeedNotShowYet(t *testing.T) {
 	var h headroom
 	h.observe(1000, 400)
-	if !h.take(500) || h.take(101) || !h.take(100) || h.take(1) {
+	if !h.reserve(500) || h.reserve(101) || !h.reserve(100) || h.reserve(1) {
 		t.Error("600 bytes are there to be taken")
 	}
 	h.observe(1000, 400) // none of it is written
-	if h.take(1) {
+	if h.reserve(1) {
 		t.Error("the same bytes are given twice")
 	}
 	h.observe(900, 400)
-	if !h.take(500) || h.take(1) {
+	if !h.reserve(500) || h.reserve(1) {
 		t.Error("500 bytes are there after that")
 	}
 	h.observe(100, 400)
-	if h.take(1) {
+	if h.reserve(1) {
 		t.Error("the reserve is given")
 	}
 	h.unknown()
-	if !h.take(1 << 40) {
+	if !h.reserve(1 << 40) {
 		t.Error("publishes are refused though nothing is known of the disk")
 	}
 }

@@ -1,6 +1,6 @@
-// Package fate says what an error means for the data: whether it was refused
-// before anything changed, whether its outcome is uncertain, or whether what is
-// stored is damaged. Every failure that reaches an operator or a client has one.
+// Package fate classifies what an error means for the data: refused (nothing changed),
+// uncertain (it may have happened), or corrupt (stored data is damaged). Every failure that
+// reaches an operator or a client has a fate.
 package fate
 
 import "errors"

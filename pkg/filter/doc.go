@@ -1,5 +1,5 @@
-// Package filter chooses messages by an expression over what is known of them besides
-// their body: header, key, tag, partition, timestamp, attempts and size.
+// Package filter selects messages by an expression over their metadata: header, key, tag,
+// partition, timestamp, attempts and size.
 //
 //	header.type == "order" && key != ""
 //
@@ -7,9 +7,9 @@
 // and closures, so that what an evaluation costs is bounded by the lengths of the expression
 // and of the header.
 //
-// The package knows the language and what a message offers to it. It refuses to know what
-// becomes of messages that are not chosen, and where expressions are kept.
+// The package knows the language and the variables of a message. It does not know what happens
+// to filtered messages, or where expressions are stored.
 //
-// Invariants: whoever compiles the same text gets the same choice; a message on which the
-// evaluation fails is not chosen.
+// Invariants: compiling the same text gives the same selection everywhere; a message on which
+// the evaluation fails is not selected.
 package filter

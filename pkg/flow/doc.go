@@ -1,7 +1,6 @@
-// Package flow measures how many messages come into a channel and go out of it, over
-// the last minute and the last 15 minutes, from totals that somebody notes now and then.
+// Package flow measures the rate of messages into and out of a channel over the last minute and the
+// last 15 minutes, from totals sampled by the caller.
 //
-// It knows totals and times, which are arguments. It refuses to know channels, and it
-// reads no clock. What changes nothing costs nothing: samples are kept only of what
-// moved in the last 15 minutes.
+// It is pure: totals and times are arguments. Channels without traffic cost nothing: samples are
+// kept only if something changed in the last 15 minutes.
 package flow

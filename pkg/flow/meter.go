@@ -86,8 +86,8 @@ type rings struct {
 	changed     time.Time // when the totals were last seen to differ
 }
 
-// Note is told of the totals. It is called every Every, and once when the channel begins.
-func (m *Meter) Note(now time.Time, t Totals) {
+// Observe is told of the totals. It is called every Every, and once when the channel begins.
+func (m *Meter) Observe(now time.Time, t Totals) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := sample{now, t.In, t.Out}

@@ -17,7 +17,7 @@ func run(m *flow.Meter, from time.Time, t flow.Totals, in, out float64, long tim
 	for at := flow.Every; at <= long; at += flow.Every {
 		t.In, t.Out = first.In+uint64(in*at.Seconds()), first.Out+uint64(out*at.Seconds())
 		t.Waiting = t.In > t.Out
-		m.Note(from.Add(at), t)
+		m.Observe(from.Add(at), t)
 	}
 	return from.Add(long), t
 }
@@ -33,7 +33,7 @@ func wantRates(t *testing.T, got flow.Rates, want flow.Rates) {
 
 func TestRatesAreThoseOfTheWindow(t *testing.T) {
 	var m flow.Meter
-	m.Note(began, flow.Totals{})
+	m.Observe(began, flow.Totals{})
 	now, totals := run(&m, began, flow.Totals{}, 100, 40, 30*time.Minute)
 	wantRates(t, m.Rates(now, totals), flow.Rates{100, 40, 100, 40})
 	now, totals = run(&m, now, totals, 0, 200, 2*time.Minute)
@@ -44,7 +44,7 @@ func TestRatesAreThoseOfTheWindow(t *testing.T) {
 	// What comes at once counts for the whole window, not for the moment alone.
 	now = now.Add(5 * time.Second)
 	totals.In += 600
-	m.Note(now, totals)
+	m.Observe(now, totals)
 	wantRates(t, m.Rates(now, totals), flow.Rates{10, 0, 600. / 900, 0})
 }
 
@@ -53,7 +53,7 @@ func TestAYoungChannelIsMeasuredSinceItBegan(t *testing.T) {
 	if r := m.Rates(began, flow.Totals{In: 5}); r != (flow.Rates{}) {
 		t.Errorf("unmeasured: %+v", r)
 	}
-	m.Note(began, flow.Totals{})
+	m.Observe(began, flow.Totals{})
 	wantRates(t, m.Rates(began.Add(4*time.Second), flow.Totals{In: 400, Out: 100}), flow.Rates{100, 25, 100, 25})
 	wantRates(t, m.Rates(began.Add(time.Millisecond), flow.Totals{In: 10}), flow.Rates{10, 0, 10, 0})
 	if got := m.Observed(began.Add(time.Minute)); got != time.Minute {
@@ -68,7 +68,7 @@ func TestRatesOfRandomLoads(t *testing.T) {
 	for range 50 {
 		var m flow.Meter
 		now, totals := began, flow.Totals{}
-		m.Note(now, totals)
+		m.Observe(now, totals)
 		all := []flow.Totals{totals}
 		for range 300 {
 			now = now.Add(flow.Every)
@@ -77,7 +77,7 @@ func TestRatesOfRandomLoads(t *testing.T) {
 				totals.Out += uint64(rng.IntN(int(totals.In-totals.Out) + 1))
 			}
 			totals.Waiting = totals.In > totals.Out
-			m.Note(now, totals)
+			m.Observe(now, totals)
 			all = append(all, totals)
 			r := m.Rates(now, totals)
 			ago := func(w time.Duration) (flow.Totals, float64) {
@@ -126,7 +126,7 @@ func TestStalledCountsFromTheLastFinish(t *testing.T) {
 	if m.Stalled(began) != 0 {
 		t.Error("stalled though nothing was noted")
 	}
-	m.Note(began, flow.Totals{})
+	m.Observe(began, flow.Totals{})
 	now, totals := run(&m, began, flow.Totals{}, 10, 1, time.Minute)
 	if got := m.Stalled(now); got != 0 {
 		t.Errorf("while messages are finished: %v", got)
@@ -136,7 +136,7 @@ func TestStalledCountsFromTheLastFinish(t *testing.T) {
 		t.Errorf("%v, want 10m", got)
 	}
 	totals.Waiting = false // all are in flight, or it is paused
-	m.Note(now.Add(flow.Every), totals)
+	m.Observe(now.Add(flow.Every), totals)
 	if got := m.Stalled(now.Add(flow.Every)); got != 0 {
 		t.Errorf("while nothing waits: %v", got)
 	}

@@ -39,10 +39,10 @@ func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 	return reply, nil
 }
 
-// Settle has another node apply the metadata up to an index to what it leads of a
+// Converge has another node apply the metadata up to an index to what it leads of a
 // topic, and waits.
-func (c Caller) Settle(ctx context.Context, node meta.NodeID, m Settle) error {
-	_, err := c.Call(ctx, node, KindSettle, EncodeSettle(m))
+func (c Caller) Converge(ctx context.Context, node meta.NodeID, m Converge) error {
+	_, err := c.Call(ctx, node, KindConverge, EncodeConverge(m))
 	return err
 }
 

@@ -1,20 +1,18 @@
-// Package forward is the wire of what one node asks of another on behalf of
-// clients: publishes for a partition that the other leads, subscriptions that
-// are relayed, and requests about topics. The calls themselves are
-// peer.ClassForward's; docs/format/forward.md draws their bytes.
+// Package forward is the wire format of calls that one node makes to another on behalf of
+// clients: publishes to a partition the other leads, relayed subscriptions, and requests about
+// topics. The calls use peer.ClassForward; docs/format/forward.md describes the bytes.
 //
-// It knows the kinds of calls, how each is spelled, and how an error travels so
-// that its text, its fate and what errors.Is finds in it survive. It refuses to
-// know who leads, who is connected, and what to do about an error: it holds no
-// state.
+// It knows the kinds of calls, their encoding, and how an error keeps its text, fate and
+// identity (errors.Is) across nodes. It does not know who leads or who is connected, nor what
+// to do about an error: it is stateless.
 //
 // Invariants:
 //
-//  1. Whatever is decoded from bytes of another node either is what that node
-//     encoded or is ErrMalformed; nothing panics.
-//  2. No memory is taken on the word of a length or a count: what is decoded is
-//     bounded by a small multiple of the bytes that are there.
-//  3. Decoded values point into the payload that they were decoded from.
+//  1. Decoding bytes of another node yields either what that node encoded or ErrMalformed; it
+//     never panics.
+//  2. Announced lengths and counts never allocate memory: decoded data is bounded by a small
+//     multiple of the bytes received.
+//  3. Decoded values alias the payload.
 //
 // Start at Caller, then publish.go for the publishes of a round.
 package forward

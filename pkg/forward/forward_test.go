@@ -54,7 +54,7 @@ func samples() []sample {
 	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
 	refusal := AppendRefusal(AppendRefusal(nil, refusals[0]), refusals[1])
 	leave := Leave{5, []seq.MessageID{7, 1 << 50}}
-	settle := Settle{Topic: "orders", Index: 12345}
+	settle := Converge{Topic: "orders", Index: 12345}
 	return []sample{
 		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
 		{"receipt", AppendReceipt(nil, receipt), receipt, of(DecodeReceipt)},
@@ -78,7 +78,7 @@ func samples() []sample {
 		{"refusals", refusal, refusals, of(DecodeRefusals)},
 		{"leave", AppendLeave(nil, leave), leave, of(DecodeLeave)},
 		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
-		{"settle", bytes.Join(EncodeSettle(settle), nil), settle, of(DecodeSettle)},
+		{"settle", bytes.Join(EncodeConverge(settle), nil), settle, of(DecodeConverge)},
 	}
 }
 
@@ -230,8 +230,8 @@ func FuzzDecode(f *testing.F) {
 			again = AppendFetch(nil, v)
 		case Ready:
 			again = AppendReady(nil, v)
-		case Settle:
-			again = bytes.Join(EncodeSettle(v), nil)
+		case Converge:
+			again = bytes.Join(EncodeConverge(v), nil)
 		default:
 			return
 		}

@@ -4,7 +4,7 @@ package forward
 // cluster's own affairs.
 const (
 	KindPublish   uint8 = 16 // Publish -> Receipt: to the leader of a partition
-	KindSettle    uint8 = 17 // Settle -> nothing: follow the metadata up to an index
+	KindConverge  uint8 = 17 // Settle -> nothing: follow the metadata up to an index
 	KindSubscribe uint8 = 18 // Subscribe -> nothing: a relayed subscription begins
 	KindFetch     uint8 = 19 // Fetch -> Deliveries: answered when there is something
 	KindAnswer    uint8 = 20 // Answers -> nothing: FIN, REQ and TOUCH

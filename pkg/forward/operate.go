@@ -6,23 +6,23 @@ import (
 	"fmt"
 )
 
-// Settle asks a node to make what it leads of a topic match the metadata, at
+// Converge asks a node to make what it leads of a topic match the metadata, at
 // least as it stood at an index, and to have new channels' places on every
 // in-sync replica before it answers.
-type Settle struct {
+type Converge struct {
 	Topic string
 	Index uint64 // of Raft
 }
 
-// EncodeSettle returns the payload of a Settle.
-func EncodeSettle(m Settle) [][]byte {
+// EncodeConverge returns the payload of a Settle.
+func EncodeConverge(m Converge) [][]byte {
 	return [][]byte{binary.AppendUvarint(appendString(nil, m.Topic), m.Index)}
 }
 
-// DecodeSettle reads the payload of a Settle.
-func DecodeSettle(payload []byte) (Settle, error) {
+// DecodeConverge reads the payload of a Settle.
+func DecodeConverge(payload []byte) (Converge, error) {
 	r := reader{rest: payload}
-	m := Settle{Topic: r.string(), Index: r.uvarint()}
+	m := Converge{Topic: r.string(), Index: r.uvarint()}
 	return m, r.end("settle")
 }
 

@@ -80,7 +80,7 @@ func Parse(raw []byte) (Reserved, error) {
 		default:
 			others = true
 		}
-		if err := r.take(key, value); err != nil {
+		if err := r.parse(key, value); err != nil {
 			return Reserved{}, err
 		}
 	}
@@ -88,9 +88,9 @@ func Parse(raw []byte) (Reserved, error) {
 	return r, nil
 }
 
-// take reads the value of a reserved key. One that is not known is for programs of
+// parse reads the value of a reserved key. One that is not known is for programs of
 // another release, and means nothing here.
-func (r *Reserved) take(key string, value json.RawMessage) error {
+func (r *Reserved) parse(key string, value json.RawMessage) error {
 	var text string
 	isText := json.Unmarshal(value, &text) == nil && string(value) != "null"
 	switch key {

@@ -1,8 +1,8 @@
-// Package health is the verdict on a node or a cluster: the reasons for which it does
-// not do what it should, each with a code, and how grave each is.
+// Package health computes the health of a node or cluster from findings, each with a code and a
+// severity.
 //
-// It decides which reasons make something unhealthy, degraded, or neither. It does not
-// look at anything itself: whoever knows something adds it to Findings.
+// It decides which codes make something unhealthy, degraded, or neither. It observes nothing
+// itself: its callers add to Findings.
 //
 // Invariants:
 //

@@ -120,14 +120,14 @@ func (c *Converger) part(at heldAt) (struct{}, error) {
 		key := stall.Key{Kind: stall.Role, Topic: at.h.Name, Partition: at.i}
 		c.stalls.Begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
 		defer c.stalls.End(key)
-		if err := c.takeRole(at.h, at.i); err != nil {
+		if err := c.applyRole(at.h, at.i); err != nil {
 			return fmt.Errorf("partition %d: %w", at.i, err)
 		}
 		return nil
 	})
 }
 
-func (c *Converger) takeRole(h *Topic, i int) error {
+func (c *Converger) applyRole(h *Topic, i int) error {
 	if reason := h.ended.Load(); reason != nil {
 		return c.shut(h, i, *reason)
 	}
@@ -150,7 +150,7 @@ func (c *Converger) takeRole(h *Topic, i int) error {
 	if hp != nil && err == nil {
 		hp.matched.Store(&matched{t, hp.view, defaults})
 	}
-	switch changed := c.failures.note(h, i, err); {
+	switch changed := c.failures.set(h, i, err); {
 	case changed && err != nil:
 		c.log.Error("cannot apply metadata to replica; retrying", "topic", h.Name, "partition", i, "error", err)
 	case changed:

@@ -30,8 +30,8 @@ type damagedRange struct {
 	from seq.Offset
 }
 
-// note adds a range and returns whether it is new.
-func (d *damage) note(found commitlog.Damage) bool {
+// add adds a range and returns whether it is new.
+func (d *damage) add(found commitlog.Damage) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := damagedRange{found.Path, found.From}
@@ -81,7 +81,7 @@ func (d *damage) counts() (now, ever int) {
 // report is told of a damaged range: when a log is opened, and whenever a
 // consumer is led past it. It is said once.
 func (d *damage) report(name string, partition int, err *commitlog.CorruptionError) {
-	if d.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
+	if d.add(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
 		d.log.Error("log is corrupt on disk; affected messages are not delivered",
 			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
 	}

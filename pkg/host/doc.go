@@ -1,31 +1,31 @@
-// Package host is what a node does with the replicas on its disk: it opens and closes
-// them, gives each the role that the metadata says, and looks after what they hold.
+// Package host manages the replicas on a node's disk: it opens and closes them, assigns each
+// the role that the metadata says, and maintains their data.
 //
-// It decides who leads here and until when, what is done about damaged, suspect or missing
-// data, when positions are stored, what is deleted, and how full the disk may be. It does
-// not know clients, consumers, publishes on their way or operators; how nodes reach each
-// other it is given as a forward.Caller.
+// It decides which partitions lead here and until when, how damaged, suspect or missing data is
+// treated, when positions are stored, what is deleted, and when the disk counts as full. It
+// does not know clients, consumers, forwarded publishes or operators; it reaches other nodes
+// through a forward.Caller.
 //
-// Metadata says what should be; Converge makes it so. First start, restart, fail-over,
-// transfer and deletion are one path: a replica leads, is on standby, or goes. What is held
-// of a topic is changed in its lane, a replica in its own; many change at a time. Whoever
-// looks something up does so in maps that Converge maintains, and waits for nothing.
+// Metadata is the target state; Converge establishes it. First start, restart, fail-over,
+// transfer and deletion are one path: a replica leads, is on standby, or is removed. Each topic
+// is changed in its lane, each replica in its own, and many change concurrently. Lookups read
+// maps maintained by Converge and never wait.
 //
 // Invariants:
 //
-//  1. A replica takes a role only by metadata that is at least as new as the announcement
-//     of this start of the node, and never one of an epoch below what it has known.
-//  2. What is delivered is delivered under a lease: this node was, not longer than that
-//     ago, in touch with a quorum or with every in-sync replica.
-//  3. Data is moved aside only because metadata says that the node does not hold it any
-//     more, or that others are in sync and this replica is not; it is deleted only because
-//     a committed command deleted its topic, or a replica in sync has replaced it.
-//  4. A transfer of a leadership acts on the topic of the incarnation that was meant.
-//  5. A role that cannot be taken, and a replica that makes no progress, is named in the
-//     health within five seconds.
+//  1. A replica takes a role only from metadata at least as new as the registration of this
+//     start, and never in an epoch below one it has known.
+//  2. Messages are delivered only under a lease: within its span the node was in contact with a
+//     quorum or with every in-sync replica.
+//  3. Data is moved aside only if the metadata no longer assigns it to this node, or if other
+//     replicas are in sync and this one is not; it is deleted only if a committed command
+//     deleted its topic, or an in-sync replica has replaced it.
+//  4. A leadership transfer applies only to the topic incarnation it was requested for.
+//  5. A role that cannot be assumed, or a replica without progress, is reported in the health
+//     within five seconds.
 //
-// What taught them: docs/lessons.md. Start at New, which wires
-// the parts: each has fields of its own for what it uses, and none has the Host. Then read
+// docs/lessons.md tells which failures taught them. Start at New, which wires the parts: each
+// has its own fields for what it uses, and none has the Host. Then read
 //
 //	Topics      what is held of each topic, for those who look
 //	Converger   the lanes in which that follows the metadata

@@ -15,9 +15,9 @@ import (
 // in the log.
 const followAgain = time.Second
 
-// follower makes what a node holds follow the metadata. It waits for no topic and no
+// applier makes what a node holds follow the metadata. It waits for no topic and no
 // partition.
-type follower struct {
+type applier struct {
 	o        *Options
 	log      *slog.Logger
 	topics   *Topics
@@ -29,7 +29,7 @@ type follower struct {
 }
 
 // run works until ctx ends.
-func (f *follower) run(ctx context.Context) {
+func (f *applier) run(ctx context.Context) {
 	again := time.NewTimer(followAgain)
 	defer again.Stop()
 	for ctx.Err() == nil {
@@ -51,7 +51,7 @@ func (f *follower) run(ctx context.Context) {
 
 // round asks for work on what changed since the last one, and returns whether there
 // was anything.
-func (f *follower) round() (asked bool) {
+func (f *applier) round() (asked bool) {
 	s := f.o.Meta.View()
 	for name := range due(f.seen, s, f.held) {
 		f.ask(name)
@@ -69,7 +69,7 @@ func (f *follower) round() (asked bool) {
 }
 
 // held goes over the topics that this node holds something of.
-func (f *follower) held(yield func(string) bool) {
+func (f *applier) held(yield func(string) bool) {
 	f.topics.hosted.Range(func(name, _ any) bool { return yield(name.(string)) })
 }
 

@@ -188,7 +188,7 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 		all[i] = &leaving{h: d.topics.Lookup(e.Topic), election: e}
 	}
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
-		if l.err = d.takeUp(l.election); l.err == nil {
+		if l.err = d.ensureLed(l.election); l.err == nil {
 			l.err = l.quiet(ctx)
 		}
 	})
@@ -215,9 +215,9 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 	return failed
 }
 
-// takeUp makes sure that this node leads what the metadata says it leads: it may
+// ensureLed makes sure that this node leads what the metadata says it leads: it may
 // have been elected a moment ago.
-func (d *handovers) takeUp(e meta.Election) error {
+func (d *handovers) ensureLed(e meta.Election) error {
 	if h := d.topics.Lookup(e.Topic); h != nil && h.Led(e.Partition) != nil {
 		return nil
 	}

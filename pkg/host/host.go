@@ -75,13 +75,13 @@ func New(options Options) (*Host, error) {
 	n.removal = removal.New(removal.Options{Dirs: dirs, Ledger: n.ledger, Self: o.Self, Log: o.Logger, Go: n.life.running.Go})
 	n.handovers = &handovers{o: &o, topics: n.Topics, converge: n.Converge}
 	n.leavers = &leavers{o: &o, log: o.Logger, topics: n.Topics, converge: n.Converge}
-	n.takeRoles()
+	n.wireRoles()
 	n.roles.onDisk.Store(found.OnDisk)
 	return n, nil
 }
 
-// takeRoles makes what gives the replicas their roles.
-func (n *Host) takeRoles() {
+// wireRoles makes what gives the replicas their roles.
+func (n *Host) wireRoles() {
 	o := n.o
 	suspects := &suspicion{o: o, log: o.Logger, dirs: n.dirs, life: n.life, topics: n.Topics}
 	n.roles = &roles{

@@ -46,7 +46,7 @@ type leavers struct {
 	said map[meta.NodeID]uint64
 }
 
-func (l *leavers) note(id meta.NodeID, incarnation uint64) {
+func (l *leavers) add(id meta.NodeID, incarnation uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.said == nil {
@@ -98,7 +98,7 @@ func (l *leavers) leave() {
 // seeOff takes a node that closes out of the in-sync sets of what is led here,
 // and returns when it is.
 func (l *leavers) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
-	l.note(a.Node, a.Incarnation)
+	l.add(a.Node, a.Incarnation)
 	var g errgroup.Group
 	g.SetLimit(openTogether)
 	for _, t := range l.o.Meta.Topics() {

@@ -14,7 +14,7 @@ import (
 
 // startLoops starts what a node does at its own pace.
 func (n *Host) startLoops(ctx context.Context) {
-	f := follower{
+	f := applier{
 		o: n.o, log: n.o.Logger, topics: n.Topics, ask: func(topic string) { n.Converger.topics.Ask(topic) },
 		failures: n.failures, shifts: n.shifts, seen: &meta.State{},
 	}
@@ -62,8 +62,8 @@ func (u *unsaved) add(h *Topic, hp *Held) {
 	}
 }
 
-// take returns what was added since the last time.
-func (u *unsaved) take() map[*Held]*Topic {
+// popAll returns what was added since the last time.
+func (u *unsaved) popAll() map[*Held]*Topic {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := u.all
@@ -114,7 +114,7 @@ func newCheckpointer(n *Host) *checkpointer {
 // round stores the positions that changed. One that is still being stored since an
 // earlier round has its turn in the next.
 func (c *checkpointer) round() {
-	for hp, h := range c.unsaved.take() {
+	for hp, h := range c.unsaved.popAll() {
 		if !hp.storing.CompareAndSwap(false, true) {
 			c.unsaved.add(h, hp)
 			continue

@@ -56,7 +56,7 @@ func (r *retention) all() {
 		hp.rest()
 	})
 	r.o.Log.Cache.Sweep()
-	r.settle()
+	r.refund()
 }
 
 // overfull drops what ephemeral topics, and those with a maximum, have too much.
@@ -69,11 +69,11 @@ func (r *retention) overfull() {
 			r.one(h, hp, now, moment)
 		}
 	})
-	r.settle()
+	r.refund()
 }
 
-// settle gives back the memory of what was dropped.
-func (r *retention) settle() {
+// refund gives back the memory of what was dropped.
+func (r *retention) refund() {
 	for _, h := range r.topics.Hosted() {
 		if h.memory == nil {
 			continue
@@ -84,7 +84,7 @@ func (r *retention) settle() {
 				stored += hp.Replica.Log().Bytes()
 			}
 		}
-		h.memory.Settle(stored)
+		h.memory.Refund(stored)
 	}
 }
 

@@ -196,7 +196,7 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	switch leads := v.Leader == rs.o.Self; {
 	case leads && lp != nil && lp.Term.Epoch() == v.Epoch:
 		lp.Term.Update(v)
-		rs.terms.note(lp)
+		rs.terms.track(lp)
 		rs.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
 		return nil
 	case leads:
@@ -231,7 +231,7 @@ func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp.Part.Serve(lp.Term)
 	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())
 	hp.Led.Store(lp)
-	rs.terms.note(lp)
+	rs.terms.track(lp)
 	rs.unsaved.add(h, hp) // what was told before found nobody to ask
 	h.publishLed()
 	rs.shifts.begin(rs.log, h.Name, lp)
@@ -367,7 +367,7 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	lp.Part.Settled()
+	lp.Part.ChannelsComplete()
 	return nil
 }
 

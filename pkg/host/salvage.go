@@ -80,9 +80,9 @@ type roleKey struct {
 	partition   int
 }
 
-// note sets the reason of a replica; nil: it has its role. It returns whether that
+// set sets the reason of a replica; nil: it has its role. It returns whether that
 // begins or ends a failure.
-func (r *roleErrors) note(h *Topic, partition int, err error) (changed bool) {
+func (r *roleErrors) set(h *Topic, partition int, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := roleKey{h.Name, h.Incarnation, partition}

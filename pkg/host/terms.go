@@ -40,8 +40,8 @@ func newTerms(c *lease.Contact) *terms {
 	}
 }
 
-// note adds a led partition if it has other replicas, and else takes it out.
-func (t *terms) note(lp *Led) {
+// track adds a led partition if it has other replicas, and else takes it out.
+func (t *terms) track(lp *Led) {
 	if !lp.Term.Shared() {
 		t.forget(lp)
 		return

@@ -182,8 +182,8 @@ func (h *Topic) Flush(ctx context.Context) error {
 	return g.Wait()
 }
 
-// SettledAt notes that every leader is at an index.
-func (h *Topic) SettledAt(index uint64) {
+// SetConverged notes that every leader is at an index.
+func (h *Topic) SetConverged(index uint64) {
 	for {
 		was := h.settled.Load()
 		if was >= index || h.settled.CompareAndSwap(was, index) {
@@ -233,9 +233,9 @@ func (h *Topic) Config() *meta.Topic { return h.config.Load() }
 // Used says whether a client of this node has used the topic since the process started.
 func (h *Topic) Used() bool { return h.used.Load() }
 
-// Settled returns up to which index of the metadata every leader of the topic is known to
+// ConvergedTo returns up to which index of the metadata every leader of the topic is known to
 // follow it.
-func (h *Topic) Settled() uint64 { return h.settled.Load() }
+func (h *Topic) ConvergedTo() uint64 { return h.settled.Load() }
 
 // Numbering says by which ids clients know the topic's messages.
 func (h *Topic) Numbering() seq.Numbering { return h.ids }
@@ -249,7 +249,7 @@ func (h *Topic) FindKeys(messages []topic.Message) {
 // an error is returned.
 func (h *Topic) Offer(lp *Led, o topic.Offered) error {
 	stored := lp.Part.Log().Bytes()
-	if err := cmp.Or(h.memory.Take(stored, o.Messages), h.Disk.Take(&h.Config().Config, stored, o.Messages)); err != nil {
+	if err := cmp.Or(h.memory.Reserve(stored, o.Messages), h.Disk.Reserve(&h.Config().Config, stored, o.Messages)); err != nil {
 		return err
 	}
 	return lp.offer(o)

@@ -1,12 +1,11 @@
-// Package keyorder has messages of one key wait for each other: a line for each key, in which
-// the first may go to a consumer, and nobody behind it before it has left. It knows members by
-// numbers that its caller gives them, above 0, small and used again; it refuses to know messages,
-// offsets and consumers. It is pure, takes no time that depends on how many wait, unless a method
-// says so, and is not safe for concurrent use.
+// Package keyorder queues messages by key: only the first message of each key may be delivered,
+// and the next one only after the first has left. Members are small positive numbers assigned and
+// reused by the caller; messages, offsets and consumers are unknown here. It is pure, its methods
+// take constant time unless documented otherwise, and it is not safe for concurrent use.
 //
 // Invariants (check in the tests):
 //
-//   - A member stands in at most one line, behind those that joined before it.
+//   - A member is in at most one line, behind those that joined before it.
 //   - May is true of at most one member of a line, its first, and of none while a member of the line
 //     is out.
 //   - A line without members is forgotten.

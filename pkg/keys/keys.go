@@ -1,6 +1,6 @@
-// Package keys finds the key of a message in its body, for publishers that cannot
-// name it. It knows no topics and keeps nothing: what it does depends on the rule
-// and the body alone, and costs one pass over at most MaxBody bytes.
+// Package keys extracts the key of a message from its body, for publishers that cannot set one.
+// It is stateless: the result depends on the rule and the body only, and costs one pass over at
+// most MaxBody bytes.
 package keys
 
 import (

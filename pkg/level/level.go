@@ -1,17 +1,16 @@
-// Package level says what a release may write and send that others must understand: the
-// feature level.
+// Package level defines feature levels: what a release may write and send that other releases
+// must understand.
 //
-// A level is a number that a release raises when it has something new that an older one
-// cannot read: a command of the metadata, a stored form, a call between nodes. A cluster
-// has one level, in its metadata; it is that of the oldest node that takes part, and rises
-// only when an operator says that no older release will run again. Until then the new
-// release does without what is new.
+// A release raises the level when it adds something that an older one cannot read: a metadata
+// command, a stored format, a cluster call. The cluster's level is stored in its metadata. It
+// equals the highest level that the oldest participating release supports, and rises only when
+// an operator confirms that no older release will run again. Until then new releases do not use
+// newer features.
 //
 // Invariants:
 //
-//  1. A feature's level never changes once it was released.
-//  2. A program of some range of levels runs in a cluster whose level is in that range, and
-//     in no other.
+//  1. The level of a released feature never changes.
+//  2. A program runs only in a cluster whose level is within its supported range.
 //
 // Start at Supported and Level.Has. docs/operations/upgrade.md says what an operator sees.
 package level

@@ -25,12 +25,12 @@ type Breath struct {
 func (b *Breath) Step() {
 	if b.steps++; b.steps >= breathSteps {
 		b.steps = 0
-		b.take()
+		b.sleep()
 	}
 }
 
-// take sleeps if the loop has had the processor for long enough.
-func (b *Breath) take() {
+// sleep sleeps if the loop has had the processor for long enough.
+func (b *Breath) sleep() {
 	now := time.Now()
 	if b.since.IsZero() {
 		b.since = now

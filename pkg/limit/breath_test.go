@@ -32,7 +32,7 @@ func TestALongLoopLeavesItsProcessorNowAndThen(t *testing.T) {
 func TestWhoPassesATurnOnLeavesItsProcessorNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
-		turns.Take()
+		turns.Acquire()
 		turns.Pass() // the first has not been resting
 		began := time.Now()
 		for range 100 {

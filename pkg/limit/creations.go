@@ -118,13 +118,13 @@ func Create(ctx context.Context) (undo func(), err error) {
 	if !ok {
 		return func() {}, nil
 	}
-	if !who.bounds.take(who.from, time.Now()) {
+	if !who.bounds.reserve(who.from, time.Now()) {
 		return nil, ErrCreations
 	}
 	return func() { who.bounds.undo(who.from) }, nil
 }
 
-func (c *Creations) take(from netip.Prefix, now time.Time) bool {
+func (c *Creations) reserve(from netip.Prefix, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one, mayOne := c.one.after(c.of[from], now)

@@ -1,12 +1,11 @@
-// Package limit derives every size limit of a message's way from one number, the
-// largest body that a client may send:
+// Package limit derives all size limits on the path of a message from one number, the largest
+// body that a client may send:
 //
 //	body < entry < group < frame < put
 //
-// A node takes a body from a client, appends it as an entry to the group that is
-// being formed, sends the group to its followers in a frame, and a follower queues
-// it as a put. Each limit exceeds the one before it together with what is added on
-// the way, so that no node can append what another cannot take.
+// A node accepts a body from a client, appends it as an entry to the open group, sends the
+// group to followers in a frame, and a follower queues it as a put. Each limit exceeds the
+// previous one by what is added at that step, so no node can append what another cannot accept.
 //
 // The limits are the same on every node and in every release of one format. The
 // settings max-msg-size and max-body-size of a node only lower what its own

@@ -171,8 +171,8 @@ func (m *Memory) lineLocked(use Use, small bool) *line {
 	return &m.lines[UseCount+use]
 }
 
-// take waits for n bytes.
-func (m *Memory) take(ctx context.Context, use Use, n int64, small bool) error {
+// reserve waits for n bytes.
+func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) error {
 	if m.try(use, n, small) {
 		return nil
 	}
@@ -268,11 +268,11 @@ func (s *Share) Most() int {
 	return int(s.of.limit / 8 * min(uses[s.use].eighths, bulkEighths))
 }
 
-// Take takes n bytes more. It waits while there is no room, until ctx ends but not
+// Reserve takes n bytes more. It waits while there is no room, until ctx ends but not
 // for longer than MemoryWait, and then returns ErrNoMemory.
-func (s *Share) Take(ctx context.Context, n int) error {
+func (s *Share) Reserve(ctx context.Context, n int) error {
 	if s.of != nil && n > 0 {
-		if err := s.of.take(ctx, s.use, int64(n), s.small(n)); err != nil {
+		if err := s.of.reserve(ctx, s.use, int64(n), s.small(n)); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func TestTakeWaitsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(testBudget)
 		first := m.Share(Bodies)
-		if err := first.Take(t.Context(), 3<<20); err != nil {
+		if err := first.Reserve(t.Context(), 3<<20); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestTakeWaitsInOrder(t *testing.T) {
 		for i, n := range []int{2 << 20, 1 << 20, 1 << 20} {
 			running.Go(func() {
 				s := m.Share(Bodies)
-				if err := s.Take(t.Context(), n); err != nil {
+				if err := s.Reserve(t.Context(), n); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -123,7 +123,7 @@ func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
 		}
 		began := time.Now()
 		s := m.Share(Bodies)
-		if err := s.Take(t.Context(), 1<<20); !errors.Is(err, ErrNoMemory) {
+		if err := s.Reserve(t.Context(), 1<<20); !errors.Is(err, ErrNoMemory) {
 			t.Error(err)
 		}
 		if waited := time.Since(began); waited != MemoryWait {
@@ -131,13 +131,13 @@ func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), MemoryWait/2)
 		defer cancel()
-		if err := s.Take(ctx, 1<<20); !errors.Is(err, ErrNoMemory) {
+		if err := s.Reserve(ctx, 1<<20); !errors.Is(err, ErrNoMemory) {
 			t.Error(err)
 		}
 		if waited := time.Since(began); waited != MemoryWait+MemoryWait/2 {
 			t.Errorf("it waited beyond its context, %v in all", waited)
 		}
-		if err := s.Take(t.Context(), 3<<20+1); !errors.Is(err, ErrNoMemory) || time.Since(began) != MemoryWait+MemoryWait/2 {
+		if err := s.Reserve(t.Context(), 3<<20+1); !errors.Is(err, ErrNoMemory) || time.Since(began) != MemoryWait+MemoryWait/2 {
 			t.Errorf("%v: what never has room was waited for", err)
 		}
 		if u := m.Usage(); u.Refused != 3 || u.Waiting != 0 || s.Held() != 0 {
@@ -155,11 +155,11 @@ func TestSmallTakesPassBigOnesThatWait(t *testing.T) {
 		}
 		go func() {
 			s := m.Share(Bodies)
-			_ = s.Take(t.Context(), 1<<20) // refused
+			_ = s.Reserve(t.Context(), 1<<20) // refused
 		}()
 		synctest.Wait()
 		s := m.Share(Bodies)
-		if err := s.Take(t.Context(), SmallShare); err != nil {
+		if err := s.Reserve(t.Context(), SmallShare); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -170,7 +170,7 @@ func TestSmallTakesPassBigOnesThatWait(t *testing.T) {
 func TestWithoutABudgetEverythingIsTaken(t *testing.T) {
 	var m *Memory
 	s := m.Share(Bodies)
-	if err := s.Take(t.Context(), 1<<40); err != nil || !s.Try(1<<40) || s.Held() != 2<<40 || m.Pressed() {
+	if err := s.Reserve(t.Context(), 1<<40); err != nil || !s.Try(1<<40) || s.Held() != 2<<40 || m.Pressed() {
 		t.Error(err)
 	}
 	s.Close()
@@ -197,7 +197,7 @@ func TestMemoryAddsUpUnderConcurrentUse(t *testing.T) {
 				case 2:
 					ctx, cancel := context.WithCancel(context.Background())
 					cancel()
-					_ = s.Take(ctx, n) // refused or not
+					_ = s.Reserve(ctx, n) // refused or not
 				}
 				if u := m.Usage(); u.Used < 0 || u.Used > u.Limit {
 					t.Errorf("%+v", u)
@@ -233,7 +233,7 @@ func TestWhatIsHeldToBeQuickerGoesFirst(t *testing.T) {
 	}
 	s.Close()
 	fill()
-	if err := s.Take(t.Context(), 3<<20); err != nil || cached.Held() != 0 {
+	if err := s.Reserve(t.Context(), 3<<20); err != nil || cached.Held() != 0 {
 		t.Errorf("%d cached bytes are in the way of a Take: %v", cached.Held(), err)
 	}
 }

@@ -35,8 +35,8 @@ type Turns struct {
 // NewTurns returns turns for so many at a time.
 func NewTurns(places int) *Turns { return &Turns{places: make(chan struct{}, places)} }
 
-// Take waits for a turn.
-func (t *Turns) Take() {
+// Acquire waits for a turn.
+func (t *Turns) Acquire() {
 	if t == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (t *Turns) Pass() {
 	t.rest() // before another has the turn
 	t.Give()
 	runtime.Gosched()
-	t.Take()
+	t.Acquire()
 }
 
 // rest leaves the processor for a moment in a turn, unless one that had it did so less
@@ -87,7 +87,7 @@ func (t *Turns) rest() {
 
 // Do does in a turn what waits for nothing.
 func (t *Turns) Do(f func()) {
-	t.Take()
+	t.Acquire()
 	defer t.Give()
 	f()
 }
@@ -113,7 +113,7 @@ func (t *Turns) Lend(most time.Duration) (end func()) {
 	if t == nil {
 		return func() {}
 	}
-	t.Take()
+	t.Acquire()
 	var once sync.Once
 	timer := time.AfterFunc(most, func() { once.Do(t.Give) })
 	return func() {

@@ -9,12 +9,12 @@ import (
 func TestTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(2)
-		turns.Take()
-		turns.Take()
+		turns.Acquire()
+		turns.Acquire()
 		taken := 0
 		for range 3 {
 			go func() {
-				turns.Take()
+				turns.Acquire()
 				taken++
 			}()
 		}
@@ -35,11 +35,11 @@ func TestTurnsAreBounded(t *testing.T) {
 func TestATurnIsPassedToWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
-		turns.Take()
+		turns.Acquire()
 		turns.Pass() // nobody waits
 		had := false
 		go func() {
-			turns.Take()
+			turns.Acquire()
 			had = true
 			turns.Give()
 		}()
@@ -61,13 +61,13 @@ func TestATurnThatIsLentEnds(t *testing.T) {
 				giveBack := turns.Lend(most)
 				began := time.Now()
 				time.AfterFunc(end, giveBack)
-				turns.Take()
+				turns.Acquire()
 				if waited, want := time.Since(began), min(end, most); waited != want {
 					t.Errorf("the next waited for %v, want %v", waited, want)
 				}
 				time.Sleep(4 * most) // virtual: what ends twice would give this turn away
 				go func() {
-					turns.Take()
+					turns.Acquire()
 					turns.Give()
 				}()
 				synctest.Wait()
@@ -82,7 +82,7 @@ func TestATurnThatIsLentEnds(t *testing.T) {
 
 func TestWithoutABoundNobodyWaits(t *testing.T) {
 	var turns *Turns
-	turns.Take()
+	turns.Acquire()
 	turns.Pass()
 	turns.Lend(time.Second)()
 	turns.Give()
@@ -97,10 +97,10 @@ func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
 		if all.For(FewMessages) != nil || all.For(FewMessages+1) != all {
 			t.Error("turns are not for many messages")
 		}
-		all.Take()
+		all.Acquire()
 		had := false
 		go func() {
-			all.Take()
+			all.Acquire()
 			had = true
 			all.Give()
 		}()
@@ -120,7 +120,7 @@ func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
 func TestBurstsBeyondAFewWaitForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
-		turns.Take()
+		turns.Acquire()
 		first, second := turns.Burst(), turns.Burst() // both at once
 		var began time.Time
 		go func() {
@@ -138,7 +138,7 @@ func TestBurstsBeyondAFewWaitForATurn(t *testing.T) {
 			t.Fatal("the third burst waits though the turn is free")
 		}
 		first()
-		turns.Take() // the third has given it back
+		turns.Acquire() // the third has given it back
 		third := turns.Burst()
 		if turns.Waiting() != 0 {
 			t.Error("a burst beside one waited for a turn")
@@ -160,7 +160,7 @@ func TestABurstThatWaitsForSomethingGivesItsTurnUp(t *testing.T) {
 		}
 		end := turns.Burst()
 		began := time.Now()
-		turns.Take()
+		turns.Acquire()
 		if took := time.Since(began); took > burstTurn {
 			t.Errorf("the turn of a burst lasted for %v, want %v at most", took, burstTurn)
 		}

@@ -1,9 +1,9 @@
-// Package once stores messages that have dedup ids once each, for one partition in one
-// term. It stands between those who publish and the partition's log: what is stored
-// already is not appended again, and what is being stored is waited for. It does not
-// know where messages come from.
+// Package once stores messages with dedup ids exactly once, for one partition in one term. It sits
+// between publishers and the partition's log: a message that is already stored is not appended
+// again, and a publish of one that is being stored waits for it. It does not know where messages
+// come from.
 //
-// Invariants: within the window an id is in the log at most once. A publish is answered
-// with success when each of its messages is committed, by it or by an earlier one. One
-// that is refused has stored nothing.
+// Invariants: within the window an id is in the log at most once. A publish succeeds once each of
+// its messages is committed, by itself or by an earlier publish. A refused publish has stored
+// nothing.
 package once

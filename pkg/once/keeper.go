@@ -182,7 +182,7 @@ func (k *Keeper) Offer(o topic.Offered) error {
 	}
 	fresh := e.msgs
 	e.msgs = nil
-	if err := k.o.Partition.Offer(topic.Offered{Messages: fresh, Done: e.settle, Inline: o.Inline}); err != nil {
+	if err := k.o.Partition.Offer(topic.Offered{Messages: fresh, Done: e.complete, Inline: o.Inline}); err != nil {
 		e.refuse(err)
 		return err
 	}
@@ -230,7 +230,7 @@ func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
 	k.written = append(k.written, writtenOnce{dedup.Place[*publish]{Publish: e, Index: i}, o})
 	if e.timer == nil {
 		e.timer = time.AfterFunc(ConfirmTimeout, func() {
-			k.settleWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, ErrUnconfirmed)
+			k.completeWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, ErrUnconfirmed)
 		})
 	}
 }
@@ -239,18 +239,18 @@ func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
 func (k *Keeper) Committed() {
 	if k.outstanding.Load() > 0 {
 		end := k.o.Partition.Log().CommittedEnd()
-		k.settleWritten(func(w *writtenOnce) bool { return w.offset < end }, nil)
+		k.completeWritten(func(w *writtenOnce) bool { return w.offset < end }, nil)
 	}
 }
 
 // Close tells everybody who waits that nothing more becomes known here. The term has
 // ended.
 func (k *Keeper) Close() {
-	k.settleWritten(func(*writtenOnce) bool { return true }, ErrUnconfirmed)
+	k.completeWritten(func(*writtenOnce) bool { return true }, ErrUnconfirmed)
 }
 
-// settleWritten tells some of those that wait for written messages what became of those.
-func (k *Keeper) settleWritten(which func(*writtenOnce) bool, err error) {
+// completeWritten tells some of those that wait for written messages what became of those.
+func (k *Keeper) completeWritten(which func(*writtenOnce) bool, err error) {
 	k.mu.Lock()
 	var over []*publish
 	rest := k.written[:0]
@@ -299,25 +299,25 @@ func (e *publish) refuse(err error) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	over := k.settleFreshLocked(e, topic.Receipt{Err: err})
+	over := k.completeFreshLocked(e, topic.Receipt{Err: err})
 	k.mu.Unlock()
 	finishAll(over)
 }
 
-// settle is told what became of the messages that were appended.
-func (e *publish) settle(r topic.Receipt) {
+// complete is told what became of the messages that were appended.
+func (e *publish) complete(r topic.Receipt) {
 	k := e.k
 	k.mu.Lock()
 	e.receipt = r
-	over := k.settleFreshLocked(e, r)
+	over := k.completeFreshLocked(e, r)
 	over = e.knowLocked(over, r.Err)
 	k.mu.Unlock()
 	finishAll(over)
 }
 
-// settleFreshLocked ends the claims of a publish, and returns those that have waited for
+// completeFreshLocked ends the claims of a publish, and returns those that have waited for
 // them and are to be answered now.
-func (k *Keeper) settleFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
+func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
 	now := k.moment()
 	for n, i := range e.fresh {
 		o := r.First + seq.Offset(n) //nolint:gosec // an index is not negative

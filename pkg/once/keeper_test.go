@@ -130,7 +130,7 @@ func (r *rig) settle(err error) {
 	if err == nil {
 		r.commit(h.batch.End())
 	}
-	h.entry.Settle(commitlog.Placed{Written: true, First: h.batch.First(), Position: h.batch.Position()}, err)
+	h.entry.Complete(commitlog.Placed{Written: true, First: h.batch.First(), Position: h.batch.Position()}, err)
 }
 
 func (r *rig) commit(end seq.Offset) {
@@ -261,7 +261,7 @@ func TestAPublishOfWhichAPartIsStoredIsUncertain(t *testing.T) {
 	first, mixed := r.publish("a"), r.publish("b", "a")
 	unwritten := r.held[0]
 	r.held = r.held[1:]
-	unwritten.entry.Settle(commitlog.Placed{}, errRefused)
+	unwritten.entry.Complete(commitlog.Placed{}, errRefused)
 	r.want(first, errRefused)
 	r.settle(nil)
 	r.want(mixed, errRefused)

@@ -23,17 +23,17 @@ type partitionAt struct {
 	Partition int    `json:"partition"`
 }
 
-// followersOf is what the leader of a partition sees.
-type followersOf struct {
+// followersReply is what the leader of a partition sees.
+type followersReply struct {
 	partitionAt
 	Followers []api.Copy `json:"followers"`
 }
 
-var askFollowers = question[[]partitionAt, []followersOf]{"followers", func(o *Node, _ context.Context, at []partitionAt) ([]followersOf, error) {
-	var out []followersOf
+var askFollowers = question[[]partitionAt, []followersReply]{"followers", func(o *Node, _ context.Context, at []partitionAt) ([]followersReply, error) {
+	var out []followersReply
 	for _, a := range at {
 		if all, led := o.followersHere(a); led {
-			out = append(out, followersOf{a, all})
+			out = append(out, followersReply{a, all})
 		}
 	}
 	return out, nil

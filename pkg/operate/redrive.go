@@ -34,12 +34,12 @@ type lettersArgs struct {
 	Partition int    `json:"partition"`
 }
 
-var askLetters = question[lettersArgs, deadletter.Settled]{"letters", func(o *Node, ctx context.Context, a lettersArgs) (deadletter.Settled, error) {
+var askLetters = question[lettersArgs, deadletter.Processed]{"letters", func(o *Node, ctx context.Context, a lettersArgs) (deadletter.Processed, error) {
 	return settleHere(ctx, o, a)
 }}
 
 // settleHere settles dead letters of a partition that this node leads.
-func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Settled, err error) {
+func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Processed, err error) {
 	h := o.host.Lookup(a.Letters)
 	if h == nil {
 		return s, meta.ErrTopicNotFound
@@ -66,7 +66,7 @@ func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Settl
 	} else if t.Channels[a.Channel] == nil {
 		return s, fmt.Errorf("%w: %s", meta.ErrChannelNotFound, a.Channel)
 	}
-	s, err = lp.Letters.Settle(ctx, lp.Part, of, a.Max, a.DryRun, bring)
+	s, err = lp.Letters.Process(ctx, lp.Part, of, a.Max, a.DryRun, bring)
 	if errors.Is(err, topic.ErrChannelNotFound) {
 		return s, nil // nobody has made it: there are no dead letters
 	}
@@ -82,9 +82,9 @@ func (p Policies) LettersOf(t *meta.Topic, channel string) string {
 	return name
 }
 
-// Settle brings dead letters of a channel back to it, or finishes them, partition by
+// RedriveOrPurge returns dead letters of a channel to it, or finishes them, partition by
 // partition. On an error, what was done until then is in the answer.
-func (p Policies) Settle(ctx context.Context, a SettleLetters) (s deadletter.Settled, err error) {
+func (p Policies) RedriveOrPurge(ctx context.Context, a SettleLetters) (s deadletter.Processed, err error) {
 	t, err := p.o.node.topics.Topic(a.Topic)
 	if err != nil {
 		return s, err
@@ -100,7 +100,7 @@ func (p Policies) Settle(ctx context.Context, a SettleLetters) (s deadletter.Set
 	if err != nil {
 		return s, err
 	}
-	a.Max = max(1, min(a.Max, deadletter.MaxSettled))
+	a.Max = max(1, min(a.Max, deadletter.MaxBatch))
 	for i := range from.Partitions {
 		if s.Letters >= a.Max && s.More {
 			break
@@ -113,7 +113,7 @@ func (p Policies) Settle(ctx context.Context, a SettleLetters) (s deadletter.Set
 		part, err := atLeader(ctx, p.o.node, askLetters, letters, i, one)
 		if one.DryRun && !a.DryRun {
 			s.More = s.More || part.Letters > 0
-			part = deadletter.Settled{Skipped: part.Skipped}
+			part = deadletter.Processed{Skipped: part.Skipped}
 		}
 		s.Add(part)
 		if err != nil {

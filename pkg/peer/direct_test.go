@@ -28,7 +28,7 @@ func takeAll(t *testing.T, o *outbox) []byte {
 	var all []byte
 	var l load
 	for {
-		ok, err := o.take(&l)
+		ok, err := o.swap(&l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestAnEndDuringADirectWriteIsNotMissed(t *testing.T) {
 	broken := errors.New("broken")
 	o.try = func(b []byte) int {
 		o.fail(broken)
-		if _, err := o.take(&load{}); !errors.Is(err, broken) {
+		if _, err := o.swap(&load{}); !errors.Is(err, broken) {
 			t.Errorf("the writer is told %v", err)
 		}
 		return len(b)

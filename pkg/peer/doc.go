@@ -1,27 +1,24 @@
-// Package peer carries calls between the nodes of a cluster: one port, a
-// connection for each pair of nodes and class of traffic, pipelined calls in
-// checksummed frames, mutual TLS where it is configured.
+// Package peer carries calls between the nodes of a cluster: one port, one connection per pair
+// of nodes and traffic class, pipelined calls in checksummed frames, and optional mutual TLS.
 //
-// It knows node names, classes, hellos, frames, calls, and when a connection
-// lives. It refuses to know what a call means, who is a member (Options.Admit
-// is asked) and what the failure of a node entails (Options.OnEvent is told).
+// It knows node names, classes, handshakes, frames, calls and connection liveness. It does not
+// know what a call means, who is a member (Options.Admit decides), or the consequences of a
+// node failure (Options.OnEvent is called).
 //
 // Invariants:
 //
 //  1. Calls of one Peer arrive in the order in which they were made, and the
 //     Handler sees the calls of one session one after the other.
-//  2. done is called exactly once for every call. A call that ends without an
-//     answer says whether it can have been carried out: errors marked
-//     fate.Refused were not sent, ErrDisconnected may have been.
-//  3. OnUp and OnDown of a Peer alternate. When OnDown is called, every call
-//     that was sent in that session has had its done.
-//  4. A slow or dead peer holds up nobody else: every connection has its own
-//     reader and writer, everything that waits is bounded, every wait for the
-//     network has a deadline.
-//  5. No memory is taken on the word of a length: buffers grow with what has
-//     arrived.
+//  2. done is called exactly once per call. A call without a response reports whether it may
+//     have been carried out: errors marked fate.Refused were not sent, ErrDisconnected may have
+//     been.
+//  3. OnUp and OnDown of a Peer alternate. When OnDown is called, done has been called for
+//     every call of that session.
+//  4. A slow or dead peer does not affect others: every connection has its own reader and
+//     writer, every queue is bounded, every network wait has a deadline.
+//  5. An announced length allocates no memory: buffers grow with the bytes received.
 //
-// docs/format/peer.md draws the bytes.
+// docs/format/peer.md describes the bytes.
 //
 // Start at Transport and Peer.Go.
 package peer

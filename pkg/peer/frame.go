@@ -191,7 +191,7 @@ func (f *frameReader) makeRoom(n int) error {
 		return nil
 	}
 	if want > largeChunk && f.taken == 0 {
-		if err := f.memory.take(n+n/growth, f.wait); err != nil {
+		if err := f.memory.reserve(n+n/growth, f.wait); err != nil {
 			return err
 		}
 		f.taken = n + n/growth

@@ -124,24 +124,24 @@ func (l *link) read() error {
 			return fmt.Errorf("read: %w", err)
 		}
 		if !f.ready() {
-			if err := l.take(fr); err != nil {
+			if err := l.handle(fr); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := l.takeAll(f, fr); err != nil {
+		if err := l.handleAll(f, fr); err != nil {
 			return err
 		}
 	}
 }
 
-// takeAll takes a frame and those that were read with it, and lets the writer
+// handleAll takes a frame and those that were read with it, and lets the writer
 // wait meanwhile.
-func (l *link) takeAll(f *frameReader, fr frame) error {
+func (l *link) handleAll(f *frameReader, fr frame) error {
 	l.out.cork()
 	defer l.out.uncork()
 	for n := 1; ; n++ {
-		if err := l.take(fr); err != nil {
+		if err := l.handle(fr); err != nil {
 			return err
 		}
 		if n >= corkFrames || !f.ready() {
@@ -167,8 +167,8 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take does what a frame says.
-func (l *link) take(fr frame) error {
+// handle does what a frame says.
+func (l *link) handle(fr frame) error {
 	switch {
 	case fr.flags&flagControl != 0:
 		return l.control(fr)
@@ -245,7 +245,7 @@ func (l *link) write() error {
 	}
 	var out load
 	for {
-		ok, err := l.out.take(&out)
+		ok, err := l.out.swap(&out)
 		if err != nil {
 			return err
 		}

@@ -25,10 +25,10 @@ type frameMemory struct {
 	used int
 }
 
-// take takes n bytes, when they are free or nobody has any, and gives up after
+// reserve takes n bytes, when they are free or nobody has any, and gives up after
 // patience. A frame takes all that it will need at once, so that no two wait for
 // each other.
-func (m *frameMemory) take(n int, patience time.Duration) error {
+func (m *frameMemory) reserve(n int, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {

@@ -204,9 +204,9 @@ func (o *outbox) loads() uint64 {
 	return o.taken
 }
 
-// take exchanges what waits for an empty load. When it reports false, there is
+// swap exchanges what waits for an empty load. When it reports false, there is
 // nothing, and the writer will be told; an err is the end.
-func (o *outbox) take(empty *load) (ok bool, err error) {
+func (o *outbox) swap(empty *load) (ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {

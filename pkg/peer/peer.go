@@ -255,7 +255,7 @@ func (p *Peer) wanted() bool {
 		p.mu.Lock()
 		if p.ctx.Err() != nil || p.holds == 0 && len(p.waiting) == 0 {
 			p.running = false
-			calls := p.takeWaitingLocked()
+			calls := p.popWaitingLocked()
 			p.mu.Unlock()
 			p.refuseAll(calls, ErrClosed)
 			return false
@@ -280,7 +280,7 @@ func (p *Peer) pause(d time.Duration) {
 	}
 }
 
-func (p *Peer) takeWaitingLocked() []waitingCall {
+func (p *Peer) popWaitingLocked() []waitingCall {
 	calls := p.waiting
 	p.waiting, p.bytes = nil, 0
 	return calls
@@ -296,7 +296,7 @@ func (p *Peer) refuseAll(calls []waitingCall, err error) {
 func (p *Peer) unreachable(err error) {
 	p.mu.Lock()
 	p.pauseLocked(err)
-	calls := p.takeWaitingLocked()
+	calls := p.popWaitingLocked()
 	p.mu.Unlock()
 	if p.ctx.Err() != nil {
 		err = ErrClosed
@@ -345,7 +345,7 @@ func (p *Peer) handOut(l *link) (missed []waitingCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastErr, p.opening = nil, 0
-	for _, c := range p.takeWaitingLocked() {
+	for _, c := range p.popWaitingLocked() {
 		switch {
 		case l.call(c.kind, c.payload, c.done) == nil:
 			p.count.calls.Add(1)

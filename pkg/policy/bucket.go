@@ -31,8 +31,8 @@ func (b *Bucket) SetRate(perSecond float64, now time.Time) {
 // Limits says whether the bucket bounds anything.
 func (b *Bucket) Limits() bool { return b.perSecond > 0 }
 
-// Take takes up to n messages out and returns how many.
-func (b *Bucket) Take(n int, now time.Time) int {
+// Reserve takes up to n messages out and returns how many.
+func (b *Bucket) Reserve(n int, now time.Time) int {
 	if b.perSecond == 0 {
 		return n
 	}

@@ -1,9 +1,7 @@
-// Package policy says what becomes of messages that consumers do not finish: how often
-// and how fast a channel delivers, and what it does with a message that has had all its
-// attempts.
+// Package policy describes how a channel treats messages that consumers do not finish: how often
+// and how fast it delivers, and what happens to a message that used up its attempts.
 //
-// A Policy is a pure value, and so is a Bucket; a Limit is one behind a lock, for all
-// partitions of a channel. What a channel leaves open its topic decides, then the
-// cluster: see Effective. The package knows attempts, delays and rates. It refuses to
-// know messages, logs and clocks.
+// A Policy and a Bucket are pure values; a Limit is a Bucket behind a lock, shared by all
+// partitions of a channel. Settings that a channel leaves open come from its topic, then from the
+// cluster: see Effective. The package does not know messages, logs or clocks.
 package policy

@@ -160,38 +160,38 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 func TestABucketKeepsItsRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var b Bucket
-	if got := b.Take(1000, now); got != 1000 || b.Limits() {
+	if got := b.Reserve(1000, now); got != 1000 || b.Limits() {
 		t.Errorf("without a rate: %d", got)
 	}
 	b.SetRate(100, now)
-	if got := b.Take(1000, now); got != 10 {
+	if got := b.Reserve(1000, now); got != 10 {
 		t.Errorf("at first: %d, want the burst of 10", got)
 	}
 	total := 0
 	for range 1000 { // 10 s
 		now = now.Add(10 * time.Millisecond)
-		total += b.Take(1000, now)
+		total += b.Reserve(1000, now)
 	}
 	if total < 999 || total > 1000 {
 		t.Errorf("%d in 10 s, want 1000", total)
 	}
 	now = now.Add(time.Hour)
-	if got := b.Take(1000, now); got != 10 {
+	if got := b.Reserve(1000, now); got != 10 {
 		t.Errorf("after a rest: %d, want the burst", got)
 	}
 	b.Return(4)
-	if got := b.Take(1000, now); got != 4 {
+	if got := b.Reserve(1000, now); got != 4 {
 		t.Errorf("of what came back: %d, want 4", got)
 	}
 	b.SetRate(1, now)
-	if got := b.Take(5, now.Add(time.Second)); got != 1 {
+	if got := b.Reserve(5, now.Add(time.Second)); got != 1 {
 		t.Errorf("slower: %d, want 1", got)
 	}
-	if got := b.Take(5, now.Add(500*time.Millisecond)); got != 0 {
+	if got := b.Reserve(5, now.Add(500*time.Millisecond)); got != 0 {
 		t.Errorf("a moment earlier: %d, want 0", got)
 	}
 	b.SetRate(0, now)
-	if got := b.Take(1000, now); got != 1000 {
+	if got := b.Reserve(1000, now); got != 1000 {
 		t.Errorf("without a rate again: %d", got)
 	}
 }

@@ -19,11 +19,11 @@ func (l *Limit) SetRate(perSecond float64, now time.Time) {
 	l.bucket.SetRate(perSecond, now)
 }
 
-// Take is Bucket.Take.
-func (l *Limit) Take(n int, now time.Time) int {
+// Reserve is Bucket.Reserve.
+func (l *Limit) Reserve(n int, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.bucket.Take(n, now)
+	return l.bucket.Reserve(n, now)
 }
 
 // Return is Bucket.Return.

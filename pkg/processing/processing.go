@@ -1,4 +1,4 @@
-// Package processing keeps how long messages took from their publish to their Finish, of late.
+// Package processing records the recent time from publish to finish of messages.
 package processing
 
 import (
@@ -56,8 +56,8 @@ type Published struct {
 	at map[seq.Offset]time.Duration
 }
 
-// Note notes when a message was published.
-func (p *Published) Note(o seq.Offset, at time.Duration) {
+// Add notes when a message was published.
+func (p *Published) Add(o seq.Offset, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at == nil {
@@ -66,8 +66,8 @@ func (p *Published) Note(o seq.Offset, at time.Duration) {
 	p.at[o] = at
 }
 
-// Take returns when a message was published, and forgets it.
-func (p *Published) Take(o seq.Offset) (at time.Duration, ok bool) {
+// Pop returns when a message was published, and forgets it.
+func (p *Published) Pop(o seq.Offset) (at time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, ok = p.at[o]

@@ -12,13 +12,13 @@ import (
 func TestPublishesOfLostMessagesAreForgotten(t *testing.T) {
 	var p Published
 	for o := range seq.Offset(Least - 1) {
-		p.Note(o, time.Duration(o))
+		p.Add(o, time.Duration(o))
 	}
 	none := func() []seq.Offset { return nil }
 	if p.Trim(0, none); p.Len() != Least-1 {
 		t.Errorf("%d are kept of few", p.Len())
 	}
-	p.Note(Least, Least)
+	p.Add(Least, Least)
 	if p.Trim(0, none); p.Len() != 0 {
 		t.Errorf("%d are kept of none", p.Len())
 	}

@@ -1,24 +1,22 @@
-// Package publish takes a publish to whoever leads its partition: to a term of this node, to
-// another node through a forward queue, or, while nobody leads, to whoever does next.
+// Package publish routes a publish to the leader of its partition: to a local term, through a
+// forward queue to another node, or, while there is no leader, into the queue until there is
+// one.
 //
-// It decides which partition a publish goes to, in which order publishes are appended
-// whatever the leadership does meanwhile, and what is tried again. It does not know who
-// publishes, nor what a log is.
+// It decides the partition of a publish, the order of appends across leadership changes, and
+// what is retried. It does not know the publisher or the log.
 //
-// The two ends of the way to another node are the queue, here, and the receiver, at the
-// leader: a queue numbers its publishes in rounds, and a receiver takes nothing of a round
-// behind something that it refused.
+// A forwarded publish passes the queue here and the receiver at the leader: a queue numbers its
+// publishes in rounds, and a receiver accepts nothing of a round after one that it refused.
 //
 // Invariants:
 //
-//  1. What one caller publishes to one partition, one after the other, is appended in that
-//     order, wherever the leader is.
-//  2. What may have been appended is never sent twice: its outcome is uncertain, and said.
-//  3. What was refused without anything having been done is kept, and tried for as long as
-//     PublishTimeout.
-//  4. A publish to a partition that is led here, and for which nothing waits, touches no
-//     queue: one atomic load.
-//  5. What waits is bounded, by partition and in all.
+//  1. Sequential publishes of one caller to one partition are appended in that order, wherever
+//     the leader is.
+//  2. A publish that may have been appended is never sent again: its outcome is reported as uncertain.
+//  3. A publish that was refused without effect is kept and retried until PublishTimeout.
+//  4. A publish to a partition led here with an empty queue bypasses the queue: it costs one
+//     atomic load.
+//  5. Queued publishes are bounded per partition and in total.
 //
 // Start at Router.Publish, then queue.retry and receiver.serve.
 package publish

@@ -184,7 +184,7 @@ func (s *queues) send(key queueKey, p *Request, refusal error) error {
 		o, err := s.queue(key)
 		if err == nil {
 			var again bool
-			if again, err = o.take(x, target); again {
+			if again, err = o.enqueue(x, target); again {
 				continue
 			}
 		}
@@ -221,9 +221,9 @@ func (s *queues) leader(key queueKey) meta.NodeID {
 	return t.Partitions[key.partition].Leader
 }
 
-// take sends a queued publish to target, or keeps it behind others. again: the queue
+// enqueue sends a queued publish to target, or keeps it behind others. again: the queue
 // has ended meanwhile.
-func (o *queue) take(x *queuedPublish, target meta.NodeID) (again bool, err error) {
+func (o *queue) enqueue(x *queuedPublish, target meta.NodeID) (again bool, err error) {
 	size := len(x.messages)
 	seen := o.all.Meta.Topic(o.key.topic)
 	o.mu.Lock()
@@ -402,8 +402,8 @@ func (o *queue) retry(now time.Time) time.Duration {
 	target := o.all.leader(o.key)
 	o.mu.Lock()
 	slices.SortFunc(o.returned, func(x, y *queuedPublish) int { return cmp.Compare(x.seq, y.seq) })
-	late := o.takeLateLocked(now.Add(-limit))
-	strays, again := o.takeStraysLocked(now, target)
+	late := o.popLateLocked(now.Add(-limit))
+	strays, again := o.popStraysLocked(now, target)
 	var pending []*queuedPublish
 	switch {
 	case o.sending || len(o.flying) > 0 || len(o.returned)+len(o.waiting) == 0:
@@ -467,10 +467,10 @@ func (o *queue) sendAll(pending []*queuedPublish, target meta.NodeID, round uint
 	o.all.poke() // for what came behind it, or came back
 }
 
-// takeStraysLocked gives up what is under way to a node that another has
+// popStraysLocked gives up what is under way to a node that another has
 // succeeded, and that has not answered for a while: it may be hanging. It
 // returns whom to tell, and when to look again; negative: no need.
-func (o *queue) takeStraysLocked(now time.Time, leader meta.NodeID) (strays []func(topic.Receipt), again time.Duration) {
+func (o *queue) popStraysLocked(now time.Time, leader meta.NodeID) (strays []func(topic.Receipt), again time.Duration) {
 	if o.sending || len(o.flying) == 0 || leader == "" || leader == o.target || o.target == "" {
 		o.strayed = time.Time{}
 		return nil, -1
@@ -498,9 +498,9 @@ func (o *queue) takeStraysLocked(now time.Time, leader meta.NodeID) (strays []fu
 	return strays, -1
 }
 
-// takeLateLocked takes out what has waited since before a time. It has been
+// popLateLocked takes out what has waited since before a time. It has been
 // tried, or something before it has.
-func (o *queue) takeLateLocked(before time.Time) []*queuedPublish {
+func (o *queue) popLateLocked(before time.Time) []*queuedPublish {
 	var late []*queuedPublish
 	for _, list := range []*[]*queuedPublish{&o.returned, &o.waiting} {
 		n := 0

@@ -30,16 +30,16 @@ func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
 		x := &queuedPublish{done: func(topic.Receipt) {}}
 		o := &queue{all: &queues{}, target: "n1", flying: map[*queuedPublish]struct{}{x: {}}, answered: began}
 		now := began.Add(test.silent)
-		if strays, again := o.takeStraysLocked(now, "n1"); strays != nil || again >= 0 {
+		if strays, again := o.popStraysLocked(now, "n1"); strays != nil || again >= 0 {
 			t.Errorf("%v: %d strays while n1 leads, again after %v", test.silent, len(strays), again)
 		}
-		if strays, again := o.takeStraysLocked(now, "n2"); strays != nil || again != test.grace {
+		if strays, again := o.popStraysLocked(now, "n2"); strays != nil || again != test.grace {
 			t.Errorf("%v: %d strays at once, again after %v", test.silent, len(strays), again)
 		}
-		if strays, again := o.takeStraysLocked(now.Add(test.grace-1), "n2"); strays != nil || again != 1 {
+		if strays, again := o.popStraysLocked(now.Add(test.grace-1), "n2"); strays != nil || again != 1 {
 			t.Errorf("%v: %d strays too early, again after %v", test.silent, len(strays), again)
 		}
-		if strays, _ := o.takeStraysLocked(now.Add(test.grace), "n2"); len(strays) != 1 || !x.givenUp {
+		if strays, _ := o.popStraysLocked(now.Add(test.grace), "n2"); len(strays) != 1 || !x.givenUp {
 			t.Errorf("%v: %d strays", test.silent, len(strays))
 		}
 	}

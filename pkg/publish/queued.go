@@ -41,11 +41,11 @@ func (x *queuedPublish) dispatch(target meta.NodeID, round uint64) {
 	s, k := x.queue.all, x.queue.key
 	switch {
 	case target == "":
-		x.settle(topic.Receipt{Err: s.absent(k)})
+		x.finishAttempt(topic.Receipt{Err: s.absent(k)})
 	case target == s.Self:
 		x.append()
 	case s.Calls.Remote == nil:
-		x.settle(topic.Receipt{Err: coord.ErrNotLeading})
+		x.finishAttempt(topic.Receipt{Err: coord.ErrNotLeading})
 	default:
 		x.post(target, round)
 	}
@@ -73,17 +73,17 @@ func (x *queuedPublish) append() {
 		lp = h.Led(k.partition)
 	}
 	if lp == nil {
-		x.settle(topic.Receipt{Err: coord.ErrNotLeading})
+		x.finishAttempt(topic.Receipt{Err: coord.ErrNotLeading})
 		return
 	}
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
-		if err = host.ErrDiskFull; s.host.Disk.Take(topic.StoredSize(messages)) {
+		if err = host.ErrDiskFull; s.host.Disk.Reserve(topic.StoredSize(messages)) {
 			err = h.Offer(lp, topic.Offered{Messages: messages, Done: x.done})
 		}
 	}
 	if err != nil {
-		x.settle(topic.Receipt{Err: err})
+		x.finishAttempt(topic.Receipt{Err: err})
 		return
 	}
 	x.leave()
@@ -105,7 +105,7 @@ func (x *queuedPublish) answer(reply []byte, err error) {
 	if err == nil {
 		r, err := forward.DecodeReceipt(reply)
 		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
-		x.settle(r)
+		x.finishAttempt(r)
 		return
 	}
 	_, arrived := errors.AsType[*peer.RemoteError](err)
@@ -113,12 +113,12 @@ func (x *queuedPublish) answer(reply []byte, err error) {
 		x.comeBack(err) // the leader could not be asked
 		return
 	}
-	x.settle(topic.Receipt{Err: forward.FromRemote(err)})
+	x.finishAttempt(topic.Receipt{Err: forward.FromRemote(err)})
 }
 
-// settle ends an attempt: the queued publish is kept for another one if there is reason
+// finishAttempt ends an attempt: the queued publish is kept for another one if there is reason
 // to hope, and its publisher is told otherwise.
-func (x *queuedPublish) settle(r topic.Receipt) {
+func (x *queuedPublish) finishAttempt(r topic.Receipt) {
 	if r.Err != nil && x.queue.all.passing(x.queue.key, r.Err) {
 		x.comeBack(r.Err)
 		return

@@ -70,8 +70,8 @@ type arrival struct {
 	reply   func([][]byte, error)
 }
 
-// take takes a publish, whose payload is copied. It does not wait.
-func (s *receivers) take(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
+// receive takes a publish, whose payload is copied. It does not wait.
+func (s *receivers) receive(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
 	m, err := forward.DecodePublishHead(payload)
 	if err != nil {
 		reply(nil, err)
@@ -219,7 +219,7 @@ func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	if err := h.Fits(m.Messages, s.sizes); err != nil {
 		return err
 	}
-	if !s.host.Disk.Take(topic.StoredSize(m.Messages)) {
+	if !s.host.Disk.Reserve(topic.StoredSize(m.Messages)) {
 		return host.ErrDiskFull
 	}
 	return h.Offer(lp, topic.Offered{Messages: m.Messages, Done: done})

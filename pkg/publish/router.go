@@ -69,7 +69,7 @@ func (r *Router) Run(ctx context.Context) { r.queues.run(ctx) }
 
 // HandlePublish takes a publish of another node: see receivers.take.
 func (r *Router) HandlePublish(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
-	r.receivers.take(from, session, payload, reply)
+	r.receivers.receive(from, session, payload, reply)
 }
 
 // Down is told that a session of another node has ended.
@@ -120,7 +120,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	if lp == nil || r.queues.holds(key) {
 		return r.queues.send(key, p, nil)
 	}
-	if err = host.ErrDiskFull; r.host.Disk.Take(topic.StoredSize(p.Messages)) {
+	if err = host.ErrDiskFull; r.host.Disk.Reserve(topic.StoredSize(p.Messages)) {
 		err = h.Offer(lp, topic.Offered{Messages: p.Messages, Done: p.Done, Inline: p.Inline})
 	}
 	if err == nil || !r.queues.passing(key, err) {

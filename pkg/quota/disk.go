@@ -34,10 +34,10 @@ type Disk struct {
 // Tells has full be told when room is wanted. It is called before anything else.
 func (d *Disk) Tells(full chan<- struct{}) { d.full = full }
 
-// Take says whether a partition that has stored bytes takes messages. Where the oldest
+// Reserve says whether a partition that has stored bytes takes messages. Where the oldest
 // messages go to make room, it does: they go within tellEvery, in files of a quarter of
 // the share.
-func (d *Disk) Take(c *meta.TopicConfig, stored int64, messages []topic.Message) error {
+func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Message) error {
 	most := c.Quota()
 	if most == 0 {
 		return nil

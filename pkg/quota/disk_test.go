@@ -29,7 +29,7 @@ func TestAPartitionTakesItsShare(t *testing.T) {
 		full := make(chan struct{}, 1)
 		var d Disk
 		d.Tells(full)
-		err := d.Take(&c.config, c.stored, messages)
+		err := d.Reserve(&c.config, c.stored, messages)
 		if (err != nil) != c.refused || err != nil && (!errors.Is(err, ErrFull) || fate.Of(err) != fate.Refused) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -54,7 +54,7 @@ func TestAFullTopicAsksForRoomNowAndThen(t *testing.T) {
 		config := meta.TopicConfig{Partitions: 1, MaxBytes: 10}
 		told := 0
 		for range 30 {
-			if err := d.Take(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, ErrFull) {
+			if err := d.Reserve(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, ErrFull) {
 				t.Fatal(err)
 			}
 			select {

@@ -1,3 +1,3 @@
-// Package quota says how much a topic may hold on a node, and which publishes are refused
-// because of that. It does not know who publishes, and drops nothing itself.
+// Package quota limits how much a topic may hold on a node and refuses publishes beyond that.
+// It does not know the publisher, and deletes nothing itself.
 package quota

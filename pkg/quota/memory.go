@@ -33,10 +33,10 @@ func NewMemory(most int64, full chan struct{}, share limit.Share) *Memory {
 	return &Memory{most: most, full: full, share: share}
 }
 
-// Take takes the room of messages, of which the partition's log has stored bytes
+// Reserve takes the room of messages, of which the partition's log has stored bytes
 // already. A partition that has too much has its oldest messages dropped; until they
 // are, it may have twice as much, and refuses what is beyond.
-func (e *Memory) Take(stored int64, messages []topic.Message) error {
+func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 	if e == nil {
 		return nil
 	}
@@ -63,8 +63,8 @@ func (e *Memory) tell() {
 	}
 }
 
-// Settle gives back what is paid for and not stored any more.
-func (e *Memory) Settle(stored int64) {
+// Refund gives back what is paid for and not stored any more.
+func (e *Memory) Refund(stored int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.share.Give(e.share.Held() - inMemory*int(stored))

@@ -25,7 +25,7 @@ func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
 		{stored: 19 * n, told: true},
 		{stored: 19*n + 1, told: true, refused: true},
 	} {
-		err := e.Take(c.stored, messages)
+		err := e.Reserve(c.stored, messages)
 		if refused := errors.Is(err, ErrBusy); refused != c.refused || (err != nil) != c.refused {
 			t.Errorf("with %d bytes stored: %v", c.stored, err)
 		}

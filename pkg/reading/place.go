@@ -1,6 +1,6 @@
-// Package reading goes through a log record by record for those who read it for clients: a Place for
-// messages, Keys for their keys. It keeps no more than is at hand: batches that are large are given up
-// between two uses. What it reads it does not judge.
+// Package reading reads a log record by record on behalf of clients: a Place for messages, Keys for
+// their keys. It buffers one batch at most and drops large ones between two uses. It does not
+// interpret what it reads.
 package reading
 
 import (

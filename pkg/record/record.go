@@ -1,5 +1,5 @@
-// Package record encodes messages as records of a partition's log, and decodes them. It knows
-// bytes; it does not know the log, nor what becomes of a message.
+// Package record is the codec of messages as records of a partition's log. It does not know the
+// log.
 package record
 
 import (

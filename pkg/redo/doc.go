@@ -1,19 +1,17 @@
 // Package redo makes the writes of many files durable with one sync.
 //
-// A disk syncs one file after the other: a node whose thousand logs each have a
-// batch to sync spends all its time in syncs. An FS is a file system around
-// another one that writes what such files owe the disk into one sequential
-// journal, and syncs that, for all of them together. The files themselves
-// were written before, without a sync; they are synced later, when the journal is
-// full or old, and then the journal's space is used again. After a crash Open
-// writes what the journal holds into the files once more, before anybody reads them.
+// A disk syncs files one at a time: a node whose thousand logs each have a batch to sync would
+// spend all its time in syncs. An FS wraps a file system, writes what such files owe the disk
+// into one sequential journal, and syncs that for all of them. The files themselves were
+// written before, without a sync; they are synced later, when the journal is full or old, and
+// the journal's space is reused. After a crash, Open writes the journal's content into the
+// files again before anything reads them.
 //
-// What is written to the journal is physical: a file, a place in it and the bytes.
-// So an FS knows nothing of what files mean, and what is above it knows nothing of the
-// journal: SyncData is durable either way. A file goes through the journal from the
-// moment that several files are being synced at once until it was settled, which is
-// when all that the journal holds of it has been synced in the file itself. A file
-// that is alone is synced directly, as without a journal.
+// The journal is physical: file, position and bytes. An FS does not know what files mean, and
+// its users do not know the journal: SyncData makes data durable either way. A file uses the
+// journal from the moment that several files are being synced at once until it is settled: all
+// its journaled writes have been synced in the file itself. A file that is synced alone is
+// synced directly.
 //
 // # Rules
 //
@@ -36,8 +34,8 @@
 //     memory (vfs.WriteDeferred). It is in the file before the half is settled, before any other change of
 //     the file, before the file is synced directly or read there, and before its last handle for writing is
 //     closed. That it cannot be written fails the journal.
-//  7. What fails in the journal fails every sync that goes through it from then on: the
-//     process is to start again, and to replay.
+//  7. A journal failure fails every later sync that uses it: the process must restart and
+//     replay.
 //
 // # Format
 //

@@ -108,8 +108,8 @@ type handle struct {
 	closed sync.Once
 }
 
-// take returns the file of a name, with one handle more.
-func (s *FS) take(name string) *file {
+// acquire returns the file of a name, with one handle more.
+func (s *FS) acquire(name string) *file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.files[name]
@@ -140,7 +140,7 @@ func (s *FS) Create(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{File: inner, fs: s, file: s.take(name)}, nil
+	return &handle{File: inner, fs: s, file: s.acquire(name)}, nil
 }
 
 // OpenReadWrite implements vfs.FS.
@@ -149,7 +149,7 @@ func (s *FS) OpenReadWrite(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{File: inner, fs: s, file: s.take(name)}, nil
+	return &handle{File: inner, fs: s, file: s.acquire(name)}, nil
 }
 
 // Rename implements vfs.FS. What has the old name, or lies below it, is settled first.
@@ -160,7 +160,7 @@ func (s *FS) Rename(oldName, newName string) error {
 		moving, covered = s.below(oldName), s.below(newName)
 	}
 	for _, f := range moving {
-		if err := s.journal.settle(f); err != nil {
+		if err := s.journal.flush(f); err != nil {
 			return err
 		}
 	}

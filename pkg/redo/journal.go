@@ -239,8 +239,8 @@ func (j *journal) unsynced(f *file, err error) error {
 	return err
 }
 
-// settle syncs a live file itself, and voids it.
-func (j *journal) settle(f *file) error {
+// flush syncs a live file itself, and voids it.
+func (j *journal) flush(f *file) error {
 	if !j.live(f) {
 		return nil
 	}
@@ -448,13 +448,13 @@ func (j *journal) rotateLocked() error {
 	j.beginLocked(1 - old)
 	j.tasks.Go(func() {
 		defer close(done)
-		j.settleHalf(old, sealed)
+		j.flushHalf(old, sealed)
 	})
 	return nil
 }
 
-// settleHalf syncs all files that are live in a half, and then has the half hold nothing.
-func (j *journal) settleHalf(half int, sealed head) {
+// flushHalf syncs all files that are live in a half, and then has the half hold nothing.
+func (j *journal) flushHalf(half int, sealed head) {
 	j.mu.Lock()
 	all := make([]*file, 0, len(j.lives[half]))
 	for f := range j.lives[half] {

@@ -135,7 +135,7 @@ func (s *FS) Open(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &readHandle{File: inner, fs: s, file: s.take(name)}, nil
+	return &readHandle{File: inner, fs: s, file: s.acquire(name)}, nil
 }
 
 // Remove implements vfs.FS.

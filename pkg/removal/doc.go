@@ -1,15 +1,14 @@
-// Package removal takes the data of topics off a node's disk.
+// Package removal deletes topic data from a node's disk.
 //
-// What it holds to:
+// Invariants:
 //
-//  1. Data leaves the disk only because a committed command says so: one deleted its
-//     topic and another purged it, or one gave the replica to another node. A directory
-//     of which the metadata knows neither stays, and is reported.
-//  2. The data of a topic that is in the trash of the metadata (meta.Trash) stays where it
-//     is, so that a restored topic finds it.
-//  3. What goes is first moved aside in one step, so that a topic is there or not, and
-//     then deleted in the background. A deletion that a crash interrupted goes on at the
-//     next start.
+//  1. Data is deleted only because of a committed command: one deleted the topic and another
+//     purged it, or one moved the replica to another node. A directory unknown to the metadata
+//     is kept and reported.
+//  2. Data of a topic in the metadata's trash (meta.Trash) stays in place, so that a restored
+//     topic finds it.
+//  3. Data is first moved aside atomically and then deleted in the background. A deletion
+//     interrupted by a crash continues at the next start.
 //
 // Start reading at Remover.
 package removal

@@ -85,7 +85,7 @@ func (r *Remover) keep(name string, in meta.Incarnation) {
 // replica of the topic may be open.
 func (r *Remover) Review(name string, s *meta.State) error {
 	var errs []error
-	for _, in := range r.take(name, s) {
+	for _, in := range r.popKept(name, s) {
 		if t := s.Topic(name); t != nil && t.Incarnation == in {
 			r.sweepPartitions(r.o.Dirs.Topic(name, in), t)
 		} else {
@@ -95,8 +95,8 @@ func (r *Remover) Review(name string, s *meta.State) error {
 	return errors.Join(errs...)
 }
 
-// take returns what is kept of topics of a name and not in the trash, and keeps it no more.
-func (r *Remover) take(name string, s *meta.State) []meta.Incarnation {
+// popKept returns what is kept of topics of a name and not in the trash, and keeps it no more.
+func (r *Remover) popKept(name string, s *meta.State) []meta.Incarnation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var left, gone []meta.Incarnation

@@ -1,4 +1,4 @@
-// Package route says to which partitions of a topic messages go that name none, and
-// puts together what became of those that go to several. It does not know who leads
-// partitions, or whether they can be written to.
+// Package route picks the partitions of messages published without one, and combines the
+// results of publishes to several. It does not know who leads partitions or whether they accept
+// publishes.
 package route

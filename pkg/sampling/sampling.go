@@ -1,5 +1,5 @@
-// Package sampling says which messages of a topic are traced: a rule as people write it, and
-// its meaning. It knows no topics and keeps nothing.
+// Package sampling decides which messages of a topic are traced, by a rule in text form. It is
+// stateless.
 package sampling
 
 import (
@@ -59,13 +59,13 @@ func (r *Rule) add(word string) error {
 	kind, value, _ := strings.Cut(word, ":")
 	switch {
 	case word == "on":
-		return r.take(1, word)
+		return r.setShare(1, word)
 	case strings.HasPrefix(word, "1/"):
 		n, err := strconv.ParseUint(word[2:], 10, 64)
 		if err != nil || n < 1 || n > MaxInterval {
 			return fmt.Errorf("trace is %q, want 1/N with N from 1 to %d", word, MaxInterval)
 		}
-		return r.take(n, word)
+		return r.setShare(n, word)
 	case kind == "id":
 		id, err := seq.ParseID([]byte(value))
 		if err != nil {
@@ -84,7 +84,7 @@ func (r *Rule) add(word string) error {
 	return fmt.Errorf("trace is %q, want off, on, 1/N, id:ID or channel:NAME", word)
 }
 
-func (r *Rule) take(every uint64, word string) error {
+func (r *Rule) setShare(every uint64, word string) error {
 	if r.every != 0 {
 		return fmt.Errorf("trace names %q beside another share: give one of on and 1/N", word)
 	}

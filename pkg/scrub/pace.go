@@ -1,13 +1,11 @@
-// Package scrub decides how fast stored data is read again to find rot before the
-// data is needed. It is a pure decision: it reads no clock and no disk.
+// Package scrub decides how fast stored data is re-read to detect corruption before the data is
+// needed. It is pure: it reads no clock and no disk.
 //
 // Invariants:
 //
-//   - Over an interval, all bytes are read once, as far as the other rules let.
-//   - Reading takes at most one part in Share of the time, so that a disk that is
-//     slow because it is busy is read less.
-//   - What could not be read in time is caught up on, and no more than a
-//     CatchUp-th of all of it at once.
+//   - All bytes are read once per interval, as far as the other rules permit.
+//   - Reading takes at most 1/Share of the time, so a slow, busy disk is read less.
+//   - Arrears are made up for, at most 1/CatchUp of all data at a time.
 package scrub
 
 import "time"

@@ -1,11 +1,11 @@
-// Package scrubber reads what is stored on a node again and again, slowly, to find what
-// cannot be read while other replicas hold it intact. pkg/scrub decides how fast. What it
-// finds it tells the replica, whose owner treats it as any other damage.
+// Package scrubber slowly re-reads all stored data of a node, to find unreadable data while
+// other replicas still hold it intact. pkg/scrub decides the pace. Findings are reported to the
+// replica, whose owner treats them like any other damage.
 //
 // Invariants:
 //
-//   - The replica that was checked least recently is checked next.
-//   - How far the checks are survives a restart; a crash costs ten minutes of reading.
+//   - The least recently checked replica is checked next.
+//   - Progress survives a restart; a crash costs at most ten minutes of reading.
 //
 // Start at Scrubber.Run.
 package scrubber

@@ -1,6 +1,5 @@
-// Package seq holds the numbers that name places in a partition: offsets,
-// epochs, message ids, and sets of offsets. It knows arithmetic and nothing
-// else: no time, no disk, no network.
+// Package seq defines the numbers that identify positions in a partition: offsets, epochs,
+// message ids, and sets of offsets. It is arithmetic only: no time, no disk, no network.
 package seq
 
 // Offset is the sequence number of a message in one partition: dense, from 0.

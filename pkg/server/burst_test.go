@@ -14,7 +14,7 @@ func TestCommandsOfLongReadsAreBursts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := limit.NewTurns(1)
-				turns.Take()
+				turns.Acquire()
 				defer turns.Give()
 				var conns []*meteredConn
 				var reads sync.WaitGroup
@@ -32,7 +32,7 @@ func TestCommandsOfLongReadsAreBursts(t *testing.T) {
 				}
 				turns.Give()
 				reads.Wait()
-				turns.Take()
+				turns.Acquire()
 				for _, conn := range conns {
 					conn.endBurst()
 				}

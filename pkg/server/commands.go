@@ -27,7 +27,7 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 	}
 	switch cmd.Verb {
 	case nsq.Fin, nsq.Req, nsq.Touch:
-		return s.settle(cmd)
+		return s.respond(cmd)
 	case nsq.Rdy:
 		return s.rdy(cmd)
 	case nsq.Pub:
@@ -59,8 +59,8 @@ func wrongState(cmd *nsq.Command) error {
 	return nsq.Errorf(failure.BadCommand, "cannot %s in current state", cmd.Verb)
 }
 
-// settle is FIN, REQ and TOUCH: it answers a message in flight.
-func (s *session) settle(cmd *nsq.Command) error {
+// respond is FIN, REQ and TOUCH: it answers a message in flight.
+func (s *session) respond(cmd *nsq.Command) error {
 	if s.state != stateSubscribed && s.state != stateClosing {
 		return wrongState(cmd)
 	}
@@ -92,7 +92,7 @@ func (s *session) settle(cmd *nsq.Command) error {
 	err := errNotInFlight
 	if bad == nil {
 		if place, ok := s.ids.Place(id); ok {
-			err = s.settleID(cmd.Verb, place, delay)
+			err = s.respondTo(cmd.Verb, place, delay)
 		}
 	}
 	if err == nil {
@@ -119,7 +119,7 @@ func settleCode(verb nsq.Verb) failure.Wire {
 	}
 }
 
-func (s *session) settleID(verb nsq.Verb, id seq.MessageID, delay time.Duration) error {
+func (s *session) respondTo(verb nsq.Verb, id seq.MessageID, delay time.Duration) error {
 	if verb == nsq.Touch {
 		return s.sub.Touch(id)
 	}

@@ -70,7 +70,7 @@ type inTurns struct {
 
 // Read implements io.Reader.
 func (r inTurns) Read(p []byte) (int, error) {
-	r.conn.turns.Take()
+	r.conn.turns.Acquire()
 	r.conn.taken = true
 	defer func() {
 		r.conn.taken = false

@@ -55,7 +55,7 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 	c.endBurst()
 	if c.taken { // none is held while input is waited for
 		c.turns.Give()
-		defer c.turns.Take()
+		defer c.turns.Acquire()
 	}
 	for {
 		if err := c.arm(); err != nil {
@@ -98,7 +98,7 @@ func (c *meteredConn) read(p []byte) (n int, err error) {
 		return c.Conn.Read(p)
 	}
 	waited := c.raw.Read(func(fd uintptr) (done bool) {
-		c.turns.Take()
+		c.turns.Acquire()
 		defer c.turns.Give()
 		for {
 			if n, err = syscall.Read(int(fd), p); !errors.Is(err, syscall.EINTR) {

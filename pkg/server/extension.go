@@ -130,7 +130,7 @@ func (e extension) split(out *outgoing, about *meta.Topic) error {
 	p := e.publisher
 	if p.listed > 0 {
 		turns := p.link.srv.opts.Turns
-		turns.Take()
+		turns.Acquire()
 		defer turns.Give()
 	}
 	traced := out.verb == nsq.PubTrace || out.verb == nsq.MPubTrace
@@ -140,7 +140,7 @@ func (e extension) split(out *outgoing, about *meta.Topic) error {
 		if traced {
 			m.TraceID, m.Body, err = nsq.SplitTraced(m.Body)
 		} else {
-			err = e.takeHeader(m, out, about)
+			err = e.checkHeader(m, out, about)
 		}
 		if err != nil {
 			return err
@@ -155,8 +155,8 @@ func (e extension) split(out *outgoing, about *meta.Topic) error {
 	return nil
 }
 
-// takeHeader reads the header that stands before a message.
-func (e extension) takeHeader(m *topic.Message, out *outgoing, about *meta.Topic) error {
+// checkHeader reads the header that stands before a message.
+func (e extension) checkHeader(m *topic.Message, out *outgoing, about *meta.Topic) error {
 	raw, body, err := nsq.SplitExtended(m.Body)
 	if err != nil {
 		return err

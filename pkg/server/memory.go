@@ -29,7 +29,7 @@ func newPurse(ctx context.Context, m *limit.Memory) *purse {
 }
 
 // Take implements nsq.Purse.
-func (p *purse) Take(n int) error { return p.share.Take(p.ctx, n) }
+func (p *purse) Take(n int) error { return p.share.Reserve(p.ctx, n) }
 
 // Try implements nsq.Purse.
 func (p *purse) Try(n int) bool { return p.share.Try(n) }

@@ -158,7 +158,7 @@ func TestASlowBodyEndsEarlierWhileOthersWaitForMemory(t *testing.T) {
 							case <-done:
 								return
 							default:
-								_ = s.Take(t.Context(), 1<<20)
+								_ = s.Reserve(t.Context(), 1<<20)
 							}
 						}
 					}()

@@ -191,7 +191,7 @@ func (p *publisher) list(batch nsq.MPUB) error {
 	p.listed = n * messageBytes
 	limit.BeforeAllocating(p.listed)
 	turns := p.link.srv.opts.Turns
-	turns.Take()
+	turns.Acquire()
 	defer turns.Give()
 	p.messages = make([]topic.Message, 0, n)
 	batch.Each(func(message []byte) {

@@ -38,10 +38,10 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := limit.NewTurns(1)
 				_, b, conn := pipeServer(t, Options{Turns: turns})
-				turns.Take()
+				turns.Acquire()
 				had := false
 				go func() {
-					turns.Take()
+					turns.Acquire()
 					had = true
 					turns.Give()
 				}()
@@ -70,7 +70,7 @@ func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
 		var next time.Duration // until another has its turn
 		b.onPublish = func() {
 			began := time.Now()
-			turns.Take()
+			turns.Acquire()
 			next = time.Since(began)
 			turns.Give()
 			close(room)
@@ -98,7 +98,7 @@ func TestDecompressionIsDoneInTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		turns.Take() // who waits for input has no turn
+		turns.Acquire() // who waits for input has no turn
 		var small bytes.Buffer
 		to, err := flate.NewWriter(&small, 1)
 		if err != nil {
@@ -128,7 +128,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 	long := "PUB t\n" + sized(strings.Repeat("x", 1<<20))
 	w, other := h.dial(t), h.dial(t)
 	w.send(long[:512<<10])
-	turns.Take() // who waits for the rest has no turn
+	turns.Acquire() // who waits for the rest has no turn
 	w.send(long[512<<10:])
 	eventually(t, "the long body waits", func() bool { return turns.Waiting() == 1 })
 	other.send("PUB t\n" + sized("x"))
@@ -138,7 +138,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 	}
 	turns.Give()
 	w.expect("OK")
-	turns.Take()
+	turns.Acquire()
 	w.send("PUB t\n" + sized("x")) // after a long body a small one is small again
 	w.expect("OK")
 	turns.Give()
@@ -147,7 +147,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 func TestWhatIsDroppedAtTheEndIsDroppedInTurns(t *testing.T) {
 	turns := limit.NewTurns(1)
 	h := newHarness(t, Options{Turns: turns})
-	turns.Take()
+	turns.Acquire()
 	w := h.dial(t)
 	w.send("WRONG\n" + strings.Repeat("x", 100<<10))
 	w.expect("E_INVALID invalid command WRONG")

@@ -102,7 +102,7 @@ func (w *writer) run(ctx context.Context) {
 		w.releaseBuffer()
 		if w.wanted > 0 {
 			// If there is none, it is asked for again, and the message stays in its channel.
-			if w.memory.Take(ctx, w.wanted) == nil {
+			if w.memory.Reserve(ctx, w.wanted) == nil {
 				w.wanted = 0
 			}
 			if ctx.Err() != nil {
@@ -162,7 +162,7 @@ func (w *writer) turn(ctx context.Context) (busy, over bool, err error) {
 				return false, false, err
 			}
 		}
-		taken = w.take(now)
+		taken = w.deliver(now)
 		w.beat(now)
 	}
 	more := taken > 0 || answered == answerBatch
@@ -260,8 +260,8 @@ func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
 	}
 }
 
-// take encodes messages and returns their number.
-func (w *writer) take(now time.Time) int {
+// deliver encodes messages and returns their number.
+func (w *writer) deliver(now time.Time) int {
 	if w.sub == nil || w.dry {
 		return 0
 	}

@@ -1,5 +1,5 @@
-// Package sharing takes a leader's positions to the other replicas in the order in which
-// they were decided. It does not know what a position is.
+// Package sharing sends a leader's positions to the other replicas in the order in which they
+// were decided. It does not interpret positions.
 package sharing
 
 import (

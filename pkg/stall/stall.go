@@ -1,11 +1,11 @@
-// Package stall keeps what does not progress on a node though it ought to, and has it in
-// the log, the health and the metrics. It does not know why, or what to do about it.
+// Package stall tracks operations that make no progress, and reports them in the log, the
+// health and the metrics. It does not know the causes or remedies.
 //
 // Invariants:
 //
-//   - Whoever waits for something says so with Begin and End. What takes longer than the
-//     limit of the Board is one line in the log, and counts until it ends.
-//   - Nothing is done while nothing is waited for.
+//   - A caller that waits brackets the wait with Begin and End. A wait longer than the limit of
+//     the Board is logged once and counts until it ends.
+//   - Without waits it does nothing.
 //
 // Start at Board.
 package stall

@@ -33,7 +33,7 @@ func Merge(byNode map[meta.NodeID][]Topic) []Topic {
 	out := make([]Topic, 0, len(merged))
 	for _, name := range slices.Sorted(maps.Keys(merged)) {
 		t := merged[name]
-		t.settle()
+		t.sort()
 		out = append(out, *t)
 	}
 	return out
@@ -91,8 +91,8 @@ func (t *Topic) merge(u *Topic) {
 	}
 }
 
-// settle puts merged stats in order.
-func (t *Topic) settle() {
+// sort puts merged stats in order.
+func (t *Topic) sort() {
 	slices.SortFunc(t.Partitions, func(a, b Partition) int { return cmp.Compare(a.Partition, b.Partition) })
 	slices.SortFunc(t.Channels, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
 	t.LogBytes = 0

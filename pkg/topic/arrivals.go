@@ -72,9 +72,9 @@ func (a *arrivals) handTo(c *Channel) (arm bool) {
 	return arm
 }
 
-// settle notes that all channels are there. It returns whether the positions know of more
+// complete notes that all channels are there. It returns whether the positions know of more
 // than before.
-func (a *arrivals) settle() bool {
+func (a *arrivals) complete() bool {
 	more := !a.settled && a.since != seq.Offset(a.told.Load())
 	a.settled = true
 	if !a.untold(false) {

@@ -66,7 +66,7 @@ func TestAChannelOfTheNameMadeAnewDoesNotGetWhatIsAddressed(t *testing.T) {
 	b.channel("other", 1)
 	b.channel("c", 2)
 	b.publishAll([]Message{addressed("a", 2, 0)})
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	if err := b.p.RemoveChannel("c"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, false)
 	s.channel("other", 2, false)
-	s.p.Settled()
+	s.p.ChannelsComplete()
 	s.publish("a", "b")
 	r := s.bench().join(c)
 	want(t, "first", r.take(1, s.now), "a")
@@ -113,7 +113,7 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	s.p.Publish([]Message{inPlaceOf("a", 1, 0, time.Hour)}, func(Receipt) {})
 	s.lead(1)
 	c, other := s.channel("c", 1, false), s.channel("other", 2, false)
-	s.p.Settled()
+	s.p.ChannelsComplete()
 	if n := c.Stats(); n.Deferred != 1 || n.Depth != 1 || n.Floor != 1 {
 		t.Errorf("%+v; want the copy deferred and the origin finished", n)
 	}
@@ -134,7 +134,7 @@ func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)
 	s.channel("strict", 2, true)
-	s.p.Settled()
+	s.p.ChannelsComplete()
 	s.publish("a")
 	s.line.deliverAll()
 	s.publishLate("hour", time.Hour)
@@ -142,7 +142,7 @@ func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	s.lead(1)
 	all := map[string]*Channel{"c": s.channel("c", 1, false), "strict": s.channel("strict", 2, true)}
-	s.p.Settled()
+	s.p.ChannelsComplete()
 	for name, c := range all {
 		if n := c.Stats(); n.Deferred != 1 || n.Depth != 2 {
 			t.Errorf("%s has %d deferred and %d waiting, want 1 and 2", name, n.Deferred, n.Depth)
@@ -174,7 +174,7 @@ func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
 	}
 	b.p.Serve(b)
 	c := b.channel("c", 1)
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	r := b.join(c)
 	want(t, "what is committed", r.take(9, b.now), "a")
 	if n := c.Stats(); n.Deferred != 0 || n.Depth != 0 {
@@ -215,7 +215,7 @@ func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
 	}
 	b.p.Serve(b)
 	r := b.join(b.channel("c", 1))
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	want(t, "while the copy is not committed", r.take(9, t0), "")
 	wakes := r.wakes
 	b.log.Commit(batch.End())
@@ -246,7 +246,7 @@ func TestACopyOfWhatIsFinishedMeanwhileIsNotDelivered(t *testing.T) {
 func TestPublishesAloneKeepWhatIsLookedThroughSmall(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	if err := b.p.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (m *movers) release() {
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
 	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: processing.New(p.o.LatencyWindow, time.Now())}
 	c.keys.on.Store(channel.KeyedOf(s).On())
-	c.Flow.Note(p.o.Now(), flow.Totals{})
+	c.Flow.Observe(p.o.Now(), flow.Totals{})
 	return c
 }
 
@@ -181,14 +181,14 @@ func (c *Channel) Seek(o seq.Offset) error {
 // moveTimeout bounds how long Seek and Empty wait for other replicas.
 const moveTimeout = 5 * time.Second
 
-// ErrNotSettled is returned by Seek and Empty when the other replicas do not
+// ErrNotQuiescent is returned by Seek and Empty when the other replicas do not
 // take what they are told of a message that the channel has finished.
-var ErrNotSettled = fate.Refuse("waiting for in-sync replicas to store finished messages")
+var ErrNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
 // move applies an operator's change that may lead back. It waits for what other
 // replicas are being told, or that would lead them forward again behind it.
 func (c *Channel) move(f func(*channel.State)) error {
-	if err := c.settle(); err != nil {
+	if err := c.quiesce(); err != nil {
 		c.change(func(*channel.State) { c.movers.n-- })
 		return err
 	}
@@ -203,9 +203,9 @@ func (c *Channel) move(f func(*channel.State)) error {
 	return err
 }
 
-// settle waits until nothing is held, and lets nothing be delivered until the
+// quiesce waits until nothing is held, and lets nothing be delivered until the
 // caller, a mover now, has done what it came for.
-func (c *Channel) settle() error {
+func (c *Channel) quiesce() error {
 	limit := time.NewTimer(moveTimeout)
 	defer limit.Stop()
 	c.mu.Lock()
@@ -218,7 +218,7 @@ func (c *Channel) settle() error {
 		select {
 		case <-settled:
 		case <-limit.C:
-			err = ErrNotSettled
+			err = ErrNotQuiescent
 		}
 		c.mu.Lock()
 		if err != nil {
@@ -324,7 +324,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	c.p.stir()
 	c.wakeFor(ready)
 	for _, o := range noted {
-		RetriesOf(c).noteAttempts(o)
+		RetriesOf(c).storeAttempts(o)
 	}
 	if dispose {
 		c.p.o.Exhausted(c)
@@ -353,7 +353,7 @@ func (c *Channel) wakeFor(n int) {
 	}
 	c.mu.Lock()
 	var few [4]*Consumer
-	woken := c.waiting.take(n, few[:0])
+	woken := c.waiting.pop(n, few[:0])
 	c.waiters.Store(c.waiting.len())
 	c.mu.Unlock()
 	for _, k := range woken {

@@ -92,10 +92,10 @@ func (k *Consumer) InFlight() int { return int(k.inFlight.Load()) }
 
 func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k.id).Len())) }
 
-// Take hands over up to max messages, now in flight: emit is called for each,
-// with slices that are good during the call. It returns how many. 0 means that
-// there is nothing now, and that Wake will be called when there may be; or that
-// nothing may be handed over at now: see Leased. An error of emit's ends it, and the messages not handed over are ready again.
+// Take hands over up to max messages, now in flight: emit is called for each, with slices that are
+// good during the call. It returns how many. 0 means that there is nothing now, and that Wake will
+// be called when there may be; or that nothing may be handed over at now: see Leased. An error of
+// emit's ends it, and the messages not handed over are ready again.
 func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
 	max = min(max, takeMax)
 	if !k.Leased(now) {
@@ -153,7 +153,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c, limit := k.ch, k.ch.limit.Load()
 	if limit != nil {
 		wanted := max
-		max = limit.Take(wanted, now)
+		max = limit.Reserve(wanted, now)
 		defer func() { limit.Return(max - len(k.taken)) }()
 		if max < wanted {
 			defer func() { arm = RetriesOf(c).limitedBy(k, max) || arm }()
@@ -264,7 +264,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
-			k.published.Note(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
+			k.published.Add(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
 		}
 		if sent == 0 { // likewise
 			k.probe.Begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
@@ -419,7 +419,7 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 func (k *Consumer) Finish(o seq.Offset) error {
 	c, now := k.ch, time.Now()
 	if !c.p.Leased(now) {
-		k.takeBack(o, now)
+		k.requeueRefused(o, now)
 		return ErrNotLeased
 	}
 	c.mu.Lock()
@@ -465,9 +465,9 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// takeBack makes a message ready again whose answer is refused: its client holds it
+// requeueRefused makes a message ready again whose answer is refused: its client holds it
 // no longer, and it is delivered as soon as anything is.
-func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
+func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 	c := k.ch
 	c.mu.Lock()
 	err := c.state.Requeue(o, k.id, now, 0)
@@ -485,7 +485,7 @@ func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
 	if !c.p.Leased(now) {
-		k.takeBack(o, now)
+		k.requeueRefused(o, now)
 		return ErrNotLeased
 	}
 	again := c.state.Requeue

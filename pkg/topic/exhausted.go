@@ -51,15 +51,15 @@ func (x Retries) disposableLocked() bool {
 	return r.Len() > 0 && r.Policy().OnExhausted != policy.Block && c.p.o.Exhausted != nil
 }
 
-// noteAttempts has this node and the other replicas keep how often a message has been
+// storeAttempts has this node and the other replicas keep how often a message has been
 // delivered, as far as it is not finished. A checkpoint comes later than the next delivery
 // may. It waits for nobody.
-func (x Retries) noteAttempts(o seq.Offset) {
+func (x Retries) storeAttempts(o seq.Offset) {
 	c := x.c
 	c.mu.Lock()
 	data := x.attemptsLocked(o)
 	c.mu.Unlock()
-	if data == nil || c.p.note(data) != nil {
+	if data == nil || c.p.appendChange(data) != nil {
 		return // a checkpoint has it later
 	}
 	if c.p.sharing.Shared() {
@@ -102,7 +102,7 @@ func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay tim
 		}
 	}
 	c.mu.Unlock()
-	err := c.p.note(data)
+	err := c.p.appendChange(data)
 	if err == nil && c.p.sharing.Shared() {
 		c.p.sharing.Advance(sharing.Change{Data: data, Done: resume})
 	} else {

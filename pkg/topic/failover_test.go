@@ -214,7 +214,7 @@ func (s *story) rareStep(node int, w *watched) error {
 		for _, name := range []string{"ordered", "plain", "young"} {
 			s.attend(s.watched[name])
 		}
-		s.p.Settled()
+		s.p.ChannelsComplete()
 	case n < 8:
 		s.note("young is deleted and made anew at %d", s.end)
 		if err := s.p.RemoveChannel("young"); err != nil {
@@ -285,7 +285,7 @@ func TestNothingIsSkippedByAFailOver(t *testing.T) {
 		s.anew("ordered", true)
 		s.anew("plain", false)
 		s.anew("young", false)
-		s.p.Settled()
+		s.p.ChannelsComplete()
 		var err error
 		for range 400 {
 			if err = s.step(); err != nil {

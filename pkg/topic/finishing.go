@@ -63,13 +63,13 @@ func (f finishes) told(c *Channel, err error) (next finishes) {
 		c.p.over.Store(true)
 	}
 	c.mu.Lock()
-	waited, data := c.finishing.Settle(f.list), f.data
+	waited, data := c.finishing.Confirm(f.list), f.data
 	if len(waited) < len(f.list) {
 		data = changesLocked(c, waited)
 	}
 	c.mu.Unlock()
 	if err == nil && len(waited) > 0 {
-		err = c.p.note(data)
+		err = c.p.appendChange(data)
 	}
 	now := time.Now()
 	c.mu.Lock()
@@ -111,7 +111,7 @@ func (k *Consumer) processed(o seq.Offset, now time.Time) {
 	if k.ch.times == nil {
 		return
 	}
-	if at, ok := k.published.Take(o); ok {
+	if at, ok := k.published.Pop(o); ok {
 		k.ch.times.Ended(at, now)
 	}
 }

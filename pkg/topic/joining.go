@@ -68,7 +68,7 @@ func (k *Consumer) Leave() (left int) {
 	c.mu.Unlock()
 	c.arm(arm)
 	for _, o := range noted {
-		RetriesOf(c).noteAttempts(o)
+		RetriesOf(c).storeAttempts(o)
 	}
 	for _, o := range lost {
 		traced(k, trace.Requeued, o, c.p.o.Now())

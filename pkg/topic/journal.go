@@ -47,9 +47,9 @@ const stampVersion = 2 // a record's first byte where others have advance.Versio
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
-// note appends what an ordered channel finished. After an error what was noted before is
+// append appends what an ordered channel finished. After an error what was noted before is
 // intact.
-func (j *journal) note(change []byte) error {
+func (j *journal) append(change []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.open(); err != nil {
@@ -120,9 +120,9 @@ func (j *journal) size() int64 {
 	return j.end
 }
 
-// take says which of the leader's snapshots the changes follow that are noted
+// setSnapshot says which of the leader's snapshots the changes follow that are noted
 // from now on.
-func (j *journal) take(s stamp) {
+func (j *journal) setSnapshot(s stamp) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.taken = s

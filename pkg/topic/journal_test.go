@@ -26,7 +26,7 @@ func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 10
 func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
 	t.Helper()
 	for o := from; o < to; o++ {
-		if err := p.Note(changeOf("c", 1, o, o, 0, 0).Append(nil)); err != nil {
+		if err := p.Append(changeOf("c", 1, o, o, 0, 0).Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	}
 	noteUpTo(t, p, 0, 4)
 	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC, Short: 9} })
-	if err := p.Note(changeOf("c", 1, 4, 4, 0, 0).Append(nil)); !errors.Is(err, syscall.ENOSPC) {
+	if err := p.Append(changeOf("c", 1, 4, 4, 0, 0).Append(nil)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	faulty.Decide(nil)
@@ -177,7 +177,7 @@ func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Note(changeOf("c", 1, 2, 2, 0, 0).Append(nil)); fate.Of(err) != fate.Refused {
+	if err := p.Append(changeOf("c", 1, 2, 2, 0, 0).Append(nil)); fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
@@ -253,7 +253,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		seed := rand.New(rand.NewPCG(number, 1))
 		a := changeOf("other", seed.Uint64(), 1, 2, 0, 0)
-		if err := errors.Join(j.note(a.Append(nil)), j.close()); err != nil {
+		if err := errors.Join(j.append(a.Append(nil)), j.close()); err != nil {
 			t.Fatal(err)
 		}
 		var again mirror

@@ -253,9 +253,9 @@ func (k *keeper) close() error {
 	return nil
 }
 
-// note keeps a change of an ordered channel for a process that is killed before
+// appendChange keeps a change of an ordered channel for a process that is killed before
 // the next checkpoint. What could not be noted does not count here.
-func (k *keeper) note(change []byte) error {
+func (k *keeper) appendChange(change []byte) error {
 	k.dirty.mark()
-	return k.positions.Note(change)
+	return k.positions.Append(change)
 }

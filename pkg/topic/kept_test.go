@@ -19,7 +19,7 @@ func TestPublishesOfMessagesInFlightAreKept(t *testing.T) {
 		t.Fatalf("took %q", got)
 	}
 	for o := range seq.Offset(2 * processing.Least) {
-		r.published.Note(o+10, 0)
+		r.published.Add(o+10, 0)
 	}
 	if got := r.take(1, t0); got != "b" || r.published.Len() != 2 {
 		t.Errorf("took %q, and %d publishes are kept", got, r.published.Len())

@@ -15,7 +15,7 @@ func Measure(c *Channel, now time.Time) {
 	c.mu.Unlock()
 	t := TotalsOf(n)
 	t.Waiting = n.Depth > 0 && !paused
-	c.Flow.Note(now, t)
+	c.Flow.Observe(now, t)
 }
 
 // TotalsOf returns what a channel with some counts has received and finished.

@@ -15,7 +15,7 @@ func TestAnOlderSnapshotOfANewLeaderTakesNothingBack(t *testing.T) {
 	for _, many := range []int{0, 1} {
 		s := newSetThatUpdates(t, many)
 		c := s.channel("c", 1, false)
-		s.p.Settled()
+		s.p.ChannelsComplete()
 		r := s.bench().join(c)
 		s.publish("a", "b", "c", "d", "e")
 		s.line.deliverAll()
@@ -28,7 +28,7 @@ func TestAnOlderSnapshotOfANewLeaderTakesNothingBack(t *testing.T) {
 		}
 		s.lead(2)
 		r = s.bench().join(s.channel("c", 1, false))
-		s.p.Settled()
+		s.p.ChannelsComplete()
 		s.line.deliverAll()
 		want(t, "who does not know delivers", r.take(9, t0), "a b c d e")
 		if err := r.Requeue(r.got["d"], t0, 1); err != nil {

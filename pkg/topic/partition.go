@@ -216,7 +216,7 @@ func openFor(o Options) (*Positions, Snapshot, error) {
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	positions.journal.take(0) // a leader takes no snapshot
+	positions.journal.setSnapshot(0) // a leader takes no snapshot
 	return positions, snap, nil
 }
 
@@ -260,10 +260,10 @@ func (p *Partition) visibleEnd() seq.Offset {
 	return min(seq.Offset(p.arrivals.told.Load()), seq.Offset(p.pausedAt.Load()))
 }
 
-// AddChannel makes sure that the partition has a channel. version tells it from
-// an earlier channel of the name, whose position does not count. The first
-// channel starts with what no channel has seen, a later one at the committed
-// end; until Settled, one whose position was lost starts at the log's start. When AddChannel returns, the start of a durable channel is on disk.
+// AddChannel makes sure that the partition has a channel. version tells it from an earlier channel
+// of the name, whose position does not count. The first channel starts with what no channel has
+// seen, a later one at the committed end; until ChannelsComplete, one whose position was lost
+// starts at the log's start. When AddChannel returns, the start of a durable channel is on disk.
 func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*Channel, error) {
 	p.mu.Lock()
 	if c := p.channels[name]; c != nil && c.version == version {
@@ -484,16 +484,16 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 	}
 }
 
-// Settled says that the metadata has named all its channels: positions that
+// ChannelsComplete reports to the partition that the metadata has named all its channels: positions that
 // were stored and not asked for are of channels that are gone.
-func (p *Partition) Settled() {
+func (p *Partition) ChannelsComplete() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.restored) > 0 || p.lost {
 		p.restored, p.lost = map[string]ChannelPosition{}, false
 		p.dirty.mark()
 	}
-	if p.arrivals.settle() {
+	if p.arrivals.complete() {
 		p.dirty.mark()
 	}
 }

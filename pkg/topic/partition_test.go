@@ -123,7 +123,7 @@ func (b *bench) Append(e commitlog.Entry) error {
 	}
 	b.log.Commit(batch.End())
 	b.p.Committed(batch)
-	e.Settle(commitlog.Placed{Written: true, First: batch.First(), Position: batch.Position()}, nil)
+	e.Complete(commitlog.Placed{Written: true, First: batch.First(), Position: batch.Position()}, nil)
 	return nil
 }
 
@@ -282,7 +282,7 @@ func TestAChannelMadeAnewDoesNotInheritAPosition(t *testing.T) {
 	b.restart()
 	b.channel("other", 1)
 	c := b.channel("c", 5) // another incarnation of the name
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	b.publish("z")
 	want(t, "the new channel", b.join(c).take(9, t0), "z")
 }

@@ -123,7 +123,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	p.journal.take(0) // who leads takes none
+	p.journal.setSnapshot(0) // who leads takes none
 	return p, newest, nil
 }
 
@@ -244,10 +244,10 @@ func (p *Positions) Number() uint64 { return p.number }
 // from now on follow it, those before are in it.
 func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 
-// Note keeps an encoded change that an ordered channel's consumer made, for a process that
+// Append keeps an encoded change that an ordered channel's consumer made, for a process that
 // is killed before the next snapshot is stored. It waits for no disk to be
 // synced. It may be called at any time, by one goroutine.
-func (p *Positions) Note(change []byte) error { return p.journal.note(change) }
+func (p *Positions) Append(change []byte) error { return p.journal.append(change) }
 
 // Update stores an encoded update of what was stored before; when it returns nil,
 // the update is on disk. After an error, a snapshot must be saved before the next
@@ -331,7 +331,7 @@ func (p *Positions) keep(buf []byte) {
 // saveImage stores an encoded snapshot whose number is the next one: see Save.
 func (p *Positions) saveImage(data []byte) error {
 	number := p.number + 1
-	if err := p.settle(); err != nil {
+	if err := p.ensureDurable(); err != nil {
 		return fmt.Errorf("sync %s: %w", p.path(int(p.number%2)), err)
 	}
 	slot, err := int(number%2), error(nil)
@@ -347,10 +347,10 @@ func (p *Positions) saveImage(data []byte) error {
 	return nil
 }
 
-// settle makes sure, once, that the snapshot which opening found is on disk. A
+// ensureDurable makes sure, once, that the snapshot which opening found is on disk. A
 // process that was killed may have left it in memory only, and the slot before
 // it is about to be overwritten.
-func (p *Positions) settle() error {
+func (p *Positions) ensureDurable() error {
 	if p.durable || p.number == 0 {
 		return nil
 	}

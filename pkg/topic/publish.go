@@ -68,10 +68,10 @@ func (e *publish) AppendTo(b *commitlog.Builder) {
 // Inline implements coord.Inliner.
 func (e *publish) Inline() func(appendHere func()) { return e.inline }
 
-// Settle implements commitlog.Entry.
-func (e *publish) Settle(at commitlog.Placed, err error) {
+// Complete implements commitlog.Entry.
+func (e *publish) Complete(at commitlog.Placed, err error) {
 	if err == nil || at.Written {
-		e.tracing.Settled(at.First)
+		e.tracing.Appended(at.First)
 	}
 	if err != nil {
 		e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Written: at.Written, Err: err})

@@ -59,7 +59,7 @@ func TestAChannelThatAnOlderSnapshotLacksSkipsNothing(t *testing.T) {
 	if got := b.channel("b", 2).Floor(); got > 3 {
 		t.Errorf("the channel begins at %d: it skips messages that it was to get", got)
 	}
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	if got := b.channel("c", 3).Floor(); got != 6 {
 		t.Errorf("a new channel begins at %d, want 6", got)
 	}

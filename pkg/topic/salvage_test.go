@@ -84,7 +84,7 @@ func TestDamagedPositionsAreSalvagedOnlyWhenAsked(t *testing.T) {
 	if got := floors(b, "a", "b"); got[0] != 0 || got[1] != 0 {
 		t.Errorf("channels start at %v, which skips messages", got)
 	}
-	b.p.Settled()
+	b.p.ChannelsComplete()
 	if got := b.channel("new", 9).Floor(); got != 5 {
 		t.Errorf("a new channel starts at %d", got)
 	}
@@ -104,7 +104,7 @@ func TestLostPositionsAreNotForgottenByAStop(t *testing.T) {
 		b.channel("a", 1) // its start is stored; the process stops before it comes to b
 		if settled {
 			b.channel("b", 2)
-			b.p.Settled()
+			b.p.ChannelsComplete()
 			if err := b.p.Checkpoint(); err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
 	note := advance.Change{Channel: "a", Version: 1, Floor: 4, Offset: 4}.Append(nil)
 	for range 5 {
 		b.p.dirty.mark()
-		if err := errors.Join(b.p.Checkpoint(), b.p.positions.Note(note)); err != nil {
+		if err := errors.Join(b.p.Checkpoint(), b.p.positions.Append(note)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
 	p, _ := mustOpenPositions(t, m)
 	change := advance.Change{Channel: "c", Version: 1, Floor: 77, Offset: 77}.Append(nil)
 	for n := 1; n <= 6; n++ {
-		if err := errors.Join(p.Begin(), p.Save(sampleSnapshot(n)), p.Note(change)); err != nil {
+		if err := errors.Join(p.Begin(), p.Save(sampleSnapshot(n)), p.Append(change)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -206,7 +206,7 @@ func (l *line) Append(e commitlog.Entry) error {
 		n.log.Commit(batch.End())
 	}
 	s.p.Committed(batch)
-	e.Settle(commitlog.Placed{Written: true, First: batch.First(), Position: batch.Position()}, nil)
+	e.Complete(commitlog.Placed{Written: true, First: batch.First(), Position: batch.Position()}, nil)
 	return nil
 }
 

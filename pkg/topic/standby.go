@@ -177,7 +177,7 @@ func (s *Standby) updateKnown(u update, behind bool) {
 // takes notes, with saving held, which snapshot was taken.
 func (s *Standby) takes(number stamp) {
 	s.told = number
-	s.files.journal.take(number)
+	s.files.journal.setSnapshot(number)
 }
 
 // keep adds to a snapshot of the leader's what is known here to be finished, and
@@ -223,7 +223,7 @@ func (s *Standby) Advance(change []byte) error {
 	if s.closed {
 		return errPartitionClosed
 	}
-	if err := s.files.Note(change); err != nil {
+	if err := s.files.Append(change); err != nil {
 		return err
 	}
 	for _, a := range all {

@@ -25,7 +25,7 @@ func retagLocked(c *Channel) {
 	}
 	c.tags = asked
 	channel.SortingOf(c.state).Merge()
-	for _, k := range c.waiting.take(everyone, nil) {
+	for _, k := range c.waiting.pop(everyone, nil) {
 		k.wake()
 	}
 	c.waiters.Store(c.waiting.len())
@@ -54,7 +54,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 		for _, m := range slices.Backward(others) {
 			c.state.GiveBack(m.offset)
 		}
-		return c.waiting.take(everyone, nil)
+		return c.waiting.pop(everyone, nil)
 	}
 	var woken []*Consumer
 	for _, m := range others {

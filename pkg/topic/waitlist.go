@@ -26,8 +26,8 @@ func (w *waitlist) remove(k *Consumer) {
 	}
 }
 
-// take removes the first n, or all there are, and appends them to out.
-func (w *waitlist) take(n int, out []*Consumer) []*Consumer {
+// pop removes the first n, or all there are, and appends them to out.
+func (w *waitlist) pop(n int, out []*Consumer) []*Consumer {
 	n = min(n, len(w.list))
 	for _, k := range w.list[:n] {
 		k.waits = false

@@ -1,8 +1,8 @@
-// Package trace keeps what happened to messages: published, committed, delivered and so on
-// until they were finished, each with its time and its client. It knows messages by
-// their places, and no bodies. What is noted goes into frames (pure), frames into segment
-// files of a bounded size, and the oldest go.
+// Package trace records what happened to messages (published, committed, delivered and so on until
+// finished) with times and clients. Messages are identified by position; bodies are not recorded.
+// Events are collected in frames (pure), frames in segment files of bounded size, and the oldest
+// segments are deleted.
 //
-// A trace is for people who look for what became of a message. Nothing waits for it: what
-// cannot be stored is dropped and counted, and damaged files lose events and nothing else.
+// Traces are diagnostic. Nothing waits for them: events that cannot be stored are dropped and
+// counted, and damaged files lose events only.
 package trace

@@ -62,7 +62,7 @@ func (p *Partition) Step(x Step) {
 	if x.Channel != "" && !p.rule.HasChannel(x.Channel) || !p.traces(x.Offset, x.CopyOf) {
 		return
 	}
-	p.source.Store.note(&Event{
+	p.source.Store.add(&Event{
 		What: x.What, Time: x.At.UnixNano(), Message: p.message(x.Offset), Channel: x.Channel, Client: x.Client,
 		Attempt: x.Attempt, Delay: x.Delay, Note: x.Note,
 	}, x.Header)
@@ -74,12 +74,12 @@ func (p *Partition) Committed(first seq.Offset, count int, at time.Time) {
 		return
 	}
 	if p.rule.All() {
-		p.source.Store.note(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first), Count: count}, nil)
+		p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first), Count: count}, nil)
 		return
 	}
 	for i := range seq.Offset(count) { //nolint:gosec // not negative
 		if p.traces(first+i, nil) {
-			p.source.Store.note(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first + i)}, nil)
+			p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first + i)}, nil)
 		}
 	}
 }
@@ -184,8 +184,8 @@ func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
 	return x
 }
 
-// Settled notes that the messages were appended, from first on.
-func (x *Publish) Settled(first seq.Offset) {
+// Appended records that the messages were appended, from first on.
+func (x *Publish) Appended(first seq.Offset) {
 	if x != nil {
 		x.settled(first)
 	}
@@ -202,7 +202,7 @@ func (x *Publish) settled(first seq.Offset) {
 	if p.rule.All() && len(x.notes) == 0 {
 		e := x.event(first, note{})
 		e.Count = x.count
-		p.source.Store.note(&e, nil)
+		p.source.Store.add(&e, nil)
 		return
 	}
 	for i, rest := 0, x.notes; i < x.count; i++ {
@@ -218,7 +218,7 @@ func (x *Publish) settled(first seq.Offset) {
 		if e.IsCopy {
 			p.follow(e.Message.ID)
 		}
-		p.source.Store.note(&e, n.header)
+		p.source.Store.add(&e, n.header)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestALifeIsToldInOrder(t *testing.T) {
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
 	p.Committed(4, 3, at(4)) // it was noted later than the delivery
 	x := p.Publish(make([]record.Message, 3), at(1))
-	x.Settled(4)
+	x.Appended(4)
 	p.Step(Step{What: Requeued, Offset: 5, Channel: "c", Client: "w", At: at(5)})
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 2, At: at(6)})
 	p.Step(Step{What: Finished, Offset: 5, Channel: "c", Client: "w", At: at(7)})
@@ -72,12 +72,12 @@ func TestALifeIsToldInOrder(t *testing.T) {
 func TestCopiesFollowTheirOrigin(t *testing.T) {
 	text := "id:" + numbering.ID(id(5).ID).String()
 	p, s := under(t, text, Slow{})
-	p.Publish(make([]record.Message, 2), at(1)).Settled(5)
+	p.Publish(make([]record.Message, 2), at(1)).Appended(5)
 	p.Committed(0, 100, at(2))
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Attempt: 1, At: at(3)})
 	p.Step(Step{What: Delivered, Offset: 6, Channel: "c", Attempt: 1, At: at(3)})
 	to := record.Address{Channel: 1, Partition: 3, Offset: 5, Moves: true}
-	p.Publish([]record.Message{{Address: &to}}, at(4)).Settled(50)
+	p.Publish([]record.Message{{Address: &to}}, at(4)).Appended(50)
 	p.Step(Step{What: Delivered, Offset: 50, Channel: "c", Attempt: 2, At: at(5), CopyOf: &to})
 	p.Step(Step{What: Finished, Offset: 50, Channel: "c", At: at(6)})
 	want := "published@5 committed@5 delivered@5#1 published@50 delivered@50#2 finished@50#2"
@@ -104,7 +104,7 @@ func TestOnlyChannelsThatAreNamedAreTraced(t *testing.T) {
 func TestMessagesAreFoundByTraceIDAndKey(t *testing.T) {
 	p, s := under(t, "on", Slow{})
 	by := &record.Publisher{Client: "10.0.0.1:1", Node: "n2"}
-	p.Publish([]record.Message{{From: by}, {TraceID: 9}, {Key: []byte("k"), TraceID: 8}, {Key: []byte("k")}}, at(1)).Settled(10)
+	p.Publish([]record.Message{{From: by}, {TraceID: 9}, {Key: []byte("k"), TraceID: 8}, {Key: []byte("k")}}, at(1)).Appended(10)
 	ids := func(q Query) (got []seq.Offset) {
 		q.Incarnation = 1
 		for _, m := range s.Find(q).Messages {
@@ -126,7 +126,7 @@ func TestMessagesAreFoundByTraceIDAndKey(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for range MaxFound + 1 {
-		p.Publish([]record.Message{{TraceID: 77}}, at(1)).Settled(100 + seq.Offset(s.Stats().Events))
+		p.Publish([]record.Message{{TraceID: 77}}, at(1)).Appended(100 + seq.Offset(s.Stats().Events))
 	}
 	if f := s.Find(Query{Incarnation: 1, TraceID: 77}); len(f.Messages) != MaxFound || !f.Truncated {
 		t.Errorf("%d messages, truncated: %v", len(f.Messages), f.Truncated)
@@ -139,7 +139,7 @@ func TestNothingIsNotedOfWhatIsNotTraced(t *testing.T) {
 		t.Error("off is on")
 	}
 	x := p.Publish(make([]record.Message, 1), at(0))
-	x.Settled(1)
+	x.Appended(1)
 	if x != nil {
 		t.Error("a publish is looked at")
 	}
@@ -154,8 +154,8 @@ func TestSlowOnesAreReported(t *testing.T) {
 		got = append(got, fmt.Sprint(kind, m.ID.Offset(), d >= time.Second))
 	}}
 	p, s := under(t, "", slow)
-	p.Publish(make([]record.Message, 1), time.Now().Add(-time.Second)).Settled(1)
-	p.Publish(make([]record.Message, 1), time.Now().Add(time.Hour)).Settled(2)
+	p.Publish(make([]record.Message, 1), time.Now().Add(-time.Second)).Appended(1)
+	p.Publish(make([]record.Message, 1), time.Now().Add(time.Hour)).Appended(2)
 	p.Took(3, time.Minute)
 	p.Took(4, time.Minute-1)
 	p.Step(Step{What: Delivered, Offset: 3, At: at(1)})

@@ -134,8 +134,8 @@ func numberOf(name string) (uint64, bool) {
 	return n, ok && ok2 && err == nil && name == nameOf(n)
 }
 
-// note adds an event.
-func (s *Store) note(e *Event, header []byte) {
+// add adds an event.
+func (s *Store) add(e *Event, header []byte) {
 	s.events.Add(1)
 	s.mu.Lock()
 	s.active.add(e)

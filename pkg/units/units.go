@@ -1,8 +1,7 @@
-// Package units reads and writes sizes and durations as people do: in flags, the
-// environment, the configuration file, on brokerctl's command line and in the JSON
-// of /v1. What one of them takes, all take, and it means the same.
+// Package units parses and formats sizes and durations in human-readable form, the same in
+// flags, environment, configuration file, brokerctl's command line and the JSON of /v1.
 //
-// What Size.String and FormatDuration print reads back as the same value.
+// The output of Size.String and FormatDuration parses back to the same value.
 package units
 
 import (

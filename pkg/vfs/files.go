@@ -107,9 +107,9 @@ func (f *Files) over() bool {
 // counts tells whether a file of a name counts.
 func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix(name, TempSuffix) }
 
-// take counts a descriptor that is about to be opened for a file. While all are in use,
+// acquire counts a descriptor that is about to be opened for a file. While all are in use,
 // each for one call of the system, it waits, but not for long.
-func (f *Files) take(name string) error {
+func (f *Files) acquire(name string) error {
 	for waits := 0; ; {
 		f.mu.Lock()
 		if int64(len(f.lent)+f.taken) < f.most() {

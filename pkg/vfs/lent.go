@@ -46,7 +46,7 @@ func (s OS) openLent(name string, flag int) (File, error) {
 // open gets the file a descriptor.
 func (l *lentFile) open(flag int) error {
 	files := l.system.Files
-	if err := files.take(l.name); err != nil {
+	if err := files.acquire(l.name); err != nil {
 		return err
 	}
 	file, err := l.system.openFile(l.name, flag)

@@ -90,7 +90,7 @@ func (s *Syncs) aside(f *os.File, kind syncKind) error {
 	if s == nil {
 		return kind.block(f)
 	}
-	r := s.take()
+	r := s.get()
 	if r == nil {
 		return kind.block(f)
 	}
@@ -110,8 +110,8 @@ func (s *Syncs) aside(f *os.File, kind syncKind) error {
 	return err
 }
 
-// take returns a request that is not in use; nil: there is none.
-func (s *Syncs) take() *syncRequest {
+// get returns a request that is not in use; nil: there is none.
+func (s *Syncs) get() *syncRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.idle); n > 0 {

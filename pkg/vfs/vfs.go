@@ -1,7 +1,6 @@
-// Package vfs is the seam between the broker and the disk. Everything that the
-// broker keeps goes through an FS: the operating system's, or one in memory for
-// what may go with the process, which tests also crash. It knows nothing of what
-// the files mean.
+// Package vfs abstracts the disk. All of the broker's files go through an FS: the operating
+// system's, or an in-memory one for data that may be lost with the process, which tests can
+// also crash. It does not know what files mean.
 package vfs
 
 import (

@@ -35,7 +35,7 @@ func memoryMistakes() []mistake {
 		},
 		{
 			name: "a peek costs nothing", file: "pkg/admin/v1/messages.go",
-			old: "share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage))", with: "share.Take(r.Context(), 0)",
+			old: "share.Reserve(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage))", with: "share.Reserve(r.Context(), 0)",
 			tests: []string{"./pkg/admin"}, run: "TestListsAndPeeks",
 		},
 		{
@@ -91,12 +91,12 @@ func laggingMistakes() []mistake {
 		},
 		{
 			name: "what waits for memory for a batch holds another", file: "pkg/commitlog/reader.go",
-			old: "\tr.forLarge.Close()\n\treturn r.forLarge.Take", with: "\treturn r.forLarge.Take",
+			old: "\tr.forLarge.Close()\n\treturn r.forLarge.Reserve", with: "\treturn r.forLarge.Reserve",
 			tests: []string{"./pkg/commitlog"}, run: "TestALargeBatchWaits",
 		},
 		{
 			name: "a batch that is larger than there may be memory is never read", file: "pkg/commitlog/reader.go",
-			old: "r.forLarge.Take(context.Background(), min(n, r.forLarge.Most()))", with: "r.forLarge.Take(context.Background(), n)",
+			old: "r.forLarge.Reserve(context.Background(), min(n, r.forLarge.Most()))", with: "r.forLarge.Reserve(context.Background(), n)",
 			tests: []string{"./pkg/commitlog"}, run: "TestABatchForWhich",
 		},
 		{

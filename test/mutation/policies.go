@@ -67,7 +67,7 @@ func exhaustedMistakes() []mistake {
 		},
 		{
 			name: "exhausted: attempts are told to nobody", file: "pkg/topic/exhausted.go",
-			old: "err := c.p.note(data)", with: "err := c.p.note(nil)",
+			old: "err := c.p.appendChange(data)", with: "err := c.p.appendChange(nil)",
 			tests: shell, run: "AttemptsSurviveAKill",
 		},
 		{

@@ -26,7 +26,7 @@ func positionMistakes() []mistake {
 		},
 		{
 			name: "FinNoted: a FIN is not noted", file: "pkg/topic/keeper.go",
-			old: "\treturn k.positions.Note(change)\n", with: "\t_ = change\n\treturn nil\n", tests: positionTests,
+			old: "\treturn k.positions.Append(change)\n", with: "\t_ = change\n\treturn nil\n", tests: positionTests,
 		},
 		{
 			name: "a batch is stamped with another reading than its moment", file: "pkg/coord/term.go",

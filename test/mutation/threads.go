@@ -22,7 +22,7 @@ func threadMistakes() []mistake {
 		},
 		{
 			name: "threads: a publish with a dedup id is appended elsewhere", file: "pkg/once/keeper.go",
-			old: "Done: e.settle, Inline: o.Inline}", with: "Done: e.settle}",
+			old: "Done: e.complete, Inline: o.Inline}", with: "Done: e.complete}",
 			tests: []string{"./pkg/broker"}, run: "AppendsByItself",
 		},
 		{

@@ -25,7 +25,7 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are listed without one", file: "pkg/server/publish.go",
-			old: "\tturns.Take()\n\tdefer turns.Give()\n", with: "",
+			old: "\tturns.Acquire()\n\tdefer turns.Give()\n", with: "",
 			tests: []string{"./pkg/server"}, run: "TestWhatTakesLong",
 		},
 		{

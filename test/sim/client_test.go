@@ -65,13 +65,13 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 			defer l.mu.RUnlock()
 			switch {
 			case l.dead: // nobody hears it
-				h.Settle(name, simtest.Unknown, 0, 0)
+				h.Resolve(name, simtest.Unknown, 0, 0)
 			case r.Err == nil:
-				h.Settle(name, simtest.Acked, uint64(r.First), 0)
+				h.Resolve(name, simtest.Acked, uint64(r.First), 0)
 			case fate.Of(r.Err) == fate.Refused:
-				h.Settle(name, simtest.Failed, 0, 0)
+				h.Resolve(name, simtest.Failed, 0, 0)
 			default:
-				h.Settle(name, simtest.Unknown, 0, 0)
+				h.Resolve(name, simtest.Unknown, 0, 0)
 			}
 		},
 	})

@@ -52,7 +52,7 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 			}
 			time.Sleep(time.Duration(rnd.Int64N(int64(publishEvery))))
 		}
-		h.Settle(string(m.Dedup), fate, at, 0)
+		h.Resolve(string(m.Dedup), fate, at, 0)
 	}
 }
 

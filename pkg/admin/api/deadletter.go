@@ -111,15 +111,15 @@ func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max i
 
 // Redrive brings dead letters back to the channel that failed.
 func (d DeadLetterClient) Redrive(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
-	return d.settle(ctx, topic, channel, "redrive", req)
+	return d.redriveOrPurge(ctx, topic, channel, "redrive", req)
 }
 
 // Purge finishes dead letters.
 func (d DeadLetterClient) Purge(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
-	return d.settle(ctx, topic, channel, "purge", req)
+	return d.redriveOrPurge(ctx, topic, channel, "purge", req)
 }
 
-func (d DeadLetterClient) settle(ctx context.Context, topic, channel, verb string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+func (d DeadLetterClient) redriveOrPurge(ctx context.Context, topic, channel, verb string, req SettleDeadLetters) (*SettledDeadLetters, error) {
 	out := new(SettledDeadLetters)
 	return out, d.c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "dead-letters", verb), req, out)
 }

@@ -1,10 +1,8 @@
-// Package api is the JSON of brokerd's /v1 administration interface and a Go
-// client of it. The server in pkg/admin and the command line brokerctl both
-// build on these types, so what one writes the other reads.
+// Package api defines the JSON types of brokerd's /v1 administration API, and a Go client. The
+// server in pkg/admin and brokerctl both use these types.
 //
-// It knows names, units and the shape of requests and answers. It refuses to
-// know how they are carried out: of brokerd it imports
-// pkg/units only.
+// It knows names, units and the shape of requests and answers, not how they are carried out: of
+// brokerd's packages it imports pkg/units only.
 //
 // Invariants: fields may be added and are never renamed or given another
 // meaning; a list is [] when empty, never null; a duration is a number of milliseconds

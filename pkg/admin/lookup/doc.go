@@ -1,5 +1,5 @@
-// Package lookup is nsqlookupd's HTTP interface to a node, which is its own lookup:
-// where topics are, from the cluster's metadata, and what an admin page does to them
-// there. It knows the shapes of the answers, tombstones, and what was deleted of
-// late. Nodes do not register; what it asks of one is [Broker].
+// Package lookup is nsqlookupd's HTTP interface of a node, which is its own lookup: it answers
+// where topics are from the cluster's metadata, and carries out what an admin page requests. It
+// knows the shapes of the answers, tombstones, and recently deleted topics. Nodes do not register
+// here; its requests to the node are those of [Broker].
 package lookup

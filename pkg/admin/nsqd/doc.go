@@ -1,14 +1,12 @@
-// Package nsqd is nsqd's HTTP interface to a node: publishing, topics and channels,
-// statistics, options, and the statistics that are pushed to a statsd.
+// Package nsqd is nsqd's HTTP interface of a node: publishing, topics and channels, statistics,
+// options, and statistics pushed to statsd.
 //
-// It knows paths, parameters, the order in which requests are checked, and the
-// shape of every answer. It refuses to know how anything is carried out: that it
-// asks of [Broker].
+// It knows paths, parameters, the order of request checks, and the shape of every answer. [Broker]
+// carries the requests out.
 //
 // Invariants:
-//
-//   - The bytes of a published body are copied once more after they were read:
-//     by the broker, into its log.
-//   - The arrays of an answer are [] when empty. Where a client of NSQ tells null
-//     from [] (stats), the difference is kept and tested.
+//   - The bytes of a published body are copied once after they were read: by the broker, into its
+//     log.
+//   - Arrays in answers are [] when empty. Where NSQ clients distinguish null from [] (stats), the
+//     difference is kept and tested.
 package nsqd

@@ -58,7 +58,7 @@ func (s publishing) pubExt(r *http.Request) (any, error) {
 		if err != nil {
 			return false, err
 		}
-		said, err := s.take(raw, t)
+		said, err := s.checkHeader(raw, t)
 		if err != nil {
 			return false, err
 		}
@@ -121,8 +121,8 @@ type described struct {
 	raw []byte // kept with the message; nil: the topic has no headers
 }
 
-// take checks a header; nil is none.
-func (s publishing) take(raw []byte, t *meta.Topic) (described, error) {
+// checkHeader checks a header; nil is none.
+func (s publishing) checkHeader(raw []byte, t *meta.Topic) (described, error) {
 	if raw == nil {
 		return described{}, nil
 	}
@@ -165,7 +165,7 @@ func (s publishing) headed(r *http.Request, name string, messages []topic.Messag
 	if err != nil {
 		return err
 	}
-	said, err := s.take(raw, t)
+	said, err := s.checkHeader(raw, t)
 	if err != nil {
 		return err
 	}

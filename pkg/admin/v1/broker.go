@@ -85,8 +85,8 @@ type Policies interface {
 	LettersOf(t *meta.Topic, channel string) string
 	// DeadLetters lists the channels that have dead letters, or may have some.
 	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters
-	// Settle brings dead letters back, or finishes them.
-	Settle(ctx context.Context, a operate.SettleLetters) (deadletter.Settled, error)
+	// RedriveOrPurge brings dead letters back, or finishes them.
+	RedriveOrPurge(ctx context.Context, a operate.SettleLetters) (deadletter.Processed, error)
 }
 
 // Observer looks at messages and counts and changes nothing.

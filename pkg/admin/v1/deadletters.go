@@ -19,8 +19,8 @@ func (v deadLettersAPI) route(t *API) {
 	of := v.messages.channels.of
 	t.handle("GET /v1/dead-letters", v.list)
 	t.handleCharged("GET /v1/topics/{topic}/channels/{channel}/dead-letters", of(v.peek))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/redrive", of(v.settle(false)))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/purge", of(v.settle(true)))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/redrive", of(v.redriveOrPurge(false)))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/purge", of(v.redriveOrPurge(true)))
 }
 
 func (v deadLettersAPI) policies() Policies { return v.messages.channels.policies }
@@ -34,7 +34,7 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 	list := api.DeadLetterList{Channels: []api.DeadLetters{}}
 	for _, l := range v.policies().DeadLetters(r.Context(), q.Get("topic"), q.Get("channel")) {
 		if chosen != "" {
-			some, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxSettled, DryRun: true, Purge: true, Filter: chosen})
+			some, err := v.policies().RedriveOrPurge(r.Context(), operate.SettleLetters{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxBatch, DryRun: true, Purge: true, Filter: chosen})
 			if err != nil {
 				return answer{}, err
 			}
@@ -64,7 +64,7 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 		return success(list)
 	}
 	share := v.messages.memory.Share(limit.Answers)
-	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
+	if err := share.Reserve(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
 		return answer{}, err
 	}
 	messages, err := v.messages.channels.topics.broker.Peek(r.Context(), operate.Peek{
@@ -94,20 +94,20 @@ func apiOrigin(o *deadletter.Origin) api.DeadLetterOrigin {
 	}
 }
 
-// settle brings dead letters back, or purges them.
-func (v deadLettersAPI) settle(purge bool) func(*http.Request, *meta.Topic, string) (answer, error) {
+// redriveOrPurge brings dead letters back, or purges them.
+func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Topic, string) (answer, error) {
 	return func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 		var req api.SettleDeadLetters
 		if err := readJSON(r, &req); err != nil {
 			return answer{}, err
 		}
-		if req.Max < 1 || req.Max > deadletter.MaxSettled {
-			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxSettled)
+		if req.Max < 1 || req.Max > deadletter.MaxBatch {
+			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxBatch)
 		}
 		if err := validFilter(req.Filter); err != nil {
 			return answer{}, err
 		}
-		s, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
+		s, err := v.policies().RedriveOrPurge(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
 		if err != nil {
 			return answer{}, err
 		}

@@ -1,7 +1,6 @@
-// Package v1 is the operator's HTTP interface to a node, which package api describes:
-// topics, channels, messages, nodes, replicas, and the agreement on metadata.
+// Package v1 is the operator's HTTP interface of a node, described by package api: topics,
+// channels, messages, nodes, replicas, and the metadata.
 //
-// It knows paths, how requests are checked, and the shape of every answer; the arrays
-// of an answer are [] when empty. It refuses to know how anything is carried out: that
-// it asks of [Broker] and [Operator].
+// It knows paths, request checks and the shape of every answer; arrays in answers are [] when
+// empty. [Broker] and [Operator] carry the requests out.
 package v1

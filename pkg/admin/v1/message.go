@@ -61,7 +61,7 @@ func (v messageAPI) get(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	share := v.messages.memory.Share(limit.Answers)
-	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
+	if err := share.Reserve(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
 		return answer{}, err
 	}
 	out, err := v.look(r, t, m)

@@ -59,7 +59,7 @@ func (v againAPI) publish(r *http.Request, t *meta.Topic, of func(seq.MessageID,
 	messages := v.one.messages
 	share := messages.memory.Share(limit.Answers)
 	defer share.Close()
-	if err := share.Take(r.Context(), peekBytes+messages.publishing.Limits.MaxMessage); err != nil {
+	if err := share.Reserve(r.Context(), peekBytes+messages.publishing.Limits.MaxMessage); err != nil {
 		return answer{}, err
 	}
 	at := m.Offset()

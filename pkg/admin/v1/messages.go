@@ -346,7 +346,7 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 	}
 	req.Bytes = peekBytes
 	share := v.memory.Share(limit.Answers)
-	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage)); err != nil {
+	if err := share.Reserve(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage)); err != nil {
 		return answer{}, err
 	}
 	messages, err := v.channels.topics.broker.Peek(r.Context(), req)

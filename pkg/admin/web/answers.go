@@ -30,9 +30,9 @@ type Answers struct {
 // seen none.
 type Lengths struct{ most atomic.Int64 }
 
-// note takes in the length of an answer. One that is long counts for many short ones
+// observe takes in the length of an answer. One that is long counts for many short ones
 // that follow, so that who asks for both in turn pays for each long one.
-func (l *Lengths) note(n int) {
+func (l *Lengths) observe(n int) {
 	most := l.most.Load()
 	l.most.Store(max(int64(n), most-most/64))
 }
@@ -47,7 +47,7 @@ func (a *Answers) Make(ctx context.Context, l *Lengths, endpoint func() (any, er
 	}
 	share := a.Memory.Share(limit.Answers)
 	if expected := int(l.most.Load()); expected > shortAnswer {
-		if err := share.Take(ctx, min(answerGrowth*expected, share.Most())); err != nil {
+		if err := share.Reserve(ctx, min(answerGrowth*expected, share.Most())); err != nil {
 			return nil, share.Close, err
 		}
 		defer a.Turns.Lend(limit.PublishTurn)()
@@ -66,7 +66,7 @@ func (a *Answers) Make(ctx context.Context, l *Lengths, endpoint func() (any, er
 		body := EncodeJSON(v)
 		v, length = JSON(body), len(body)
 	}
-	l.note(length)
+	l.observe(length)
 	share.Give(share.Held() - length)
 	return v, share.Close, nil
 }

@@ -62,7 +62,7 @@ func (b *Body) Release() {
 // lend gives the body a buffer for at least n bytes, with what it had, when it is
 // paid for.
 func (b *Body) lend(ctx context.Context, n int) error {
-	if err := b.share.Take(ctx, nsq.BufferCap(n)); err != nil {
+	if err := b.share.Reserve(ctx, nsq.BufferCap(n)); err != nil {
 		return err
 	}
 	buf := b.from.buffers.Get(n)
@@ -77,7 +77,7 @@ func (b *Body) lend(ctx context.Context, n int) error {
 
 // PayList pays for a list of so many things that is made of the body, of a size each.
 func (b *Body) PayList(ctx context.Context, n int, size uintptr) error {
-	return b.share.Take(ctx, n*int(size))
+	return b.share.Reserve(ctx, n*int(size))
 }
 
 // Read reads a request's body of at most this many bytes. It is ErrBodyTooLarge for

@@ -1,17 +1,14 @@
-// Package web is what the HTTP interfaces of a node have in common: the server with
-// its timeouts, the checks that a request passes before it comes to an endpoint (TLS,
-// the host that it asks for, the site that sends it), bodies and what they may take
-// of the memory, how messages are published, and the table of failures.
+// Package web holds what a node's HTTP interfaces share: the server with its timeouts, the checks
+// before an endpoint (TLS, requested host, origin site), request bodies and their memory,
+// publishing, and the error table.
 //
-// It refuses to know the interfaces: whoever serves one hands in how it answers and
-// how it refuses. It owns no listener and starts no goroutine.
+// It does not know the interfaces: each one passes in how it answers and refuses. It owns no
+// listener and starts no goroutine.
 //
 // Invariants:
-//
-//   - A body takes memory as its bytes arrive, never as they are announced, and
-//     all bodies together take no more than their budget.
-//   - Every failure has one row in the table of errors.go, which gives its code
-//     on the NSQ endpoints and on /v1. One that the table does not know is
-//     answered by its fate, so that a client is told whether something may
-//     have happened.
+//   - A body is charged for memory as its bytes arrive, not by its announced length, and all bodies
+//     together stay within their budget.
+//   - Every failure has one row in the table of errors.go, which gives its code on the NSQ endpoints
+//     and on /v1. An error missing there is answered by its fate, which tells the client whether the
+//     request may have been carried out.
 package web

@@ -74,7 +74,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case a := <-answers:
 			delete(asked, a.node)
-			core.note(a, time.Now())
+			core.observe(a, time.Now())
 		case <-proposed:
 			busy = false
 		case id := <-l.Suspects:
@@ -103,9 +103,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// note tells the detector what became of a probe. One that brought neither an
+// observe tells the detector what became of a probe. One that brought neither an
 // answer nor a refusal is silence, and silence tells by itself.
-func (c *Core) note(a answer, now time.Time) {
+func (c *Core) observe(a answer, now time.Time) {
 	switch {
 	case a.err == nil:
 		c.Heard(a.node, a.incarnation, now)

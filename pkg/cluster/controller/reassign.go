@@ -121,7 +121,7 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 		target = replaced(target, from, to)
 	}
 	m := Move{id, p.Version, p.Replicas, target}
-	if !p.Moving() && !w.slots.take(p, target, w.opts) {
+	if !p.Moving() && !w.slots.reserve(p, target, w.opts) {
 		return // in its turn
 	}
 	for i, from := range p.Target() {
@@ -172,7 +172,7 @@ func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
 		target = append(target, to)
 	}
 	added := target[len(p.Replicas):]
-	if len(added) == 0 || !w.slots.take(p, target, w.opts) {
+	if len(added) == 0 || !w.slots.reserve(p, target, w.opts) {
 		return
 	}
 	for _, to := range added {
@@ -257,9 +257,9 @@ func (c *slots) add(leader meta.NodeID, adding []meta.NodeID) {
 	c.node[leader]++
 }
 
-// take counts one more move, unless that is more than the limits allow. One that
+// reserve counts one more move, unless that is more than the limits allow. One that
 // copies nothing is free.
-func (c *slots) take(p *meta.Partition, target []meta.NodeID, o Options) bool {
+func (c *slots) reserve(p *meta.Partition, target []meta.NodeID, o Options) bool {
 	var adding []meta.NodeID
 	for _, id := range target {
 		if !slices.Contains(p.Replicas, id) {
@@ -300,7 +300,7 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, ErrNodeNotUp)
 		}
 	}
-	if !p.Moving() && !newSlots(s).take(p, target, o.WithDefaults()) {
+	if !p.Moving() && !newSlots(s).reserve(p, target, o.WithDefaults()) {
 		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrTooManyMoves)
 	}
 	return m.Command(), nil

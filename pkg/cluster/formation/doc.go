@@ -1,25 +1,22 @@
-// Package formation makes a cluster of nodes that were started with the same
-// command line, and lets nodes join one that there is. First start, restart and
-// growth are one path.
+// Package formation forms a cluster from nodes started with the same command line, and lets
+// nodes join an existing one. First start, restart and growth are one code path.
 //
-// It knows who answers at the addresses it was given, who may found a cluster,
-// who votes in it, and which node must be refused. It refuses to know how a
-// request reaches another node, what the metadata says, and who leads which
-// partition.
+// It knows which nodes respond at the join addresses, which node may bootstrap a cluster, who
+// votes, and which node must be refused. It does not know the transport, the content of the
+// metadata, or who leads which partition.
 //
-// Decisions are values: next for a node that has no cluster, promises for what
-// it has given its word on, admit for the leader. Node is the shell around them.
+// Decisions are pure: next for a node without a cluster, promises for the promises it has
+// given, admit for the leader. Node is the shell around them.
 //
 // Invariants:
 //
-//  1. A node without state founds a cluster only after as many nodes as are
-//     expected, itself included, are bound to it, and a node is bound to at most
-//     one founder for as long as it lives. So two groups of nodes that have one
-//     in common never found two clusters.
-//  2. A node without state takes no part in the agreement, and so can give no
-//     vote, before the cluster's leader has made it a member: where it was a
-//     voter that lost its state, after that vote was taken away.
-//  3. Nodes of different clusters never exchange more than their refusal.
+//  1. A node without state bootstraps a cluster only after as many nodes as expected, itself
+//     included, have promised themselves to it. A node is promised to at most one bootstrap
+//     node as long as it runs, so two groups of nodes with a common member never form two
+//     clusters.
+//  2. A node without state neither votes nor stores metadata before the leader has made it a
+//     member. If it was a voter that lost its state, its old vote is removed first.
+//  3. Nodes of different clusters exchange nothing but a refusal.
 //
 // Start at next, promises and admit, then Node.Run.
 package formation

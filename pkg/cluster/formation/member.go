@@ -164,10 +164,10 @@ func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who cand
 	return n.ask(ctx, who.Address, request{Kind: askWho}).identity
 }
 
-// Run keeps the node what it is to be, after Start: it asks for a vote where
-// there are too few, and tells of a changed address. Where no leader has been
-// known for a while it asks the others for its place: one that was removed while
-// it did not run hears of it in no other way. It returns nil when ctx ends, and otherwise why the node has no place in the cluster any more.
+// Run keeps the node what it is to be, after Start: it asks for a vote where there are too few, and
+// tells of a changed address. Where no leader has been known for a while it asks the others for its
+// place: one that was removed while it did not run hears of it in no other way. It returns nil when
+// ctx ends, and otherwise why the node has no place in the cluster any more.
 func (n *Node) Run(ctx context.Context) error {
 	s := n.Store()
 	if s == nil {
@@ -178,7 +178,7 @@ func (n *Node) Run(ctx context.Context) error {
 		if _, known := s.Leader(); known {
 			lost = time.Now()
 		}
-		if err := n.settle(ctx, s, time.Since(lost) >= leaderless); err != nil {
+		if err := n.ensureMember(ctx, s, time.Since(lost) >= leaderless); err != nil {
 			if final(err) {
 				return err
 			}
@@ -194,9 +194,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// settle asks for what the node lacks, if anything; with anyway also if that
+// ensureMember asks for what the node lacks, if anything; with anyway also if that
 // seems to be nothing.
-func (n *Node) settle(ctx context.Context, s *raftstore.Store, anyway bool) error {
+func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool) error {
 	c := s.Members().Configuration()
 	me, ok := c.Find(n.self.Node)
 	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= MaxVoters) && !anyway {

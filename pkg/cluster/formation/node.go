@@ -165,7 +165,7 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 			st.reason = err.Error()
 		case stepWait:
 		}
-		n.waitFor(w.note(time.Now(), st.reason, found.silent))
+		n.waitFor(w.describe(time.Now(), st.reason, found.silent))
 		select {
 		case <-time.After(n.o.Interval):
 		case <-ctx.Done():
@@ -183,9 +183,9 @@ type wait struct {
 	told   time.Time // of the last reminder; zero: none
 }
 
-// note takes note of why the node waits, and of the addresses at which nobody
+// describe takes describe of why the node waits, and of the addresses at which nobody
 // answers. It returns both as one text.
-func (w *wait) note(now time.Time, reason string, silent []string) string {
+func (w *wait) describe(now time.Time, reason string, silent []string) string {
 	text := reason
 	if len(silent) > 0 {
 		text += "; no answer from " + strings.Join(silent, ", ")

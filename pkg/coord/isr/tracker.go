@@ -1,17 +1,14 @@
-// Package isr computes how far a leader's log is committed. Acknowledgements
-// of the in-sync replicas go in, the committed end comes out. It is pure: it
-// knows no network, no clock and no log, and belongs to one term.
+// Package isr computes the committed end of a leader's log from the acknowledgements of the
+// in-sync replicas. It is pure, without network, clock or log, and belongs to one term.
 //
-// Invariants: the committed end never moves back, never passes what any
-// counted replica has acknowledged in this term, and a replica that is being
-// added counts from the moment the change is proposed, while one that is being
-// removed counts until the change is applied (the larger set counts).
+// Invariants: the committed end never decreases and never passes what any counted replica has
+// acknowledged in this term. A replica being added counts from the proposal of the change, and
+// a replica being removed counts until the change is applied (the larger set counts).
 //
-// While the in-sync set is smaller than the topic asks for, the committed end
-// does not pass the start of the term: what one copy holds is not acknowledged to
-// anybody. What the term inherited is committed all the same once those who are
-// left hold it: an earlier leader may have acknowledged it, nobody is answered for
-// it now, and consuming goes on.
+// While the in-sync set is smaller than the topic requires, the committed end stays at or below
+// the start of the term: entries on too few replicas are not acknowledged. Inherited entries
+// are still committed once the remaining replicas hold them: an earlier leader may have
+// acknowledged them, nobody waits for them now, and consumption continues.
 package isr
 
 import (

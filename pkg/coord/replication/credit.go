@@ -91,7 +91,7 @@ func (s *sender) spend(n int) bool {
 			return false
 		}
 		s.releaseLocked()
-		s.takeLocked(n)
+		s.reserveLocked(n)
 	}
 	s.reserved -= n
 	return true
@@ -130,8 +130,8 @@ func (s *sender) mayTakeLocked() bool {
 	return s.credit.used+creditShare*s.held < s.credit.limit
 }
 
-// takeLocked reserves n bytes.
-func (s *sender) takeLocked(n int) {
+// reserveLocked reserves n bytes.
+func (s *sender) reserveLocked(n int) {
 	s.reserved += n
 	s.held += n
 	s.credit.used += n
@@ -154,7 +154,7 @@ func (c *Credit) grantLocked(caller *sender) {
 		if !s.mayTakeLocked() {
 			return false
 		}
-		s.takeLocked(s.need)
+		s.reserveLocked(s.need)
 		s.need = 0
 		if s != caller {
 			go s.wake()

@@ -137,20 +137,20 @@ func (f *Follower) Rest(epoch seq.Epoch) error { return f.change(Following{Epoch
 // Yield ends following: this node leads in an epoch. Requests are refused, and
 // the log is left alone, from before Yield returns.
 func (f *Follower) Yield(epoch seq.Epoch) {
-	f.queue.take()
+	f.queue.acquire()
 	defer f.release()
 	f.retire()
-	f.note(Following{Epoch: max(epoch, f.following.Epoch)}, false)
+	f.adopt(Following{Epoch: max(epoch, f.following.Epoch)}, false)
 }
 
 func (f *Follower) change(a Following, serve bool) error {
-	f.queue.take()
+	f.queue.acquire()
 	defer f.release()
 	if a.Epoch < f.following.Epoch {
 		return fmt.Errorf("adopt epoch %d, already at %d: %w", a.Epoch, f.following.Epoch, commitlog.ErrFenced)
 	}
 	if a.Epoch == f.following.Epoch && f.writer != nil {
-		f.note(a, serve)
+		f.adopt(a, serve)
 		f.syncer.SetPolicy(a.Sync)
 		return nil
 	}
@@ -159,12 +159,12 @@ func (f *Follower) change(a Following, serve bool) error {
 		return err
 	}
 	f.retire()
-	f.note(Following{Epoch: a.Epoch}, false)
+	f.adopt(Following{Epoch: a.Epoch}, false)
 	if err := f.log.Checkpoint(0); err != nil {
 		return err
 	}
 	f.writer, f.syncer = w, NewSyncer(w, a.Sync, f.failed)
-	f.note(a, serve)
+	f.adopt(a, serve)
 	return nil
 }
 
@@ -184,9 +184,9 @@ func (f *Follower) retire() {
 	f.writer, f.syncer, f.known = nil, nil, false
 }
 
-// note makes it known that an epoch was adopted. Shares are numbered in an epoch,
+// adopt makes it known that an epoch was adopted. Shares are numbered in an epoch,
 // and what other Positions have taken is not in these.
-func (f *Follower) note(a Following, serve bool) {
+func (f *Follower) adopt(a Following, serve bool) {
 	if a.Epoch != f.following.Epoch || a.Positions != f.following.Positions {
 		f.shares, f.pieces = 0, pieces{}
 	}
@@ -224,9 +224,9 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 // Close refuses all requests that are not being worked on, and ends following.
 func (f *Follower) Close() {
 	f.queue.close()
-	f.queue.take()
+	f.queue.acquire()
 	f.retire()
-	f.note(Following{Epoch: f.following.Epoch}, false)
+	f.adopt(Following{Epoch: f.following.Epoch}, false)
 	for r, ok := f.queue.next(); ok; r, ok = f.queue.next() {
 		r.reply(NotReady())
 	}
@@ -346,7 +346,7 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 		}
 		if count > 0 {
 			due = f.syncer.Appended(count)
-			f.noteLive(added[0], m.committed)
+			f.notifyLive(added[0], m.committed)
 		}
 		if err != nil {
 			return f.refusal(err), false
@@ -356,10 +356,10 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 	return f.answer(outcomeOK), m.sync || due
 }
 
-// noteLive tells of a batch that was added, if the leader has just written it.
+// notifyLive tells of a batch that was added, if the leader has just written it.
 // What the leader knew as committed when it sent the put may be older; what it
 // did not, this replica is in sync for, or is about to be.
-func (f *Follower) noteLive(b commitlog.Batch, committed seq.Offset) {
+func (f *Follower) notifyLive(b commitlog.Batch, committed seq.Offset) {
 	if f.live != nil && b.First() >= committed && b.Epoch() == f.following.Epoch {
 		f.live(b)
 	}

@@ -70,9 +70,9 @@ func (q *queue) putFollows() bool {
 	return q.takers == 0 && len(q.waiting) > 0 && q.waiting[0].kind == KindPut
 }
 
-// take waits until no request is worked on, and takes the place of the goroutine
+// acquire waits until no request is worked on, and takes the place of the goroutine
 // that would work on the next. A call of next ends it.
-func (q *queue) take() {
+func (q *queue) acquire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.takers++

@@ -68,7 +68,7 @@ type reader struct {
 	bad  bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *reader) bytes(n int) []byte {
 	if len(r.rest) < n {
 		r.bad, r.rest = true, nil
 		return make([]byte, n)
@@ -78,9 +78,9 @@ func (r *reader) take(n int) []byte {
 	return p
 }
 
-func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
-func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *reader) uint8() uint8   { return r.take(1)[0] }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.bytes(8)) }
+func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.bytes(4)) }
+func (r *reader) uint8() uint8   { return r.bytes(1)[0] }
 
 func (r *reader) header() header {
 	return header{Partition{meta.Incarnation(r.uint64()), int(r.uint32())}, seq.Epoch(r.uint64())}
@@ -237,7 +237,7 @@ func decodeAdvance(payload []byte) (advance, error) {
 		if uint64(n) > uint64(len(r.rest)) {
 			return m, fmt.Errorf("%w: truncated advance", errMalformed)
 		}
-		m.changes = append(m.changes, r.take(int(n)))
+		m.changes = append(m.changes, r.bytes(int(n)))
 	}
 	return m, r.done("advance")
 }

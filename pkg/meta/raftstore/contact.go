@@ -71,7 +71,7 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 	if err := s.flights.request(ctx, s.raft.VerifyLeader); err != nil {
 		return err
 	}
-	s.confirmed.note(began)
+	s.confirmed.advance(began)
 	return nil
 }
 
@@ -96,8 +96,8 @@ func (s *Store) QuorumContact() time.Time {
 // moment is a time that only moves on.
 type moment struct{ atomic.Pointer[time.Time] }
 
-// note moves it to at, unless it is there.
-func (m *moment) note(at time.Time) {
+// advance moves it to at, unless it is there.
+func (m *moment) advance(at time.Time) {
 	for {
 		was := m.Load()
 		if was != nil && !was.Before(at) || m.CompareAndSwap(was, &at) {
@@ -138,7 +138,7 @@ func (s contacts) keep() {
 		again, due := time.NewTimer(pause), time.Now().Add(pause)
 		select {
 		case <-again.C:
-			s.of.late.note(time.Now(), time.Since(due))
+			s.of.late.observe(time.Now(), time.Since(due))
 			s.pace()
 		case <-moved:
 		case <-ctx.Done():
@@ -163,7 +163,7 @@ func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 	if !ok || s.of.catchUp(ctx, index) != nil {
 		return false
 	}
-	s.of.contact.note(at)
+	s.of.contact.advance(at)
 	return true
 }
 

@@ -40,10 +40,10 @@ func (f *flights) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count--
-	f.settleLocked()
+	f.finishLocked()
 }
 
-func (f *flights) settleLocked() {
+func (f *flights) finishLocked() {
 	if f.closed && f.count == 0 {
 		close(f.finished)
 	}
@@ -53,7 +53,7 @@ func (f *flights) settleLocked() {
 func (f *flights) close(d time.Duration) {
 	f.mu.Lock()
 	f.closed, f.finished = true, make(chan struct{})
-	f.settleLocked()
+	f.finishLocked()
 	f.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()

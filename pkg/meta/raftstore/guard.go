@@ -58,7 +58,7 @@ func (g *guard) write(what string, do func() error) error {
 	defer func() {
 		g.end(start)
 		g.writes.add(time.Since(start))
-		g.late.note(time.Now(), time.Since(start))
+		g.late.observe(time.Now(), time.Since(start))
 	}()
 	err := do()
 	if err != nil && isFull(err) && g.reserve.release() {

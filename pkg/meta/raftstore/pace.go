@@ -28,8 +28,8 @@ type lateness struct {
 	now, before [2]time.Duration // the two worst of the window, and of the one before
 }
 
-// note takes note of a moment that was late, or of a write.
-func (l *lateness) note(at time.Time, late time.Duration) {
+// observe takes observe of a moment that was late, or of a write.
+func (l *lateness) observe(at time.Time, late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turnLocked(at)
@@ -115,8 +115,8 @@ type absence struct {
 	since time.Time  // zero: it is there
 }
 
-// note takes note of whether it is there.
-func (a *absence) note(there bool, now time.Time) {
+// observe takes observe of whether it is there.
+func (a *absence) observe(there bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -140,10 +140,10 @@ func (a *absence) lasts(now time.Time) time.Duration {
 // Leaderless returns for how long no leader has been known; 0: one is.
 func (m Members) Leaderless() time.Duration { return m.s.leaderless.lasts(time.Now()) }
 
-// noteLeader takes note of who leads now.
-func (s contacts) noteLeader() {
+// observeLeader takes note of who leads now.
+func (s contacts) observeLeader() {
 	id, known := s.of.Leader()
-	s.of.leaderless.note(known, time.Now())
+	s.of.leaderless.observe(known, time.Now())
 	if known && id != s.of.last {
 		s.of.last = id
 		s.of.changes.Add(1)

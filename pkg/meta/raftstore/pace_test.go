@@ -12,14 +12,14 @@ func TestLatenessIsTheSecondWorstMomentOfLate(t *testing.T) {
 	if got := l.usual(at); got != 0 {
 		t.Errorf("%v before anything was noted", got)
 	}
-	l.note(at, 30*time.Second) // it was stopped, and goes on
+	l.observe(at, 30*time.Second) // it was stopped, and goes on
 	if got := l.usual(at); got != 0 {
 		t.Errorf("%v after one late moment", got)
 	}
 	for range 5 {
 		at = at.Add(time.Second)
-		l.note(at, 300*time.Millisecond)
-		l.note(at, time.Millisecond)
+		l.observe(at, 300*time.Millisecond)
+		l.observe(at, time.Millisecond)
 	}
 	if got := l.usual(at); got != 300*time.Millisecond {
 		t.Errorf("%v, want 300ms", got)
@@ -61,7 +61,7 @@ func TestANodeThatRunsLateIsPatient(t *testing.T) {
 		leader := c.leader()
 		for _, id := range c.ids() {
 			for range 3 {
-				c.store(id).late.note(time.Now(), 300*time.Millisecond)
+				c.store(id).late.observe(time.Now(), 300*time.Millisecond)
 			}
 		}
 		time.Sleep(time.Second)

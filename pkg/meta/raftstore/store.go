@@ -73,7 +73,7 @@ func openWith(o Options, p *parts) (*Store, error) {
 	s.flights.failed, s.flights.over = s.failed, make(chan struct{})
 	s.machine.onFail = s.fail
 	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail, late: &s.late}
-	s.leaderless.note(false, time.Now())
+	s.leaderless.observe(false, time.Now())
 	s.snapshots = p.snapshots
 	s.transport = openCarrier(&o, s.guard, s.stop)
 	s.announcer = announcer{make(chan struct{}, 1)}
@@ -184,7 +184,7 @@ func (s *Store) watch() {
 				s.elections.Add(1)
 			}
 			s.moved.Fire()
-			contacts{s}.noteLeader()
+			contacts{s}.observeLeader()
 			contacts{s}.pace()
 			if s.raft.State() == raft.Shutdown {
 				s.fail(ErrRemoved) // without effect where it was stopped

@@ -1,9 +1,7 @@
-// Package auth asks auth servers what a connection may do: the client's side of
-// the HTTP API that NSQ's auth servers speak.
+// Package auth is the client of NSQ's auth servers: it asks over HTTP what a connection may do.
 //
-// It knows queries, their answers and how answers are read. It refuses to know
-// connections and wire codes, and it remembers nothing: a Grant belongs to the
-// connection that asked for it.
+// It knows queries and answers. It does not know connections or wire codes and caches nothing:
+// a Grant belongs to the connection that requested it.
 package auth
 
 import (

@@ -356,7 +356,7 @@ func (p *process) publish(publisher, pad int) {
 	}
 	e := &entry{p: p, term: t, name: p.w.history.Call(publisher), pad: pad}
 	if err := t.Append(e); err != nil {
-		e.Settle(commitlog.Placed{}, err)
+		e.Complete(commitlog.Placed{}, err)
 	}
 }
 
@@ -378,24 +378,24 @@ func nameOf(record []byte) string {
 	return string(record[1 : 1+record[0]])
 }
 
-// Settle implements commitlog.Entry.
-func (e *entry) Settle(at commitlog.Placed, err error) {
+// Complete implements commitlog.Entry.
+func (e *entry) Complete(at commitlog.Placed, err error) {
 	e.p.life.RLock()
 	defer e.p.life.RUnlock()
 	h := e.p.w.history
 	switch {
 	case e.p.dead: // nobody hears it
-		h.Settle(e.name, simtest.Unknown, 0, 0)
+		h.Resolve(e.name, simtest.Unknown, 0, 0)
 	case err == nil:
 		if closed := e.p.closed.Load(); uint64(e.term.Epoch()) <= closed {
 			e.p.w.wrong("%s: its term of epoch %d is over and acknowledged %s", e.p.node.id, e.term.Epoch(), e.name)
 		}
-		h.Settle(e.name, simtest.Acked, uint64(at.First), uint64(e.term.Epoch()))
+		h.Resolve(e.name, simtest.Acked, uint64(at.First), uint64(e.term.Epoch()))
 		e.p.w.acked(e.name, at.First, e.term.Epoch())
 	case fate.Of(err) == fate.Refused, e.p.w.twist != nil && e.p.w.twist.callItFailed:
-		h.Settle(e.name, simtest.Failed, 0, 0)
+		h.Resolve(e.name, simtest.Failed, 0, 0)
 	default:
-		h.Settle(e.name, simtest.Unknown, 0, 0)
+		h.Resolve(e.name, simtest.Unknown, 0, 0)
 	}
 }
 
