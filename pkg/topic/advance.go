@@ -26,10 +26,9 @@ func (s *Snapshot) apply(a advance.Change) {
 // from before an operator moved it, begins at the floor that the change names:
 // everything below is finished.
 func (s *Snapshot) meet(name string, version, moves uint64, floor seq.Offset) *ChannelPosition {
-	i := slices.IndexFunc(s.Channels, func(c ChannelPosition) bool { return c.Name == name })
-	if i < 0 {
-		i = len(s.Channels)
-		s.Channels = append(s.Channels, ChannelPosition{Name: name})
+	i, found := s.find(name)
+	if !found {
+		s.Channels = slices.Insert(s.Channels, i, ChannelPosition{Name: name})
 	}
 	c := &s.Channels[i]
 	switch cmp.Or(cmp.Compare(c.Version, version), cmp.Compare(c.Moves, moves)) {

@@ -49,7 +49,7 @@ func (g *collector) current() Snapshot {
 		s.Channels = append(s.Channels, c)
 		g.known = append(g.known, knownChannel{name: c.Name})
 	}
-	slices.SortFunc(s.Channels, func(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Channels, compareNames)
 	slices.SortFunc(g.known, compareKnown)
 	if len(s.Channels) == 0 && len(p.channels) > 0 {
 		// only ephemeral channels: after a restart the next first channel

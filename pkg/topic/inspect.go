@@ -86,14 +86,13 @@ func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	for i := range snap.Channels {
-		if c := &snap.Channels[i]; c.Name == name {
-			c.Moves++
-			c.Position = channel.Position{Floor: to}
-			return startOver(p, snap)
-		}
+	i, found := snap.find(name)
+	if !found {
+		return fmt.Errorf("channel %q: %w", name, ErrChannelNotFound)
 	}
-	return fmt.Errorf("channel %q: %w", name, ErrChannelNotFound)
+	snap.Channels[i].Moves++
+	snap.Channels[i].Position = channel.Position{Floor: to}
+	return startOver(p, snap)
 }
 
 // startOver stores a snapshot as the first of a new series, and keeps the files of p

@@ -1,12 +1,14 @@
 package topic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -17,9 +19,9 @@ import (
 
 // Snapshot is what is stored of a partition beside its log.
 type Snapshot struct {
-	BacklogFrom seq.Offset  // where a first channel starts
-	PausedAt    *seq.Offset // channels see nothing from here on; nil: not paused
-	Channels    []ChannelPosition
+	BacklogFrom seq.Offset        // where a first channel starts
+	PausedAt    *seq.Offset       // channels see nothing from here on; nil: not paused
+	Channels    []ChannelPosition // sorted by name
 	// Addressed is how far the positions tell what became of addressed messages: the log
 	// is looked through for those that follow.
 	Addressed seq.Offset
@@ -36,17 +38,20 @@ type ChannelPosition struct {
 	Position channel.Position
 }
 
+// find returns where the channel of a name is among the channels, or would be.
+func (s *Snapshot) find(name string) (i int, found bool) {
+	return slices.BinarySearchFunc(s.Channels, name, func(c ChannelPosition, name string) int { return cmp.Compare(c.Name, name) })
+}
+
+// compareNames orders channels by name.
+func compareNames(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) }
+
 // reaches says whether the snapshot speaks of offsets at or beyond end.
 func (s *Snapshot) reaches(end seq.Offset) bool {
 	if s.BacklogFrom > end || s.Addressed > end || s.PausedAt != nil && *s.PausedAt > end {
 		return true
 	}
-	for i := range s.Channels {
-		if s.Channels[i].Position.Reaches(end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Channels, func(c ChannelPosition) bool { return c.Position.Reaches(end) })
 }
 
 // below returns what the snapshot says of offsets below end. It shares memory

@@ -327,6 +327,25 @@ func TestPositionsFileIsGolden(t *testing.T) {
 	}
 }
 
+// Channels are found by bisection, so an image that lists them in another order must be sorted as it is read.
+func TestDecodedChannelsAreSorted(t *testing.T) {
+	data := told(t, 1, Snapshot{Channels: []ChannelPosition{
+		{Name: "c", Position: channel.Position{Floor: 3}}, {Name: "a", Position: channel.Position{Floor: 1}}, {Name: "b", Position: channel.Position{Floor: 2}},
+	}})
+	_, snap, err := decodePositions(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, name := range []string{"a", "b", "c"} {
+		if i, found := snap.find(name); i != want || !found || snap.Channels[i].Position.Floor != seq.Offset(want+1) {
+			t.Errorf("channel %q is at %d (%v) of %v", name, i, found, snap.Channels)
+		}
+	}
+	if i, found := snap.find("bb"); i != 2 || found {
+		t.Errorf("a channel that is missing is at %d (%v), want 2", i, found)
+	}
+}
+
 func FuzzPositionsFile(f *testing.F) {
 	for n := range 4 {
 		data, err := appendPositions(nil, uint64(n+1), sampleSnapshot(n))

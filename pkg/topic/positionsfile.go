@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -236,6 +237,7 @@ func (d *positionsReader) channels() []ChannelPosition {
 		}
 		all = append(all, c)
 	}
+	slices.SortFunc(all, compareNames) // one that is sorted already costs a pass
 	return all
 }
 

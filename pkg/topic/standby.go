@@ -195,19 +195,13 @@ func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 // keep adds what a snapshot says to be finished of the same channel, unless an
 // operator has moved it in between, and returns whether there was any.
 func (c *ChannelPosition) keep(known *Snapshot) bool {
-	for i := range known.Channels {
-		k := &known.Channels[i]
-		if k.Name != c.Name {
-			continue
-		}
-		if k.Version != c.Version || k.Moves != c.Moves {
-			return false
-		}
-		before := c.Position
-		c.Position.Keep(&k.Position)
-		return !samePosition(&before, &c.Position)
+	i, found := known.find(c.Name)
+	if !found || known.Channels[i].Version != c.Version || known.Channels[i].Moves != c.Moves {
+		return false
 	}
-	return false
+	before := c.Position
+	c.Position.Keep(&known.Channels[i].Position)
+	return !samePosition(&before, &c.Position)
 }
 
 // Advance takes a change of the leader's. A process that is killed does not lose

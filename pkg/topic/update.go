@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -155,16 +154,17 @@ func (m *mirror) update(u update) {
 	s.Addressed = u.header.Addressed
 	for _, name := range u.removed {
 		delete(m.pending, name)
-		s.Channels = slices.DeleteFunc(s.Channels, func(c ChannelPosition) bool { return c.Name == name })
+		if i, found := s.find(name); found {
+			s.Channels = slices.Delete(s.Channels, i, i+1)
+		}
 	}
 	for _, c := range u.header.Channels {
 		m.fold(c.Name)
 		c.keep(s)
-		i := slices.IndexFunc(s.Channels, func(k ChannelPosition) bool { return k.Name == c.Name })
-		if i < 0 {
-			s.Channels = append(s.Channels, c)
-		} else {
+		if i, found := s.find(c.Name); found {
 			s.Channels[i] = c
+		} else {
+			s.Channels = slices.Insert(s.Channels, i, c)
 		}
 	}
 	for _, c := range u.changed {
@@ -206,8 +206,8 @@ func (m *mirror) fold(name string) {
 		return
 	}
 	delete(m.pending, name)
-	i := slices.IndexFunc(m.snap.Channels, func(c ChannelPosition) bool { return c.Name == name })
-	if i < 0 || m.snap.Channels[i].Version != p.version || m.snap.Channels[i].Moves != p.moves {
+	i, found := m.snap.find(name)
+	if !found || m.snap.Channels[i].Version != p.version || m.snap.Channels[i].Moves != p.moves {
 		return
 	}
 	c := &m.snap.Channels[i]
@@ -216,11 +216,10 @@ func (m *mirror) fold(name string) {
 	c.Position.Keep(&before) // nothing that is finished is taken back
 }
 
-// snapshot returns the snapshot with all updates, its channels by name. It shares memory with the mirror.
+// snapshot returns the snapshot with all updates. It shares memory with the mirror.
 func (m *mirror) snapshot() *Snapshot {
 	for name := range m.pending {
 		m.fold(name)
 	}
-	slices.SortFunc(m.snap.Channels, func(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) })
 	return &m.snap
 }
