@@ -283,6 +283,7 @@ func (n *Node) adminOptions() admin.Options {
 		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, Figures: figures(&n.c.Options), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
 		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
+		ObserveAct: n.metrics.Histograms().ObserveAct,
 		ConfigFrom: configFrom,
 		Config:     &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
 	}

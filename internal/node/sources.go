@@ -35,10 +35,12 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Ready:        func() []health.Reason { return n.broker.Node.Ready() },
 			Draining:     n.draining.Load,
 			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Contents.Placement()) },
-			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
+			Server:       func() metrics.Server { return serverFigures(n.server.Stats(), n.member.Traffic()) },
 			Logs: func() metrics.Logs {
 				return logFigures(n.broker.Host.Topics.LogStats(), n.broker.Host.Scrubber.Stats())
 			},
+			Trash:       func() (int, int64) { return n.broker.Host.Trash() },
+			TokenEnds:   func() time.Time { return meta.AccessOf(n.member.Store().View()).FirstEnd(time.Now()) },
 			Disk:        func() metrics.Disk { return diskFigures(n.broker.Host.Disk.State()) },
 			Raft:        n.raftFigures,
 			Nodes:       func() map[string]int { return nodesByState(n.broker) },
@@ -55,17 +57,23 @@ func (n *Node) newMetrics() *metrics.Metrics {
 	})
 }
 
-func serverFigures(s server.Stats) metrics.Server {
+func serverFigures(s server.Stats, peers []peer.Stats) metrics.Server {
+	nodes := 0
+	for i := range peers {
+		nodes += peers[i].Connected
+	}
 	m := metrics.Server{
 		Connections: map[metrics.ConnectionKind]int{
 			{Protocol: "tcp", Role: "consumer"}: int(s.OpenConsumers),
 			{Protocol: "tcp", Role: "producer"}: int(s.Open - s.OpenConsumers),
+			{Protocol: "cluster", Role: "peer"}: nodes,
 		},
+		TLS:              int(s.OpenTLS),
 		Accepted:         map[string]uint64{"tcp": s.Connections},
 		ConnectionErrors: map[string]uint64{},
 		BytesIn:          s.BytesIn, BytesOut: s.BytesOut,
 		Commands:      map[string]uint64{},
-		CommandErrors: map[metrics.CommandFailure]uint64{},
+		CommandErrors: map[string]uint64{},
 		AuthFailures:  map[string]uint64{"refused": s.AuthFailures},
 	}
 	for e := range server.EndingCount {
@@ -75,7 +83,7 @@ func serverFigures(s server.Stats) metrics.Server {
 		m.Commands[v.String()] = s.Commands[v]
 	}
 	for c := failure.NoWire + 1; c < failure.WireCount; c++ {
-		m.CommandErrors[metrics.CommandFailure{Command: "any", Code: c.String()}] = s.Errors[c]
+		m.CommandErrors[c.String()] = s.Errors[c]
 	}
 	return m
 }
@@ -104,7 +112,7 @@ func (n *Node) raftFigures() metrics.Raft {
 	return metrics.Raft{
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Operator.Tolerance(),
-		LastContact: s.LastContact, StoreBytes: s.StoreBytes, Stalled: s.Stalled,
+		LastContact: s.LastContact, StoreBytes: s.StoreBytes, StoreFree: s.StoreFree, Stalled: s.Stalled,
 		LeaderChanges: s.LeaderChanges, Elections: s.Elections, Late: s.Late,
 		Applies: metrics.Timing{Count: s.Applies.Count, Total: s.Applies.Total}, Writes: metrics.Timing{Count: s.Writes.Count, Total: s.Writes.Total},
 	}

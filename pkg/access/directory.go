@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 )
@@ -115,6 +116,23 @@ func (d *Directory) ByToken(text string, now int64) (*Token, error) {
 		return nil, ErrExpired
 	}
 	return t, nil
+}
+
+// FirstEnd returns when the first of the tokens expires that are valid at a time; zero: none
+// does.
+func (d *Directory) FirstEnd(now time.Time) (first time.Time) {
+	if d == nil {
+		return first
+	}
+	for _, t := range d.tokens {
+		if t.Expires == 0 || t.Expired(now.UnixNano()) {
+			continue
+		}
+		if end := time.Unix(0, t.Expires); first.IsZero() || end.Before(first) {
+			first = end
+		}
+	}
+	return first
 }
 
 // Expired says whether the token counts no more.

@@ -26,8 +26,9 @@ const (
 
 // audited records what operators do over HTTP.
 type audited struct {
-	broker v1.Broker
-	next   func(http.ResponseWriter, *http.Request) string
+	broker  v1.Broker
+	observe func(action string, status int)
+	next    func(http.ResponseWriter, *http.Request) string
 }
 
 // serve answers a request, and records it if it changes something.
@@ -45,6 +46,7 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	status := &statusOnly{ResponseWriter: w, status: http.StatusOK}
 	pattern := a.next(status, r)
 	act.Status = status.status
+	a.observe(actionOf(r.Method, pattern), act.Status)
 	if strings.HasPrefix(act.Verb, http.MethodDelete+" /v1/nodes/") {
 		// A node that has removed itself is about to end: it answers first.
 		_ = http.NewResponseController(w).Flush()
@@ -59,6 +61,18 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	}
 	a.broker.RecordAct(r.Context(), act)
 	return pattern
+}
+
+// actionOf returns the name of an act in metrics, of which there are few: clients do not
+// choose it.
+func actionOf(method, pattern string) string {
+	switch {
+	case pattern == "":
+		return "other"
+	case method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch || method == http.MethodDelete:
+		return method + " " + pattern
+	}
+	return "other"
 }
 
 // changes says whether a request is an operator's, and may change something.

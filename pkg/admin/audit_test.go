@@ -3,11 +3,14 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
@@ -74,7 +77,7 @@ func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
 		answered := false
 		node := optionsOf(orders()).V1
 		node.Audit = recorder{node.Audit, func() { answered = w.Flushed }}
-		act := audited{node, func(w http.ResponseWriter, _ *http.Request) string {
+		act := audited{node, func(string, int) {}, func(w http.ResponseWriter, _ *http.Request) string {
 			w.WriteHeader(http.StatusNoContent)
 			return ""
 		}}
@@ -82,6 +85,30 @@ func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
 		if answered != x.first {
 			t.Errorf("%s %s: answered before the act is recorded: %v", x.method, x.target, answered)
 		}
+	}
+}
+
+// TestActsAreCountedUnderNamesThatClientsDoNotChoose, and what is no act is not counted.
+func TestActsAreCountedUnderNamesThatClientsDoNotChoose(t *testing.T) {
+	o := optionsOf(orders())
+	var got []string
+	o.ObserveAct = func(action string, status int) { got = append(got, fmt.Sprint(action, " ", status)) }
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range [][2]string{
+		{"POST", "/v1/topics/none/pause"}, {"DELETE", "/v1/topics/none"}, {"GET", "/v1/topics"}, {"POST", "/topic/pause?topic=none"},
+		{"BREW", "/topic/pause?topic=none"}, {"POST", "/v1/no/such/path"}, {"POST", "/pub?topic=orders"}, {"PUT", "/config/log_level"},
+	} {
+		s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(x[0], x[1], http.NoBody))
+	}
+	want := []string{
+		"POST /v1/topics/{topic}/pause 404", "DELETE /v1/topics/{topic} 404", "POST /topic/pause 404",
+		"other 405", "other 404", "PUT /config/ 403",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -51,6 +51,9 @@ type Options struct {
 	Metrics http.Handler
 	// Observe is told of every request. It must not block.
 	Observe func(web.Exchange)
+	// ObserveAct is told of every act of an operator: its method and the pattern of its
+	// path, "other" for an unknown one, and the status of the answer. It must not block.
+	ObserveAct func(action string, status int)
 	// Startup returns how much of the start is done, from 0 to 1. nil: all.
 	Startup func() float64
 	// Live says why the process should be killed. nil, or an empty answer: it
@@ -82,6 +85,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Observe == nil {
 		o.Observe = func(web.Exchange) {}
+	}
+	if o.ObserveAct == nil {
+		o.ObserveAct = func(string, int) {}
 	}
 	if o.Startup == nil {
 		o.Startup = func() float64 { return 1 }

@@ -29,7 +29,7 @@ func New(o Options) (*Server, error) {
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
 	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Publishing: publishing, Answers: answers})
 	routes := nodeRoutes(&o, publishing, lookups, answers)
-	node := o.handler(audited{o.V1, func(w http.ResponseWriter, r *http.Request) string {
+	node := o.handler(audited{o.V1, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
 		if v1.Owns(r.URL.Path) {
 			return api.Serve(w, r)
 		}

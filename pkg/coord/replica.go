@@ -48,6 +48,7 @@ type ReplicaOptions struct {
 	Budget     *Budget              // of the node; nil: no limit
 	Credits    *Credits             // of the node; nil: each follower of each partition has a credit of its own
 	CatchUp    *replication.CatchUp // of the node; nil: no limit
+	Stored     func(time.Duration)  // see TermOptions
 	Sizes      limit.Sizes          // of entries, groups and puts; zero: limit.Default
 	// ReplicaLag and PublishTimeout: see TermOptions.
 	ReplicaLag     time.Duration
@@ -159,7 +160,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	r.refusing.Store(false)
 	t, err := Lead(TermOptions{
 		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
-		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, CatchUp: r.o.CatchUp, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
+		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, CatchUp: r.o.CatchUp, Stored: r.o.Stored, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
 		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()), Yield: r.o.Yield, Unreadable: r.Spoil,
 		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded,
 		Stalled: r.o.Stalled, Slow: r.o.Slow, Stirred: r.o.Stirred,

@@ -58,6 +58,7 @@ type TermOptions struct {
 	Budget         *Budget              // of what all terms of the node have not committed; nil: no limit
 	Credits        *Credits             // of what all terms of the node have sent and got no answer for; nil: each follower has a credit of its own
 	CatchUp        *replication.CatchUp // of all terms of the node; nil: no limit
+	Stored         func(time.Duration)  // is told how long a follower took to answer that it has stored what it was sent; nil: nobody is told
 	ReplicaLag     time.Duration        // after which a follower that lags leaves; 0: DefaultReplicaLag
 	PublishTimeout time.Duration        // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
 	Now            func() time.Time     // measures lag and waiting

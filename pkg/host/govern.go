@@ -11,7 +11,7 @@ import (
 // govern gives a channel the policy that metadata has for it, with the cluster's defaults.
 func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) {
 	p := meta.PolicyOf(t, c.Name(), defaults)
-	topic.RetriesOf(c).SetPolicy(p, h.rates.Of(c.Name(), p.Rate, time.Now()))
+	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), p.Rate, time.Now()))
 }
 
 // AddEphemeral makes sure that a partition has an ephemeral channel.

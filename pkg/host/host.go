@@ -102,6 +102,9 @@ func (n *Host) wireRoles() {
 	n.Converger.topics, n.Converger.parts = lane.New(ErrExiting, n.Converger.topic), lane.New(ErrExiting, n.Converger.part)
 }
 
+// Trash returns how many deleted topics this node keeps data of, and how many bytes that has.
+func (n *Host) Trash() (topics int, bytes int64) { return n.removal.Kept() }
+
 // Converge makes what this node holds of a topic match the metadata: at least as of
 // now, in every partition.
 func (n *Host) Converge(name string) error { return n.Converger.Converge(name) }

@@ -14,6 +14,9 @@ type Observer interface {
 	topic.Observer
 	// ObserveRaftCommit is told how long a change of the metadata took.
 	ObserveRaftCommit(d time.Duration)
+	// ObserveReplication is told how long a follower took to answer that it has stored what
+	// it was sent of a log.
+	ObserveReplication(d time.Duration)
 	// ObserveChange is told of a command that this node has proposed and that was
 	// done, and of what became of its parts.
 	ObserveChange(c meta.Command, r meta.Result)
@@ -33,6 +36,9 @@ func (Deaf) ObserveDelivery(time.Duration) {}
 
 // ObserveFinish implements topic.Observer.
 func (Deaf) ObserveFinish(time.Duration, int) {}
+
+// ObserveReplication implements Observer.
+func (Deaf) ObserveReplication(time.Duration) {}
 
 // ObserveRaftCommit implements Observer.
 func (Deaf) ObserveRaftCommit(time.Duration) {}

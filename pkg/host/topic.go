@@ -40,7 +40,7 @@ type Topic struct {
 	turn        atomic.Uint32              // round robin over those led
 	used        atomic.Bool                // by a client of this node, since the process started
 	ended       atomic.Pointer[error]      // why it is closed here; nil: it is not
-	rates       policy.Rates               // of its channels
+	Rates       policy.Rates               // of its channels
 	settled     atomic.Uint64              // every leader follows the metadata at least up to this index
 
 	changing sync.Mutex // held over changes of held and leading
@@ -126,7 +126,7 @@ func (h *Topic) publishLed() {
 		}
 	}
 	h.leading.Store(&led)
-	h.rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
+	h.Rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
 }
 
 // Suspend has the node refuse what only a leader of the topic's partitions takes, as where the

@@ -24,6 +24,7 @@ type topicSum struct {
 	paused   bool
 
 	duplicates, refused, expelled uint64
+	quota                         float64 // negative: no topic has a maximum
 }
 
 // channelSum is a channel, or several, as they are exported.
@@ -31,6 +32,7 @@ type channelSum struct {
 	topic, name                                     string
 	depth, inFlight, deferred                       int64
 	consumers                                       int
+	ready                                           int64
 	paused                                          bool
 	oldest                                          time.Duration
 	lag                                             int64
@@ -83,6 +85,7 @@ func (f *folder) add(t *stats.Topic) {
 	sum.duplicates += t.Dedup.Duplicates
 	sum.refused += t.Refused
 	sum.expelled += t.Dropped
+	sum.quota = max(sum.quota, t.QuotaUsed)
 	sum.logBytes += t.LogBytes
 	sum.depth += t.Depth
 	sum.paused = sum.paused || t.Paused
@@ -119,7 +122,7 @@ func (f *folder) topic(name string) *topicSum {
 		}
 		f.own++
 	}
-	sum := &topicSum{name: name}
+	sum := &topicSum{name: name, quota: -1}
 	f.topics[name] = sum
 	f.out.topics = append(f.out.topics, sum)
 	return sum
@@ -154,6 +157,7 @@ func (s *channelSum) add(c *stats.Channel) {
 	s.inFlight += c.InFlight
 	s.deferred += c.Deferred
 	s.consumers += c.Consumers
+	s.ready += c.Ready
 	s.paused = s.paused || c.Paused
 	s.oldest = max(s.oldest, c.OldestAge)
 	s.delivered += c.Delivered

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"syscall"
 	"time"
@@ -38,6 +39,8 @@ type Histograms struct {
 	attempts      prometheus.Observer
 	raftCommit    prometheus.Observer
 	delivery      prometheus.Observer
+	replication   prometheus.Observer
+	acts          *prometheus.CounterVec
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
 	elections     map[string]prometheus.Counter // by reason; not changed once it is made
@@ -160,6 +163,7 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.processing = one("brokerd_channel_processing_seconds", "Latency from delivery to FIN; a sample.", longBuckets)
 	h.attempts = one("brokerd_channel_attempts", "Deliveries that a finished message took; a sample.", prometheus.ExponentialBuckets(1, bucketGrowth, 9))
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "Latency from proposing a metadata command to applying it on this node.", publishBuckets)
+	h.replication = one("brokerd_replication_duration_seconds", "Latency from sending batches to a follower until it answers that it has stored them.", diskBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "Latency from the commit of a message to its first delivery.", longBuckets)
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "brokerd_http_requests_total", Help: "HTTP requests, by path pattern and response status.",
@@ -167,6 +171,13 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.httpDuration = prometheus.NewHistogramVec(histogramOpts("brokerd_http_request_duration_seconds",
 		"HTTP request latency, by path pattern.", publishBuckets), []string{"route"})
 	r.MustRegister(h.httpRequests, h.httpDuration)
+	h.acts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "brokerd_admin_actions_total", Help: "Changes that operators asked for over HTTP, by method and path pattern, and by result: done, refused (status 4xx) or failed (5xx).",
+	}, []string{"action", "result"})
+	r.MustRegister(h.acts)
+	for _, result := range []string{"done", "refused", "failed"} {
+		h.acts.WithLabelValues("other", result)
+	}
 	h.countChanges(r)
 	return h
 }
@@ -289,6 +300,29 @@ func (h *Histograms) ObserveRaftCommit(d time.Duration) {
 	if h != nil {
 		h.raftCommit.Observe(d.Seconds())
 	}
+}
+
+// ObserveReplication records how long a follower took to store what it was sent.
+func (h *Histograms) ObserveReplication(d time.Duration) {
+	if h != nil {
+		h.replication.Observe(d.Seconds())
+	}
+}
+
+// ObserveAct records an act of an operator, by a name that no client chose, and the status
+// that it was answered with.
+func (h *Histograms) ObserveAct(action string, status int) {
+	if h == nil {
+		return
+	}
+	result := "done"
+	switch {
+	case status >= http.StatusInternalServerError:
+		result = "failed"
+	case status >= http.StatusBadRequest:
+		result = "refused"
+	}
+	h.acts.WithLabelValues(action, result).Inc()
 }
 
 // ObserveDelivery records a message's first delivery, so long after it was

@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -48,17 +49,19 @@ func full(topics ...stats.Topic) *Metrics {
 					ConnectionErrors: map[string]uint64{"timeout": 1},
 					BytesIn:          100, BytesOut: 200,
 					Commands:      map[string]uint64{"PUB": 7},
-					CommandErrors: map[CommandFailure]uint64{{"PUB", "E_BAD_TOPIC"}: 1},
+					CommandErrors: map[string]uint64{"E_BAD_TOPIC": 1},
 					AuthFailures:  map[string]uint64{"denied": 3},
 				}
 			},
 			Logs: func() Logs {
 				return Logs{Segments: 3, Bytes: 4096, Unflushed: 2, Recovery: 1500 * time.Millisecond, CorruptRecords: 1, Damaged: 1, Scrubbed: 2048, ScrubOldest: time.Hour, TruncatedBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
 			},
-			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
+			Trash:     func() (int, int64) { return 2, 77 },
+			TokenEnds: func() time.Time { return time.Unix(1795230522, 0) },
+			Disk:      func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
 			Raft: func() Raft {
 				return Raft{
-					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192, Elections: 4,
+					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192, StoreFree: 4096, Elections: 4,
 					Applies: Timing{5, time.Second}, Writes: Timing{6, 2 * time.Second},
 				}
 			},
@@ -93,14 +96,14 @@ func full(topics ...stats.Topic) *Metrics {
 
 func topicOf(name string, channels ...string) stats.Topic {
 	t := stats.Topic{
-		Name: name, Ephemeral: strings.HasSuffix(name, "#ephemeral"), Depth: 1, Messages: 10, Bytes: 100, LogBytes: 1000,
+		Name: name, Ephemeral: strings.HasSuffix(name, "#ephemeral"), Depth: 1, Messages: 10, Bytes: 100, LogBytes: 1000, QuotaUsed: 0.25,
 		Partitions: []stats.Partition{{LogStart: 3, LogEnd: 10}},
 	}
 	for _, c := range channels {
 		t.Channels = append(t.Channels, stats.Channel{
-			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, OldestAge: 5 * time.Second,
+			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, Ready: 40, OldestAge: 5 * time.Second,
 			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
-			Failing:    stats.Failing{Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOff: 5, DeadLettered: 6, Dropped: 7},
+			Failing:    stats.Failing{Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOff: 5, DeadLettered: 6, Dropped: 7, Throttled: 1500 * time.Millisecond},
 			Partitions: []stats.Place{{Lag: 10, Blocked: new(seq.Offset), Spinning: []stats.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
 		})
 	}
@@ -125,6 +128,8 @@ func observeAll(h *Histograms) {
 	h.ObserveRaftCommit(time.Millisecond)
 	h.ObserveDelivery(time.Millisecond)
 	h.ObserveAppend(time.Millisecond)
+	h.ObserveReplication(time.Millisecond)
+	h.ObserveAct("POST /topic/create", 200)
 	h.ObserveFinish(time.Millisecond, 3)
 	h.ObserveHTTP("/pub", 200, time.Millisecond)
 	h.ObserveChange(meta.ElectLeaders{Elections: []meta.Election{{Leader: "n1"}}}, meta.Result{})
@@ -190,6 +195,15 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_channel_backed_off_total{channel="c",topic="t"} 5`,
 		`brokerd_channel_dead_lettered_total{channel="c",topic="t"} 6`,
 		`brokerd_channel_dropped_total{channel="c",topic="t"} 7`,
+		`brokerd_channel_throttled_seconds_total{channel="c",topic="t"} 1.5`,
+		`brokerd_channel_ready_messages{channel="c",topic="t"} 40`,
+		`brokerd_channel_filtered_total{channel="c",topic="t"} 0`,
+		`brokerd_topic_quota_used_ratio{topic="t"} 0.25`,
+		`brokerd_trash_topics 2`, `brokerd_trash_bytes 77`,
+		`brokerd_token_not_after_timestamp_seconds 1.795230522e+09`,
+		`brokerd_raft_store_free_bytes 4096`,
+		`brokerd_connections_tls 0`,
+		`brokerd_admin_actions_total{action="other",result="failed"} 0`,
 		`brokerd_cluster_partitions 5`,
 		`brokerd_cluster_partitions_offline 1`,
 		`brokerd_node_leaders 3`,
@@ -199,7 +213,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_client_bytes_total{direction="in"} 100`,
 		`brokerd_client_bytes_total{direction="out"} 200`,
 		`brokerd_commands_total{command="PUB"} 7`,
-		`brokerd_command_errors_total{code="E_BAD_TOPIC",command="PUB"} 1`,
+		`brokerd_command_errors_total{code="E_BAD_TOPIC"} 1`,
 		`brokerd_auth_failures_total{reason="denied"} 3`,
 		`brokerd_log_recovery_seconds 1.5`,
 		`brokerd_log_unflushed_messages 2`,
@@ -274,6 +288,39 @@ func TestTheAlertsSpeakOfWhatIsThere(t *testing.T) {
 		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+func TestActsAreCountedByTheirResult(t *testing.T) {
+	m := full()
+	for _, status := range []int{200, 204, 404, 409, 500, 503} {
+		m.Histograms().ObserveAct("DELETE /v1/topics/{topic}", status)
+	}
+	text := scrape(t, m)
+	for _, result := range []string{"done", "refused", "failed"} {
+		if want := `brokerd_admin_actions_total{action="DELETE /v1/topics/{topic}",result="` + result + `"} 2`; !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestWhatHasNothingToTell: counters of channels are there from the start, so that their first
+// increase is seen; a ratio of nothing is not.
+func TestWhatHasNothingToTell(t *testing.T) {
+	text := scrape(t, full(stats.Topic{Name: "t", QuotaUsed: -1, Channels: []stats.Channel{{Name: "c"}}}))
+	for _, name := range []string{
+		"dead_lettered_total", "dropped_total", "backed_off_total", "filtered_total", "filter_errors_total", "throttled_seconds_total",
+		"exhausted_messages", "blocked_partitions", "backing_off_messages", "rate_limited",
+	} {
+		if want := "brokerd_channel_" + name + `{channel="c",topic="t"} 0`; !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Contains(text, "\nbrokerd_topic_quota_used_ratio") {
+		t.Error("a topic without a maximum has used a part of it")
+	}
+	if got := moment(time.Time{}); !math.IsInf(got, 1) {
+		t.Errorf("no token ends at %v", got)
 	}
 }
 

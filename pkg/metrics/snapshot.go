@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"math"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -51,29 +54,31 @@ var (
 	topicBytes      = gauge("brokerd_topic_bytes", "Log size of the topic on disk.", "topic")
 	topicMessages   = gauge("brokerd_topic_messages", "Messages in the topic's logs, including finished ones.", "topic")
 	topicDepth      = gauge("brokerd_topic_depth", "Messages of the topic that have not reached any channel.", "topic")
+	topicQuota      = gauge("brokerd_topic_quota_used_ratio", "Part of the topic's max-bytes that is used, in its fullest partition; only of topics with max-bytes.", "topic")
 	topicPaused     = gauge("brokerd_topic_paused", "1 if the topic is paused.", "topic")
 	objectsDropped  = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
 
-	channelDepth     = gauge("brokerd_channel_depth", "Messages waiting in the channel: neither in flight nor deferred.", "topic", "channel")
-	channelInFlight  = gauge("brokerd_channel_in_flight", "Messages delivered and not yet finished, requeued or timed out.", "topic", "channel")
-	channelDeferred  = gauge("brokerd_channel_deferred", "Deferred messages that are not due yet.", "topic", "channel")
-	channelConsumers = gauge("brokerd_channel_consumers", "Subscriptions.", "topic", "channel")
-	channelPaused    = gauge("brokerd_channel_paused", "1 if the channel is paused.", "topic", "channel")
-	channelOldest    = gauge("brokerd_channel_oldest_message_age_seconds", "Age of the oldest unfinished message; 0 if there is none.", "topic", "channel")
-	channelSpinning  = gauge("brokerd_channel_spinning_messages", "Messages that consumers requeue as soon as they get them, over 100 times a second; ten at most for a partition.", "topic", "channel")
-	channelLag       = gauge("brokerd_channel_lag_messages", "Committed end minus confirmed position, summed over partitions.", "topic", "channel")
-	channelDelivered = counter("brokerd_channel_delivered_total", "Deliveries.", "topic", "channel")
-	channelFinished  = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
-	channelRequeued  = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
-	channelTimedOut  = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
-	channelExpired   = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
-	channelFiltered  = counter("brokerd_channel_filtered_total", "Messages finished without a delivery because the channel's filter did not choose them.", "topic", "channel")
-	channelUnjudged  = counter("brokerd_channel_filter_errors_total", "Of these, messages on which the filter's evaluation failed.", "topic", "channel")
-	// of channels that have a policy, and something to tell of it
+	channelDepth        = gauge("brokerd_channel_depth", "Messages waiting in the channel: neither in flight nor deferred.", "topic", "channel")
+	channelInFlight     = gauge("brokerd_channel_in_flight", "Messages delivered and not yet finished, requeued or timed out.", "topic", "channel")
+	channelDeferred     = gauge("brokerd_channel_deferred", "Deferred messages that are not due yet.", "topic", "channel")
+	channelConsumers    = gauge("brokerd_channel_consumers", "Subscriptions.", "topic", "channel")
+	channelReady        = gauge("brokerd_channel_ready_messages", "Messages that the channel's consumers take at a time: their RDY, summed.", "topic", "channel")
+	channelPaused       = gauge("brokerd_channel_paused", "1 if the channel is paused.", "topic", "channel")
+	channelOldest       = gauge("brokerd_channel_oldest_message_age_seconds", "Age of the oldest unfinished message; 0 if there is none.", "topic", "channel")
+	channelSpinning     = gauge("brokerd_channel_spinning_messages", "Messages that consumers requeue as soon as they get them, over 100 times a second; ten at most for a partition.", "topic", "channel")
+	channelLag          = gauge("brokerd_channel_lag_messages", "Committed end minus confirmed position, summed over partitions.", "topic", "channel")
+	channelDelivered    = counter("brokerd_channel_delivered_total", "Deliveries.", "topic", "channel")
+	channelFinished     = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
+	channelRequeued     = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
+	channelTimedOut     = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
+	channelExpired      = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
+	channelFiltered     = counter("brokerd_channel_filtered_total", "Messages finished without a delivery because the channel's filter did not choose them.", "topic", "channel")
+	channelUnjudged     = counter("brokerd_channel_filter_errors_total", "Of the filtered messages, those on which the filter's evaluation failed.", "topic", "channel")
 	channelExhausted    = gauge("brokerd_channel_exhausted_messages", "Messages that have had all their attempts and are still in the channel.", "topic", "channel")
-	channelBlocked      = gauge("brokerd_channel_blocked_partitions", "Partitions in which such a message stays, as on-exhausted block says.", "topic", "channel")
+	channelBlocked      = gauge("brokerd_channel_blocked_partitions", "Partitions that deliver nothing behind a message that has had all its attempts, as on-exhausted block says.", "topic", "channel")
 	channelBackingOff   = gauge("brokerd_channel_backing_off_messages", "Messages that wait for the channel's backoff.", "topic", "channel")
 	channelRateLimited  = gauge("brokerd_channel_rate_limited", "1 if consumers wait for the channel's rate.", "topic", "channel")
+	channelThrottled    = counter("brokerd_channel_throttled_seconds_total", "Time that consumers waited for the channel's rate.", "topic", "channel")
 	channelBackedOff    = counter("brokerd_channel_backed_off_total", "Redeliveries delayed by the channel's backoff.", "topic", "channel")
 	channelDeadLettered = counter("brokerd_channel_dead_lettered_total", "Messages that went to the dead-letter topic.", "topic", "channel")
 	channelDropped      = counter("brokerd_channel_dropped_total", "Messages dropped after their last attempt.", "topic", "channel")
@@ -92,8 +97,14 @@ var (
 	connectionErrors = counter("brokerd_connection_errors_total", "Connections that ended with an error.", "reason")
 	clientBytes      = counter("brokerd_client_bytes_total", "Bytes exchanged with clients.", "direction")
 	commands         = counter("brokerd_commands_total", "Client commands.", "command")
-	commandErrors    = counter("brokerd_command_errors_total", "Client commands answered with an error.", "command", "code")
+	commandErrors    = counter("brokerd_command_errors_total", "Client commands answered with an error.", "code")
 	authFailures     = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "reason")
+
+	tlsConnections = gauge("brokerd_connections_tls", "Of the open connections of proto tcp, those over TLS.")
+	tokenEnds      = gauge("brokerd_token_not_after_timestamp_seconds", "When the first of the valid access tokens expires; +Inf if none does.")
+
+	trashTopics = gauge("brokerd_trash_topics", "Deleted topics that this node keeps data of, for topic restore.")
+	trashBytes  = gauge("brokerd_trash_bytes", "Size on this node's disk of the data of deleted topics, when they were deleted.")
 
 	logSegments  = gauge("brokerd_log_segments", "Log segments on this node.")
 	logBytes     = gauge("brokerd_log_bytes", "Log size on this node.")
@@ -123,6 +134,8 @@ var (
 	raftTolerance   = gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum.")
 	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since the last contact with the metadata leader; -1 if never.")
 	raftStore       = gauge("brokerd_raft_store_bytes", "Metadata log size on disk.")
+
+	raftStoreFree = gauge("brokerd_raft_store_free_bytes", "Of the metadata log, bytes in unused pages: they are used again, and given back at the next start.")
 
 	raftChanges   = counter("brokerd_raft_leader_changes_total", "Metadata leader changes observed by this node.")
 	raftElections = counter("brokerd_raft_elections_total", "Metadata elections that this node stood for.")
@@ -208,6 +221,10 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	if src.Logs != nil {
 		out.logs(src.Logs())
 	}
+	if src.Trash != nil {
+		topics, bytes := src.Trash()
+		out.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
+	}
 	if src.Disk != nil {
 		out.disk(src.Disk())
 	}
@@ -245,6 +262,9 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 			forwardPartitions.is(float64(f.Partitions)), forwardBytes.is(float64(f.Bytes)),
 			relayServed.is(float64(f.Served)), relays.is(float64(f.Relays)),
 		)
+	}
+	if src.TokenEnds != nil {
+		out.put(tokenEnds.is(moment(src.TokenEnds())))
 	}
 	if src.Certificates != nil {
 		out.certificates(src.Certificates())
@@ -291,6 +311,9 @@ func (s sink) topics(stats []stats.Topic, most int) {
 			topicRefused.is(float64(t.refused), t.name),
 			topicExpelled.is(float64(t.expelled), t.name),
 		)
+		if t.quota >= 0 {
+			s.put(topicQuota.is(t.quota, t.name))
+		}
 	}
 	for _, c := range f.channels {
 		s.put(
@@ -298,6 +321,7 @@ func (s sink) topics(stats []stats.Topic, most int) {
 			channelInFlight.is(float64(c.inFlight), c.topic, c.name),
 			channelDeferred.is(float64(c.deferred), c.topic, c.name),
 			channelConsumers.is(float64(c.consumers), c.topic, c.name),
+			channelReady.is(float64(c.ready), c.topic, c.name),
 			channelPaused.is(truth(c.paused), c.topic, c.name),
 			channelOldest.is(c.oldest.Seconds(), c.topic, c.name),
 			channelSpinning.is(float64(c.spinning), c.topic, c.name),
@@ -307,13 +331,10 @@ func (s sink) topics(stats []stats.Topic, most int) {
 			channelRequeued.is(float64(c.requeued), c.topic, c.name),
 			channelTimedOut.is(float64(c.timeout), c.topic, c.name),
 			channelExpired.is(float64(c.expired), c.topic, c.name),
+			channelFiltered.is(float64(c.filtered.Left), c.topic, c.name),
+			channelUnjudged.is(float64(c.filtered.Failed), c.topic, c.name),
 		)
-		if c.filtered.Left > 0 {
-			s.put(channelFiltered.is(float64(c.filtered.Left), c.topic, c.name), channelUnjudged.is(float64(c.filtered.Failed), c.topic, c.name))
-		}
-		if c.failing.Some() {
-			s.failing(c)
-		}
+		s.failing(c)
 	}
 }
 
@@ -324,6 +345,7 @@ func (s sink) failing(c *channelSum) {
 		channelBlocked.is(float64(c.blocked), c.topic, c.name),
 		channelBackingOff.is(float64(f.BackingOff), c.topic, c.name),
 		channelRateLimited.is(truth(f.RateLimited), c.topic, c.name),
+		channelThrottled.is(f.Throttled.Seconds(), c.topic, c.name),
 		channelBackedOff.is(float64(f.BackedOff), c.topic, c.name),
 		channelDeadLettered.is(float64(f.DeadLettered), c.topic, c.name),
 		channelDropped.is(float64(f.Dropped), c.topic, c.name),
@@ -347,9 +369,7 @@ func (s sink) server(v Server) {
 	for kind, n := range v.Connections {
 		s.put(connections.is(float64(n), kind.Protocol, kind.Role))
 	}
-	for failure, n := range v.CommandErrors {
-		s.put(commandErrors.is(float64(n), failure.Command, failure.Code))
-	}
+	s.put(tlsConnections.is(float64(v.TLS)))
 	for _, family := range []struct {
 		metric metric
 		values map[string]uint64
@@ -357,6 +377,7 @@ func (s sink) server(v Server) {
 		{accepted, v.Accepted},
 		{connectionErrors, v.ConnectionErrors},
 		{commands, v.Commands},
+		{commandErrors, v.CommandErrors},
 		{authFailures, v.AuthFailures},
 		{clientBytes, map[string]uint64{"in": v.BytesIn, "out": v.BytesOut}},
 	} {
@@ -408,6 +429,7 @@ func (s sink) raft(r Raft) {
 		raftTolerance.is(float64(r.FailureTolerance)),
 		raftLastContact.is(contact),
 		raftStore.is(float64(r.StoreBytes)),
+		raftStoreFree.is(float64(r.StoreFree)),
 		raftStalled.is(r.Stalled.Seconds()),
 		raftChanges.is(float64(r.LeaderChanges)),
 		raftElections.is(float64(r.Elections)),
@@ -471,6 +493,14 @@ func (s sink) certificates(all []Certificate) {
 		s.put(certificateEnd.is(float64(c.NotAfter.Unix()), c.Usage),
 			certificateReloads.is(float64(c.Reloaded), c.Usage, "ok"), certificateReloads.is(float64(c.Failed), c.Usage, "failed"))
 	}
+}
+
+// moment is a time in seconds since 1970; of the zero time, which never comes, +Inf.
+func moment(t time.Time) float64 {
+	if t.IsZero() {
+		return math.Inf(1)
+	}
+	return float64(t.UnixNano()) / 1e9
 }
 
 // truth is 1 for true and 0 for false.

@@ -29,6 +29,10 @@ type Sources struct {
 	Server func() Server
 	// Logs sums over the partition logs of the node.
 	Logs func() Logs
+	// Trash is what the node keeps of deleted topics: how many, and their bytes.
+	Trash func() (topics int, bytes int64)
+	// TokenEnds returns when the first token ends of those that are valid; zero: none does.
+	TokenEnds func() time.Time
 	// Disk is the disk that the data is on.
 	Disk func() Disk
 	// Raft is the metadata store.
@@ -76,23 +80,21 @@ type Placement struct {
 // process; the keys of the maps are fixed sets of words.
 type Server struct {
 	Connections      map[ConnectionKind]int // open now
+	TLS              int                    // of them, those of clients over TLS
 	Accepted         map[string]uint64      // by protocol
 	ConnectionErrors map[string]uint64      // by reason
 	BytesIn          uint64
 	BytesOut         uint64
-	Commands         map[string]uint64         // by command
-	CommandErrors    map[CommandFailure]uint64 // by command and error code
-	AuthFailures     map[string]uint64         // by reason
+	Commands         map[string]uint64 // by command
+	CommandErrors    map[string]uint64 // by error code
+	AuthFailures     map[string]uint64 // by reason
 }
 
 // ConnectionKind tells connections apart.
 type ConnectionKind struct {
-	Protocol string // tcp, tls, http or cluster
-	Role     string // producer, consumer or idle
+	Protocol string // tcp or cluster
+	Role     string // producer, consumer or peer
 }
-
-// CommandFailure is a command that was answered with an error.
-type CommandFailure struct{ Command, Code string }
 
 // Logs sums over logs. Counts grow from the start of the process.
 type Logs struct {
@@ -138,6 +140,7 @@ type Raft struct {
 	FailureTolerance int           // voters that may be lost; negative: so many are missing
 	LastContact      time.Duration // since the leader was heard of; negative: never
 	StoreBytes       int64
+	StoreFree        int64         // of them, in pages that hold nothing
 	Stalled          time.Duration // for how long a write to its disk has been under way
 	LeaderChanges    uint64        // since the start
 	Elections        uint64        // that this node stood for since the start

@@ -32,7 +32,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 	t := h.Config()
 	s := stats.Topic{
 		Name: h.Name, Ephemeral: meta.IsEphemeral(h.Name), Paused: t.Paused,
-		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
+		Ordered: t.Config.Ordered, Ext: t.Config.Ext, QuotaUsed: -1,
 	}
 	led := slices.DeleteFunc(slices.Clone(h.AllLed()), func(lp *host.Led) bool {
 		return lp.Index >= len(t.Partitions) // it is being added: the configuration comes last
@@ -45,6 +45,9 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
 		})
 		s.LogBytes += l.Bytes()
+		if most := t.Config.Quota(); most > 0 {
+			s.QuotaUsed = max(s.QuotaUsed, float64(l.Bytes())/float64(most))
+		}
 		n := lp.Part.Counts()
 		s.Messages += n.Messages
 		s.Bytes += n.Bytes
@@ -57,7 +60,9 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 	s.Refused, s.Dropped = n.Refused, n.Dropped
 	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
-			s.Channels = append(s.Channels, channelStats(led, now, name, t, clients))
+			c := channelStats(led, now, name, t, clients)
+			c.Failing.Throttled = h.Rates.Throttled(name)
+			s.Channels = append(s.Channels, c)
 		}
 	}
 	return s
@@ -129,8 +134,10 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 			if !seen[sub] {
 				seen[sub] = true
 				s.Consumers++
+				of := sub.Stats()
+				s.Ready += of.Ready
 				if clients {
-					s.Clients = append(s.Clients, sub.Stats())
+					s.Clients = append(s.Clients, of)
 				}
 			}
 		}

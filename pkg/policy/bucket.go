@@ -56,4 +56,12 @@ func (b *Bucket) fill(now time.Time) {
 	}
 }
 
+// untilOne returns how long it takes until one message can be taken.
+func (b *Bucket) untilOne() time.Duration {
+	if b.perSecond == 0 || b.tokens >= 1 {
+		return 0
+	}
+	return time.Duration((1 - b.tokens) / b.perSecond * float64(time.Second))
+}
+
 func (b *Bucket) room(perSecond float64) float64 { return max(1, perSecond/burstPart) }

@@ -8,8 +8,11 @@ import (
 // Limit bounds the rate of a channel over all partitions that have it in common. Its methods
 // may be called by many goroutines.
 type Limit struct {
-	mu     sync.Mutex // guards bucket
-	bucket Bucket
+	mu        sync.Mutex // guards what follows
+	bucket    Bucket
+	refused   time.Time     // when somebody got less than they asked for; zero: nobody since
+	due       time.Duration // from then until the bucket had a message
+	throttled time.Duration
 }
 
 // SetRate changes the rate, in messages a second.
@@ -23,7 +26,23 @@ func (l *Limit) SetRate(perSecond float64, now time.Time) {
 func (l *Limit) Reserve(n int, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.bucket.Reserve(n, now)
+	if !l.refused.IsZero() {
+		l.throttled += max(0, min(now.Sub(l.refused), l.due))
+		l.refused = time.Time{}
+	}
+	got := l.bucket.Reserve(n, now)
+	if got < n {
+		l.refused, l.due = now, l.bucket.untilOne()
+	}
+	return got
+}
+
+// Throttled returns for how long nobody could take anything, though somebody wanted to. A
+// wait counts when it is over.
+func (l *Limit) Throttled() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.throttled
 }
 
 // Return is Bucket.Return.
@@ -31,6 +50,9 @@ func (l *Limit) Return(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bucket.Return(n)
+	if n > 0 {
+		l.refused = time.Time{} // there was more to take than messages
+	}
 }
 
 // Rates are the limits of a topic's channels on one node. A channel's rate is shared by the
@@ -56,6 +78,16 @@ func (r *Rates) Share(led, partitions int, now time.Time) {
 	for _, x := range r.all {
 		x.limit.SetRate(float64(x.rate)*r.share, now)
 	}
+}
+
+// Throttled returns for how long the limit of a channel has let nobody take anything.
+func (r *Rates) Throttled(channel string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.all[channel]; x != nil {
+		return x.limit.Throttled()
+	}
+	return 0
 }
 
 // Of returns the limit of a channel whose rate is so many messages a second over all

@@ -29,12 +29,15 @@ type Remover struct {
 
 	removing atomic.Int64 // directories that are being deleted
 
-	mu   sync.Mutex // guards kept
-	kept map[string][]meta.Incarnation
+	mu    sync.Mutex // guards what follows
+	kept  map[string][]meta.Incarnation
+	bytes map[meta.Incarnation]int64 // of what is kept, as it was when it came
 }
 
 // New returns a remover that has removed nothing yet.
-func New(o Options) *Remover { return &Remover{o: o, kept: map[string][]meta.Incarnation{}} }
+func New(o Options) *Remover {
+	return &Remover{o: o, kept: map[string][]meta.Incarnation{}, bytes: map[meta.Incarnation]int64{}}
+}
 
 // Remove moves a directory aside, under a name that no other there ever has, and
 // deletes it in the background; where the node closes, at its next start.
@@ -73,11 +76,40 @@ func (r *Remover) Deleted(name string, in meta.Incarnation, s *meta.State) error
 }
 
 func (r *Remover) keep(name string, in meta.Incarnation) {
+	size := r.sizeOf(r.o.Dirs.Topic(name, in))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.kept[name], in) {
 		r.kept[name] = append(r.kept[name], in)
 	}
+	r.bytes[in] = size
+}
+
+// sizeOf returns how many bytes the files in the directories of a directory have. What
+// cannot be read counts as nothing.
+func (r *Remover) sizeOf(dir string) (bytes int64) {
+	files := r.o.Dirs.FS
+	parts, _ := files.ReadDir(dir)
+	for _, part := range parts {
+		names, _ := files.ReadDir(filepath.Join(dir, part))
+		for _, name := range names {
+			if info, err := files.Stat(filepath.Join(dir, part, name)); err == nil {
+				bytes += info.Size()
+			}
+		}
+	}
+	return bytes
+}
+
+// Kept returns how many deleted topics the node keeps data of, and how many bytes that has.
+// It does not touch the disk.
+func (r *Remover) Kept() (topics int, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.bytes {
+		bytes += n
+	}
+	return len(r.bytes), bytes
 }
 
 // Review removes what the node has kept of topics of a name that have left the trash of
@@ -105,6 +137,7 @@ func (r *Remover) popKept(name string, s *meta.State) []meta.Incarnation {
 			left = append(left, in)
 		} else {
 			gone = append(gone, in)
+			delete(r.bytes, in)
 		}
 	}
 	if len(left) > 0 {

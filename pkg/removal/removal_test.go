@@ -96,6 +96,9 @@ func TestReviewKeepsWhatWasRestored(t *testing.T) {
 		r.write(name, 10)
 		r.delete(name)
 	}
+	if topics, bytes := r.Kept(); topics != 3 || bytes != 30 {
+		t.Errorf("%d topics with %d bytes are kept, want 3 with 30", topics, bytes)
+	}
 	r.apply(meta.RestoreTopic{Name: "mine"})
 	r.apply(meta.RestoreTopic{Name: "theirs"}) // n1 has a copy that it was to receive
 	r.apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{r.in["both"]}})
@@ -109,6 +112,9 @@ func TestReviewKeepsWhatWasRestored(t *testing.T) {
 	}
 	if _, err := r.dirs.FS.Stat(filepath.Join(r.dirs.Topic("theirs", r.in["theirs"]), "0")); err == nil {
 		t.Error("a copy stays that is no replica")
+	}
+	if topics, bytes := r.Kept(); topics != 0 || bytes != 0 {
+		t.Errorf("%d topics with %d bytes are kept, though none is in the trash", topics, bytes)
 	}
 	if !r.Busy() || len(r.todo) != 2 {
 		t.Errorf("%d directories are deleted in the background", len(r.todo))

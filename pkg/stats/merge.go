@@ -71,6 +71,7 @@ func (t *Topic) merge(u *Topic) {
 	t.Bytes += u.Bytes
 	t.Refused += u.Refused
 	t.Dropped += u.Dropped
+	t.QuotaUsed = max(t.QuotaUsed, u.QuotaUsed)
 	t.Dedup = t.Dedup.Plus(u.Dedup)
 	for _, p := range u.Partitions {
 		i := slices.IndexFunc(t.Partitions, func(q Partition) bool { return q.Partition == p.Partition })
@@ -129,6 +130,7 @@ func (c *Channel) merge(d *Channel) {
 	c.Rates.Add(d.Rates)
 	c.Failing.Add(d.Failing)
 	c.Consumers += d.Consumers
+	c.Ready += d.Ready
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
 	if d.Clients != nil {
 		c.Clients = append(slices.Clone(c.Clients), d.Clients...)

@@ -19,12 +19,13 @@ type Topic struct {
 	Paused     bool
 	Ordered    bool
 	Ext        bool
-	Depth      int64  // messages that no channel has got yet
-	Messages   uint64 // published since the process started
-	Bytes      uint64 // of their bodies
-	LogBytes   int64  // on disk
-	Refused    uint64 // messages beyond the topic's maximum of bytes, since the process started
-	Dropped    uint64 // messages that went for that though some channel had not finished them
+	Depth      int64   // messages that no channel has got yet
+	Messages   uint64  // published since the process started
+	Bytes      uint64  // of their bodies
+	LogBytes   int64   // on disk
+	Refused    uint64  // messages beyond the topic's maximum of bytes, since the process started
+	Dropped    uint64  // messages that went for that though some channel had not finished them
+	QuotaUsed  float64 // of its maximum of bytes, by the fullest partition: 1 is all; -1: it has no maximum
 	Dedup      dedup.Counts
 	Partitions []Partition
 	Channels   []Channel
@@ -72,28 +73,28 @@ type Channel struct {
 	Rates        flow.Rates         // of messages that come and are finished
 	Latency      *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
 	Partitions   []Place
+	Ready        int64    // messages that consumers take at a time: their RDY, summed
 	Consumers    int      // subscriptions, whether Clients lists them or not
 	Clients      []Client // nil unless asked for
 }
 
 // Failing counts the messages of a channel that its consumers do not finish.
 type Failing struct {
-	Exhausted    int64  // have had all their attempts, and are still there
-	BackingOff   int64  // deferred by the channel's backoff
-	RateLimited  bool   // consumers wait for the channel's rate
-	BackedOff    uint64 // deferred by the backoff, since the process started
+	Exhausted    int64         // have had all their attempts, and are still there
+	BackingOff   int64         // deferred by the channel's backoff
+	RateLimited  bool          // consumers wait for the channel's rate
+	Throttled    time.Duration // that consumers waited for the channel's rate, since the process started
+	BackedOff    uint64        // deferred by the backoff, since the process started
 	DeadLettered uint64
 	Dropped      uint64
 }
-
-// Some says whether there is anything to tell.
-func (f *Failing) Some() bool { return *f != Failing{} }
 
 // Add adds what there is elsewhere.
 func (f *Failing) Add(o Failing) {
 	f.Exhausted += o.Exhausted
 	f.BackingOff += o.BackingOff
 	f.RateLimited = f.RateLimited || o.RateLimited
+	f.Throttled += o.Throttled
 	f.BackedOff += o.BackedOff
 	f.DeadLettered += o.DeadLettered
 	f.Dropped += o.Dropped

@@ -2,12 +2,16 @@ package blackbox
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -66,15 +70,74 @@ func queries(t *testing.T) map[string][]string {
 // byPrometheus are labels that Prometheus itself adds to what it scrapes.
 var byPrometheus = []string{"job", "instance"}
 
+// manualOfMetrics has a table of all metrics, between two comments.
+const (
+	manualOfMetrics = "../../docs/operations/metrics.md"
+	tableBegins     = "<!-- metrics -->\n"
+	tableEnds       = "<!-- end -->\n"
+)
+
+var updateManual = flag.Bool("update", false, "rewrite the table of metrics in "+manualOfMetrics)
+
+var (
+	family = regexp.MustCompile(`(?m)^# HELP (brokerd_\w+) (.*)\n# TYPE \w+ (\w+)\n`)
+	label  = regexp.MustCompile(`(\w+)="`)
+)
+
+// tableOf returns the table of the metrics in a scrape: name, type, labels and meaning.
+func tableOf(scrape string) string {
+	rows := map[string]string{}
+	for _, m := range family.FindAllStringSubmatch(scrape, -1) {
+		labels := map[string]bool{}
+		for _, series := range regexp.MustCompile(`(?m)^`+m[1]+`(?:_bucket|_sum|_count)?\{(.*)\} \S+$`).FindAllStringSubmatch(scrape, -1) {
+			for _, l := range label.FindAllStringSubmatch(series[1], -1) {
+				if l[1] != "le" {
+					labels["`"+l[1]+"`"] = true
+				}
+			}
+		}
+		rows[m[1]] = fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], m[3], strings.Join(slices.Sorted(maps.Keys(labels)), ", "), m[2])
+	}
+	var table strings.Builder
+	table.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		table.WriteString(rows[name])
+	}
+	return table.String()
+}
+
+// compareManual compares the manual's table with what nodes export, both ways.
+func compareManual(t *testing.T, scrape string) {
+	raw, err := os.ReadFile(manualOfMetrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(raw), tableBegins)
+	table, after, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		t.Fatalf("no table in %s", manualOfMetrics)
+	}
+	want := tableOf(scrape)
+	if *updateManual {
+		if err := os.WriteFile(manualOfMetrics, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(table, "\n"), strings.Split(want, "\n")); diff != "" {
+		t.Errorf("the table of %s is not what two nodes export; the flag -update rewrites it:\n%s", manualOfMetrics, diff)
+	}
+}
+
 var (
 	metricName = regexp.MustCompile(`\b(?:brokerd|go|process)_[a-z0-9_]+`)
 	selector   = regexp.MustCompile(`\b((?:brokerd|go|process)_[a-z0-9_]+)\{([^}]*)\}`)
 	matcher    = regexp.MustCompile(`(\w+)(=~|!=|=)"([^"]*)"`)
 )
 
-// TestTheDashboardAndTheRulesSpeakOfWhatIsThere scrapes two nodes that have done what
-// there is to measure, and looks for every metric, label and value that is asked for.
-func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
+// scrapeOfTwo returns a scrape of two nodes that have done what there is to measure.
+func scrapeOfTwo(t *testing.T) string {
+	t.Helper()
 	authority := newAuthority(t)
 	authority.issue("server", authority)
 	n := startNode(t, "--tls-cert", authority.path("server.pem"), "--tls-key", authority.path("server.key"))
@@ -85,7 +148,7 @@ func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
 			t.Fatalf("brokerctl %v: %d %s", args, code, stderr)
 		}
 	}
-	brokerctl("topic", "create", "parcels", "--replicas", "2", "--partitions", "2")
+	brokerctl("topic", "create", "parcels", "--replicas", "2", "--partitions", "2", "--max-bytes", "1GiB")
 	brokerctl("channel", "create", "parcels/send")
 	brokerctl("message", "pub", "parcels", "one", "two", "three", "four")
 	brokerctl("message", "tail", "parcels/send", "-n", "2")
@@ -97,6 +160,14 @@ func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
 		text = scrape()
 		return strings.Contains(text, `brokerd_peer_bytes_total{class="replication"`) && strings.Contains(text, "\nbrokerd_replica_lag_seconds{")
 	})
+	return text
+}
+
+// TestTheDashboardAndTheRulesSpeakOfWhatIsThere looks for every metric, label and value that
+// is asked for, and for every metric in the manual.
+func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
+	text := scrapeOfTwo(t)
+	t.Run("manual", func(t *testing.T) { compareManual(t, text) })
 	for who, exprs := range queries(t) {
 		for _, expr := range exprs {
 			for _, name := range metricName.FindAllString(expr, -1) {

@@ -69,7 +69,10 @@ type ReplicatorOptions struct {
 	CatchUp   *CatchUp    // shared by all replicators of this node; nil: no limit
 	Caller    Caller
 	Events    Events
-	Now       func() time.Time // nil: time.Now
+	// Stored is told how long the follower took to answer that it has stored what it was sent
+	// of the log. It is called with a lock held and must not block. nil: nobody is told.
+	Stored func(time.Duration)
+	Now    func() time.Time // nil: time.Now
 }
 
 // Pace is how a follower is served.
@@ -504,18 +507,6 @@ func (r *Replicator) sendLocked() bool {
 	return true
 }
 
-// lastOf returns the last of some batches, if there is one and all are whole.
-func lastOf(raw []byte) (last commitlog.Batch, ok bool) {
-	for len(raw) > 0 {
-		b, err := commitlog.Decode(raw)
-		if err != nil {
-			return commitlog.Batch{}, false
-		}
-		last, ok, raw = b, true, raw[b.Size():]
-	}
-	return last, ok
-}
-
 // putLocked sends batches behind what was sent before.
 func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	head := put{header: r.head, prev: r.prev, committed: committed, sync: r.pace.Sync}.appendHead(make([]byte, 0, putHeadBytes))
@@ -523,7 +514,7 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	if size > 0 {
 		payload = append(payload, raw)
 	}
-	sent := len(head) + size
+	sent, at := len(head)+size, r.o.Now()
 	r.inFlight += sent
 	r.waiting++
 	r.ask = false
@@ -532,6 +523,9 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 		r.waiting--
 		r.inFlight -= sent
 		r.position += int64(size)
+		if size > 0 && r.o.Stored != nil {
+			r.o.Stored(r.o.Now().Sub(at))
+		}
 		r.holds.End = max(r.holds.End, a.end)
 		r.failures, r.broken, r.trouble = 0, false, ""
 	})

@@ -333,3 +333,15 @@ func sizeOf(payload [][]byte) int {
 	}
 	return n
 }
+
+// lastOf returns the last of some batches, if there is one and all are whole.
+func lastOf(raw []byte) (last commitlog.Batch, ok bool) {
+	for len(raw) > 0 {
+		b, err := commitlog.Decode(raw)
+		if err != nil {
+			return commitlog.Batch{}, false
+		}
+		last, ok, raw = b, true, raw[b.Size():]
+	}
+	return last, ok
+}

@@ -19,6 +19,7 @@ import (
 type parts struct {
 	log       storage
 	close     func() error // closes log
+	free      func() int64 // bytes in the log's file that are not used; nil: it has no file
 	snapshots raft.SnapshotStore
 	reserve   *reserve
 	made      bool // there is a store already
@@ -61,6 +62,7 @@ func openParts(o *Options) (*parts, error) {
 		return nil, fmt.Errorf("metadata log %s: %w", path, err)
 	}
 	p.log, p.close = bolt, bolt.Close
+	p.free = func() int64 { return int64(bolt.Stats().FreeAlloc) }
 	// the files' names, too, survive a power cut from here on
 	if err := (vfs.OS{}).SyncDir(o.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("metadata: %w", err), bolt.Close())

@@ -34,6 +34,7 @@ type Stats struct {
 	Late       time.Duration
 	Voters     []meta.NodeID
 	StoreBytes int64  // of the log file
+	StoreFree  int64  // of them, those in pages that hold nothing and are used again
 	Applies    Timing // batches of commands put into the state
 	Writes     Timing // writes to the log, each synced
 	// Stalled is for how long a write has been under way. Beyond StallLimit the
@@ -75,6 +76,9 @@ func (s *Store) Stats() Stats {
 		if info, err := os.Stat(filepath.Join(s.opts.Dir, logFile)); err == nil {
 			out.StoreBytes = info.Size()
 		}
+	}
+	if s.free != nil {
+		out.StoreFree = s.free()
 	}
 	return out
 }

@@ -27,6 +27,7 @@ type Store struct {
 	guard     *guard
 	log       raft.LogStore // with what was written last in memory
 	snapshots raft.SnapshotStore
+	free      func() int64 // see parts
 	transport *carrier
 	flights   flights
 	announcer announcer
@@ -74,7 +75,7 @@ func openWith(o Options, p *parts) (*Store, error) {
 	s.machine.onFail = s.fail
 	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail, late: &s.late}
 	s.leaderless.observe(false, time.Now())
-	s.snapshots = p.snapshots
+	s.snapshots, s.free = p.snapshots, p.free
 	s.transport = openCarrier(&o, s.guard, s.stop)
 	s.announcer = announcer{make(chan struct{}, 1)}
 	s.machine.onApply = s.announcer.applied
