@@ -41,7 +41,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test alerts manifests nights run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts manifests nights otlp run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -64,6 +64,9 @@ manifests: ## render deploy/kubernetes and check it against the types of Kuberne
 
 nights: ## the incidents of docs/operations/runbooks.md, each cured with the commands of its runbook
 	$(GO) test -count 1 -v -run '^TestNight|^TestRunbooks' ./test/blackbox
+
+otlp: build ## send spans to the OTLP receiver of the OpenTelemetry Collector, and check them
+	cd tools/otlp && $(GO) vet . && $(GO) test -count=1 .
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)

@@ -50,6 +50,7 @@ var floors = map[string]int{
 	"pkg/backup":            1, // the format of a directory of backups
 	"pkg/reading":           2, // a log, record by record, for clients
 	"pkg/topic":             2,
+	"pkg/otlp":              2, // what happened to messages, as spans
 	"pkg/stall":             2, // what does not progress
 	"pkg/scrubber":          2, // what is stored is read again
 	"pkg/datadir":           2, // what lies where on a node's disk
@@ -162,6 +163,8 @@ var soleImporters = map[string][]string{
 	"go.yaml.in/yaml/":                  {"cmd/brokerctl"},
 	"github.com/nsqio/go-nsq":           {"tools/loadgen/"},
 	"github.com/google/go-cmp/":         {},
+	"go.opentelemetry.io/proto/":        {"pkg/otlp"},
+	"google.golang.org/protobuf/":       {"pkg/otlp"},
 	"go.uber.org/goleak":                {},
 	"pgregory.net/rapid":                {},
 	"github.com/anishathalye/porcupine": {},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -261,6 +262,11 @@ func (c *checker) tracing(t *Tracing) {
 	c.require(t.Bytes >= minTrace, "trace-size", "%v is less than %v", t.Bytes, minTrace)
 	c.require(t.SlowPublish >= 0, "slow-publish", "must not be negative")
 	c.require(t.SlowDelivery >= 0, "slow-delivery", "must not be negative")
+	if t.OTLPEndpoint != "" {
+		_, err := otlp.ParseEndpoint(t.OTLPEndpoint)
+		c.require(err == nil, "otlp-endpoint", "%v", err)
+	}
+	c.require(t.OTLPHeaders == "" || t.OTLPEndpoint != "", "otlp-headers-file", "requires otlp-endpoint")
 }
 
 func (c *checker) topics(t *Topics) {

@@ -199,6 +199,8 @@ type Tracing struct {
 	Bytes        units.Size    // kept of the events of traced messages
 	SlowPublish  time.Duration // publishes that take so long are logged; 0: none are
 	SlowDelivery time.Duration // likewise deliveries, since the publish
+	OTLPEndpoint string        // of the collector that spans are sent to; "": none
+	OTLPHeaders  string        // file of the headers that are sent with them; "": none
 }
 
 // Statsd is where statistics are pushed to, over UDP. The names and defaults are

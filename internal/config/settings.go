@@ -213,6 +213,8 @@ func (o *Options) tracingSettings() []Setting {
 		{Key: "trace-size", Default: "64MiB", value: sizeValue{&t.Bytes}, Doc: "Maximum size on disk of what this node notes of traced messages (brokerctl topic alter --trace); the oldest events are deleted."},
 		{Key: "slow-publish", Default: "0s", value: durationValue{&t.SlowPublish}, Doc: "Log publishes that take at least this long until they are committed, at most one a second; 0 disables it."},
 		{Key: "slow-delivery", Default: "0s", value: durationValue{&t.SlowDelivery}, Doc: "Log messages that are first delivered at least this long after their publish, at most one a second; 0 disables it. Deferred messages do not count."},
+		{Key: "otlp-endpoint", value: textValue{&t.OTLPEndpoint}, Doc: "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://localhost:4318: what happens to traced messages (brokerctl topic alter --trace) is sent to it as spans. Empty disables it."},
+		{Key: "otlp-headers-file", value: textValue{&t.OTLPHeaders}, Doc: "File of HTTP headers for the collector, one \"Name: value\" a line, such as credentials. It is read when the node starts."},
 	}
 }
 

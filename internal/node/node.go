@@ -95,10 +95,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
 	n.drops = limit.NewDrops(limit.DropRate)
 	n.created = limit.NewCreations(c.Options.Limits.CreationBurst, time.Second/time.Duration(c.Options.Limits.CreationRate), c.Log)
-	n.tracing = newTracing(n)
+	var err error
+	if n.tracing, err = newTracing(n); err != nil {
+		n.stop()
+		n.c.Listeners.Close()
+		return nil, err
+	}
 	n.metrics = n.newMetrics()
 	n.startWeb()
-	var err error
 	if n.member, err = cluster.Open(ctx, n.memberOptions()); err != nil {
 		return nil, errors.Join(fmt.Errorf("metadata: %w", err), n.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/server"
@@ -50,6 +51,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Turns:       n.turns.Waiting,
 			Uncreated:   n.created.Refused,
 			Traces:      func() trace.Stats { return n.tracing.store.Stats() },
+			Spans:       func() otlp.Stats { return n.tracing.spans.Stats() },
 			Stalls:      func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
 			Peers:       func() []peer.Stats { return n.member.Traffic() },
 			Forwarding:  func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },

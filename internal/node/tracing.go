@@ -2,14 +2,19 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -31,32 +36,86 @@ type tracing struct {
 	slow     chan slowOne
 	untold   atomic.Uint64
 	failures complaint.Book
+	spans    *otlp.Exporter // nil: none are sent
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 }
 
 // newTracing opens what the node has noted before, and begins to note.
-func newTracing(n *Node) *tracing {
+func newTracing(n *Node) (*tracing, error) {
 	o := &n.c.Options
 	x := &tracing{n: n, slow: make(chan slowOne, maxSlow)}
-	x.store = trace.Open(trace.Options{
+	if err := x.sendSpans(); err != nil {
+		return nil, err
+	}
+	to := trace.Options{
 		FS: n.disk, Dir: filepath.Join(o.DataDir, "trace"), Bytes: int64(o.Tracing.Bytes),
 		Failed: func(err error) {
 			x.failures.Tell(n.c.Log, slog.LevelWarn, time.Now(), "cannot keep all events of traced messages; messages are not affected", "error", err)
 		},
 		Slow: trace.Slow{Publish: o.Tracing.SlowPublish, Delivery: o.Tracing.SlowDelivery, Report: x.report},
-	})
+	}
+	if x.spans != nil {
+		to.Exporter = x.spans
+	}
+	x.store = trace.Open(to)
 	ctx, stop := context.WithCancel(context.WithoutCancel(n.serving))
 	x.stop = stop
 	x.running.Go(func() { x.store.Run(ctx) })
 	x.running.Go(func() { x.logSlow(ctx) })
-	return x
+	return x, nil
 }
 
-// close stores what was noted. What is noted afterwards is lost.
+// sendSpans has spans sent, where there is somebody to send them to.
+func (x *tracing) sendSpans() error {
+	o := &x.n.c.Options
+	if o.Tracing.OTLPEndpoint == "" {
+		return nil
+	}
+	var headers http.Header
+	if path := o.Tracing.OTLPHeaders; path != "" {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			headers, err = otlp.ParseHeaders(string(text))
+		}
+		if err != nil {
+			return fmt.Errorf("otlp-headers-file %s: %w", path, err)
+		}
+	}
+	var err error
+	x.spans, err = otlp.New(otlp.Options{
+		Endpoint: o.Tracing.OTLPEndpoint, Header: headers, Node: o.NodeID, Version: build.Version(), Topic: x.topic,
+		Failed: func(err error) {
+			x.failures.Tell(x.n.c.Log, slog.LevelWarn, time.Now(), "cannot send spans of traced messages; messages are not affected", "error", err)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("otlp-endpoint: %w", err)
+	}
+	return nil
+}
+
+// topic names a topic for spans.
+func (x *tracing) topic(incarnation uint64) (otlp.Topic, bool) {
+	t, cluster := x.find(incarnation)
+	if t == nil {
+		return otlp.Topic{}, false
+	}
+	return otlp.Topic{Name: t.Name, Numbering: seq.NumberingOf(cluster, incarnation)}, true
+}
+
+// close stores and sends what was noted, unless that takes long: nothing waits for a trace.
+// What is noted afterwards is lost.
 func (x *tracing) close() {
 	x.stop()
-	x.running.Wait()
+	err := closeWithin(stalledClose, func() error {
+		x.running.Go(x.spans.Close)
+		x.running.Wait()
+		return nil
+	})
+	if err != nil {
+		x.n.c.Log.Warn("cannot store the last events of traced messages; messages are not affected", "error", err)
+	}
 }
 
 // report has a slow message logged. It does not wait.
@@ -83,14 +142,23 @@ func (x *tracing) logSlow(ctx context.Context) {
 
 // named returns the topic of a message, and the id by which clients know it.
 func (x *tracing) named(m trace.Message) (topic, id string) {
-	if x.n.member == nil {
+	t, cluster := x.find(m.Incarnation)
+	if t == nil {
 		return "", ""
+	}
+	return t.Name, seq.NumberingOf(cluster, m.Incarnation).ID(m.ID).String()
+}
+
+// find returns a topic and the id of the cluster; nil: it is not there, or not known yet.
+func (x *tracing) find(incarnation uint64) (t *meta.Topic, cluster string) {
+	if x.n.member == nil {
+		return nil, ""
 	}
 	s := x.n.member.Store()
 	for _, t := range s.Topics() {
-		if t.Incarnation == meta.Incarnation(m.Incarnation) {
-			return t.Name, seq.NumberingOf(s.View().Cluster().ID, m.Incarnation).ID(m.ID).String()
+		if t.Incarnation == meta.Incarnation(incarnation) {
+			return t, s.View().Cluster().ID
 		}
 	}
-	return "", ""
+	return nil, ""
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -78,7 +79,10 @@ func full(topics ...stats.Topic) *Metrics {
 			Turns:     func() int { return 9 },
 			Uncreated: func() uint64 { return 8 },
 			Traces:    func() trace.Stats { return trace.Stats{Events: 11, Lost: 12, Bytes: 13} },
-			Stalls:    func() map[string]int { return map[string]int{"replication_stalled": 2} },
+			Spans: func() otlp.Stats {
+				return otlp.Stats{Enabled: true, Sent: 21, Rejected: 22, Unsent: 23, Missed: 24, Waiting: 25}
+			},
+			Stalls: func() map[string]int { return map[string]int{"replication_stalled": 2} },
 			Peers: func() []peer.Stats {
 				return []peer.Stats{
 					{Node: "n2", Class: peer.ClassForward, Connected: 1, Sent: 100, Received: 10, Calls: 5, Failed: 2, Connects: 3, RoundTrip: time.Millisecond},
@@ -257,6 +261,8 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_memory_budget_refused_total 5`,
 		`brokerd_turns_waiting 9`,
 		`brokerd_trace_events_total 11`, `brokerd_trace_lost_total 12`, `brokerd_trace_bytes 13`,
+		`brokerd_otlp_spans_sent_total 21`, `brokerd_otlp_spans_waiting 25`, `brokerd_otlp_spans_dropped_total{reason="rejected"} 22`,
+		`brokerd_otlp_spans_dropped_total{reason="unsent"} 23`, `brokerd_otlp_spans_dropped_total{reason="missed"} 24`,
 		`brokerd_creations_refused_total 8`,
 		`brokerd_forward_partitions 1`,
 		`brokerd_forward_waiting_bytes 2`,

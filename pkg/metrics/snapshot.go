@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -170,6 +171,9 @@ var (
 	traceEvents   = counter("brokerd_trace_events_total", "Events of traced messages noted.")
 	traceLost     = counter("brokerd_trace_lost_total", "Groups of events of traced messages that could not be stored.")
 	traceBytes    = gauge("brokerd_trace_bytes", "Size on disk of the events of traced messages.")
+	spansSent     = counter("brokerd_otlp_spans_sent_total", "Spans that the OpenTelemetry collector took.")
+	spansDropped  = counter("brokerd_otlp_spans_dropped_total", "Spans that were dropped: rejected by the collector, unsent since it did not take them in time, or missed since the node was busy (counted by event).", "reason")
+	spansWaiting  = gauge("brokerd_otlp_spans_waiting", "Spans waiting for the OpenTelemetry collector.")
 	uncreated     = counter("brokerd_creations_refused_total", "Topic and channel creations refused by the creation limit.")
 
 	forwardPartitions = gauge("brokerd_forward_partitions", "Forward queues with queued publishes.")
@@ -294,6 +298,20 @@ func (s sink) clients(src *Sources) {
 		s.put(traceLost.is(float64(t.Lost)))
 		s.put(traceBytes.is(float64(t.Bytes)))
 	}
+	if src.Spans != nil {
+		s.spans(src.Spans())
+	}
+}
+
+func (s sink) spans(o otlp.Stats) {
+	if !o.Enabled {
+		return
+	}
+	s.put(spansSent.is(float64(o.Sent)))
+	s.put(spansDropped.is(float64(o.Rejected), "rejected"))
+	s.put(spansDropped.is(float64(o.Unsent), "unsent"))
+	s.put(spansDropped.is(float64(o.Missed), "missed"))
+	s.put(spansWaiting.is(float64(o.Waiting)))
 }
 
 func (s sink) topics(stats []stats.Topic, most int) {

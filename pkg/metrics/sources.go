@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -55,6 +56,8 @@ type Sources struct {
 	Uncreated func() uint64
 	// Traces tells what is noted of traced messages.
 	Traces func() trace.Stats
+	// Spans tells what is sent of traced messages to an OpenTelemetry collector.
+	Spans func() otlp.Stats
 	// Peers is the traffic with other nodes.
 	Peers func() []peer.Stats
 	// Forwarding counts what is done for clients through other nodes.

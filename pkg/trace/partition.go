@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -65,7 +64,7 @@ func (p *Partition) Step(x Step) {
 	p.source.Store.add(&Event{
 		What: x.What, Time: x.At.UnixNano(), Message: p.message(x.Offset), Channel: x.Channel, Client: x.Client,
 		Attempt: x.Attempt, Delay: x.Delay, Note: x.Note,
-	}, x.Header)
+	}, x.CopyOf, p.source.Store.context(x.Header))
 }
 
 // Committed notes that messages are committed.
@@ -74,12 +73,12 @@ func (p *Partition) Committed(first seq.Offset, count int, at time.Time) {
 		return
 	}
 	if p.rule.All() {
-		p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first), Count: count}, nil)
+		p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first), Count: count}, nil, Context{})
 		return
 	}
 	for i := range seq.Offset(count) { //nolint:gosec // not negative
 		if p.traces(first+i, nil) {
-			p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first + i)}, nil)
+			p.source.Store.add(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first + i)}, nil, Context{})
 		}
 	}
 }
@@ -146,7 +145,7 @@ type note struct {
 	index   int
 	traceID uint64
 	key     uint64
-	header  []byte
+	context Context
 	copyOf  *record.Address
 }
 
@@ -166,7 +165,7 @@ func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
 	x := &Publish{p: p, since: since, count: len(msgs), by: msgs[0].From}
 	for i := range msgs {
 		m := &msgs[i]
-		n := note{index: i, traceID: m.TraceID}
+		n := note{index: i, traceID: m.TraceID, context: p.source.Store.context(m.Header)}
 		if len(m.Key) > 0 {
 			n.key = HashKey(m.Key)
 		}
@@ -174,10 +173,7 @@ func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
 			of := *m.Address
 			n.copyOf = &of
 		}
-		if p.source.Store.o.Exporter != nil {
-			n.header = slices.Clone(m.Header)
-		}
-		if n.traceID != 0 || n.key != 0 || n.copyOf != nil || n.header != nil {
+		if n.traceID != 0 || n.key != 0 || n.copyOf != nil || n.context.Valid() {
 			x.notes = append(x.notes, n)
 		}
 	}
@@ -202,7 +198,7 @@ func (x *Publish) settled(first seq.Offset) {
 	if p.rule.All() && len(x.notes) == 0 {
 		e := x.event(first, note{})
 		e.Count = x.count
-		p.source.Store.add(&e, nil)
+		p.source.Store.add(&e, nil, Context{})
 		return
 	}
 	for i, rest := 0, x.notes; i < x.count; i++ {
@@ -218,7 +214,7 @@ func (x *Publish) settled(first seq.Offset) {
 		if e.IsCopy {
 			p.follow(e.Message.ID)
 		}
-		p.source.Store.add(&e, n.header)
+		p.source.Store.add(&e, n.copyOf, n.context)
 	}
 }
 

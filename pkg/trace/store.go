@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -42,7 +44,7 @@ type Options struct {
 	// Failed is told of a file that cannot be written or read; events are lost by it, and
 	// nothing else. It is called by Run and Find. nil: nobody is told.
 	Failed func(error)
-	// Exporter is told of each event at once. It must not block. nil: nobody is told.
+	// Exporter is told of each event at once. nil: nobody is told.
 	Exporter Exporter
 	// Slow says what is reported as slow.
 	Slow Slow
@@ -50,9 +52,21 @@ type Options struct {
 
 // Exporter is told what is traced.
 type Exporter interface {
-	// Export is given an event, and the header of the message where it is at hand: it is
-	// the caller's again afterwards.
-	Export(e Event, header []byte)
+	// Export is called with locks held, by many goroutines: it must not block.
+	Export(e Exported)
+}
+
+// Exported is an event with what is not stored of it.
+type Exported struct {
+	Event
+	// Context is the publisher's, of an event that tells of a publish or a delivery; the
+	// others do not know it.
+	Context Context
+	// Origin is the message that this one is a copy of, where that is known; else it is the
+	// message itself.
+	Origin seq.MessageID
+	// Noted is when the event was noted. Of a publish that is when it was appended.
+	Noted time.Time
 }
 
 // Slow says which publishes and deliveries are reported.
@@ -134,8 +148,8 @@ func numberOf(name string) (uint64, bool) {
 	return n, ok && ok2 && err == nil && name == nameOf(n)
 }
 
-// add adds an event.
-func (s *Store) add(e *Event, header []byte) {
+// add adds an event. of is what its message is a copy of; nil: nothing, or it is not at hand.
+func (s *Store) add(e *Event, of *record.Address, c Context) {
 	s.events.Add(1)
 	s.mu.Lock()
 	s.active.add(e)
@@ -149,9 +163,22 @@ func (s *Store) add(e *Event, header []byte) {
 	if full || first {
 		s.poke()
 	}
-	if s.o.Exporter != nil {
-		s.o.Exporter.Export(*e, header)
+	if s.o.Exporter == nil {
+		return
 	}
+	x := Exported{Event: *e, Context: c, Origin: e.Message.ID, Noted: time.Now()}
+	if of != nil {
+		x.Origin = seq.NewMessageID(of.Partition, of.Offset)
+	}
+	s.o.Exporter.Export(x)
+}
+
+// context returns the trace context of a header, if somebody wants to know it.
+func (s *Store) context(header []byte) Context {
+	if s.o.Exporter == nil {
+		return Context{}
+	}
+	return ContextOf(header)
 }
 
 func (s *Store) poke() {

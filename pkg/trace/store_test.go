@@ -41,7 +41,7 @@ func TestEventsOutliveTheProcess(t *testing.T) {
 		for process := range seq.Offset(3) {
 			s := Open(Options{FS: disk, Dir: "trace"})
 			stop := running(s)
-			s.add(event(process), nil)
+			s.add(event(process), nil, Context{})
 			if !s.knows(process) {
 				t.Error("what is in memory is not found")
 			}
@@ -65,7 +65,7 @@ func TestWhatIsNotedLastIsStoredAtTheEnd(t *testing.T) {
 	disk := vfs.NewMem()
 	s := Open(Options{FS: disk, Dir: "trace"})
 	stop := running(s)
-	s.add(event(1), nil)
+	s.add(event(1), nil, Context{})
 	stop()
 	if !Open(Options{FS: disk, Dir: "trace"}).knows(1) {
 		t.Error("lost")
@@ -80,10 +80,10 @@ func TestTheOldestEventsGo(t *testing.T) {
 	for s.Stats().Segments == 0 || s.knows(0) {
 		for range 20_000 {
 			last++
-			s.add(event(last), nil)
+			s.add(event(last), nil, Context{})
 		}
 		if last == 20_000 {
-			s.add(event(0), nil)
+			s.add(event(0), nil, Context{})
 		}
 	}
 	stop()
@@ -106,7 +106,7 @@ func TestManyStartsLeaveFewFiles(t *testing.T) {
 	for o := range seq.Offset(2 * maxSegments) {
 		s := Open(Options{FS: disk, Dir: "trace"})
 		stop := running(s)
-		s.add(event(o), nil)
+		s.add(event(o), nil, Context{})
 		stop()
 	}
 	if names, _ := disk.ReadDir("trace"); len(names) != maxSegments {
@@ -125,10 +125,10 @@ func TestADiskThatFailsLosesEventsAndSaysSo(t *testing.T) {
 	})
 	var told []error
 	s := Open(Options{FS: faulty, Dir: "trace", Failed: func(err error) { told = append(told, err) }})
-	s.add(event(1), nil)
+	s.add(event(1), nil, Context{})
 	s.flush(true)
 	broken = false
-	s.add(event(2), nil)
+	s.add(event(2), nil, Context{})
 	s.flush(true)
 	if s.knows(1) || !s.knows(2) || s.Stats().Lost != 1 || len(told) != 1 || !errors.Is(told[0], syscall.ENOSPC) {
 		t.Errorf("%+v, told %v", s.Stats(), told)
@@ -146,15 +146,15 @@ func TestADiskThatFailsForLongKeepsWhatIsStored(t *testing.T) {
 		return vfstest.Fault{}
 	})
 	s := Open(Options{FS: faulty, Dir: "trace"})
-	s.add(event(1), nil)
+	s.add(event(1), nil, Context{})
 	s.flush(true)
 	broken = true
 	for i := range seq.Offset(2 * maxSegments) {
-		s.add(event(10+i), nil)
+		s.add(event(10+i), nil, Context{})
 		s.flush(true)
 	}
 	broken = false
-	s.add(event(2), nil)
+	s.add(event(2), nil, Context{})
 	s.flush(true)
 	if !s.knows(1) || !s.knows(2) || s.Stats().Segments != 2 {
 		t.Errorf("the first is known: %v, the last: %v; %+v", s.knows(1), s.knows(2), s.Stats())
@@ -176,7 +176,7 @@ func TestAnAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 func TestADiskThatHangsBoundsMemory(t *testing.T) {
 	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nobody writes
 	for o := range seq.Offset(500_000) {
-		s.add(event(o), nil)
+		s.add(event(o), nil, Context{})
 	}
 	if len(s.waiting) > maxWaiting || s.Stats().Lost == 0 || !s.knows(499_999) || s.knows(0) {
 		t.Errorf("%d frames wait, %+v", len(s.waiting), s.Stats())
@@ -186,9 +186,9 @@ func TestADiskThatHangsBoundsMemory(t *testing.T) {
 func TestDamageLosesEventsAndSaysSo(t *testing.T) {
 	disk := vfs.NewMem()
 	s := Open(Options{FS: disk, Dir: "trace"})
-	s.add(event(1), nil)
+	s.add(event(1), nil, Context{})
 	s.flush(true)
-	s.add(event(2), nil)
+	s.add(event(2), nil, Context{})
 	s.flush(true)
 	s.closeFile()
 	f, err := disk.OpenReadWrite(filepath.Join("trace", nameOf(1)))
@@ -209,7 +209,7 @@ func TestDamageLosesEventsAndSaysSo(t *testing.T) {
 	if again.knows(1) || !again.knows(2) || len(told) == 0 || !strings.Contains(told[0], "missing") {
 		t.Errorf("told %q", told)
 	}
-	again.add(event(3), nil)
+	again.note(event(3), nil, Context{})
 	again.flush(true)
 	if !again.knows(3) || again.segments[len(again.segments)-1].number != 10 {
 		t.Errorf("%+v", again.segments)

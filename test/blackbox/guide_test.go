@@ -27,7 +27,8 @@ func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			n := startNodeOn(t, filepath.Join(dir, "data"))
+			spans := startCollector(t)
+			n := startNodeOn(t, filepath.Join(dir, "data"), "--otlp-endpoint", spans.URL)
 			ran := 0
 			var worker *wire
 			for _, block := range consoleBlock.FindAllSubmatch(raw, -1) {
@@ -48,6 +49,12 @@ func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
 					}
 					ran++
 				}
+			}
+			if page == "tracing.md" {
+				eventually(t, "the spans that the guide shows", func() bool {
+					return spans.tree("0af7651916cd43dd8448eb211c80319c") == "commit payments < publish payments, "+
+						"deliver payments < publish payments, finish payments < deliver payments, publish payments < b7ad6b7169203331"
+				})
 			}
 			if ran < 8 {
 				t.Errorf("only %d commands were found", ran)
