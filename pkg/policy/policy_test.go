@@ -203,23 +203,23 @@ func TestThrottledIsWhatSomebodyWaitedFor(t *testing.T) {
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	var l Limit
 	l.SetRate(10, start)
-	if got := l.Take(5, start); got != 1 { // the burst
+	if got := l.Reserve(5, start); got != 1 { // the burst
 		t.Fatal(got)
 	}
 	for d := 10 * time.Millisecond; d <= time.Second; d += 10 * time.Millisecond {
-		l.Take(5, at(d))
+		l.Reserve(5, at(d))
 	}
 	if got := l.Throttled(); got < 900*time.Millisecond || got > time.Second {
 		t.Errorf("of a second with more messages than the rate: %v", got)
 	}
 	before := l.Throttled()
-	l.Take(5, at(time.Hour)) // nobody came for an hour
+	l.Reserve(5, at(time.Hour)) // nobody came for an hour
 	if got := l.Throttled() - before; got > 100*time.Millisecond {
 		t.Errorf("of an hour without a consumer: %v", got)
 	}
 	before = l.Throttled()
 	for d := time.Hour; d < time.Hour+10*time.Second; d += time.Second { // a channel that is empty
-		l.Return(l.Take(5, at(d)))
+		l.Return(l.Reserve(5, at(d)))
 	}
 	if got := l.Throttled() - before; got > 100*time.Millisecond {
 		t.Errorf("without messages: %v", got)
@@ -230,8 +230,8 @@ func TestRatesTellWhoIsThrottled(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var r Rates
 	l := r.Of("c", 1, now)
-	l.Take(9, now)
-	l.Take(9, now.Add(time.Second))
+	l.Reserve(9, now)
+	l.Reserve(9, now.Add(time.Second))
 	if got := r.Throttled("c"); got != time.Second || r.Throttled("none") != 0 {
 		t.Errorf("%v", got)
 	}

@@ -79,15 +79,15 @@ func TestAnExporterIsToldOfContexts(t *testing.T) {
 	s := Open(Options{FS: vfs.NewMem(), Dir: "trace", Exporter: &got})
 	p := Source{Store: s, Incarnation: 1, Partition: 3, Numbering: numbering}.Under(r)
 	header := []byte(`{"traceparent":"` + parent + `"}`)
-	p.Publish(make([]record.Message, 3), at(1)).Settled(4)
+	p.Publish(make([]record.Message, 3), at(1)).Appended(4)
 	x := p.Publish([]record.Message{{}, {Header: header}}, at(1))
 	copy(header, "garbage of the next command")
-	x.Settled(7)
+	x.Appended(7)
 	p.Committed(4, 5, at(2))
 	of := record.Address{Channel: 1, Partition: 3, Offset: 8}
 	p.Step(Step{What: Delivered, Offset: 20, Channel: "c", At: at(3), CopyOf: &of, Header: []byte(`{"traceparent":"` + parent + `"}`)})
 	p.Step(Step{What: Finished, Offset: 20, Channel: "c", At: at(4)})
-	p.Publish([]record.Message{{Address: &of}}, at(5)).Settled(21)
+	p.Publish([]record.Message{{Address: &of}}, at(5)).Appended(21)
 	want := "[published@4 of 4 x3 published@7 of 7 published@8 of 8 b7ad6b7169203331 committed@4 of 4 x5 " +
 		"delivered@20 of 8 b7ad6b7169203331 finished@20 of 20 published@21 of 8]"
 	if fmt.Sprint(got) != want {

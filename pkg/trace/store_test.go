@@ -209,7 +209,7 @@ func TestDamageLosesEventsAndSaysSo(t *testing.T) {
 	if again.knows(1) || !again.knows(2) || len(told) == 0 || !strings.Contains(told[0], "missing") {
 		t.Errorf("told %q", told)
 	}
-	again.note(event(3), nil, Context{})
+	again.add(event(3), nil, Context{})
 	again.flush(true)
 	if !again.knows(3) || again.segments[len(again.segments)-1].number != 10 {
 		t.Errorf("%+v", again.segments)

@@ -139,8 +139,12 @@ func TestTheCollectorTakesSpans(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	brokerctl(t, url, "message", "tail", "orders/bill", "-n", "1")
-	for until := time.Now().Add(patience); s.SpanCount() < 4; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
+	tick, late := time.NewTicker(10*time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for s.SpanCount() < 4 {
+		select {
+		case <-tick.C:
+		case <-late:
 			t.Fatalf("%d spans", s.SpanCount())
 		}
 	}
