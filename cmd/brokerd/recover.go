@@ -49,7 +49,7 @@ Data held only by the lost nodes is lost: messages, topics and changes committed
 without this node. Partitions in which this node was in sync are complete. The
 others stay offline until "brokerctl partition elect --unclean" serves the local
 replica. The lost nodes can never rejoin with their old data; with empty data
-directories they join as new nodes. See docs/operations.md for the full procedure.`,
+directories they join as new nodes. See docs/operations/disaster.md for the full procedure.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.onlySurvivor, "only-survivor", false, "confirm that no other node of the cluster can be restored")

@@ -16,7 +16,6 @@ import (
 // threeNodes starts a cluster, and returns it with its HTTP addresses and brokerctl.
 func threeNodes(t *testing.T) (c *nodes.Cluster, addresses []string, ctl func(args ...string) string) {
 	t.Helper()
-	var ports nodes.Ports
 	at, err := ports.Free(3)
 	if err != nil {
 		t.Fatal(err)

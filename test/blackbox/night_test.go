@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -22,8 +23,11 @@ import (
 // mostCommands bounds the commands of a runbook from the alert to the cure.
 const mostCommands = 6
 
-// runbooks is the page whose commands the nights run.
-const runbooks = "../../docs/operations/runbooks.md"
+// handbook are the pages whose commands are run here, and runbooks is the one with the table of the nights.
+const (
+	handbook = "../../docs/operations"
+	runbooks = handbook + "/runbooks.md"
+)
 
 var (
 	nightBlock  = regexp.MustCompile("(?s)<!-- night: ([a-z-]+) -->\n```sh\n(.*?)```")
@@ -39,6 +43,9 @@ func steps(page string) map[string][]string {
 	return all
 }
 
+// ports are those of all clusters of these tests, so that no two get the same.
+var ports nodes.Ports
+
 // night is one incident: a cluster with a fault, and the commands of its runbook.
 type night struct {
 	*testing.T
@@ -53,20 +60,43 @@ type night struct {
 	editor    func(node, file string) error
 }
 
-// newNight starts three nodes. change may change their options.
+// newNight starts three nodes for the runbook of a name. change may change their options.
 func newNight(t *testing.T, name string, change func(dir string, o *nodes.Options)) *night {
 	t.Helper()
 	t.Parallel()
-	page, err := os.ReadFile(runbooks)
-	if err != nil {
-		t.Fatal(err)
+	all, _ := pages(t)
+	n := threeMachines(t, change)
+	if n.steps = all[name]; len(n.steps) == 0 {
+		t.Fatalf("%s has no runbook %s", handbook, name)
 	}
-	n := &night{T: t, dir: t.TempDir(), steps: steps(string(page))[name], words: map[string]string{"NODE": "n1"}}
-	if len(n.steps) == 0 {
-		t.Fatalf("%s has no runbook %s", runbooks, name)
+	return n
+}
+
+// pages returns the commands of all runbooks, and the text of each page by its name.
+func pages(t *testing.T) (commands map[string][]string, texts map[string]string) {
+	t.Helper()
+	files, err := filepath.Glob(handbook + "/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no pages: %v", err)
 	}
+	commands, texts = map[string][]string{}, map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(commands, steps(string(text)))
+		texts[filepath.Base(file)] = string(text)
+	}
+	return commands, texts
+}
+
+// threeMachines starts three nodes. change may change their options.
+func threeMachines(t *testing.T, change func(dir string, o *nodes.Options)) *night {
+	t.Helper()
+	n := &night{T: t, dir: t.TempDir(), words: map[string]string{"NODE": "n1"}}
 	n.systemctl = n.service
-	at, err := new(nodes.Ports).Free(3)
+	at, err := ports.Free(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +243,13 @@ func (n *night) command(i int) string {
 	if i > len(n.steps) {
 		n.Fatalf("the runbook has %d commands, and nothing is cured", len(n.steps))
 	}
-	command, _, _ := strings.Cut(n.steps[i-1], "#")
+	return n.fill(n.steps[i-1])
+}
+
+// fill puts words in the place of the placeholders of a line, and takes its comment off.
+func (n *night) fill(line string) string {
+	n.Helper()
+	command, _, _ := strings.Cut(line, " #")
 	return placeholder.ReplaceAllStringFunc(strings.TrimSpace(command), func(word string) string {
 		if to, ok := n.words[word]; ok {
 			return to
@@ -221,7 +257,7 @@ func (n *night) command(i int) string {
 		if strings.Contains(command, "--sort-by "+word) {
 			return word
 		}
-		n.Fatalf("nothing says what %s is in %s", word, n.steps[i-1])
+		n.Fatalf("nothing says what %s is in %s", word, line)
 		return ""
 	})
 }
@@ -296,17 +332,14 @@ func (n *night) kills(node string) {
 
 // The table of the page counts what its blocks have, and none is long.
 func TestRunbooksAreShort(t *testing.T) {
-	page, err := os.ReadFile(runbooks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := steps(string(page))
-	rows := regexp.MustCompile(`(?m)^\| \[([^]]+)\]\(#([a-z-]+)\) .* (\d+) \|$`).FindAllStringSubmatch(string(page), -1)
+	all, texts := pages(t)
+	page := texts[filepath.Base(runbooks)]
+	rows := regexp.MustCompile(`(?m)^\| \[([^]]+)\]\(#([a-z-]+)\) .* (\d+) \|$`).FindAllStringSubmatch(page, -1)
 	if len(rows) < 11 {
 		t.Errorf("the table has %d runbooks", len(rows))
 	}
 	for _, row := range rows {
-		_, section, found := strings.Cut(string(page), "\n## "+row[1]+"\n")
+		_, section, found := strings.Cut(page, "\n## "+row[1]+"\n")
 		block := nightBlock.FindStringSubmatch(section)
 		if !found || block == nil {
 			t.Errorf("%s: no runbook", row[1])

@@ -323,7 +323,7 @@ func TestNightACertificateExpires(t *testing.T) {
 	by := newAuthority(t)
 	by.life = -time.Minute
 	by.issue("node", by)
-	at, err := new(nodes.Ports).Free(1)
+	at, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,5 +406,34 @@ func TestNightTheClusterIsLost(t *testing.T) {
 	n.next()
 	n.shows(`(?m)^orders +invoice +2 |orders/invoice +2 `)
 	n.shows(healthy)
+	n.cured()
+}
+
+func TestNightAnUncleanElection(t *testing.T) {
+	n := newNight(t, "unclean-election", nil)
+	n.words["TOPIC"], n.words["PARTITION"] = "orders", "0"
+	n.ctl("topic create orders --replicas 2 --min-isr 1")
+	where := strings.Fields(n.ctl("partition describe orders/0 -o 'go-template={{.leader}}{{range .isr}} {{.}}{{end}}'"))
+	leader, follower := where[0], where[1]
+	if follower == leader {
+		follower = where[2]
+	}
+	n.ctl("message pub orders one")
+	n.kills(follower)
+	eventually(t, "the follower is out of sync", func() bool { return strings.Contains(n.ctl("partition list --under-replicated"), "orders") })
+	n.ctl("message pub orders two") // only the leader has it
+	n.kills(leader)
+	if err := n.Node(leader).Wipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Node(follower).Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.words["NODE"] = follower
+	n.shows(`(?m)^orders +0 |orders/0`)
+	n.shows(follower)
+	n.next()
+	n.shows(`(?m)^orders/0 +` + follower + `|LEADER`)
+	n.ctl("message pub orders three")
 	n.cured()
 }
