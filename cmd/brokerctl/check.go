@@ -5,14 +5,73 @@ import (
 	"errors"
 	"net/url"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/checks"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 func newCheckCommand(g *globals) *cobra.Command {
-	return newGroup("check", "Check one thing, for probes and scripts", newCheckNodeCommand(g))
+	target := form("TOPIC/CHANNEL")
+	cmd := checks.Command(newCheckNodeCommand(g), &checks.Host{
+		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout }, Now: g.env.now,
+		HTTP: g.access.httpClient, Secure: g.secure, Complete: target.complete(g),
+		NoArgs: noArgs, Duration: durationVar, Size: sizeVar, Count: countVar,
+		Channel: func(cmd *cobra.Command, args []string) (topic, channel string, err error) {
+			at, err := target.parse(cmd, args)
+			return at.topic, at.channel, err
+		},
+		Explain: func(ctx context.Context, topic, channel string, err error) (why string, s checks.State, usage bool) {
+			f := diagnose(ctx, g, about(err, topic, channel))
+			return f.answer.Message, checks.State(checkExit(f.exit)), f.exit == exitUsage || f.exit == exitInterrupted
+		},
+		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },
+	})
+	cmd.RunE = groupOnly
+	return cmd
+}
+
+// showCheck shows the result of a check, and ends with its state.
+func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (err error) {
+	switch form {
+	case checks.FormNagios, checks.FormPrometheus:
+	case checks.FormJSON:
+		g.format = formatJSON
+	default:
+		return usageError("--format %q is none: use one of %s", form, list(checks.Forms()))
+	}
+	err = g.show(cmd, view{object: r, names: []string{r.State.String()}, text: func(p *page) {
+		if !g.quiet {
+			p.err = r.Write(p.w, form)
+		}
+	}})
+	if err == nil && r.State != checks.OK {
+		return verdict(int(r.State))
+	}
+	return err
+}
+
+// checkExit returns the exit code of a check that ended with one of the other codes.
+func checkExit(exit int) int {
+	switch exit {
+	case exitUnavailable, exitNotFound:
+		return int(checks.Critical)
+	}
+	return int(checks.Unknown)
+}
+
+// isCheck says whether a command is a check.
+func isCheck(cmd *cobra.Command) bool {
+	return cmd != nil && cmd.HasParent() && cmd.Parent().Name() == "check"
+}
+
+// secure says whether nodes are to be asked over TLS, as the one is whose address was given.
+func (g *globals) secure() bool {
+	known := g.nodeAddresses()
+	return len(known) > 0 && strings.HasPrefix(known[0], "https://")
 }
 
 func newCheckNodeCommand(g *globals) *cobra.Command {
@@ -21,8 +80,8 @@ func newCheckNodeCommand(g *globals) *cobra.Command {
 		Use:   "node",
 		Short: "Check whether the node at --addr is ready",
 		Long: `Check whether the node at --addr, and no other, is ready to serve: it is a member of a quorum, does
-not drain, and its disk has room. The exit code is 0 if it is, 10 if it is not, and 6 if it does not
-respond. Do not restart a node because it is not ready: it may be waiting for others.`,
+not drain, and its disk has room. The exit code is 0 if it is, and 2 if it is not or does not respond.
+Do not restart a node because it is not ready: it may be waiting for others.`,
 		Example: `  brokerctl check node -q --addr http://127.0.0.1:4151`,
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return checkNode(cmd, g, live) },
@@ -73,7 +132,7 @@ func checkNode(cmd *cobra.Command, g *globals, live bool) error {
 		}
 	}})
 	if err == nil && !p.OK {
-		return verdict(exitUnhealthy)
+		return verdict(int(checks.Critical))
 	}
 	return err
 }

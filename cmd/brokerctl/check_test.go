@@ -37,18 +37,62 @@ func TestOneNodeIsChecked(t *testing.T) {
 		{"ready", probed(t, 200, `{"ok":true,"reasons":[]}`), nil, exitOK, "ready\n"},
 		{"live", probed(t, 200, `{"ok":true,"reasons":[]}`), []string{"--live"}, exitOK, "live\n"},
 		{"quiet", probed(t, 200, `{"ok":true,"reasons":[]}`), []string{"-q"}, exitOK, ""},
-		{"not ready", probed(t, 503, sick), nil, exitUnhealthy, "not ready\ndraining: the node drains\n"},
-		{"as JSON", probed(t, 503, sick), []string{"-o", "json"}, exitUnhealthy, sick + "\n"},
-		{"as a name", probed(t, 503, sick), []string{"-o", "name", "--live"}, exitUnhealthy, "not live\n"},
-		{"somebody else", probed(t, 404, "<html>"), nil, exitFailed, ""},
-		{"nobody", gone.URL, nil, exitUnavailable, ""},
+		{"not ready", probed(t, 503, sick), nil, 2, "not ready\ndraining: the node drains\n"},
+		{"as JSON", probed(t, 503, sick), []string{"-o", "json"}, 2, sick + "\n"},
+		{"as a name", probed(t, 503, sick), []string{"-o", "name", "--live"}, 2, "not live\n"},
+		{"somebody else", probed(t, 404, "<html>"), nil, 3, ""},
+		{"nobody", gone.URL, nil, 2, ""},
 	} {
 		r := newFakeBroker(t).brokerctl(t, append([]string{"check", "node", "--addr", c.address}, c.args...)...)
 		if r.exit != c.exit || r.stdout != c.stdout {
 			t.Errorf("%s: exit %d, want %d; stdout %q, want %q; stderr %q", c.name, r.exit, c.exit, r.stdout, c.stdout, r.stderr)
 		}
-		if (r.stderr != "") != (c.exit == exitFailed || c.exit == exitUnavailable) || strings.Contains(r.stderr, "%!") {
+		if (r.stderr != "") != (c.exit != exitOK && c.stdout == "") || strings.Contains(r.stderr, "%!") {
 			t.Errorf("%s: stderr %q", c.name, r.stderr)
+		}
+	}
+}
+
+// TestChecksEndAsPluginsDo: with 0 to 3, whatever happens, and with a line that says why.
+func TestChecksEndAsPluginsDo(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	one := api.Lag{Channels: []api.ChannelLag{{Topic: "orders", Channel: "invoice", Depth: 7}}}
+	for _, c := range []struct {
+		args []string
+		set  map[string]any // answers
+		exit int
+		want string // the beginning of stdout
+	}{
+		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Health{Healthy: true}}, 0, "BROKERD CLUSTER OK - "},
+		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Health{Degraded: true}}, 1, "BROKERD CLUSTER WARNING - "},
+		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "BROKERD CLUSTER CRITICAL - "},
+		{[]string{"cluster", "-q"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, ""},
+		{[]string{"cluster", "-o", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
+		{[]string{"cluster", "--format", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
+		{[]string{"cluster", "--format", "prometheus"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "# HELP brokerd_check_state"},
+		{[]string{"cluster", "-o", "name"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "critical\n"},
+		{[]string{"cluster", "--addr", gone.URL}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
+		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Error{Code: api.CodeForbidden, Message: "no"}}, 3, "BROKERD CLUSTER UNKNOWN - no"},
+		{[]string{"raft"}, nil, 1, "BROKERD RAFT WARNING - voter n3 does not answer"},
+		{[]string{"channel", "orders/invoice"}, map[string]any{"GET /v1/lag": one}, 0, "BROKERD CHANNEL OK - orders/invoice: 7 messages wait"},
+		{[]string{"channel", "orders/invoice", "--max-lag", "1"}, map[string]any{"GET /v1/lag": one}, 2, "BROKERD CHANNEL CRITICAL - orders/invoice: "},
+		{[]string{"channel", "orders/none"}, nil, 2, "BROKERD CHANNEL CRITICAL - "},
+		{[]string{"channel", "orders"}, nil, 3, ""},
+		{[]string{"channel", "orders/invoice", "--max-lag", "x"}, nil, 3, ""},
+		{[]string{"disk", "--no-such-flag"}, nil, 3, ""},
+		{[]string{"disk", "word"}, nil, 3, ""},
+		{[]string{"cluster", "--format", "xml"}, nil, 3, ""},
+		{[]string{"disk"}, nil, 3, "BROKERD DISK UNKNOWN - "}, // nobody is at the addresses of those nodes
+		{[]string{"cert"}, nil, 3, "BROKERD CERT UNKNOWN - "},
+	} {
+		b := newFakeBroker(t)
+		for request, answer := range c.set {
+			b.set(request, answer)
+		}
+		r := b.brokerctl(t, append([]string{"check"}, c.args...)...)
+		if r.exit != c.exit || !strings.HasPrefix(r.stdout, c.want) || c.want == "" && r.stdout != "" {
+			t.Errorf("%v: exit %d, want %d; stdout %q, stderr %q", c.args, r.exit, c.exit, r.stdout, r.stderr)
 		}
 	}
 }

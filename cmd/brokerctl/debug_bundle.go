@@ -68,8 +68,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 		}
 	}
 	q := bundle.Questioner{Client: g.client, HTTP: over, Timeout: g.timeout, Profile: o.profile}
-	known := g.nodeAddresses()
-	q.Secure = len(known) > 0 && strings.HasPrefix(known[0], "https://")
+	q.Secure = g.secure()
 	sources := []bundle.Source{q.Cluster()}
 	for _, n := range nodes {
 		if len(o.nodes) == 0 || slices.Contains(o.nodes, n.ID) {

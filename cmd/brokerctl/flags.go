@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -45,4 +46,13 @@ func durationVarP(f *pflag.FlagSet, p *time.Duration, name, letter, usage string
 // sizeVar adds a flag for a size. What p points at is its default.
 func sizeVar(f *pflag.FlagSet, p *units.Size, name, usage string) {
 	f.Var(measure[units.Size]{p, units.ParseSize, units.Size.String, "size"}, name, usage)
+}
+
+// countVar adds a flag for a number of things, which may be written as 10k or 2M. What p points at is
+// its default.
+func countVar(f *pflag.FlagSet, p *int64, name, usage string) {
+	f.Var(measure[int64]{p, units.ParseCount, func(n int64) string { return strconv.FormatInt(n, 10) }, "count"}, name, usage)
+	if *p == 0 {
+		f.Lookup(name).DefValue = "" // none is shown
+	}
 }

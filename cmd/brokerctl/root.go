@@ -57,13 +57,16 @@ func run(ctx context.Context, args []string, env environment) int {
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	f := diagnose(ctx, g, err)
 	if !f.shown {
 		f.print(env.stderr, format(g.output)) // what is no format is not JSON either
+		if isCheck(cmd) {
+			return checkExit(f.exit)
+		}
 	}
 	return f.exit
 }

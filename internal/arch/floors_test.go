@@ -101,6 +101,7 @@ var floors = map[string]int{
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
 	"internal/bundle":    2, // likewise
+	"internal/checks":    3, // likewise
 	"internal/backups":   2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
@@ -154,7 +155,7 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":               {"pkg/access"},
 	"github.com/expr-lang/expr":         {"pkg/filter"},
 	"github.com/prometheus/":            {"pkg/metrics"},
-	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/generate", "internal/manual"},
+	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/checks", "internal/generate", "internal/manual"},
 	"github.com/hashicorp/":             {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                  {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":          {"cmd/brokerctl", "tools/loadgen/"},

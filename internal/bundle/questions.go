@@ -51,17 +51,22 @@ func (q *Questioner) Cluster() Source {
 	}}
 }
 
-// Node asks one node about itself, and another about it.
-func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
-	address := n.HTTPAddress
-	detail := func(ctx context.Context) (*api.NodeDetail, error) { return q.Client.Node(ctx, n.ID) }
+// Address returns the address at which a node is asked by itself.
+func (q *Questioner) Address(ctx context.Context, n *api.Node) string {
 	if q.Secure {
 		ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 		defer cancel()
-		if d, err := detail(ctx); err == nil && d.HTTPSAddress != "" {
-			address = "https://" + d.HTTPSAddress
+		if d, err := q.Client.Node(ctx, n.ID); err == nil && d.HTTPSAddress != "" {
+			return "https://" + d.HTTPSAddress
 		}
 	}
+	return n.HTTPAddress
+}
+
+// Node asks one node about itself, and another about it.
+func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
+	address := q.Address(ctx, n)
+	detail := func(ctx context.Context) (*api.NodeDetail, error) { return q.Client.Node(ctx, n.ID) }
 	get := func(name, path string, timeout time.Duration) Question {
 		return Question{Name: n.ID + "/" + name, Timeout: timeout, Ask: func(ctx context.Context, max int) ([]byte, bool, error) {
 			return api.Fetch(ctx, q.HTTP, address, path, max)

@@ -47,6 +47,7 @@ var sizeUnits = []struct {
 }
 
 var (
+	errCount         = errors.New("is not a valid count; examples: 500, 10k, 2M")
 	errSize          = errors.New("is not a valid size; examples: 1048576, 512KiB, 1.5G, 50GiB, 500MB")
 	errSizeRange     = errors.New("is too large: sizes must be below 8EiB")
 	errDuration      = errors.New("is not a valid duration; examples: 250ms, 30s, 1h30m, 72h, 7d, 2w")
@@ -179,4 +180,20 @@ func scan(text string, unit func(name string) int64) (value int64, rest string, 
 		return 0, "", strconv.ErrRange
 	}
 	return n*worth + more, rest, nil
+}
+
+// ParseCount reads a number of things that is not negative: 500, 10k, 2M, 1G. The error says what
+// is right, as those of the other units do.
+func ParseCount(text string) (int64, error) {
+	digits, factor := text, int64(1)
+	for unit, n := range map[string]int64{"k": 1e3, "M": 1e6, "G": 1e9} {
+		if rest, ok := strings.CutSuffix(text, unit); ok {
+			digits, factor = rest, n
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || int64(n) > math.MaxInt64/factor {
+		return 0, errCount
+	}
+	return int64(n) * factor, nil
 }

@@ -104,6 +104,7 @@ func TestErrorsNameFormsThatAreTaken(t *testing.T) {
 		parse func(string) error
 	}{
 		{errSize, "1048576, 512KiB, 1.5G, 50GiB, 500MB", func(s string) error { _, err := ParseSize(s); return err }},
+		{errCount, "500, 10k, 2M", func(s string) error { _, err := ParseCount(s); return err }},
 		{errDuration, "250ms, 30s, 1h30m, 72h, 7d, 2w", func(s string) error { _, err := ParseDuration(s); return err }},
 	} {
 		for form := range strings.SplitSeq(e.forms, ", ") {
@@ -160,4 +161,15 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is %v, Go says %v", text, d, theirs)
 		}
 	})
+}
+
+func TestCountsAreRead(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "500": 500, "10k": 10_000, "2M": 2_000_000, "9G": 9_000_000_000, "9223372036854775807": 9223372036854775807,
+		"": -1, "k": -1, "-1": -1, "+1": -1, "1.5k": -1, "10K": -1, "1 k": -1, "9223372036854775808": -1, "9223372037G": -1,
+	} {
+		if got, err := ParseCount(text); err != nil && want >= 0 || err == nil && got != want {
+			t.Errorf("%q: %d %v, want %d", text, got, err, want)
+		}
+	}
 }
