@@ -21,7 +21,6 @@ func documented(text string) map[int]string {
 		line = strings.TrimPrefix(line, "$ ")
 		if fenced && strings.HasPrefix(line, "brokerctl ") {
 			line = quoted.ReplaceAllString(line, "QUOTED")
-			line = strings.ReplaceAll(line, " INCARNATION", " 1") // the only word that stands for a number
 			line, _, _ = strings.Cut(line, "#")
 			line, _, _ = strings.Cut(line, " > ")
 			line, _, _ = strings.Cut(line, " && ")

@@ -17,22 +17,13 @@ import (
 // defaultStepTimeout is how long one step of a rolling restart may take: a node with much data starts for minutes.
 const defaultStepTimeout = 10 * time.Minute
 
-// rollingResult is what brokerctl rolling answers, one object for each node.
-type rollingResult struct {
-	Node          string `json:"node"`
-	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (--dry-run) or left
-	VersionBefore string `json:"version_before"`
-	Version       string `json:"version"` // after
-	TookMS        int64  `json:"took_ms"`
-	Command       string `json:"command,omitempty"` // --dry-run
-}
-
 type rollingOptions struct {
 	command string
 	nodes   []string
 	version string
 	timeout time.Duration
 	dryRun  bool
+	resume  bool // --continue
 
 	upgrade bool
 	script  *rolling.Script
@@ -52,11 +43,13 @@ up and everything is in sync; it is drained first, so that no publish fails. COM
 this machine; {{.Node}}, {{.Host}}, {{.Hostname}}, {{.TCPAddress}}, {{.HTTPAddress}} and {{.ClusterAddress}} in it
 are those of the node. The next node goes when this one has started again and each of its replicas is in sync.
 
-A run that stops says at which node, in which state that one is, and how to go on: with --nodes and those that are
-left. Nothing is kept about a run: it may be interrupted, and continued from another machine.`,
-		Example: `  brokerctl rolling restart --exec 'ssh {{.Host}} systemctl restart brokerd'`,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return roll(cmd, g, o) },
+A run that stops says at which node, in which state that one is. With --continue it goes on where it was, also after
+brokerctl was killed, and from another machine: the audit log has how far it is. A node that has started again since
+it was drained is not restarted again.`,
+		Example: `  brokerctl rolling restart --exec 'ssh {{.Host}} systemctl restart brokerd'
+  brokerctl rolling restart --continue --exec 'ssh {{.Host}} systemctl restart brokerd'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return roll(cmd, g, o) },
 	}
 	f := cmd.Flags()
 	if o.upgrade {
@@ -70,6 +63,7 @@ one already are skipped, so that the same command line continues a run that stop
 	}
 	f.StringVar(&o.command, "exec", "", "`COMMAND` that restarts a node (required)")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "only these `NODES`, in this order (default: all, the controller last)")
+	f.BoolVar(&o.resume, "continue", false, "go on with the last run, which was interrupted")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the order, the commands and what stands in the way; change nothing")
 	o.timeout = defaultStepTimeout
 	durationVar(f, &o.timeout, "step-timeout", "how long one step with one node may take")
@@ -83,6 +77,9 @@ func (o *rollingOptions) prepare() (err error) {
 	if o.script, err = rolling.ParseScript(o.command); err != nil {
 		return usageError("--exec: %w", err)
 	}
+	if o.resume && len(o.nodes) > 0 {
+		return usageError("--continue goes on with the nodes that are left: it takes no --nodes")
+	}
 	if o.timeout <= 0 {
 		return usageError("--step-timeout must be above 0")
 	}
@@ -93,12 +90,6 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	if err := o.prepare(); err != nil {
 		return err
 	}
-	if g.reason == "" { // for the audit log
-		g.reason = "rolling " + cmd.Name()
-		if err := g.connect(); err != nil {
-			return err
-		}
-	}
 	c, err := query(cmd.Context(), g, g.client.Cluster)
 	if err != nil {
 		return err
@@ -106,37 +97,58 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	for _, n := range c.Nodes {
 		g.client.Know(n.HTTPAddress) // the one that was asked goes, too
 	}
-	p, err := rolling.PlanFor(c, o.nodes, o.version)
+	p, err := o.plan(cmd, g, c)
 	if err != nil {
 		f := &exitError{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
-		if errors.Is(err, rolling.ErrNoNode) {
+		if errors.Is(err, rolling.ErrNoNode) || errors.Is(err, errNothingLeft) {
 			f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
 		}
 		return f
 	}
-	var results []rollingResult
-	for _, n := range p.Done {
-		results = append(results, rollingResult{Node: n.ID, Result: "skipped", VersionBefore: n.Version, Version: n.Version})
-	}
 	if o.dryRun {
-		return o.show(cmd, g, c, p, results)
+		return o.show(cmd, g, c, p, p.Skipped())
 	}
 	done, err := rolling.Run(cmd.Context(), g.client, p, o.options(cmd, g))
-	for _, d := range done {
-		results = append(results, rollingResult{Node: d.Node, Result: "restarted", VersionBefore: d.Before, Version: d.After, TookMS: d.Took.Milliseconds()})
-	}
-	for _, n := range p.Nodes[len(done):] {
-		results = append(results, rollingResult{Node: n.ID, Result: "left", VersionBefore: n.Version, Version: n.Version})
-	}
-	if shown := g.show(cmd, rollingView(results)); err == nil {
+	if shown := g.show(cmd, rollingView(p.Results(done))); err == nil {
 		return shown
 	}
 	return o.failed(cmd, err)
 }
 
+var errNothingLeft = errors.New("no rolling restart that was interrupted is in the audit log")
+
+// plan returns which nodes go, after a look at what the last run has left behind.
+func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (rolling.Plan, error) {
+	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.AuditLog, error) {
+		return g.client.Insights.Audit(ctx, api.JournalOptions{Max: rolling.Journal})
+	})
+	if err != nil {
+		return rolling.Plan{}, err
+	}
+	last, unfinished := rolling.UnfinishedIn(log.Acts, c)
+	switch {
+	case o.resume && !unfinished:
+		return rolling.Plan{}, errNothingLeft
+	case o.resume:
+		return last.Continue(c, cmd.Name(), o.version)
+	}
+	p, err := rolling.PlanFor(c, o.nodes, o.version)
+	if err != nil || !unfinished {
+		return p, err
+	}
+	text := fmt.Sprintf("%s; to go on with it: %s --continue --exec ...", last, strings.Replace(cmd.CommandPath(), cmd.Name(), last.Verb, 1))
+	if last.Obstructs(&p) && !o.dryRun {
+		return p, fmt.Errorf("%s; to give it up: brokerctl node undrain %s", text, last.Node)
+	}
+	if !g.quiet {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) // its loss does no harm
+	}
+	return p, nil
+}
+
 func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options {
 	return rolling.Options{
-		Version: o.version, Changed: o.upgrade, Timeout: o.timeout, Request: g.timeout, Now: g.env.now, Pause: g.env.pause,
+		Verb: cmd.Name(), Reason: plainReason(g.reason), Version: o.version, Changed: o.upgrade, Timeout: o.timeout, Request: g.timeout, Now: g.env.now, Pause: g.env.pause,
 		Say: func(node string, _ rolling.Step, text string) {
 			if !g.quiet {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // progress: its loss does no harm
@@ -149,7 +161,7 @@ func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options
 }
 
 // show answers --dry-run.
-func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p rolling.Plan, results []rollingResult) error {
+func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p rolling.Plan, results []rolling.Result) error {
 	h, err := query(cmd.Context(), g, g.client.Health)
 	if err != nil {
 		return err
@@ -163,7 +175,7 @@ func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p 
 		if err != nil {
 			return err
 		}
-		results = append(results, rollingResult{Node: n.ID, Result: "planned", VersionBefore: n.Version, Version: n.Version, Command: line})
+		results = append(results, rolling.Result{Node: n.ID, Result: "planned", VersionBefore: n.Version, Version: n.Version, Command: line})
 		if obstacles := rolling.Fit(c, h, n.ID); i == 0 && len(obstacles) > 0 && !g.quiet {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s would wait for: %s\n", n.ID, strings.Join(obstacles, "; ")) // likewise
 		}
@@ -182,18 +194,18 @@ func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 		f.answer.Code, f.exit = failure.Interrupted, exitInterrupted
 	}
 	if len(s.Left) > 0 {
-		f.answer.Hint = fmt.Sprintf("to go on: %s --nodes %s --exec ...", cmd.CommandPath(), strings.Join(s.Left, ","))
+		f.answer.Hint = fmt.Sprintf("left are %s; to go on: %s --continue --exec ...", strings.Join(s.Left, ","), cmd.CommandPath())
 	}
 	return f
 }
 
-func rollingView(results []rollingResult) view {
+func rollingView(results []rolling.Result) view {
 	return view{
 		object: struct {
-			Nodes []rollingResult `json:"nodes"`
+			Nodes []rolling.Result `json:"nodes"`
 		}{results},
 		lines: linesOf(results),
-		names: namesOf(results, func(r rollingResult) string { return r.Node }),
+		names: namesOf(results, func(r rolling.Result) string { return r.Node }),
 		text: func(p *page) {
 			t := newTable("NODE", "RESULT", "VERSION", "TOOK", "+COMMAND")
 			for _, r := range results {

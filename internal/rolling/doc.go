@@ -3,8 +3,8 @@
 // again before it continues with the next node.
 //
 // It decides the order, when a node may be restarted, and when it is back. It keeps no state of its
-// own: after an interruption, everything it needs (which node is drained, down, or at which
-// version) is in the metadata.
+// own: after an interruption, everything it needs is in the metadata (which node is drained, down, or
+// at which version) and in the audit log, where the reason of each act of a run is a [Record].
 //
 // Invariants:
 //

@@ -13,6 +13,8 @@ import (
 type Plan struct {
 	Nodes []api.Node // to be restarted, in this order
 	Done  []api.Node // already run the version that was asked for
+
+	Resume *Record // where the run was that is continued; nil: a new one begins
 }
 
 // ErrNoNode is why there is no plan for a node that is not in the cluster.
@@ -116,4 +118,50 @@ func behind(n *api.NodeDetail) (count int) {
 		}
 	}
 	return count
+}
+
+// Result is what became of one node, in the answer of a run.
+type Result struct {
+	Node          string `json:"node"`
+	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (of a dry run) or left
+	VersionBefore string `json:"version_before"`
+	Version       string `json:"version"` // after
+	TookMS        int64  `json:"took_ms"`
+	Command       string `json:"command,omitempty"` // of a dry run
+}
+
+// Results returns what became of the nodes of a plan of which those in done were restarted.
+func (p *Plan) Results(done []Restarted) []Result {
+	results := p.Skipped()
+	for _, d := range done {
+		results = append(results, Result{Node: d.Node, Result: "restarted", VersionBefore: d.Before, Version: d.After, TookMS: d.Took.Milliseconds()})
+	}
+	for _, n := range p.Nodes[len(done):] {
+		results = append(results, Result{Node: n.ID, Result: "left", VersionBefore: n.Version, Version: n.Version})
+	}
+	return results
+}
+
+// Skipped returns the results of the nodes that run the version already.
+func (p *Plan) Skipped() (results []Result) {
+	for _, n := range p.Done {
+		results = append(results, Result{Node: n.ID, Result: "skipped", VersionBefore: n.Version, Version: n.Version})
+	}
+	return results
+}
+
+// Continue returns the plan for what is left of a run that has not come to its end.
+func (u *Unfinished) Continue(c *api.Cluster, verb, version string) (Plan, error) {
+	if u.Verb != verb {
+		return Plan{}, fmt.Errorf("the run that has not come to its end is a rolling %s: brokerctl rolling %s --continue", u.Verb, u.Verb)
+	}
+	p, err := PlanFor(c, u.Nodes, version)
+	p.Resume = &u.Record
+	return p, err
+}
+
+// Obstructs says whether a plan has to leave the cluster alone: another node than its first one is drained by a
+// run that was interrupted, or is under way.
+func (u *Unfinished) Obstructs(p *Plan) bool {
+	return u.Drained && len(p.Nodes) > 0 && p.Nodes[0].ID != u.Node
 }

@@ -35,6 +35,10 @@ const (
 
 // Options say how to restart.
 type Options struct {
+	// Verb is what the run is called in the audit log: restart or upgrade.
+	Verb string
+	// Reason is the operator's, for the audit log; "": none is given.
+	Reason string
 	// Exec restarts a node and returns when that is begun or done.
 	Exec func(ctx context.Context, n *api.NodeDetail) error
 	// Version is what a node has to run afterwards. "": any.
@@ -86,7 +90,10 @@ var ErrTimeout = errors.New("the step took longer than --step-timeout")
 // Run restarts the nodes of a plan, one after the other. It returns those that were restarted, and a [*Stopped]
 // if some were not, also if the context ends.
 func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error) {
-	r := &run{Options: o, c: c}
+	r := &run{Options: o, c: c, begun: o.Now(), resume: p.Resume}
+	if p.Resume != nil {
+		r.begun = p.Resume.Begun // it is the same run
+	}
 	var done []Restarted
 	for i, n := range p.Nodes {
 		r.node, r.left, r.began = n.ID, p.Nodes[i:], o.Now()
@@ -105,7 +112,36 @@ type run struct {
 	c     Cluster
 	node  string
 	left  []api.Node // this one and those behind it
-	began time.Time
+	began time.Time  // with the node
+	begun time.Time  // the run
+
+	resume *Record // where an earlier run was that is continued; nil: there is none
+	before *api.NodeDetail
+}
+
+// recording returns a context in which an act is recorded in the audit log with what it is in the run.
+func (r *run) recording(ctx context.Context, state string) context.Context {
+	record := Record{Verb: r.Verb, Begun: r.begun, Node: r.node, State: state, Incarnation: r.before.Incarnation, Version: r.before.Version}
+	for _, n := range r.left[1:] {
+		record.Left = append(record.Left, n.ID)
+	}
+	text := record.String()
+	if r.Reason != "" {
+		text += "; " + r.Reason
+	}
+	return api.WithReason(ctx, text)
+}
+
+// resumed returns the node as it was before the command of the run that is continued restarted it: it has
+// started again since. false: it has not, or not as it should.
+func (r *run) resumed(now *api.NodeDetail) (*api.NodeDetail, bool) {
+	was := r.resume
+	if was == nil || was.Node != r.node || was.State != stateDrained || now.Incarnation == was.Incarnation {
+		return nil, false
+	}
+	before := *now
+	before.Incarnation, before.Version = was.Incarnation, was.Version
+	return &before, r.rightVersion(&before, now) == nil
 }
 
 func (r *run) restart(ctx context.Context) (Restarted, error) {
@@ -113,14 +149,20 @@ func (r *run) restart(ctx context.Context) (Restarted, error) {
 	if err != nil {
 		return Restarted{}, r.stopped(ctx, StepWait, err, "nothing was done to it")
 	}
-	if before.State != api.NodeDown {
-		if err := r.drain(ctx); err != nil {
-			return Restarted{}, err
+	r.before = before
+	if was, ok := r.resumed(before); ok {
+		r.Say(r.node, StepReturn, "has started again since it was drained: the command is not run again")
+		before, r.before = was, was
+	} else {
+		if before.State != api.NodeDown {
+			if err := r.drain(ctx); err != nil {
+				return Restarted{}, err
+			}
 		}
-	}
-	r.Say(r.node, StepExec, "run the command")
-	if err := r.exec(ctx, before); err != nil {
-		return Restarted{}, r.stopped(ctx, StepExec, err, r.drained())
+		r.Say(r.node, StepExec, "run the command")
+		if err := r.exec(ctx, before); err != nil {
+			return Restarted{}, r.stopped(ctx, StepExec, err, r.drained())
+		}
 	}
 	after, err := r.back(ctx, before)
 	if err != nil {
@@ -155,7 +197,7 @@ func (r *run) mayGo(ctx context.Context) (*api.NodeDetail, error) {
 func (r *run) drain(ctx context.Context) error {
 	r.Say(r.node, StepDrain, "drain")
 	err := r.ask(ctx, func(ctx context.Context) error {
-		_, err := r.c.DrainNode(ctx, r.node, api.DrainNode{Stopping: true})
+		_, err := r.c.DrainNode(r.recording(ctx, stateDrained), r.node, api.DrainNode{Stopping: true})
 		return err
 	})
 	if err != nil {
@@ -188,7 +230,7 @@ func (r *run) drain(ctx context.Context) error {
 func (r *run) takeBack(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Request)
 	defer cancel()
-	if _, err := r.c.UndrainNode(ctx, r.node); err != nil {
+	if _, err := r.c.UndrainNode(r.recording(ctx, stateKept), r.node); err != nil {
 		return "it was not restarted, " + r.drained()
 	}
 	return "it was not restarted, and its drain was taken back"
@@ -225,7 +267,7 @@ func (r *run) back(ctx context.Context, before *api.NodeDetail) (*api.NodeDetail
 	}
 	r.Say(r.node, StepUndrain, "undrain")
 	err = r.ask(ctx, func(ctx context.Context) error {
-		_, err := r.c.UndrainNode(ctx, r.node)
+		_, err := r.c.UndrainNode(r.recording(ctx, stateRestarted), r.node)
 		return err
 	})
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -83,11 +84,15 @@ func TestARollingRestart(t *testing.T) {
 	}
 	fails := "[ {{.Node}} != n2 ] && " + restart
 	code, _, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3,n2,n1", "--exec", fails)...)
-	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "--nodes n2,n1") {
+	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "left are n2,n1; to go on: brokerctl rolling restart --continue") {
 		t.Errorf("exit %d:\n%s", code, errs)
 	}
-	ctl("node", "undrain", "n2")
-	code, out, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n2,n1", "--exec", restart, "-o", "name")...)
+	code, _, errs = run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3", "--exec", restart)...)
+	if code != 4 || !strings.Contains(errs, "node n2 is still drained by an interrupted rolling restart") || !strings.Contains(errs, "rolling restart --continue --exec") {
+		t.Errorf("beside one that stopped: exit %d:\n%s", code, errs)
+	}
+	killedRolling(t, flags, filepath.Join(t.TempDir(), "begun"))
+	code, out, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--continue", "--exec", restart, "-o", "name")...)
 	if code != 0 || out != "n2\nn1\n" {
 		t.Errorf("exit %d: %s\n%s", code, out, errs)
 	}
@@ -106,4 +111,20 @@ func TestARollingRestart(t *testing.T) {
 	if out := ctl("audit", "log", "-o", "json"); !strings.Contains(out, "rolling restart") {
 		t.Errorf("audit log:\n%s", out)
 	}
+}
+
+// killedRolling continues a run and kills it with its command, which only notes in a file that it was begun.
+func killedRolling(t *testing.T, flags []string, begun string) {
+	t.Helper()
+	hangs := "touch " + begun + " && exec sleep 1000"
+	cmd := exec.Command(filepath.Join(programs, "brokerctl"), append(flags, "rolling", "restart", "--continue", "--exec", hangs)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command of the run is begun", func() bool { _, err := os.Stat(begun); return err == nil })
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
 }

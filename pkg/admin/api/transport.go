@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,8 +185,8 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if t.reason != "" && req.Method != http.MethodGet {
-		req.Header.Set(ReasonHeader, t.reason)
+	if reason := cmp.Or(ReasonOf(req.Context()), t.reason); reason != "" && req.Method != http.MethodGet {
+		req.Header.Set(ReasonHeader, reason)
 	}
 	if t.agent != "" {
 		req.Header.Set("User-Agent", t.agent)
@@ -245,4 +246,18 @@ func readError(base *url.URL, resp *http.Response) *Error {
 	e := Errorf(code, "%s responded %s", base.Host, resp.Status)
 	e.Hint = "is that the HTTP address of a brokerd?"
 	return e
+}
+
+type reasonKey struct{}
+
+// WithReason returns a context whose changes have a reason of their own in the audit log, instead of
+// ClientOptions.Reason. It must be fit for a header: without line breaks.
+func WithReason(ctx context.Context, reason string) context.Context {
+	return context.WithValue(ctx, reasonKey{}, reason)
+}
+
+// ReasonOf returns the reason that WithReason has given a context, or "".
+func ReasonOf(ctx context.Context) string {
+	reason, _ := ctx.Value(reasonKey{}).(string)
+	return reason
 }

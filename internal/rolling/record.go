@@ -1,0 +1,158 @@
+package rolling
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// maxRecord is how long a record may be: the audit log keeps so many bytes of a reason.
+const maxRecord = 400
+
+// Journal is how many entries of the audit log are looked through for the last run.
+const Journal = 10_000
+
+// What a record says became of its node.
+const (
+	stateDrained   = "drained"
+	stateRestarted = "restarted"
+	stateKept      = "not restarted"
+)
+
+// Record is where a run was, as the reason of its last act in the audit log tells it. So a run leaves nothing
+// behind that is not a record of what was done.
+type Record struct {
+	Verb        string    // restart or upgrade
+	Begun       time.Time // tells runs apart
+	Node        string
+	State       string   // of the node: drained, restarted or not restarted
+	Incarnation uint64   // of the node when it was drained
+	Version     string   // likewise
+	Left        []string // nodes behind it; nil where Unlisted is not 0
+	Unlisted    int      // how many nodes are left, where they are too many to be listed
+	Act         api.Act  // that the record was read from
+}
+
+// String returns the record as the reason of an act.
+func (r *Record) String() string {
+	text := fmt.Sprintf("rolling %s begun %s: %s %s", r.Verb, r.Begun.UTC().Format(time.RFC3339), r.Node, r.State)
+	if r.State == stateDrained {
+		text += fmt.Sprintf(", incarnation %d, version %s", r.Incarnation, r.Version)
+	}
+	left := strings.Join(r.Left, " ")
+	switch {
+	case len(r.Left) == 0:
+		left = "none"
+	case len(text)+len(left) > maxRecord:
+		left = fmt.Sprintf("(%d)", len(r.Left))
+	}
+	return text + "; left " + left
+}
+
+var recorded = regexp.MustCompile(`^rolling (restart|upgrade) begun (\S+): (\S+) (drained|restarted|not restarted)` +
+	`(?:, incarnation (\d+), version ([^;]*))?; left (none|\(\d+\)|[^;]+)(?:;.*)?$`)
+
+// parseRecord reads the record of an act, if it has one.
+func parseRecord(a *api.Act) (*Record, bool) {
+	m := recorded.FindStringSubmatch(a.Reason)
+	if m == nil || a.Status >= http.StatusMultipleChoices || a.Object != m[3] {
+		return nil, false
+	}
+	begun, err := time.Parse(time.RFC3339, m[2])
+	if err != nil {
+		return nil, false
+	}
+	r := &Record{Verb: m[1], Begun: begun, Node: m[3], State: m[4], Version: m[6], Act: *a}
+	if m[5] != "" {
+		if r.Incarnation, err = strconv.ParseUint(m[5], 10, 64); err != nil {
+			return nil, false
+		}
+	}
+	switch left := m[7]; {
+	case left == "none":
+	case strings.HasPrefix(left, "("):
+		if r.Unlisted, err = strconv.Atoi(strings.Trim(left, "()")); err != nil {
+			return nil, false
+		}
+	default:
+		r.Left = strings.Fields(left)
+	}
+	return r, true
+}
+
+// Unfinished is a run that has not come to its end: it was interrupted, or it is under way.
+type Unfinished struct {
+	Record
+	Nodes   []string // to be restarted still, in their order
+	Drained bool     // the node of the record is, still
+}
+
+// UnfinishedIn returns the last run that the audit log knows of, unless it has come to its end. acts are the
+// entries, the oldest first.
+func UnfinishedIn(acts []api.Act, c *api.Cluster) (*Unfinished, bool) {
+	var last *Record
+	done := map[string]bool{} // restarted by the last run
+	for i := len(acts) - 1; i >= 0; i-- {
+		r, ok := parseRecord(&acts[i])
+		switch {
+		case !ok:
+			continue
+		case last == nil:
+			last = r
+		case r.Verb != last.Verb || !r.Begun.Equal(last.Begun):
+			continue
+		}
+		if r.State == stateRestarted {
+			done[r.Node] = true
+		}
+	}
+	if last == nil {
+		return nil, false
+	}
+	u := &Unfinished{Record: *last, Nodes: last.Left}
+	if last.Unlisted > 0 {
+		all, _ := chosen(c, nil) // names nobody, so nobody is missing
+		for _, n := range all {
+			if !done[n.ID] && n.ID != last.Node {
+				u.Nodes = append(u.Nodes, n.ID)
+			}
+		}
+	}
+	if last.State != stateRestarted {
+		u.Nodes = slices.Concat([]string{last.Node}, u.Nodes)
+	}
+	u.Nodes = slices.DeleteFunc(slices.Clone(u.Nodes), func(id string) bool {
+		return !slices.ContainsFunc(c.Nodes, func(n api.Node) bool { return n.ID == id }) // it was removed meanwhile
+	})
+	u.Drained = last.State == stateDrained && slices.ContainsFunc(c.Nodes, func(n api.Node) bool {
+		return n.ID == last.Node && n.Intent == api.IntentDrain
+	})
+	return u, len(u.Nodes) > 0
+}
+
+// String says where the run was.
+func (u *Unfinished) String() string {
+	var what string
+	switch {
+	case u.Drained:
+		what = fmt.Sprintf("node %s is still drained by an interrupted rolling %s", u.Node, u.Verb)
+	case u.State == stateRestarted:
+		what = fmt.Sprintf("a rolling %s ended after node %s, before its end", u.Verb, u.Node)
+	case u.State == stateKept:
+		what = fmt.Sprintf("a rolling %s ended at node %s, before its end", u.Verb, u.Node)
+	default:
+		what = fmt.Sprintf("a rolling %s ended at node %s, which is not drained any more, before its end", u.Verb, u.Node)
+	}
+	by := u.Act.Actor
+	if u.Act.Identity != "" {
+		by = u.Act.Identity
+	}
+	return fmt.Sprintf("%s (begun %s by %s, last act %s); left are %s", what,
+		u.Begun.Format(time.DateTime), by, u.Act.At.UTC().Format(time.DateTime), strings.Join(u.Nodes, ","))
+}
