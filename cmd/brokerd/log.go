@@ -270,19 +270,24 @@ func verifyLogs(w io.Writer, dirs []string, output string) error {
 	return nil
 }
 
-func printVerified(w io.Writer, all []verified, output string) error {
+// encodeAll writes a report in JSON: as one list, or with ndjson one entry a line.
+func encodeAll[T any](w io.Writer, all []T, output string) error {
 	encoder := json.NewEncoder(w)
-	switch output {
-	case "json":
+	if output == "json" {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(all)
-	case "ndjson":
-		for _, v := range all {
-			if err := encoder.Encode(v); err != nil {
-				return fmt.Errorf("encode report: %w", err)
-			}
+	}
+	for _, x := range all {
+		if err := encoder.Encode(x); err != nil {
+			return fmt.Errorf("encode report: %w", err)
 		}
-		return nil
+	}
+	return nil
+}
+
+func printVerified(w io.Writer, all []verified, output string) error {
+	if output != "table" {
+		return encodeAll(w, all, output)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "DIRECTORY\tSTATE\tSTART\tCOMMITTED\tEND\tSEGMENTS\tBATCHES\tBYTES\tEPOCHS")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,18 +100,8 @@ func dumpPositions(w io.Writer, dir, output string) error {
 	for i := range r.Channels {
 		lines = append(lines, channelLineOf(&r.Channels[i]))
 	}
-	encoder := json.NewEncoder(w)
-	switch output {
-	case "json":
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(lines)
-	case "ndjson":
-		for _, line := range lines {
-			if err := encoder.Encode(line); err != nil {
-				return fmt.Errorf("encode channel: %w", err)
-			}
-		}
-		return nil
+	if output != "table" {
+		return encodeAll(w, lines, output)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CHANNEL\tVERSION\tMOVES\tFLOOR\tFINISHED\tDEFERRED\tATTEMPTED")
@@ -192,18 +181,8 @@ func verifyPositions(w io.Writer, dirs []string, output string) error {
 }
 
 func printVerifiedPositions(w io.Writer, all []verifiedPositions, output string) error {
-	encoder := json.NewEncoder(w)
-	switch output {
-	case "json":
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(all)
-	case "ndjson":
-		for _, v := range all {
-			if err := encoder.Encode(v); err != nil {
-				return fmt.Errorf("encode report: %w", err)
-			}
-		}
-		return nil
+	if output != "table" {
+		return encodeAll(w, all, output)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "DIRECTORY\tSTATE\tSNAPSHOT\tCHANNELS\tFILES")

@@ -329,18 +329,13 @@ func (p *partitionRestore) finish(ctx context.Context, channel, first string, se
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(seqs))
-	numbers := make([]int, len(seqs))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	fan.Out(numbers, finishTogether, func(i int) {
+	return fan.Join(len(seqs), finishTogether, func(i int) error {
 		id := base.id(p.p.Partition, seqs[i])
-		_, errs[i] = ask(ctx, p.r.c, func(ctx context.Context) (*api.FinishedMessage, error) {
+		_, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.FinishedMessage, error) {
 			return p.r.c.Client.History.FinishMessage(ctx, p.r.as, channel, id)
 		})
+		return err
 	})
-	return errors.Join(errs...)
 }
 
 // plan returns where the first pending message stands now, and what of those behind it is not pending. Without

@@ -2,23 +2,37 @@
 // bounded, and none outlives the call.
 package fan
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // Out calls f with each of xs, at most so many at a time, and returns when all calls
 // have. A single one is called by the caller's own goroutine.
-func Out[T any](xs []T, most int, f func(T)) {
-	if len(xs) == 1 {
-		f(xs[0])
+func Out[T any](xs []T, most int, f func(T)) { Each(len(xs), most, func(i int) { f(xs[i]) }) }
+
+// Each is Out for the numbers from 0 to n, without n.
+func Each(n, most int, f func(i int)) {
+	if n == 1 {
+		f(0)
 		return
 	}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, most)
-	for _, x := range xs {
+	for i := range n {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			f(x)
+			f(i)
 		})
 	}
 	running.Wait()
+}
+
+// Join is Each for a function that may fail, and returns the errors of all calls, joined in the
+// order of the numbers.
+func Join(n, most int, f func(i int) error) error {
+	errs := make([]error, n)
+	Each(n, most, func(i int) { errs[i] = f(i) })
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package fan_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,21 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 )
+
+func TestJoinReturnsTheErrorsInOrder(t *testing.T) {
+	err := fan.Join(4, 2, func(i int) error {
+		if i%2 == 0 {
+			return nil
+		}
+		return fmt.Errorf("of %d", i)
+	})
+	if err == nil || err.Error() != "of 1\nof 3" {
+		t.Errorf("got %v", err)
+	}
+	if err := fan.Join(3, 2, func(int) error { return nil }); err != nil {
+		t.Errorf("of none that fail: %v", err)
+	}
+}
 
 func TestOutCallsEachOnceAndAFewAtATime(t *testing.T) {
 	const most = 3

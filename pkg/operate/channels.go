@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -108,24 +108,25 @@ func (o *Contents) change(ctx context.Context, a changeArgs) (found bool, err er
 	if err != nil {
 		return false, err
 	}
-	var mu sync.Mutex // guards found, errs
-	var errs []error
-	numbers := make([]int, len(t.Partitions))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	fan.Out(numbers, askTogether, func(i int) {
+	return everywhere(t, func(i int) (bool, error) {
 		one := a
 		one.Partition = i
 		r, err := atLeader(ctx, o.node, askChange, a.Topic, i, one)
-		mu.Lock()
-		defer mu.Unlock()
-		found = found || r.Found
-		if err != nil {
-			errs = append(errs, err)
-		}
+		return r.Found, err
 	})
-	return found, errors.Join(errs...)
+}
+
+// everywhere calls f for each partition of a topic, and says whether one has what is asked for.
+func everywhere(t *meta.Topic, f func(i int) (found bool, err error)) (found bool, err error) {
+	var any atomic.Bool
+	err = fan.Join(len(t.Partitions), askTogether, func(i int) error {
+		found, err := f(i)
+		if found {
+			any.Store(true)
+		}
+		return err
+	})
+	return any.Load(), err
 }
 
 func (o *Contents) changeChannel(ctx context.Context, a changeArgs) error {

@@ -3,14 +3,11 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -149,25 +146,11 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 	return out, nil
 }
 
-// everywhere calls f for each partition of a topic, and says whether the channel is in none.
+// everywhere is the function of the name, for what a channel that is in no partition does not have.
 func (d Deferrals) everywhere(t *meta.Topic, f func(i int) (found bool, err error)) error {
-	numbers := make([]int, len(t.Partitions))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	var mu sync.Mutex // guards what follows
-	var errs []error
-	any := false
-	fan.Out(numbers, askTogether, func(i int) {
-		found, err := f(i)
-		mu.Lock()
-		defer mu.Unlock()
-		any = any || found
-		errs = append(errs, err)
-	})
-	err := errors.Join(errs...)
-	if err == nil && !any {
-		err = meta.ErrChannelNotFound
+	found, err := everywhere(t, f)
+	if err == nil && !found {
+		return meta.ErrChannelNotFound
 	}
 	return err
 }

@@ -188,18 +188,13 @@ func (m operatorMove) move(ctx context.Context) error {
 	if err := m.save(ctx, saved); err != nil {
 		return err
 	}
-	var mu sync.Mutex // guards errs
-	errs := []error{planned}
-	fan.Out(moves, askTogether, func(x api.PartitionMove) {
+	return errors.Join(planned, fan.Join(len(moves), askTogether, func(i int) error {
+		x := &moves[i]
 		to := seq.Offset(x.Target)
 		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: &to}}
-		if _, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		}
-	})
-	return errors.Join(errs...)
+		_, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a)
+		return err
+	}))
 }
 
 // PlanMove says what SeekChannel would do, or with nil what EmptyChannel would, and
@@ -306,23 +301,19 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	u := api.UndoneMove{
 		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
 	}
-	errs := make([]error, len(v.Partitions))
-	numbers := make([]int, len(v.Partitions))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	fan.Out(numbers, askTogether, func(i int) {
+	err := fan.Join(len(v.Partitions), askTogether, func(i int) error {
 		p := v.Partitions[i]
 		r, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{v.Topic, v.Channel, p})
 		if err == nil && !r.Found {
 			err = meta.ErrChannelNotFound
 		}
-		u.Partitions[i], errs[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: r.Gone}, err
+		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: r.Gone}
+		return err
 	})
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return u, fmt.Errorf("undo is incomplete and can be repeated: %w", err)
 	}
-	_, err := o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
+	_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
 	if errors.Is(err, meta.ErrSavedNotFound) {
 		err = nil // another did the same
 	}

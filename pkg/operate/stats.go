@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -100,27 +99,6 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 			continue
 		}
 		n := c.Stats()
-		s.Paused = s.Paused || n.Paused
-		s.Depth += n.Depth
-		s.InFlight += n.InFlight
-		s.Deferred += n.Deferred
-		s.Messages += n.Messages
-		s.Delivered += n.Delivered
-		s.Finished += n.Finished
-		s.Requeued += n.Requeued
-		s.TimedOut += n.TimedOut
-		s.Expired += n.Expired
-		s.Filtered = s.Filtered.Plus(c.Selection.Counts())
-		s.FilterBroken = s.FilterBroken || c.Selection.Broken() != nil
-		s.Failing.Add(stats.Failing{
-			Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
-			BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
-		})
-		s.Latency = latency.Merged(s.Latency, n.Latency)
-		s.Rates.Add(c.Flow.Rates(now, topic.TotalsOf(n.Counts)))
-		if at, ok := lp.Part.OldestAt(c); ok {
-			s.OldestAge = max(s.OldestAge, now.Sub(at))
-		}
 		place := stats.Place{
 			Partition: lp.Index, Leader: string(t.Partitions[lp.Index].Leader),
 			Confirmed: n.Floor, Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked, KeyBlock: n.KeyBlock,
@@ -128,7 +106,20 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		for _, x := range c.Spins.At(now) {
 			place.Spinning = append(place.Spinning, stats.Spinning(x))
 		}
-		s.Partitions = append(s.Partitions, place)
+		one := stats.Channel{
+			Paused: n.Paused, Depth: n.Depth, InFlight: n.InFlight, Deferred: n.Deferred, Messages: n.Messages, Delivered: n.Delivered,
+			Finished: n.Finished, Requeued: n.Requeued, TimedOut: n.TimedOut, Expired: n.Expired,
+			Filtered: c.Selection.Counts(), FilterBroken: c.Selection.Broken() != nil,
+			Failing: stats.Failing{
+				Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
+				BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
+			},
+			Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)), Partitions: []stats.Place{place},
+		}
+		if at, ok := lp.Part.OldestAt(c); ok {
+			one.OldestAge = now.Sub(at)
+		}
+		s.Add(&one)
 		for _, k := range c.Consumers() {
 			sub := k.Owner().(counted)
 			if !seen[sub] {

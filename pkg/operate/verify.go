@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
@@ -121,28 +122,18 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 		return out
 	}
 	out.CommittedEnd = uint64(a.End)
-	type answer struct {
-		node   meta.NodeID
-		digest string
-		err    error
-	}
-	answers := make([]answer, len(nodes))
-	for k, id := range nodes {
-		answers[k].node = id
-	}
-	numbers := make([]int, len(nodes))
-	for k := range numbers {
-		numbers[k] = k
-	}
-	fan.Out(numbers, askTogether, func(k int) { answers[k].digest, answers[k].err = askDigest.ask(ctx, o.node, answers[k].node, a) })
-	for _, x := range answers {
-		if x.err != nil {
-			o.node.Log.Warn("cannot verify replica", "topic", t.Name, "partition", i, "node", x.node, "error", x.err)
-			out.Unreadable[string(x.node)] = x.err.Error()
-			continue
+	var mu sync.Mutex // guards out
+	fan.Out(nodes, askTogether, func(id meta.NodeID) {
+		digest, err := askDigest.ask(ctx, o.node, id, a)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			o.node.Log.Warn("cannot verify replica", "topic", t.Name, "partition", i, "node", id, "error", err)
+			out.Unreadable[string(id)] = err.Error()
+			return
 		}
-		out.Digests[string(x.node)] = x.digest
-	}
+		out.Digests[string(id)] = digest
+	})
 	out.Identical = identical(out.Digests, p.ISR)
 	return out
 }

@@ -88,7 +88,7 @@ func (t *Topic) merge(u *Topic) {
 			t.Channels = append(t.Channels, c)
 			continue
 		}
-		t.Channels[i].merge(&c)
+		t.Channels[i].Add(&c)
 	}
 }
 
@@ -110,8 +110,8 @@ func (t *Topic) sort() {
 	}
 }
 
-// merge adds what another node says of the channel.
-func (c *Channel) merge(d *Channel) {
+// Add adds what another node, or another partition, says of the channel.
+func (c *Channel) Add(d *Channel) {
 	c.Paused = c.Paused || d.Paused
 	c.Order = cmp.Or(c.Order, d.Order)
 	c.Depth += d.Depth

@@ -22,7 +22,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: an undo can be done twice", file: "pkg/operate/history.go",
-			old: "_, err := o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})", with: "var err error", tests: here, run: "TakenBack",
+			old: "_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})", with: "err = nil", tests: here, run: "TakenBack",
 		},
 		{
 			name: "history: a deletion saves nothing", file: "pkg/operate/history.go",

@@ -28,24 +28,18 @@ type span struct {
 }
 
 func spanOf(r *http.Request) (span, error) {
-	q, s := r.URL.Query(), span{most: defaultJournal}
+	q, s := r.URL.Query(), span{}
 	var err error
-	if text := q.Get("since"); text != "" {
-		if s.since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return s, api.Errorf(api.CodeInvalid, "since %q is not like 2026-11-21T06:00:00Z", text)
-		}
+	if s.since, err = timeIn(q, "since"); err != nil {
+		return s, err
 	}
 	if text := q.Get("after"); text != "" {
 		if s.after, err = strconv.ParseUint(text, 10, 64); err != nil {
 			return s, api.Errorf(api.CodeInvalid, "after %q is not an index", text)
 		}
 	}
-	if text := q.Get("n"); text != "" {
-		if s.most, err = strconv.Atoi(text); err != nil || s.most < 1 {
-			return s, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
-		}
-	}
-	return s, nil
+	s.most, err = numberIn(q, defaultJournal, 1)
+	return s, err
 }
 
 // last returns the last entries of a list, as many as are wanted.

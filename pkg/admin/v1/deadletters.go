@@ -2,7 +2,6 @@ package v1
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
@@ -47,12 +46,9 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 
 // peek returns the first dead letters of a channel, those that a filter chooses.
 func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answer, error) {
-	n := defaultPeek
-	if text := r.URL.Query().Get("n"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			return answer{}, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
-		}
+	n, err := numberIn(r.URL.Query(), defaultPeek, 1)
+	if err != nil {
+		return answer{}, err
 	}
 	chosen := r.URL.Query().Get("filter")
 	if err := validFilter(chosen); err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -43,13 +42,14 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 	q := r.URL.Query()
 	req := operate.ListDeferred{Topic: t.Name, Channel: name, Max: 100}
 	var err error
-	if text := q.Get("n"); text != "" {
-		if req.Max, err = strconv.Atoi(text); err != nil || req.Max < 0 {
-			return answer{}, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 0", text)
-		}
+	if req.Max, err = numberIn(q, req.Max, 0); err != nil {
+		return answer{}, err
 	}
 	req.Max = min(req.Max, deferral.MaxPage)
-	if req.Window, err = windowOf(q.Get("since"), q.Get("until")); err != nil {
+	if req.Since, err = timeIn(q, "since"); err != nil {
+		return answer{}, err
+	}
+	if req.Until, err = timeIn(q, "until"); err != nil {
 		return answer{}, err
 	}
 	if text := q.Get("next"); text != "" {
@@ -61,7 +61,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 	if err != nil {
 		return answer{}, err
 	}
-	ids := v.numbering(t)
+	ids := v.one.messages.channels.topics.numbering(t)
 	out := api.DeferredList{Topic: t.Name, Channel: name, Total: list.Total, Messages: []api.DeferredMessage{}}
 	for _, m := range list.Messages {
 		out.Messages = append(out.Messages, api.DeferredMessage{
@@ -74,26 +74,6 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 		out.Next = fmt.Sprintf("%d.%d.%d", last.Due.UnixNano(), last.Partition, last.Offset)
 	}
 	return success(out)
-}
-
-func (v deferredAPI) numbering(t *meta.Topic) seq.Numbering {
-	return seq.NumberingOf(v.one.messages.channels.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
-}
-
-// windowOf reads a window from two times; "": it is not bounded there.
-func windowOf(since, until string) (w channel.Window, err error) {
-	for name, into := range map[string]struct {
-		text string
-		at   *time.Time
-	}{"since": {since, &w.Since}, "until": {until, &w.Until}} {
-		if into.text == "" {
-			continue
-		}
-		if *into.at, err = time.Parse(time.RFC3339Nano, into.text); err != nil {
-			return w, api.Errorf(api.CodeInvalid, "%s %q is not like 2026-11-21T06:00:00Z", name, into.text)
-		}
-	}
-	return w, nil
 }
 
 // deferredPlace reads where a page goes on.
@@ -135,7 +115,7 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 		if req.Until != nil {
 			change.Until = *req.Until
 		}
-		ids := v.numbering(t)
+		ids := v.one.messages.channels.topics.numbering(t)
 		for _, text := range req.IDs {
 			m, err := v.one.messages.placed(t, text, ids)
 			if err != nil {

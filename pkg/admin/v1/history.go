@@ -54,14 +54,11 @@ func seekOf(r *http.Request) (req api.Seek, err error) {
 		}
 		req.Offset = &n
 	}
-	if text := q.Get("time"); text != "" {
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return req, api.Errorf(api.CodeInvalid, "time %q is not like 2026-11-21T06:00:00Z", text)
-		}
+	at, err := timeIn(q, "time")
+	if q.Get("time") != "" {
 		req.Time = &at
 	}
-	return req, nil
+	return req, err
 }
 
 // skip passes over what a channel has not finished in a partition.

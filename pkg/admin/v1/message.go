@@ -23,8 +23,7 @@ func (v messageAPI) route(t *API) {
 
 // placed returns the place of the message whose id the request has.
 func (v messageAPI) placed(r *http.Request, t *meta.Topic) (seq.MessageID, error) {
-	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
-	return v.messages.placed(t, r.PathValue("id"), ids)
+	return v.messages.placed(t, r.PathValue("id"), v.messages.channels.topics.numbering(t))
 }
 
 // placed returns the place of a message of a topic whose ids are numbered so.

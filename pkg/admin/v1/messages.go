@@ -379,13 +379,10 @@ func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	if partition != nil {
 		req.Partition = *partition
 	}
-	if text := q.Get("n"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
-		}
-		req.Max = min(n, v.publishing.Limits.MaxPeek)
+	if req.Max, err = numberIn(q, req.Max, 1); err != nil {
+		return err
 	}
+	req.Max = min(req.Max, v.publishing.Limits.MaxPeek)
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n > uint64(seq.MaxOffset) {

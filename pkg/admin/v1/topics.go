@@ -60,6 +60,11 @@ func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 	return nil, e
 }
 
+// numbering is how the ids of a topic's messages are counted.
+func (v topicsAPI) numbering(t *meta.Topic) seq.Numbering {
+	return seq.NumberingOf(v.broker.Cluster().ClusterID, uint64(t.Incarnation))
+}
+
 // of is an endpoint that is about the topic that a request names.
 func (v topicsAPI) of(do func(*http.Request, *meta.Topic) (answer, error)) func(*http.Request) (answer, error) {
 	return func(r *http.Request) (answer, error) {

@@ -42,7 +42,7 @@ func (v traceAPI) one(r *http.Request) (answer, error) {
 	q := trace.Query{}
 	only := r.URL.Query().Get("topic")
 	for _, t := range v.topics.broker.Topics() {
-		m, ok := v.numbering(t).Place(id)
+		m, ok := v.topics.numbering(t).Place(id)
 		if only != "" && t.Name != only || !ok || m.Partition() >= len(t.Partitions) {
 			continue
 		}
@@ -82,7 +82,7 @@ func (v traceAPI) nowhere(only, id string) error {
 	if err != nil {
 		return err
 	}
-	return notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", id, only, v.numbering(t).First()))
+	return notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
 }
 
 // untraced says why nothing is known of a message.
@@ -134,13 +134,9 @@ func (v traceAPI) several(r *http.Request) (answer, error) {
 	return success(out)
 }
 
-func (v traceAPI) numbering(t *meta.Topic) seq.Numbering {
-	return seq.NumberingOf(v.topics.broker.Cluster().ClusterID, uint64(t.Incarnation))
-}
-
 // trace puts the life of a message in the form of /v1.
 func (v traceAPI) trace(t *meta.Topic, l trace.Life) api.MessageTrace {
-	ids := v.numbering(t)
+	ids := v.topics.numbering(t)
 	out := api.MessageTrace{
 		ID: ids.ID(l.Message.ID).String(), Topic: t.Name, Partition: l.Message.ID.Partition(), Seq: uint64(l.Message.ID.Offset()),
 		Events: make([]api.TraceEvent, 0, len(l.Events)),

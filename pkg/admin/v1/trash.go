@@ -56,10 +56,8 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 		return answer{}, directory.ErrInvalidTopic
 	}
 	var req api.RestoreTopic
-	if r.ContentLength != 0 {
-		if err := readJSON(r, &req); err != nil {
-			return answer{}, err
-		}
+	if err := readOptionalJSON(r, &req); err != nil {
+		return answer{}, err
 	}
 	t, err := v.trash.Restore(r.Context(), name, meta.Incarnation(req.Incarnation))
 	if err != nil {
