@@ -140,7 +140,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := t.describe(ctx)
+	last, err := t.committed(ctx, first)
 	if err != nil {
 		return err
 	}
@@ -180,6 +180,31 @@ func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
 			return about, nil
 		} else if try == leaderTries {
 			return nil, fate.Mark(fmt.Errorf("partition %d has no leader that answers", missing), fate.Refused)
+		}
+		if err := pause(ctx, leaderPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// committed describes the topic once all that the leaders had at first is committed, so that what was
+// acknowledged before is in the backup: a leader that has only begun does not know at once how
+// far the one before it had come.
+func (t *topicCopy) committed(ctx context.Context, first *api.Topic) (*api.Topic, error) {
+	for try := 0; ; try++ {
+		last, err := t.describe(ctx)
+		if err != nil || first.FirstID != last.FirstID {
+			return last, err
+		}
+		behind := slices.IndexFunc(first.Partitions, func(p api.Partition) bool {
+			now := &last.Partitions[p.Partition]
+			return now.CommittedEnd < min(p.LogEnd, now.LogEnd)
+		})
+		if behind < 0 {
+			return last, nil
+		}
+		if try == leaderTries {
+			return nil, fate.Mark(fmt.Errorf("partition %d has messages that are not committed", behind), fate.Refused)
 		}
 		if err := pause(ctx, leaderPause); err != nil {
 			return nil, err

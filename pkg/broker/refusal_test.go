@@ -71,16 +71,19 @@ func TestSumsNameTheNodesThatAreMissing(t *testing.T) {
 	m.create("both", "n2", "n3")
 	m.create("gone", "n2")
 	m.create("here", "n1")
+	m.create("soon", "n3")
+	resume := m.nodes["n3"].Host.Lookup("soon").Suspend() // it does not lead yet, and answers
 	m.link("n1", "n2").cut(true)
 	missing := map[string]string{}
 	for _, s := range m.nodes["n1"].Contents.ClusterStats(t.Context(), "", "", false) {
 		missing[s.Name] = strings.Join(s.MissingNodes, " ")
 	}
-	want := map[string]string{"both": "n2", "gone": "n2", "here": ""}
+	want := map[string]string{"both": "n2", "gone": "n2", "here": "", "soon": "n3"}
 	if !maps.Equal(missing, want) {
 		t.Errorf("missing %v, want %v", missing, want)
 	}
 	m.link("n1", "n2").cut(false)
+	resume()
 	for _, s := range m.nodes["n1"].Contents.ClusterStats(t.Context(), "", "", false) {
 		if len(s.MissingNodes) > 0 {
 			t.Errorf("%s: all answer, and %v are missing", s.Name, s.MissingNodes)

@@ -34,10 +34,10 @@ func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter 
 	// known of them, so one topic's are always listed.
 	args := statsArgs{topicFilter, channelFilter, clients || topicFilter != ""}
 	if len(nodes) == 0 || len(nodes) == 1 && nodes[0] == o.node.Self {
-		return o.node.TopicStats(topicFilter, channelFilter, clients)
+		return stats.NameMissing(o.node.TopicStats(topicFilter, channelFilter, clients), topics)
 	}
 	answers := askAll(ctx, o.node, askStats, nodes, func(meta.NodeID) statsArgs { return args })
-	merged := stats.NameMissing(stats.Merge(answers), topics, answers)
+	merged := stats.NameMissing(stats.Merge(answers), topics)
 	if !clients {
 		for i := range merged {
 			for k := range merged[i].Channels {

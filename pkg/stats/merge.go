@@ -39,22 +39,28 @@ func Merge(byNode map[meta.NodeID][]Topic) []Topic {
 	return out
 }
 
-// NameMissing names the leaders of topics that have not answered. A topic of which no
-// leader has is added, without counts. The result is sorted by name as stats are.
-func NameMissing(stats []Topic, topics []*meta.Topic, answers map[meta.NodeID][]Topic) []Topic {
+// NameMissing names the leaders of topics that have told nothing of what they lead: they have not
+// answered, or do not lead yet. A topic of which no leader has is added, without counts. The
+// result is sorted by name as stats are.
+func NameMissing(stats []Topic, topics []*meta.Topic) []Topic {
 	for _, t := range topics {
+		i, found := slices.BinarySearchFunc(stats, t.Name, func(s Topic, name string) int { return strings.Compare(s.Name, name) })
+		told := map[int]bool{}
+		if found {
+			for _, p := range stats[i].Partitions {
+				told[p.Partition] = true
+			}
+		}
 		var missing []string
-		for i := range t.Partitions {
-			leader := t.Partitions[i].Leader
-			if _, answered := answers[leader]; !answered && leader != "" && !slices.Contains(missing, string(leader)) {
-				missing = append(missing, string(leader))
+		for k := range t.Partitions {
+			if leader := string(t.Partitions[k].Leader); !told[k] && leader != "" && !slices.Contains(missing, leader) {
+				missing = append(missing, leader)
 			}
 		}
 		if len(missing) == 0 {
 			continue
 		}
 		slices.Sort(missing)
-		i, found := slices.BinarySearchFunc(stats, t.Name, func(s Topic, name string) int { return strings.Compare(s.Name, name) })
 		if !found {
 			stats = slices.Insert(stats, i, Topic{Name: t.Name, Paused: t.Paused})
 		}

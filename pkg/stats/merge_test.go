@@ -1,6 +1,8 @@
 package stats_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,5 +51,25 @@ func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestALeaderThatTellsNothingIsNamed(t *testing.T) {
+	topic := func(name string, leaders ...meta.NodeID) *meta.Topic {
+		out := &meta.Topic{Name: name}
+		for _, id := range leaders {
+			out.Partitions = append(out.Partitions, meta.Partition{Leader: id})
+		}
+		return out
+	}
+	led := []stats.Partition{{Partition: 0, Leader: "n1"}}
+	told := []stats.Topic{{Name: "b", Partitions: led}, {Name: "d", Partitions: led}}
+	missing := map[string]string{}
+	for _, s := range stats.NameMissing(told, []*meta.Topic{topic("a", "n3", "n2", "n2"), topic("b", "n1", "n2"), topic("c", ""), topic("d", "n1"), topic("e", "n1")}) {
+		missing[s.Name] = strings.Join(s.MissingNodes, " ")
+	}
+	// n1 has answered, and does not lead e yet.
+	if want := map[string]string{"a": "n2 n3", "b": "n2", "d": "", "e": "n1"}; !maps.Equal(missing, want) {
+		t.Errorf("missing %v, want %v", missing, want)
 	}
 }

@@ -320,6 +320,7 @@ func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 			o.CommittedEnd = uint64(p.CommittedEnd)
 			o.LogEnd = uint64(p.LogEnd)
 			o.Bytes = p.Bytes
+			o.MissingNodes = nil // it leads another partition that it has told nothing of
 		}
 	}
 	return out
