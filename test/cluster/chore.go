@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -82,7 +83,7 @@ func (c *chore) meanwhile(texts []string, more func(i int) map[string]any, do fu
 				published <- err
 				return
 			}
-			pause(c.st.ctx, chorePace)
+			traffic.Pause(c.st.ctx, chorePace)
 		}
 		published <- nil
 	}()
@@ -104,11 +105,11 @@ func texts(kind string, n int) (all []string) {
 }
 
 // consume has a consumer take what a channel has, at one node after the other.
-func (c *chore) consume(channel string) *crew {
+func (c *chore) consume(channel string) *traffic.Crew {
 	c.mu.Lock()
 	c.got[channel] = map[string]map[string]struct{}{}
 	c.mu.Unlock()
-	return hire(context.Background(), 1, func(ctx context.Context, _ int) {
+	return traffic.Hire(1, func(ctx context.Context, _ int) {
 		d := dialer{nodes: c.st.c.Nodes, o: wire.Options{ID: "chore", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
 		for ctx.Err() == nil {
 			conn := d.dial(ctx)
@@ -119,7 +120,7 @@ func (c *chore) consume(channel string) *crew {
 			if conn.Command("SUB", c.topic, channel) == nil && conn.Expect("OK") == nil && conn.Ready(10) == nil {
 				c.live(conn, channel)
 			} else {
-				pause(ctx, reconnectPause)
+				traffic.Pause(ctx, reconnectPause)
 			}
 			stop()
 			conn.Close()

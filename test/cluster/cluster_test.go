@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -29,10 +30,10 @@ func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
 		{wire.FrameResponse, "", audit.Open, false}, // no answer
 	}
 	for _, test := range tests {
-		if got := outcomeOf(test.kind, []byte(test.data)); got != test.want {
+		if got := traffic.OutcomeOf(test.kind, []byte(test.data)); got != test.want {
 			t.Errorf("%q means %d, want %d", test.data, got, test.want)
 		}
-		if got := wrong([]byte(test.data)); got != test.wrong {
+		if got := traffic.Wrong([]byte(test.data)); got != test.wrong {
 			t.Errorf("%q is called wrong: %v", test.data, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -97,7 +98,7 @@ func (p *publisher) attempt(ctx context.Context) {
 		conn, err := wire.Dial(p.d.nodes[p.d.next%len(p.d.nodes)].TCP, p.d.o)
 		p.d.next++
 		if err != nil {
-			pause(ctx, gapPause)
+			traffic.Pause(ctx, gapPause)
 			return
 		}
 		p.conn = conn
@@ -115,9 +116,9 @@ func (p *publisher) attempt(ctx context.Context) {
 		p.conn = nil
 		return
 	}
-	if outcomeOf(kind, data) != audit.Acknowledged {
+	if traffic.OutcomeOf(kind, data) != audit.Acknowledged {
 		p.failed++
-		pause(ctx, gapPause)
+		traffic.Pause(ctx, gapPause)
 		return
 	}
 	p.acks++
@@ -147,7 +148,7 @@ func (p *publisher) watch(ctx context.Context, done <-chan struct{}) error {
 		if time.Since(began) > gapTimeout {
 			return fmt.Errorf("no acknowledgement for %v", time.Since(p.last).Round(time.Millisecond))
 		}
-		pause(ctx, gapPause)
+		traffic.Pause(ctx, gapPause)
 	}
 	return ctx.Err()
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -35,15 +35,12 @@ var channels = []string{"a", "b"}
 
 // load is clients on all nodes, and the audit that they tell everything.
 type load struct {
-	o     options
-	nodes []*nodes.Node
-	began time.Time
-	calm  atomic.Bool // draining: consumers only finish
+	*traffic.Book
+	o       options
+	nodes   []*nodes.Node
+	firstID atomic.Uint64 // of the topic
 
-	mu       sync.Mutex // guards what follows
-	audit    *audit.Audit
-	firstID  atomic.Uint64 // of the topic
-	conns    int
+	// Under the lock of the book.
 	gap      gap
 	refusals []string // the first error frames to publishers
 	refused  int      // all of them
@@ -51,42 +48,23 @@ type load struct {
 	taken []atomic.Int64               // messages, by consumer
 	where []atomic.Pointer[nodes.Node] // of the consumer's connection
 
-	producers, consumers, watcher *crew
+	producers, consumers, watcher *traffic.Crew
 }
 
 // gap is the longest time without an acknowledgement to anybody.
 type gap struct{ last, longest time.Duration }
 
-// crew is a set of goroutines that end together.
-type crew struct {
-	sync.WaitGroup
-	cancel context.CancelFunc
-}
-
-func hire(ctx context.Context, n int, work func(context.Context, int)) *crew {
-	ctx, cancel := context.WithCancel(ctx)
-	c := &crew{cancel: cancel}
-	for i := range n {
-		c.Go(func() { work(ctx, i) })
-	}
-	return c
-}
-
-func (c *crew) dismiss() {
-	c.cancel()
-	c.Wait()
-}
-
 // newLoad starts the clients. The topic and its channels are there.
 func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...any)) *load {
-	l := &load{o: o, nodes: c.Nodes, began: began, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
-	l.audit = audit.New(audit.Options{
+	l := &load{o: o, nodes: c.Nodes, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
+	l.Book = traffic.NewBook(o.seed, topic, audit.Options{
 		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: l.partitionOf,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
 	})
-	l.consumers = hire(context.Background(), o.consumers, l.consume)
-	l.producers = hire(context.Background(), o.producers, l.produce)
-	l.watcher = hire(context.Background(), 1, func(ctx context.Context, _ int) { l.watch(ctx, c, note) })
+	l.Began = began
+	l.consumers = traffic.Hire(o.consumers, l.consume)
+	l.producers = traffic.Hire(o.producers, l.produce)
+	l.watcher = traffic.Hire(1, func(ctx context.Context, _ int) { l.watch(ctx, c, note) })
 	return l
 }
 
@@ -109,7 +87,7 @@ const watchInterval = 50 * time.Millisecond
 // watch tells the audit of partitions whose leadership changes.
 func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ...any)) {
 	epochs := map[int]uint64{}
-	for ; ctx.Err() == nil; pause(ctx, watchInterval) {
+	for ; ctx.Err() == nil; traffic.Pause(ctx, watchInterval) {
 		t, err := c.Topic(ctx, topic)
 		if err != nil {
 			continue // whoever is asked next knows
@@ -119,7 +97,7 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ..
 		}
 		for _, p := range t.Partitions {
 			if before, known := epochs[p.Partition]; known && p.Epoch > before {
-				l.tell(func(a *audit.Audit, now time.Duration) { a.Move(now, p.Partition) })
+				l.Tell(func(a *audit.Audit, now time.Duration) { a.Move(now, p.Partition) })
 				note("%s leads partition %d in epoch %d", p.Leader, p.Partition, p.Epoch)
 			}
 			epochs[p.Partition] = max(p.Epoch, epochs[p.Partition])
@@ -127,18 +105,14 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ..
 	}
 }
 
-// tell hands events to the audit.
-func (l *load) tell(f func(a *audit.Audit, now time.Duration)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f(l.audit, time.Since(l.began))
-}
-
-// stats is the audit's account.
-func (l *load) stats() audit.Stats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.audit.Stats()
+// answered notes an answer to a publish. The lock of the book is held.
+func (l *load) answered(now time.Duration, o audit.Outcome, data []byte) {
+	switch {
+	case o == audit.Acknowledged:
+		l.acknowledged(now)
+	case len(data) > 0:
+		l.refuse(now, data)
+	}
 }
 
 // acknowledged notes the time of an acknowledgement. The lock is held.
@@ -162,15 +136,15 @@ func (l *load) refuse(now time.Duration, text []byte) {
 
 // drain sends the producers home and lets the consumers only finish.
 func (l *load) drain() {
-	l.calm.Store(true)
-	l.producers.dismiss()
+	l.Calm.Store(true)
+	l.producers.Dismiss()
 }
 
 // stop ends all clients.
 func (l *load) stop() {
-	l.producers.dismiss()
-	l.consumers.dismiss()
-	l.watcher.dismiss()
+	l.producers.Dismiss()
+	l.consumers.Dismiss()
+	l.watcher.Dismiss()
 }
 
 // deliveries are the messages that come over a connection until it ends or the deadline passes.
@@ -208,16 +182,8 @@ func (d *dialer) dial(ctx context.Context) *wire.Client {
 	d.next++
 	c, err := wire.Dial(n.TCP, d.o)
 	if err != nil {
-		pause(ctx, reconnectPause)
+		traffic.Pause(ctx, reconnectPause)
 		return nil
 	}
 	return c
-}
-
-// pause waits for d or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

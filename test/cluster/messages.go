@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/test/traffic"
 )
 
 // choreMessages is how many messages a scenario about what messages can do publishes.
@@ -51,8 +53,8 @@ func playDeadLetters(st *stage) error {
 	all := texts("poison", choreMessages)
 	c.keep("bill", true)
 	bill, mail := c.consume("bill"), c.consume("mail")
-	defer bill.dismiss()
-	defer mail.dismiss()
+	defer bill.Dismiss()
+	defer mail.Dismiss()
 	if err := c.meanwhile(all, plain, c.killLeader); err != nil {
 		return err
 	}
@@ -93,7 +95,7 @@ func playFilterMove(st *stage) error {
 		return err
 	}
 	consumer := c.consume("orders")
-	defer consumer.dismiss()
+	defer consumer.Dismiss()
 	all := texts("mixed", 2*choreMessages)
 	var orders []string
 	for i := range all {
@@ -136,7 +138,7 @@ func playDeferredKill(st *stage) error {
 		return err
 	}
 	consumer := c.consume("c")
-	defer consumer.dismiss()
+	defer consumer.Dismiss()
 	all := texts("job", choreMessages)
 	hour := func(int) map[string]any { return map[string]any{"delay": "1h"} }
 	if err := c.meanwhile(all, hour, c.killLeader); err != nil {
@@ -167,7 +169,7 @@ func (c *chore) reschedule(all []string) error {
 		if err := c.ask(http.MethodPost, c.path("/channels/c/deferred/"+verb), map[string]any{"ids": []string{c.ids[text]}}, nil); err != nil {
 			return err
 		}
-		pause(c.st.ctx, chorePace)
+		traffic.Pause(c.st.ctx, chorePace)
 	}
 	return nil
 }
@@ -195,7 +197,7 @@ func playTrashRestore(st *stage) error {
 	early, late := texts("early", choreMessages/2), texts("late", choreMessages/2)
 	consumer := c.consume("c")
 	err = errors.Join(c.meanwhile(early, plain, func() error { return nil }), c.delivered("c", early), c.settled())
-	consumer.dismiss()
+	consumer.Dismiss()
 	if err == nil {
 		err = c.meanwhile(late, plain, func() error { return nil })
 	}
@@ -215,7 +217,7 @@ func playTrashRestore(st *stage) error {
 	}
 	c.keep("c", false)
 	consumer = c.consume("c")
-	defer consumer.dismiss()
+	defer consumer.Dismiss()
 	st.say = append(st.say, fmt.Sprintf("%d messages restored, %d of them to be consumed", len(early)+len(late), len(late)))
 	return errors.Join(c.delivered("c", late), st.whole(c.topic), st.identical(c.topic), c.stored(slices.Concat(early, late)))
 }
@@ -226,6 +228,6 @@ const settleWait = 500 * time.Millisecond
 // settled waits until everything of the channel is finished, and all replicas know.
 func (c *chore) settled() error {
 	err := c.deferred("c", 0)
-	pause(c.st.ctx, settleWait)
+	traffic.Pause(c.st.ctx, settleWait)
 	return err
 }

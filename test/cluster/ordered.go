@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -47,10 +48,10 @@ func playOrdered(st *stage) error {
 		return err
 	}
 	q := &sequence{st: st, order: audit.NewOrder()}
-	consumers := hire(context.Background(), 1, q.consume)
-	defer consumers.dismiss()
-	producers := hire(context.Background(), orderedProducers, q.produce)
-	defer producers.dismiss()
+	consumers := traffic.Hire(1, q.consume)
+	defer consumers.Dismiss()
+	producers := traffic.Hire(orderedProducers, q.produce)
+	defer producers.Dismiss()
 	st.wait(steadyTime)
 	if err := q.trouble(); err != nil {
 		return err
@@ -59,11 +60,11 @@ func playOrdered(st *stage) error {
 		return err
 	}
 	st.wait(steadyTime)
-	producers.dismiss()
+	producers.Dismiss()
 	if err := q.drained(); err != nil {
 		return err
 	}
-	consumers.dismiss()
+	consumers.Dismiss()
 	return errors.Join(q.verdict(), st.identical(orderedTopic))
 }
 
@@ -110,7 +111,7 @@ func (q *sequence) produce(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(q.st.o.seed, uint64(1+name)))
 	d := dialer{nodes: q.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
 	var conn *wire.Client
-	for seq := 0; ctx.Err() == nil; pause(ctx, orderedPace) {
+	for seq := 0; ctx.Err() == nil; traffic.Pause(ctx, orderedPace) {
 		if conn == nil {
 			conn = d.dial(ctx)
 			continue
@@ -124,10 +125,10 @@ func (q *sequence) produce(ctx context.Context, name int) {
 		if err == nil {
 			kind, data, err = conn.Answer()
 		}
-		if outcomeOf(kind, data) == audit.Acknowledged {
+		if traffic.OutcomeOf(kind, data) == audit.Acknowledged {
 			q.tell(func(o *audit.Order) { o.Acknowledge(key) })
 		}
-		if wrong(data) {
+		if traffic.Wrong(data) {
 			q.tell(func(o *audit.Order) { o.Violate("to a right publish: %s", data) })
 		}
 		if err != nil {
@@ -153,7 +154,7 @@ func (q *sequence) consume(ctx context.Context, _ int) {
 		if conn.Command("SUB", orderedTopic, orderedChannel, "0") == nil && conn.Expect("OK") == nil && conn.Command("RDY", "10") == nil {
 			q.live(conn, time.Now().Add(minLife+time.Duration(rng.Int64N(int64(maxLife-minLife)))))
 		} else {
-			pause(ctx, reconnectPause)
+			traffic.Pause(ctx, reconnectPause)
 		}
 		stop()
 		conn.Close()

@@ -50,7 +50,7 @@ func playRecovered(st *stage) error {
 	if err != nil {
 		return fmt.Errorf("recover: %w\n%s", err, text)
 	}
-	st.l.tell(func(a *audit.Audit, _ time.Duration) { a.Renumber() })
+	st.l.Tell(func(a *audit.Audit, _ time.Duration) { a.Renumber() })
 	if err := st.start(survivor); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -42,10 +43,10 @@ func playRecreate(st *stage) error {
 	if err := r.make(); err != nil {
 		return err
 	}
-	consumers := hire(context.Background(), 3, r.consume)
-	defer consumers.dismiss()
-	producers := hire(context.Background(), 4, r.produce)
-	defer producers.dismiss()
+	consumers := traffic.Hire(3, r.consume)
+	defer consumers.Dismiss()
+	producers := traffic.Hire(4, r.produce)
+	defer producers.Dismiss()
 	for range recreations {
 		st.wait(steadyTime)
 		r.begin()
@@ -60,11 +61,11 @@ func playRecreate(st *stage) error {
 		st.note("it is there again")
 	}
 	st.wait(steadyTime)
-	producers.dismiss()
+	producers.Dismiss()
 	if err := r.drained(); err != nil {
 		return err
 	}
-	consumers.dismiss()
+	consumers.Dismiss()
 	st.say = append(st.say, fmt.Sprintf("%d generations", recreations+1))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *rebirth) produce(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(r.st.o.seed, uint64(1+name)))
 	d := dialer{nodes: r.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
 	var conn *wire.Client
-	for seq := 0; ctx.Err() == nil; pause(ctx, recreatePace) {
+	for seq := 0; ctx.Err() == nil; traffic.Pause(ctx, recreatePace) {
 		if conn == nil {
 			conn = d.dial(ctx)
 			continue
@@ -162,7 +163,7 @@ func (r *rebirth) produce(ctx context.Context, name int) {
 		if err == nil {
 			kind, data, err = conn.Answer()
 		}
-		if counts && outcomeOf(kind, data) == audit.Acknowledged {
+		if counts && traffic.OutcomeOf(kind, data) == audit.Acknowledged {
 			r.answered(key, generation)
 		}
 		if err != nil {
@@ -187,7 +188,7 @@ func (r *rebirth) consume(ctx context.Context, name int) {
 		if conn.Command("SUB", recreatedTopic, recreatedChannel) == nil && conn.Expect("OK") == nil && conn.Command("RDY", "50") == nil {
 			r.take(conn, generation)
 		} else {
-			pause(ctx, reconnectPause)
+			traffic.Pause(ctx, reconnectPause)
 		}
 		stop()
 		conn.Close()

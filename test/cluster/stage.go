@@ -20,6 +20,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/traffic"
 )
 
 // How long things take and may take.
@@ -155,7 +156,7 @@ func (st *stage) note(format string, args ...any) {
 	}
 }
 
-func (st *stage) wait(d time.Duration) { pause(st.ctx, d) }
+func (st *stage) wait(d time.Duration) { traffic.Pause(st.ctx, d) }
 
 // random is a time from a second to the longest pause.
 func (st *stage) random() time.Duration {
@@ -214,7 +215,7 @@ func (st *stage) other(those ...*nodes.Node) *nodes.Node {
 func (st *stage) disturb(format string, args ...any) {
 	st.note(format, args...)
 	if st.l != nil {
-		st.l.tell(func(a *audit.Audit, now time.Duration) { a.Disturb(now, 0) })
+		st.l.Tell(func(a *audit.Audit, now time.Duration) { a.Disturb(now, 0) })
 	}
 }
 
@@ -274,7 +275,7 @@ func (st *stage) recovered() error {
 	if err != nil {
 		return err
 	}
-	st.l.tell(func(a *audit.Audit, now time.Duration) { a.Calm(now) })
+	st.l.Tell(func(a *audit.Audit, now time.Duration) { a.Calm(now) })
 	st.note("all consumers go on")
 	st.wait(steadyTime)
 	return nil
@@ -325,7 +326,7 @@ func (st *stage) drained() error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
 	defer cancel()
 	return nodes.Await(ctx, func() error {
-		if owed := st.l.stats().Owed; owed > 0 {
+		if owed := st.l.Stats().Owed; owed > 0 {
 			return fmt.Errorf("%d messages are owed to us", owed)
 		}
 		t, err := st.c.Topic(ctx, topic)
@@ -382,7 +383,7 @@ func (st *stage) identical(name string) error {
 // waited for.
 func (st *stage) verdict(complete bool) error {
 	var errs []error
-	st.l.tell(func(a *audit.Audit, now time.Duration) {
+	st.l.Tell(func(a *audit.Audit, now time.Duration) {
 		if complete {
 			a.End(now)
 		}
@@ -415,7 +416,7 @@ func (st *stage) summary() string {
 		return strings.Join(st.say, ", ")
 	}
 	text := ""
-	st.l.tell(func(a *audit.Audit, _ time.Duration) {
+	st.l.Tell(func(a *audit.Audit, _ time.Duration) {
 		s := a.Stats()
 		text = fmt.Sprintf("acknowledged %d, unknown %d, refused %d; finished %d; longest silence %v",
 			s.Acked, s.Unknown, s.Refused, s.Finished, st.l.gap.longest.Round(time.Millisecond))

@@ -163,7 +163,7 @@ func drain(ctx context.Context, b *broker, w *world) error {
 	defer tick.Stop()
 	for {
 		left, err := b.unfinished(limited, topic)
-		owed := w.owed()
+		owed := w.Stats().Owed
 		if err == nil && left == 0 && owed == 0 {
 			break
 		}

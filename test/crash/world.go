@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
+	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -32,62 +33,37 @@ var channels = []string{"a", "b"}
 
 // world is the clients, and the audit that they tell everything.
 type world struct {
+	*traffic.Book
 	o       options
 	address string
-	began   time.Time
 	round   atomic.Int64 // of the broker process that runs or ran last
-	calm    atomic.Bool  // draining: consumers only finish
 
-	mu    sync.Mutex // guards audit and conns
-	audit *audit.Audit
-	conns int
-
-	producers, consumers, probe *crew
+	producers, consumers, probe *traffic.Crew
 	stalls                      stalls
-}
-
-// crew is a set of goroutines that end together.
-type crew struct {
-	sync.WaitGroup
-	cancel context.CancelFunc
-}
-
-func hire(ctx context.Context, n int, work func(context.Context, int)) *crew {
-	ctx, cancel := context.WithCancel(ctx)
-	c := &crew{cancel: cancel}
-	for i := range n {
-		c.Go(func() { work(ctx, i) })
-	}
-	return c
-}
-
-func (c *crew) dismiss() {
-	c.cancel()
-	c.Wait()
 }
 
 // newWorld starts the clients. They look for the broker until they are stopped.
 // A file in dir serves to notice when the disk stalls.
 func newWorld(o options, address, dir string) *world {
-	w := &world{o: o, address: address, began: time.Now()}
-	w.audit = audit.New(audit.Options{
+	w := &world{o: o, address: address}
+	w.Book = traffic.NewBook(o.seed, topic, audit.Options{
 		Producers: o.producers, Channels: channels, Window: o.window, Grace: o.window,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: rememberFor,
 	})
-	w.probe = hire(context.Background(), 1, func(ctx context.Context, _ int) {
+	w.probe = traffic.Hire(1, func(ctx context.Context, _ int) {
 		if err := w.stalls.watch(ctx, filepath.Join(dir, "probe")); err != nil {
-			w.tell(func(a *audit.Audit, now time.Duration) { a.Complain(now, err.Error()) })
+			w.Tell(func(a *audit.Audit, now time.Duration) { a.Complain(now, err.Error()) })
 		}
 	})
 	subscribed := make(chan struct{})
 	var first sync.WaitGroup
 	first.Add(consumersPerChannel * len(channels))
-	w.consumers = hire(context.Background(), consumersPerChannel*len(channels), func(ctx context.Context, i int) {
+	w.consumers = traffic.Hire(consumersPerChannel*len(channels), func(ctx context.Context, i int) {
 		w.consume(ctx, i, sync.OnceFunc(first.Done))
 	})
 	// A channel gets what is published after it was made: so all of them first.
 	go func() { first.Wait(); close(subscribed) }()
-	w.producers = hire(context.Background(), o.producers, func(ctx context.Context, i int) {
+	w.producers = traffic.Hire(o.producers, func(ctx context.Context, i int) {
 		select {
 		case <-subscribed:
 			w.produce(ctx, i)
@@ -102,23 +78,6 @@ func clientOptions(id string) wire.Options {
 	return wire.Options{ID: id, UserAgent: "brokerd-crash/1", MsgTimeout: msgTimeout}
 }
 
-// now is the time that the audit is told.
-func (w *world) now() time.Duration { return time.Since(w.began) }
-
-// tell hands events to the audit.
-func (w *world) tell(f func(a *audit.Audit, now time.Duration)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f(w.audit, w.now())
-}
-
-// owed is how many messages are stored and not finished everywhere.
-func (w *world) owed() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.audit.Stats().Owed
-}
-
 // kill ends a round.
 func (w *world) kill(b *broker, round int, gentle bool) error {
 	sig := syscall.SIGKILL
@@ -126,28 +85,28 @@ func (w *world) kill(b *broker, round int, gentle bool) error {
 		sig = syscall.SIGTERM
 	}
 	stall := w.stalls.take()
-	w.tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round, stall) })
+	w.Tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round, stall) })
 	return b.end(sig)
 }
 
 // drain sends the producers home and lets the consumers only finish.
 func (w *world) drain() {
-	w.calm.Store(true)
-	w.producers.dismiss()
+	w.Calm.Store(true)
+	w.producers.Dismiss()
 }
 
 // stop ends all clients.
 func (w *world) stop() {
-	w.producers.dismiss()
-	w.consumers.dismiss()
-	w.probe.dismiss()
+	w.producers.Dismiss()
+	w.consumers.Dismiss()
+	w.probe.Dismiss()
 }
 
 // verdict says what is wrong with the run, once everything has stopped. What is
 // missing counts only if the run went on to its end.
 func (w *world) verdict(rounds int, complete bool) error {
 	var err error
-	w.tell(func(a *audit.Audit, now time.Duration) {
+	w.Tell(func(a *audit.Audit, now time.Duration) {
 		if complete {
 			a.End(now)
 		}
@@ -164,7 +123,7 @@ func (w *world) verdict(rounds int, complete bool) error {
 
 // report prints the run's statistics and what was found.
 func (w *world) report(out io.Writer, rounds int, b *broker) {
-	w.tell(func(a *audit.Audit, now time.Duration) {
+	w.Tell(func(a *audit.Audit, now time.Duration) {
 		s := a.Stats()
 		fmt.Fprintf(out, "%d rounds, %d kills in %.0f s; slowest start to serving %v\n",
 			rounds, s.Kills, now.Seconds(), b.slowest.Round(time.Millisecond))

@@ -1,0 +1,115 @@
+package traffic
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/brokerd/brokerd/test/audit"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// What a producer sends at a time.
+const (
+	maxBurst = 4 // commands before it reads the answers
+	maxDelay = 1500 * time.Millisecond
+)
+
+// Producer is one publisher through all its connections. It never sends a message
+// twice: a second copy in the broker is the broker's.
+type Producer struct {
+	Book     *Book
+	RNG      *rand.Rand
+	Name     int
+	Next     int          // number of the next message
+	Conn     *wire.Client // nil: none
+	MaxBatch int          // messages in an MPUB
+	// Answered is told of each answer, under the book's lock; nil: nobody asks. No data: there was none.
+	Answered func(now time.Duration, o audit.Outcome, data []byte)
+}
+
+// Burst sends some commands and reads their answers. A connection that breaks
+// leaves the fate of what it had not answered open.
+func (p *Producer) Burst() {
+	var sent [][]audit.Key // by command
+	for range 1 + p.RNG.IntN(maxBurst) {
+		sent = append(sent, p.command())
+	}
+	broken := p.Conn.Flush() != nil
+	for _, keys := range sent {
+		var kind int
+		var data []byte
+		if !broken {
+			var err error
+			kind, data, err = p.Conn.Answer()
+			broken = err != nil
+		}
+		p.settle(keys, kind, data)
+	}
+	if broken {
+		p.Conn.Close()
+		p.Conn = nil
+	}
+}
+
+// command buffers one PUB, MPUB or DPUB and returns the messages in it.
+func (p *Producer) command() []audit.Key {
+	n, delay := 1, time.Duration(0)
+	switch dice := p.RNG.IntN(10); {
+	case dice < 4:
+		n = 2 + p.RNG.IntN(p.MaxBatch-1)
+	case dice == 4:
+		delay = time.Duration(1+p.RNG.Int64N(maxDelay.Milliseconds())) * time.Millisecond
+	}
+	keys := make([]audit.Key, n)
+	bodies := make([][]byte, n)
+	for i := range keys {
+		keys[i] = audit.Key{Producer: p.Name, Seq: p.Next}
+		bodies[i] = wire.MakeBody(p.RNG, p.Book.Seed, keys[i])
+		p.Next++
+	}
+	p.Book.Tell(func(a *audit.Audit, now time.Duration) {
+		notBefore := time.Duration(0)
+		if delay > 0 {
+			notBefore = now + delay
+		}
+		for i, k := range keys {
+			a.Publish(k, wire.Sum(bodies[i]), notBefore)
+		}
+	})
+	if n > 1 {
+		p.Conn.MPub(p.Book.Topic, bodies)
+	} else {
+		p.Conn.Pub(p.Book.Topic, delay, bodies[0])
+	}
+	return keys
+}
+
+// settle tells what was answered to a command; no data: nothing was.
+func (p *Producer) settle(keys []audit.Key, kind int, data []byte) {
+	outcome := OutcomeOf(kind, data)
+	p.Book.Tell(func(a *audit.Audit, now time.Duration) {
+		if p.Answered != nil {
+			p.Answered(now, outcome, data)
+		}
+		if kind == wire.FrameError && Wrong(data) {
+			a.Complain(now, fmt.Sprintf("to a right publish: %s", data))
+		}
+		for _, k := range keys {
+			a.Settle(now, k, outcome)
+		}
+	})
+}
+
+// OutcomeOf is what an answer means for the message: an error says that nothing is
+// stored, unless it says that this is not known.
+func OutcomeOf(kind int, data []byte) audit.Outcome {
+	switch {
+	case kind == wire.FrameResponse && string(data) == "OK":
+		return audit.Acknowledged
+	case kind == wire.FrameError && !bytes.Contains(data, []byte(", outcome unknown: ")):
+		return audit.Rejected
+	}
+	return audit.Open
+}
