@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -29,12 +30,12 @@ type analysis struct {
 	visit       func(Batch) error // may be nil; is called for each batch that is scanned
 
 	note       checkpoint
-	noted      bool       // there is a good checkpoint
-	noteLost   bool       // there is a damaged one
-	durable    seq.Offset // everything below was on disk for certain
-	known      seq.Offset // the highest committed end that was ever noted here
-	commitNote noted      // as it was read
-	knownPos   int64      // the log's end, as a byte position, when that was noted
+	noted      bool             // there is a good checkpoint
+	noteLost   bool             // there is a damaged one
+	durable    seq.Offset       // everything below was on disk for certain
+	known      seq.Offset       // the highest committed end that was ever noted here
+	commitNote commitnote.Noted // as it was read
+	knownPos   int64            // the log's end, as a byte position, when that was noted
 	segments   []*found
 	leftovers  []string // files to remove
 	cuts       []Cut
@@ -124,12 +125,12 @@ func (a *analysis) list() error {
 			a.note, a.noted, a.noteLost = checkpoint{}, false, true
 		}
 	}
-	if slices.Contains(a.names, commitNoteName) {
-		n, err := readCommitNote(a.fs, a.dir)
+	if slices.Contains(a.names, commitnote.Name) {
+		n, err := commitnote.Read(a.fs, a.dir)
 		if err != nil {
 			return err
 		}
-		a.known, a.knownPos, a.commitNote = n.committed, n.position, n
+		a.known, a.knownPos, a.commitNote = n.Committed, n.Position, n
 	}
 	// A cut that a crash has torn may leave a batch, or a segment, behind one that
 	// is gone: that proves nothing.

@@ -1,64 +1,25 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// The note of the committed end: two slots that are written in turn, in
-// little-endian order:
-//
-//	 0                       8           12          16
-//	+-----------------------+-----------+-----------+
-//	| "BRKDCMT" 1           | CRC-32C   | 0         |
-//	+-----------------------+-----------+-----------+
-//	| committed end         | end position          |
-//	+-----------------------+-----------------------+
-//
-// The CRC covers everything behind it in the slot. The file is not synced: it
-// survives a kill of the process, and a loss of power may take it back. While the batches
-// up to the committed end are in the node's redo journal as well, it is not even written:
-// see vfs.WriteNote.
-const (
-	commitNoteName  = "committed"
-	commitNoteMagic = "BRKDCMT\x01"
-	commitSlotBytes = 32
-	commitSlots     = 2
-)
-
-// commitNote keeps the committed end of a log on disk.
+// commitNote keeps the committed end of a log on disk: see package commitnote. While the batches up to it
+// are in the node's redo journal as well, it is not even written: see vfs.WriteNote.
 type commitNote struct {
 	mu    sync.Mutex // guards what follows
 	file  vfs.File   // nil: not open
 	slot  int64      // that is written next
 	noted seq.Offset
 	over  bool // the log is closed
-}
-
-func encodeCommitSlot(committed seq.Offset, position int64) []byte {
-	p := make([]byte, commitSlotBytes)
-	copy(p, commitNoteMagic)
-	binary.LittleEndian.PutUint64(p[16:], uint64(committed))
-	binary.LittleEndian.PutUint64(p[24:], uint64(position)) //nolint:gosec // a position is not negative
-	binary.LittleEndian.PutUint32(p[8:], checksum(p[12:]))
-	return p
-}
-
-// decodeCommitSlot returns ok=false for a slot that was not written or is torn.
-func decodeCommitSlot(p []byte) (committed seq.Offset, position int64, ok bool) {
-	le := binary.LittleEndian
-	if string(p[:8]) != commitNoteMagic || le.Uint32(p[8:]) != checksum(p[12:commitSlotBytes]) {
-		return 0, 0, false
-	}
-	committed, position = seq.Offset(le.Uint64(p[16:])), int64(le.Uint64(p[24:])) //nolint:gosec // checked next
-	return committed, position, committed <= seq.MaxOffset+1 && position >= 0
 }
 
 // writeLocked notes a committed end. Without room for the note the log goes on: a
@@ -75,7 +36,7 @@ func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 		}
 		n.file = f
 	}
-	p, off := encodeCommitSlot(committed, l.endPos.Load()), n.slot*commitSlotBytes
+	p, off := commitnote.Encode(committed, l.endPos.Load()), n.slot*commitnote.SlotBytes
 	var err error
 	if o := l.synced.Load(); o != nil && committed <= l.DurableEnd() {
 		err = vfs.WriteNote(n.file, o.file, p, off)
@@ -87,7 +48,7 @@ func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 		return
 	}
 	n.noted = committed
-	n.slot = (n.slot + 1) % commitSlots
+	n.slot = (n.slot + 1) % commitnote.Slots
 }
 
 // keep notes the committed end that Open has found, if the note holds less.
@@ -106,7 +67,7 @@ func failNote(l *Log, err error) {
 }
 
 func openCommitNote(fsys vfs.FS, dir string) (vfs.File, error) {
-	path := filepath.Join(dir, commitNoteName)
+	path := filepath.Join(dir, commitnote.Name)
 	f, err := fsys.OpenReadWrite(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fsys.Create(path)
@@ -130,41 +91,4 @@ func (n *commitNote) release() {
 		_ = n.file.Close()
 		n.file = nil
 	}
-}
-
-// noted is what a commit note holds.
-type noted struct {
-	committed seq.Offset // the highest; 0 where no slot is intact
-	position  int64      // the log's end position then
-	next      int64      // the slot to write next: not the one that holds this
-}
-
-func readCommitNote(fsys vfs.FS, dir string) (n noted, err error) {
-	f, err := fsys.Open(filepath.Join(dir, commitNoteName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return noted{}, nil
-	}
-	if err != nil {
-		return noted{}, err
-	}
-	defer func() { _ = f.Close() }()
-	size, err := f.Size()
-	if err != nil {
-		return noted{}, err
-	}
-	p := make([]byte, min(size, commitSlots*commitSlotBytes)) // nothing is written behind the slots
-	if err := vfs.ReadFull(f, p, 0); err != nil {
-		return noted{}, err
-	}
-	for slot := int64(0); len(p) >= commitSlotBytes; slot, p = slot+1, p[commitSlotBytes:] {
-		if c, pos, ok := decodeCommitSlot(p); ok && c > n.committed {
-			n = noted{c, pos, (slot + 1) % commitSlots}
-		}
-	}
-	return n, nil
-}
-
-// resetCommitNote replaces the note, durably.
-func resetCommitNote(fsys vfs.FS, dir string, committed seq.Offset, position int64) error {
-	return vfs.WriteFileSynced(fsys, filepath.Join(dir, commitNoteName), encodeCommitSlot(committed, position))
 }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -25,8 +26,8 @@ func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
 		w := mustWriter(t, l, 1)
 		noted := func(want seq.Offset, when string) {
 			t.Helper()
-			if n, err := readCommitNote(disk, testDir); err != nil || n.committed != want {
-				t.Errorf("%s, %d of %d are noted, want %d (%v)", when, n.committed, l.End(), want, err)
+			if n, err := commitnote.Read(disk, testDir); err != nil || n.Committed != want {
+				t.Errorf("%s, %d of %d are noted, want %d (%v)", when, n.Committed, l.End(), want, err)
 			}
 		}
 		mustAppend(t, w, 1)

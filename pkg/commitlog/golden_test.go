@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -115,7 +116,7 @@ func TestGoldenBytesAreRead(t *testing.T) {
 	if err != nil || c.durable != 3 || c.committed != 2 || c.epoch != 0x12 {
 		t.Fatalf("checkpoint %+v: %v", c, err)
 	}
-	if c, pos, ok := decodeCommitSlot(loadGolden(t, "committed.hex")); !ok || c != 2 || pos != 64 {
+	if c, pos, ok := commitnote.Decode(loadGolden(t, "committed.hex")); !ok || c != 2 || pos != 64 {
 		t.Fatalf("commit note %d at %d, %t", c, pos, ok)
 	}
 	x, err := decodeIndex(loadGolden(t, "index.hex"), "")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/turn"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -40,7 +41,7 @@ type Log struct {
 	// serial admits one of Sync, TruncateTo, Reset, Retain, Checkpoint, Close at a
 	// time. It is there to be held while they wait for the disk; no append and no
 	// read takes it. It is taken before wmu.
-	serial turn
+	serial turn.Turn
 	noted  checkpoint // guarded by serial: what the checkpoint file says
 
 	// wmu makes check and append one act: it is held over an append's one write.
@@ -109,7 +110,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 
 // newLog returns the log that was found on disk.
 func newLog(a *analysis, o Options) *Log {
-	l := &Log{serial: newTurn(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes, shared: o.Tails}}
+	l := &Log{serial: turn.New(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes, shared: o.Tails}}
 	segments := make([]*segment, 0, len(a.segments))
 	var epochs []EpochStart
 	for _, f := range a.segments {
@@ -136,7 +137,7 @@ func newLog(a *analysis, o Options) *Log {
 	l.end.Store(uint64(a.end))
 	l.durable.Store(uint64(a.end))
 	l.committed.Store(uint64(a.committedEnd()))
-	l.note.noted, l.note.slot = min(a.end, a.commitNote.committed), a.commitNote.next
+	l.note.noted, l.note.slot = min(a.end, a.commitNote.Committed), a.commitNote.Next
 	l.epoch = max(a.lastEpoch, a.note.epoch)
 	l.noted = a.note
 	l.madeDir = len(a.segments) > 0 || a.noted

@@ -232,11 +232,14 @@ func (o *output) sync(l *Log) error {
 func timedSync(l *Log, f vfs.File) error {
 	began := time.Now()
 	err := f.SyncData()
-	took := time.Since(began)
+	noteSync(l, time.Since(began))
+	return err
+}
+
+func noteSync(l *Log, took time.Duration) {
 	l.counts.syncs.Add(1)
 	l.counts.syncTime.Add(int64(took))
 	if l.opts.OnSync != nil {
 		l.opts.OnSync(took)
 	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -75,10 +76,10 @@ func (a *analysis) repair() error {
 		}
 	}
 	if a.known > a.end { // it proves nothing, and must not do so at the next Open
-		if err := resetCommitNote(a.fs, a.dir, a.committedEnd(), a.endPos); err != nil {
+		if err := commitnote.Reset(a.fs, a.dir, a.committedEnd(), a.endPos); err != nil {
 			return err
 		}
-		a.commitNote = noted{a.committedEnd(), a.endPos, 1}
+		a.commitNote = commitnote.Noted{Committed: a.committedEnd(), Position: a.endPos, Next: 1}
 	}
 	if changed {
 		return a.fs.SyncDir(a.dir)

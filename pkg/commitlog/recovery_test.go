@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -460,12 +461,12 @@ func TestAppendedGarbageDoesNotHideTheCommittedEnd(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(testDir, commitNoteName)
+	path := filepath.Join(testDir, commitnote.Name)
 	p, err := vfs.ReadFile(fsys, path, 1<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = append(append(p, make([]byte, commitSlots*commitSlotBytes-len(p))...), "garbage"...)
+	p = append(append(p, make([]byte, commitnote.Slots*commitnote.SlotBytes-len(p))...), "garbage"...)
 	if err := vfs.WriteFileSynced(fsys, path, p); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -64,7 +65,7 @@ func TestResetBeginsAnewAndGoesOn(t *testing.T) {
 			names, err := fsys.ReadDir(testDir)
 			want := []string{checkpointName}
 			if c.origin.Start > 0 {
-				want = append(want, commitNoteName)
+				want = append(want, commitnote.Name)
 			}
 			if diff := cmp.Diff(want, names); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)

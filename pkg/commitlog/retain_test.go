@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -69,7 +70,7 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 			t.Fatalf("offset at 0: %d: %v", off, err)
 		}
 		names, err := fsys.ReadDir(testDir)
-		if want := segmentName(end) + " " + checkpointName + " " + commitNoteName; strings.Join(names, " ") != want || err != nil {
+		if want := segmentName(end) + " " + checkpointName + " " + commitnote.Name; strings.Join(names, " ") != want || err != nil {
 			t.Fatalf("files %v, want %s: %v", names, want, err)
 		}
 		info, err := fsys.Stat(segmentPath(testDir, end))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -183,7 +184,7 @@ func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T
 	}
 	first, end := l.view()[0], l.End()
 	fsys = fsys.CrashClone(vfs.Crash{KeepPercent: 100})
-	for _, name := range []string{checkpointName, commitNoteName, "00000000000000000000" + indexSuffix} {
+	for _, name := range []string{checkpointName, commitnote.Name, "00000000000000000000" + indexSuffix} {
 		if err := fsys.Remove(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/stack"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Inliner is an Entry whose caller may be the appender for one group: one who has nothing to
@@ -24,13 +25,18 @@ func inlineOf(e commitlog.Entry) func(appendHere func()) {
 	return nil
 }
 
-// appender appends, group by group, what waits in a term. It runs while something does, on a
-// goroutine of its own or on a caller's.
+// appender appends, group by group, what waits in a term. It runs while something does: in the
+// rounds in which the file system syncs many logs (see vfs.Member), or where this log is synced by
+// itself on a goroutine of its own or on a caller's.
 type appender struct {
 	t       *Term
 	here    func() // appendHere, bound
 	running sync.WaitGroup
 	runs    bool // guarded by the term's mutex
+
+	// Of the round under way.
+	group   *group
+	syncing commitlog.Syncing
 }
 
 func (a *appender) begin(t *Term) { a.t, a.here = t, a.appendHere }
@@ -49,12 +55,18 @@ func (a *appender) startLocked(e commitlog.Entry) {
 		inline(a.here)
 		return
 	}
-	go a.appendAll()
+	a.goOn()
 }
 
-// appendAll appends while entries wait.
+// goOn has what waits appended by others than the caller, who has counted it as running.
+func (a *appender) goOn() {
+	if !a.t.w.Join(a) {
+		go a.appendAll()
+	}
+}
+
+// appendAll appends while entries wait and the log takes no part in rounds.
 func (a *appender) appendAll() {
-	defer a.running.Done()
 	stack.Grow()
 	for {
 		// Whoever is about to publish on this processor does so first: otherwise
@@ -62,10 +74,69 @@ func (a *appender) appendAll() {
 		runtime.Gosched()
 		g := a.next(false)
 		if g == nil {
+			a.running.Done()
 			return
 		}
 		a.append(g)
+		if a.t.w.Join(a) {
+			return
+		}
 	}
+}
+
+// complete does what is left of a group, and goes on: what a round would have had to wait for.
+func (a *appender) complete(rest func(*group), g *group) {
+	stack.Grow()
+	rest(g)
+	a.again()
+}
+
+// again goes on with what has arrived meanwhile, if anything has.
+func (a *appender) again() {
+	a.next(true)
+	a.running.Done()
+}
+
+// Write implements vfs.Member.
+func (a *appender) Write() vfs.Sync {
+	t := a.t
+	g := a.next(false)
+	if g == nil {
+		a.running.Done()
+		return nil
+	}
+	if !t.w.Quick(g.size) {
+		go a.complete(a.append, g)
+		return nil
+	}
+	due, err := t.write(g)
+	switch begun := false; {
+	case err != nil:
+		t.fail(err)
+	case due:
+		if a.syncing, begun = t.syncer.Begin(); begun {
+			a.group = g
+			return a.syncing.Sync()
+		}
+		go a.complete(a.sync, g)
+		return nil
+	case g.written:
+		a.acknowledge(g)
+	}
+	a.again()
+	return nil
+}
+
+// Synced implements vfs.Member.
+func (a *appender) Synced(err error) {
+	g := a.group
+	a.group = nil
+	if err := a.syncing.End(err); err != nil {
+		a.t.fail(err)
+	} else {
+		a.acknowledge(g)
+	}
+	a.again()
 }
 
 // appendHere appends one group on the goroutine of a caller.
@@ -95,7 +166,7 @@ func (a *appender) next(handOver bool) *group {
 		return nil
 	case handOver:
 		a.running.Add(1)
-		go a.appendAll()
+		a.goOn()
 		t.mu.Unlock()
 		return nil
 	}
@@ -107,9 +178,37 @@ func (a *appender) next(handOver bool) *group {
 	return g
 }
 
-// append writes a group. Where the log has failed the term ends.
+// append writes a group, pushes it to the followers, and syncs it as the policy asks. Where the
+// log has failed the term ends.
 func (a *appender) append(g *group) {
-	if err := a.t.appendGroup(g); err != nil {
+	due, err := a.t.write(g)
+	switch {
+	case err != nil:
 		a.t.fail(err)
+	case due:
+		a.sync(g)
+	case g.written:
+		a.acknowledge(g)
 	}
+}
+
+// sync makes a group durable that was written, and counts it. Where the log has failed the term ends.
+func (a *appender) sync(g *group) {
+	if err := a.t.syncer.Sync(); err != nil {
+		a.t.fail(err)
+		return
+	}
+	a.acknowledge(g)
+}
+
+// acknowledge counts that this node holds a group, as durably as the policy asks.
+func (a *appender) acknowledge(g *group) {
+	t := a.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.members.tracker.Ack(t.o.Self, g.batch.End())
+		t.members.timeAcks(t.o.Now())
+	}
+	t.releaseLocked()
 }

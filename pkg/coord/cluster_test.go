@@ -42,6 +42,7 @@ type cluster struct {
 	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
 	stirred func(*coord.Term)                                       // nil: nobody is told; set before terms begin
 	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
+	above   func(disk vfs.FS) vfs.FS                                // makes the file system of a node that is started; nil: it is the disk
 }
 
 type node struct {
@@ -105,14 +106,21 @@ func newCluster(t testing.TB, isr ...meta.NodeID) *cluster {
 // newSizedCluster is newCluster with other limits, which the network enforces.
 func newSizedCluster(t testing.TB, sizes limit.Sizes, isr ...meta.NodeID) *cluster {
 	t.Helper()
-	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, sizes: sizes}
-	c.net.SetMaxFrame(sizes.OrDefault().Frame)
+	c := &cluster{t: t, sizes: sizes}
+	c.begin(isr)
+	return c
+}
+
+// begin starts the nodes, of which some are in sync.
+func (c *cluster) begin(isr []meta.NodeID) {
+	c.t.Helper()
+	c.net, c.nodes = coordtest.NewNetwork(), map[meta.NodeID]*node{}
+	c.net.SetMaxFrame(c.sizes.OrDefault().Frame)
 	c.view = coord.View{Epoch: 0, Version: 1, ISR: isr, MinISR: 2, Sync: meta.SyncAlways()}
 	for _, id := range three {
 		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})
 		c.start(id, vfs.NewCrashable())
 	}
-	return c
 }
 
 // newBudgetCluster is a cluster whose terms share a budget.
@@ -149,8 +157,12 @@ func newCatchUpCluster(t testing.TB, catchUp *replication.CatchUp) *cluster {
 func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	c.t.Helper()
 	n := &node{id: id, disk: disk, fs: vfstest.NewFaulty(disk), kept: &kept{}}
+	var fsys vfs.FS = n.fs
+	if c.above != nil {
+		fsys = c.above(fsys)
+	}
 	r, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: n.fs, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
+		FS: fsys, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},
 		Sizes:      c.sizes,
 		Budget:     c.budget,

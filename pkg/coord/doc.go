@@ -19,6 +19,8 @@
 //  5. A replica serves only leaders of the epoch that it has adopted and stored.
 //  6. An idle partition has no goroutine, timer or traffic, except for Tick on led partitions
 //     with followers.
+//  7. In a round of the file system (vfs.Member) neither the appender of a term nor a follower waits
+//     for the disk, for another partition, or for a lock that is held while one waits for these.
 //
 // Start at Replica, then Term. docs/replication.md names what taught each rule.
 package coord

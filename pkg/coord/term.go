@@ -281,12 +281,12 @@ func (t *Term) Stop() error {
 	return t.failure
 }
 
-// appendGroup writes one batch, pushes it to the followers, and syncs it as the
-// policy asks. An error is the log's: nothing more can be appended to it.
-func (t *Term) appendGroup(g *group) error {
+// write writes a group, unless it is refused, and pushes it to the followers. due says that it is
+// to be synced before it counts.
+func (t *Term) write(g *group) (due bool, err error) {
 	batch, err := t.w.Append(g.builder, t.o.Ages.Wall(g.since))
 	if err != nil {
-		return t.refused(g, err)
+		return false, t.refused(g, err)
 	}
 	t.o.Ages.Appended(age.Batch{First: batch.First(), Epoch: t.Epoch(), Timestamp: batch.Timestamp()}, g.since)
 	t.mu.Lock()
@@ -296,19 +296,7 @@ func (t *Term) appendGroup(g *group) error {
 	for _, f := range t.members.followers() {
 		f.rep.Push(batch)
 	}
-	if t.syncer.Appended(batch.Count()) {
-		if err := t.syncer.Sync(); err != nil {
-			return err
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ended {
-		t.members.tracker.Ack(t.o.Self, batch.End())
-		t.members.timeAcks(t.o.Now())
-	}
-	t.releaseLocked()
-	return nil
+	return t.syncer.Appended(batch.Count()), nil
 }
 
 // refused settles a group that was not appended, in its turn. It returns the

@@ -115,18 +115,18 @@ func TestEveryEntryIsSettledOnceInOrder(t *testing.T) {
 					return vfstest.Fault{}
 				})
 			}
-			settleRandomly(t, r, rnd)
+			settleRandomly(t, r, rnd, 0)
 			_ = r.replica.Close() // fails if the log did
 		})
 	}
 }
 
-func settleRandomly(t *testing.T, r *rig, rnd *rand.Rand) {
+// settleRandomly appends to a term whose log ends at an offset, and stops it.
+func settleRandomly(t *testing.T, r *rig, rnd *rand.Rand, next seq.Offset) {
 	term := r.replica.Term()
 	var mu sync.Mutex // guards all of these
 	var taken, settled []int
 	var stopped bool
-	var next seq.Offset
 	var producers sync.WaitGroup
 	stopAfter, done := rnd.IntN(200), make(chan struct{})
 	for p := range 4 {

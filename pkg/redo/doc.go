@@ -29,7 +29,7 @@
 //     damaged is torn, and was never acknowledged, only if none follows it.
 //  5. A note about a live file is written to its own file before the journal forgets a write
 //     of the live one: before the half is settled, and before a void entry. While that goes on,
-//     notes are written at once.
+//     notes are written at once, unless the other half holds a newer write.
 //  6. What is written to a live file by a caller that syncs it before it tells anybody may be kept in
 //     memory (vfs.WriteDeferred). It is in the file before the half is settled, before any other change of
 //     the file, before the file is synced directly or read there, and before its last handle for writing is
@@ -56,5 +56,5 @@
 // A number of a file is good for one generation, behind the name entry that gives it.
 //
 // The scheme is that of redo logging with physical records (Gray and Reuter,
-// Transaction Processing, 1993, chapter 10), as journaling file systems use it for data. Start at Open.
+// Transaction Processing, 1993, chapter 10), as journaling file systems use it for data. Start at Open and rounds.
 package redo

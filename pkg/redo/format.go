@@ -13,6 +13,7 @@ const (
 	headBytes    = 512
 	alignment    = 512 // of records: the sector, which a disk writes whole
 	recordHeader = 32
+	maxWriteHead = 1 + 3*binary.MaxVarintLen64
 
 	kindName  = 1
 	kindWrite = 2

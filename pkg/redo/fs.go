@@ -64,8 +64,9 @@ func (o Options) withDefaults() Options {
 type FS struct {
 	vfs.FS
 	o       Options
-	syncing atomic.Int32 // calls of SyncData under way
+	syncing atomic.Int32 // calls of SyncData under way, and syncs that have begun
 	journal *journal
+	rounds  rounds
 
 	mu    sync.Mutex       // guards files and what it says of their fields
 	files map[string]*file // that are open for writing, or live
@@ -94,8 +95,9 @@ type file struct {
 	ending int   // so many are about to have the journal forget its writes
 	note   *note // about it, to be written before the journal forgets its writes; nil: none
 
+	live atomic.Uint32 // the halves of the journal that hold writes of it; changed under the journal's mu
+
 	// Under the journal's mu.
-	live   uint8  // the halves of the journal that hold writes of it
 	named  uint64 // the generation in which number is its name
 	number uint64
 }
@@ -311,6 +313,9 @@ func (f *file) synced() (dirty spans, kept *[]byte, ok bool) {
 	return dirty, kept, ok
 }
 
+// mostJournaled is how many bytes a sync covers at the most that goes through the journal.
+func (s *FS) mostJournaled() int64 { return min(maxWrite, s.o.FileBytes/writeShare) }
+
 // SyncData implements vfs.File: directly where the file is alone, else through the
 // journal.
 func (h *handle) SyncData() error {
@@ -319,7 +324,7 @@ func (h *handle) SyncData() error {
 	defer s.syncing.Add(-1)
 	dirty, kept, known := f.synced()
 	defer s.journal.buffers.put(kept)
-	journaled := known && len(dirty) > 0 && dirty.bytes() <= min(maxWrite, s.o.FileBytes/writeShare) && !f.gone.Load()
+	journaled := known && len(dirty) > 0 && dirty.bytes() <= s.mostJournaled() && !f.gone.Load()
 	live := s.journal.live(f)
 	if journaled && (live || int(together) >= s.o.Together && !strings.HasSuffix(f.path, vfs.TempSuffix) && s.journal.ready()) {
 		f.journaled.Store(true)

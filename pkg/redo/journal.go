@@ -78,8 +78,28 @@ func (b *buffers) put(p *[]byte) {
 // request is what one caller wants in the journal.
 type request struct {
 	file    *file
-	entries *[]byte // encoded, for a write; nil: a void, or with no file a rotation
-	done    chan turn
+	entries *[]byte // encoded, for a write
+	kept    *[]byte // or the bytes of a write at a place in the file; neither: a void, or with no file a rotation
+	at      int64
+	waiter  *waiter
+}
+
+// size is how many bytes the request takes in a record, about.
+func (r *request) size() int {
+	switch {
+	case r.entries != nil:
+		return len(*r.entries)
+	case r.kept != nil:
+		return len(*r.kept) + maxWriteHead
+	}
+	return 0
+}
+
+// waiter is a caller that waits for its requests. The journal's mu guards it.
+type waiter struct {
+	done chan turn // nil: it leads
+	left int       // requests in the queue, or being written
+	err  error
 }
 
 // turn ends the wait of a caller: the result is there, or it is to write for all.
@@ -88,11 +108,7 @@ type turn struct {
 	err  error
 }
 
-func (j *journal) live(f *file) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return f.live != 0
-}
+func (j *journal) live(f *file) bool { return f.live.Load() != 0 }
 
 // ready tells whether the journal's files are there. Where they are not it has them
 // made meanwhile.
@@ -183,7 +199,9 @@ func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) er
 	buffer := j.entries.get()
 	defer j.entries.put(buffer)
 	p := *buffer
-	number := j.numberOf(f)
+	j.mu.Lock()
+	number := f.numberLocked(j)
+	j.mu.Unlock()
 	if kept == nil {
 		if err := j.land(f); err != nil {
 			return err
@@ -206,10 +224,8 @@ func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) er
 	return j.submit(&request{file: f, entries: buffer})
 }
 
-// numberOf returns the number that stands for a file.
-func (j *journal) numberOf(f *file) uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// numberLocked returns the number that stands for a file in a journal.
+func (f *file) numberLocked(j *journal) uint64 {
 	if f.number == 0 {
 		j.lastFile++
 		f.number = j.lastFile
@@ -266,18 +282,22 @@ func (j *journal) syncFile(path string) error {
 	return errors.Join(vfs.SyncAside(h), h.Close())
 }
 
-// submit has a request written and synced together with those of others.
-func (j *journal) submit(r *request) error {
-	r.done = make(chan turn, 1)
+// submit has requests written and synced together with those of others, in their order.
+func (j *journal) submit(all ...*request) error {
+	w := &waiter{left: len(all)}
+	for _, r := range all {
+		r.waiter = w
+	}
 	j.mu.Lock()
 	if err := j.refusalLocked(); err != nil {
 		j.mu.Unlock()
 		return err
 	}
-	j.queue = append(j.queue, r)
+	j.queue = append(j.queue, all...)
 	if j.leading {
+		w.done = make(chan turn, 1)
 		j.mu.Unlock()
-		t := <-r.done
+		t := <-w.done
 		if !t.lead {
 			return t.err
 		}
@@ -287,20 +307,34 @@ func (j *journal) submit(r *request) error {
 	j.mu.Unlock()
 	runtime.Gosched()
 	j.mu.Lock()
-	group := j.groupLocked()
-	err := j.putLocked(group)
-	for _, other := range group {
-		if other != r {
-			other.done <- turn{err: err}
-		}
+	for w.left > 0 {
+		writeGroupLocked(j, w)
 	}
 	if len(j.queue) > 0 {
-		j.queue[0].done <- turn{lead: true}
+		j.queue[0].waiter.done <- turn{lead: true}
 	} else {
 		j.leading = false
 	}
+	err := w.err
 	j.mu.Unlock()
 	return err
+}
+
+// writeGroupLocked writes and syncs what one record holds, and tells those who wait for no more,
+// but for the caller.
+func writeGroupLocked(j *journal, leader *waiter) {
+	group := j.groupLocked()
+	err := j.putLocked(group)
+	for _, r := range group {
+		w := r.waiter
+		w.left--
+		if w.err == nil {
+			w.err = err
+		}
+		if w.left == 0 && w != leader {
+			w.done <- turn{err: w.err}
+		}
+	}
 }
 
 func (j *journal) refusalLocked() error {
@@ -314,9 +348,7 @@ func (j *journal) refusalLocked() error {
 func (j *journal) groupLocked() []*request {
 	n, size := 0, 0
 	for _, r := range j.queue {
-		if r.entries != nil {
-			size += len(*r.entries)
-		}
+		size += r.size()
 		if n > 0 && int64(size) > min(maxRecord, j.o.FileBytes/recordShare) {
 			break
 		}
@@ -381,14 +413,18 @@ func (j *journal) encodeLocked(group []*request, rotate *bool) []byte {
 			*rotate = true
 			continue
 		}
+		number := r.file.numberLocked(j)
 		if r.file.named != j.generation {
-			p = appendName(p, r.file.number, j.relative(r.file.path))
+			p = appendName(p, number, j.relative(r.file.path))
 			r.file.named = j.generation
 		}
-		if r.entries == nil {
-			p = appendVoid(p, r.file.number)
-		} else {
+		switch {
+		case r.entries != nil:
 			p = append(p, *r.entries...)
+		case r.kept != nil:
+			p = append(appendWriteHead(p, number, r.at, len(*r.kept)), *r.kept...)
+		default:
+			p = appendVoid(p, number)
 		}
 	}
 	return p
@@ -407,14 +443,16 @@ func (j *journal) appliedLocked(r *request) {
 	f := r.file
 	switch {
 	case f == nil:
-	case r.entries == nil:
+	case r.entries == nil && r.kept == nil:
 		for i := range j.lives {
 			delete(j.lives[i], f)
 		}
-		f.live = 0
+		f.live.Store(0)
 	default:
-		j.lives[j.active][f] = struct{}{}
-		f.live |= 1 << j.active
+		if bit := uint32(1) << j.active; f.live.Load()&bit == 0 {
+			j.lives[j.active][f] = struct{}{}
+			f.live.Store(f.live.Load() | bit)
+		}
 	}
 }
 
@@ -455,6 +493,8 @@ func (j *journal) rotateLocked() error {
 
 // flushHalf syncs all files that are live in a half, and then has the half hold nothing.
 func (j *journal) flushHalf(half int, sealed head) {
+	j.notes.markSettling(half, true)
+	defer j.notes.markSettling(half, false)
 	j.mu.Lock()
 	all := make([]*file, 0, len(j.lives[half]))
 	for f := range j.lives[half] {
@@ -464,7 +504,7 @@ func (j *journal) flushHalf(half int, sealed head) {
 	j.mu.Unlock()
 	var err error
 	for _, f := range all {
-		if noteErr := j.notes.write(f); err == nil {
+		if noteErr := j.notes.flush(f); err == nil {
 			err = noteErr
 		}
 		if err == nil {
@@ -474,7 +514,6 @@ func (j *journal) flushHalf(half int, sealed head) {
 			err = j.syncFile(f.path)
 		}
 	}
-	defer j.notes.ended(all...)
 	if err == nil {
 		_, err = at.WriteAt(sealed.encode(), 0)
 	}
@@ -489,7 +528,7 @@ func (j *journal) flushHalf(half int, sealed head) {
 		return
 	}
 	for f := range j.lives[half] {
-		f.live &^= 1 << half
+		f.live.Store(f.live.Load() &^ (1 << half))
 	}
 	j.lives[half] = nil
 	j.mu.Unlock()

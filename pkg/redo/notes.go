@@ -13,15 +13,15 @@ import (
 // that damage to that is repaired. A note that changes with every sync is so written once
 // in the life of a half of the journal. The methods may be called by many goroutines.
 type notes struct {
-	fs   vfs.FS
-	live func(*file) bool // says whether the journal holds writes of a file
+	fs vfs.FS
 
 	// writing is held while a note is written, so that nothing older comes over what is
 	// written to its file otherwise. It is taken before mu.
 	writing sync.Mutex
 
-	mu   sync.Mutex       // guards kept, and note and ending of all files; taken before the journal's
-	kept map[string]*file // by the path that a note is to be written to: the file that it is about
+	mu       sync.Mutex       // guards what follows, and note and ending of all files; taken before the journal's
+	kept     map[string]*file // by the path that a note is to be written to: the file that it is about
+	settling uint32           // the halves that are being settled, as in file.live
 }
 
 // note is bytes for a file.
@@ -32,11 +32,12 @@ type note struct {
 }
 
 // keep keeps a note to a file, in place of one that is kept, while the journal holds
-// what it is about. It returns false if it does not, or is about to forget it.
+// what it is about: the newest of it at least, without which no damage looks like a torn end. It
+// returns false if it does not, or is about to forget it.
 func (n *notes) keep(to, about *file, p []byte, off int64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if about.ending > 0 || !n.live(about) {
+	if about.ending > 0 || about.live.Load()&^n.settling == 0 {
 		return false
 	}
 	if of := n.kept[to.path]; of != nil && of != about {
@@ -72,16 +73,34 @@ func (n *notes) dropLocked(about *file) {
 	}
 }
 
-// write writes the note about a file, of which the journal is about to forget what it
-// holds. From here on no note about it is kept, until ended is called. A note for which
-// there is no room is dropped, as it would be without a journal: a later one comes.
+// markSettling says that a half is being settled, or no longer. Meanwhile no note is kept about a file
+// of which the other half holds nothing.
+func (n *notes) markSettling(half int, on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.settling &^= 1 << half
+	if on {
+		n.settling |= 1 << half
+	}
+}
+
+// write writes the note about a file, of which the journal is about to forget all that it
+// holds. From here on no note about it is kept, until ended is called.
 func (n *notes) write(about *file) error {
+	n.mu.Lock()
+	about.ending++
+	n.mu.Unlock()
+	return n.flush(about)
+}
+
+// flush writes the note about a file that is kept. A note for which there is no room is
+// dropped, as it would be without a journal: a later one comes.
+func (n *notes) flush(about *file) error {
 	n.writing.Lock()
 	defer n.writing.Unlock()
 	n.mu.Lock()
 	x := about.note
 	n.dropLocked(about)
-	about.ending++
 	n.mu.Unlock()
 	if x == nil {
 		return nil
@@ -97,13 +116,11 @@ func (n *notes) write(about *file) error {
 	return err
 }
 
-// ended is told that the journal has forgotten what it held of files.
-func (n *notes) ended(all ...*file) {
+// ended is told that the journal has forgotten what it held of a file.
+func (n *notes) ended(about *file) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, f := range all {
-		f.ending--
-	}
+	about.ending--
 }
 
 // writeTo writes the note that is to be written to a file, if there is one.

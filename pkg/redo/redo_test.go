@@ -132,7 +132,11 @@ func (h *history) step() {
 	case 3:
 		h.move(name)
 	case 4, 5, 6:
-		h.must(f.SyncData())
+		sync := vfs.File.SyncData
+		if h.rng.IntN(2) == 0 {
+			sync = syncInRound
+		}
+		h.must(sync(f))
 		w.sync()
 	default:
 		p := bytes.Repeat([]byte{byte(1 + h.rng.IntN(255))}, 1+h.rng.IntN(900))

@@ -33,6 +33,7 @@ type Report struct {
 func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	o = o.withDefaults()
 	s := &FS{FS: inner, o: o, files: map[string]*file{}}
+	s.rounds.fs = s
 	recovery := recovery{o: o, fs: inner}
 	if err := recovery.replay(); err != nil {
 		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
@@ -41,7 +42,7 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 		o: o, fs: inner, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
 	}
-	s.journal.notes = &notes{fs: inner, live: s.journal.live, kept: map[string]*file{}}
+	s.journal.notes = &notes{fs: inner, kept: map[string]*file{}}
 	s.journal.beginLocked(0) // nobody else has it yet
 	return s, recovery.report, nil
 }

@@ -18,7 +18,7 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "a file that is settled in one half is settled in both", file: "pkg/redo/journal.go",
-			old: "f.live &^= 1 << half", with: "f.live = 0", tests: tests,
+			old: "f.live.Store(f.live.Load() &^ (1 << half))", with: "f.live.Store(0)", tests: tests,
 		},
 		{
 			name: "a half is begun while it is being settled", file: "pkg/redo/journal.go",
@@ -59,13 +59,56 @@ func redoMistakes() []mistake {
 	}
 }
 
+// roundMistakes are about rounds, in which many logs are written and synced together.
+func roundMistakes() []mistake {
+	const coordRounds = "Round"
+	return []mistake{
+		{
+			name: "rounds: nothing is synced", file: "pkg/redo/rounds.go",
+			old: "err := fs.journal.submit(r.requests...)", with: "err := error(nil)", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "rounds: the members learn nothing of a failed sync", file: "pkg/redo/rounds.go",
+			old: "		m.Synced(err)\n", with: "		_ = err\n		m.Synced(nil)\n", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "rounds: a length is not synced", file: "pkg/redo/rounds.go",
+			old: "!f.known || f.resized || ", with: "!f.known || ", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "rounds: a log is durable whatever became of the sync", file: "pkg/commitlog/rounds.go",
+			old: "	if err != nil {\n		return l.fail(err)\n	}\n	l.durable", with: "	l.durable", tests: []string{"./pkg/coord"}, run: "Journal|Round",
+		},
+		{
+			name: "rounds: a group counts before its sync", file: "pkg/coord/appender.go",
+			old: "			a.group = g\n", with: "			a.group = g\n			a.acknowledge(g)\n", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+		{
+			name: "rounds: what arrived during a round is left", file: "pkg/coord/appender.go",
+			old: "	} else {\n		a.acknowledge(g)\n	}\n	a.again()\n", with: "	} else {\n		a.acknowledge(g)\n	}\n	a.running.Done()\n", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+		{
+			name: "rounds: a round waits for what its member waits for", file: "pkg/coord/appender.go",
+			old: "	if !t.w.Quick(g.size) {\n", with: "	if false {\n", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+		{
+			name: "rounds: a follower answers before its sync", file: "pkg/coord/replication/rounds.go",
+			old: "return (last || len(f.group) > 1) && f.log.DurableEnd() < f.log.End()", with: "return false", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+		{
+			name: "rounds: a follower takes a failed sync for a success", file: "pkg/coord/replication/rounds.go",
+			old: "answerAll(m.f, m.f.syncing.End(err))", with: "_ = m.f.syncing.End(err)\n	answerAll(m.f, nil)", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+	}
+}
+
 // noteMistakes are about notes that wait for the journal.
 func noteMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
 			name: "a half is settled before the notes are written", file: "pkg/redo/journal.go",
-			old: "if noteErr := j.notes.write(f); err == nil {", with: "if noteErr := error(nil); err == nil {", tests: tests,
+			old: "if noteErr := j.notes.flush(f); err == nil {", with: "if noteErr := error(nil); err == nil {", tests: tests,
 		},
 		{
 			name: "a file is voided before its note is written", file: "pkg/redo/journal.go",
@@ -77,7 +120,11 @@ func noteMistakes() []mistake {
 		},
 		{
 			name: "a note about what is not in the journal is kept", file: "pkg/redo/notes.go",
-			old: " || !n.live(about)", with: "", tests: tests,
+			old: " || about.live.Load()&^n.settling == 0", with: "", tests: tests,
+		},
+		{
+			name: "a note about what is being settled is kept", file: "pkg/redo/notes.go",
+			old: "&^n.settling", with: "", tests: tests,
 		},
 		{
 			name: "a note comes back over what was written later", file: "pkg/redo/fs.go",

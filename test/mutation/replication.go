@@ -88,7 +88,7 @@ func syncMistakes() []mistake {
 		},
 		{
 			name: "AckAfterSync: a leader does not sync", file: termFile,
-			old: "if t.syncer.Appended(batch.Count()) {", with: "if t.syncer.Appended(batch.Count()) && false {",
+			old: "return t.syncer.Appended(batch.Count()), nil", with: "return t.syncer.Appended(batch.Count()) && false, nil",
 			tests: []string{"./pkg/coord"}, run: "TestSyncPolicies",
 		},
 		{

@@ -7,12 +7,12 @@ func threadMistakes() []mistake {
 	return []mistake{
 		{
 			name: "threads: a caller appends what arrived meanwhile, too", file: appenderFile,
-			old: "\tcase handOver:\n\t\ta.running.Add(1)\n\t\tgo a.appendAll()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "",
+			old: "\tcase handOver:\n\t\ta.running.Add(1)\n\t\ta.goOn()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "",
 			tests: []string{"./pkg/coord"}, run: "Caller",
 		},
 		{
 			name: "threads: nobody appends what arrived while a caller did", file: appenderFile,
-			old: "\t\ta.running.Add(1)\n\t\tgo a.appendAll()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "\t\tt.mu.Unlock()\n\t\treturn nil\n",
+			old: "\t\ta.running.Add(1)\n\t\ta.goOn()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "\t\tt.mu.Unlock()\n\t\treturn nil\n",
 			tests: []string{"./pkg/coord"}, run: "Caller",
 		},
 		{

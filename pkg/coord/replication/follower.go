@@ -74,6 +74,8 @@ type Follower struct {
 	last      Point // behind the last batch of the log
 	known     bool  // last is set
 	group     []held
+	first     request // of the next round
+	syncing   commitlog.Syncing
 	told      seq.Offset // the highest committed end that the group's puts brought
 	shares    uint64     // it has all shares of the epoch's term up to this number; 0: none
 	pieces    pieces     // of a snapshot that is arriving
@@ -197,9 +199,7 @@ func (f *Follower) adopt(a Following, serve bool) {
 // release ends the change of a role that began with queue.take, and has the
 // requests worked off that wait.
 func (f *Follower) release() {
-	if r, ok := f.queue.next(); ok {
-		go f.workFrom(r)
-	}
+	goOn(f)
 }
 
 // Handle takes a request of the leader's. It does not wait; reply is called
@@ -216,7 +216,7 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 		a, _ := f.do(r)
 		reply(a.encode())
 		f.release()
-	case now:
+	case now && !join(f, r):
 		go f.workFrom(r)
 	}
 }
@@ -232,30 +232,43 @@ func (f *Follower) Close() {
 	}
 }
 
-// workFrom works off a request and the queue.
+// workFrom works off a request and the queue, until the log takes part in rounds.
 func (f *Follower) workFrom(r request) {
 	stack.Grow()
-	for ok := true; ok; r, ok = f.queue.next() {
+	for {
 		a, sync := f.do(r)
 		f.group = append(f.group, held{r.reply, a})
-		if sync && len(f.group) < maxGroup && f.queue.putFollows() {
-			continue
+		ok := false
+		if sync && len(f.group) < maxGroup {
+			if r, ok = f.queue.nextPut(); ok {
+				continue
+			}
 		}
 		f.answerGroup(sync)
+		if r, ok = f.queue.next(); !ok || join(f, r) {
+			return
+		}
 	}
 }
 
 // answerGroup answers the requests that were worked off, after a sync if one of
-// them needs it. Without its sync none of them is a success. What is committed
-// is noted after it, so that the note does not outrun the disk.
+// them needs it.
 func (f *Follower) answerGroup(last bool) {
-	if sync := last || len(f.group) > 1; sync && f.log.DurableEnd() < f.log.End() {
-		if err := f.syncer.Sync(); err != nil {
-			for i := range f.group {
-				f.group[i].answer = f.refusal(err)
-			}
-			f.told = 0
+	var err error
+	if owesSync(f, last) {
+		err = f.syncer.Sync()
+	}
+	answerAll(f, err)
+}
+
+// answerAll answers the requests that were worked off. If their sync has failed none of them
+// is a success. What is committed is noted after it, so that the note does not outrun the disk.
+func answerAll(f *Follower, err error) {
+	if err != nil {
+		for i := range f.group {
+			f.group[i].answer = f.refusal(err)
 		}
+		f.told = 0
 	}
 	if c := min(f.told, f.log.End()); c > f.log.CommittedEnd() {
 		f.log.Commit(c)

@@ -55,19 +55,26 @@ func (q *queue) next() (r request, ok bool) {
 		q.idle.Broadcast()
 		return request{}, false
 	}
-	r = q.waiting[0]
+	return q.popLocked(), true
+}
+
+// nextPut takes the next request if it is one that may share a sync with the one before.
+// None does while a change of the role waits. With none the caller's work goes on.
+func (q *queue) nextPut() (r request, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.takers > 0 || len(q.waiting) == 0 || q.waiting[0].kind != KindPut {
+		return request{}, false
+	}
+	return q.popLocked(), true
+}
+
+func (q *queue) popLocked() request {
+	r := q.waiting[0]
 	q.waiting[0] = request{}
 	q.waiting = q.waiting[1:]
 	q.bytes -= len(r.payload)
-	return r, true
-}
-
-// putFollows tells whether the next request is one that may share a sync. None
-// does while a change of the role waits.
-func (q *queue) putFollows() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.takers == 0 && len(q.waiting) > 0 && q.waiting[0].kind == KindPut
+	return r
 }
 
 // acquire waits until no request is worked on, and takes the place of the goroutine

@@ -59,6 +59,18 @@ func (s *Syncer) Sync() error {
 	return err
 }
 
+// Begin begins what Sync does, for a member of a round: see commitlog.Writer.BeginSync. With
+// false nothing has begun: Sync is to be called.
+func (s *Syncer) Begin() (commitlog.Syncing, bool) {
+	begun, ok := s.w.BeginSync()
+	if ok {
+		s.mu.Lock()
+		s.unsynced = 0
+		s.mu.Unlock()
+	}
+	return begun, ok
+}
+
 // SetPolicy changes the policy. What the new one would have synced already is
 // synced in the background.
 func (s *Syncer) SetPolicy(p meta.SyncPolicy) {

@@ -1,0 +1,79 @@
+package replication
+
+import (
+	"github.com/brokerd/brokerd/internal/stack"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// goOn has the requests worked off that wait, by others than the caller.
+func goOn(f *Follower) {
+	if r, ok := f.queue.next(); ok && !join(f, r) {
+		go f.workFrom(r)
+	}
+}
+
+// join has a put written in the next round of the file system, together with those of other
+// partitions: see vfs.Member. It returns false where this log is better synced by itself.
+func join(f *Follower, r request) bool {
+	if r.kind != KindPut || f.writer == nil || !f.known || !f.following.Sync.Always() {
+		return false
+	}
+	f.first = r
+	return f.writer.Join(roundOf{f})
+}
+
+// roundOf is a follower as a member of a round.
+type roundOf struct{ f *Follower }
+
+// Write implements vfs.Member. It writes puts that wait together as workFrom does.
+func (m roundOf) Write() vfs.Sync {
+	f := m.f
+	r := f.first
+	f.first = request{}
+	for {
+		if !f.writer.Quick(len(r.payload)) {
+			go f.workFrom(r)
+			return nil
+		}
+		a, sync := f.do(r)
+		f.group = append(f.group, held{r.reply, a})
+		ok := false
+		if sync && len(f.group) < maxGroup {
+			r, ok = f.queue.nextPut()
+		}
+		if !ok {
+			return m.begin(sync)
+		}
+	}
+}
+
+// begin begins the sync that a group needs, or answers it.
+func (m roundOf) begin(last bool) vfs.Sync {
+	f := m.f
+	if owesSync(f, last) {
+		var ok bool
+		if f.syncing, ok = f.syncer.Begin(); ok {
+			return f.syncing.Sync()
+		}
+		go func() {
+			stack.Grow()
+			f.answerGroup(last)
+			goOn(f)
+		}()
+		return nil
+	}
+	answerAll(f, nil)
+	goOn(f)
+	return nil
+}
+
+// Synced implements vfs.Member.
+func (m roundOf) Synced(err error) {
+	answerAll(m.f, m.f.syncing.End(err))
+	goOn(m.f)
+}
+
+// owesSync tells whether a group must not be answered before a sync. last: its last request says so.
+func owesSync(f *Follower, last bool) bool {
+	return (last || len(f.group) > 1) && f.log.DurableEnd() < f.log.End()
+}

@@ -1,0 +1,154 @@
+package coord_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// inRounds runs a test with a cluster whose nodes have a redo journal each that takes every sync,
+// and whose logs take part in rounds.
+func inRounds(t *testing.T, f func(t *testing.T, c *cluster, term *coord.Term)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t}
+		var journals []*redo.FS
+		c.above = func(disk vfs.FS) vfs.FS {
+			journal, _, err := redo.Open(disk, redo.Options{Root: ".", Dir: "journal", Together: 1, FileBytes: 1 << 20, Age: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			journals = append(journals, journal)
+			return journal
+		}
+		c.begin(three)
+		term := c.elect("a", three...)
+		for i := range 3 {
+			if err := within(time.Second, put(term, fmt.Sprint("begin ", i))); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		f(t, c, term)
+		for _, n := range c.nodes {
+			n.fs.Decide(nil)
+			_ = n.replica.Close() // its disk may have failed
+		}
+		c.alive.Wait()
+		c.net.Wait()
+		for _, j := range journals {
+			_ = j.Close() // likewise
+		}
+	})
+}
+
+// disturbJournal disturbs the syncs of a node's journal.
+func (c *cluster) disturbJournal(id meta.NodeID, f vfstest.Fault) {
+	c.nodes[id].fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpSyncData && strings.HasPrefix(op.Name, "journal") {
+			return f
+		}
+		return vfstest.Fault{}
+	})
+}
+
+func TestARoundCountsOnceItIsSyncedEverywhere(t *testing.T) {
+	for _, slow := range three {
+		inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
+			hang := make(chan struct{})
+			c.disturbJournal(slow, vfstest.Fault{Hang: hang})
+			var told []<-chan error
+			for i := range 10 {
+				told = append(told, put(term, fmt.Sprint("m", i)))
+				synctest.Wait()
+			}
+			for i, c := range told {
+				if len(c) > 0 {
+					t.Errorf("entry %d was settled before the sync of %s", i, slow)
+				}
+			}
+			if l := c.nodes[slow].replica.Log(); l.DurableEnd() != 3 || l.CommittedEnd() > 3 {
+				t.Errorf("%s is durable to %d, committed to %d", slow, l.DurableEnd(), l.CommittedEnd())
+			}
+			close(hang)
+			for _, c := range told {
+				if err := within(time.Second, c); err != nil {
+					t.Error(err)
+				}
+			}
+			c.same(three...)
+			for _, id := range three {
+				if l := c.nodes[id].replica.Log(); l.DurableEnd() != 13 {
+					t.Errorf("%s is durable to %d", id, l.DurableEnd())
+				}
+			}
+		})
+	}
+}
+
+func TestAFollowerWhoseRoundFailsDoesNotCount(t *testing.T) {
+	inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
+		c.disturbJournal("b", vfstest.Fault{Err: syscall.EIO})
+		told := put(term, "m")
+		if err := within(time.Second, told); !errors.Is(err, errWaiting) {
+			t.Errorf("settled with %v though b has not got it", err)
+		}
+		tick(term, 3*time.Second)
+		if err := within(time.Second, told); err != nil {
+			t.Error(err)
+		}
+		if got := c.isr(); fmt.Sprint(got) != "[a c]" {
+			t.Errorf("in sync are %v", got)
+		}
+		c.same("a", "c")
+	})
+}
+
+// TestARoleChangesBetweenRounds deposes a leader, and adopts an epoch at a follower, while their rounds
+// wait for the disk.
+func TestARoleChangesBetweenRounds(t *testing.T) {
+	inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
+		hang := make(chan struct{})
+		c.disturbJournal("a", vfstest.Fault{Hang: hang})
+		c.disturbJournal("b", vfstest.Fault{Hang: hang})
+		told := put(term, "m")
+		synctest.Wait()
+		later := put(term, "n")
+		changed := make(chan struct{})
+		go func() {
+			defer close(changed)
+			c.elect("c", three...)
+		}()
+		synctest.Wait()
+		select {
+		case <-changed:
+			t.Error("a role changed while its round was under way")
+		default:
+		}
+		close(hang)
+		<-changed
+		if err := <-told; !errors.Is(err, coord.ErrUnknownOutcome) {
+			t.Errorf("what was written was settled with %v", err)
+		}
+		if err := <-later; err == nil {
+			t.Error("what arrived behind it was acknowledged")
+		}
+		next := c.nodes["c"].replica.Term()
+		tick(next, time.Second)
+		if err := within(time.Second, put(next, "o")); err != nil {
+			t.Error(err)
+		}
+		tick(next, time.Second)
+		c.same(three...)
+	})
+}

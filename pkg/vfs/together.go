@@ -1,0 +1,35 @@
+package vfs
+
+// Member is one of many writers of a file each, whose writes a file system has done and synced
+// together, in rounds: all that wait, one after the other on one goroutine, behind which one sync
+// is for all of them. Its methods are called by that goroutine: who waits in one holds up all
+// others.
+type Member interface {
+	// Write writes, and returns what BeginSync has returned for the file. With nil the round
+	// goes on without the member, and Synced is not called.
+	Write() Sync
+	// Synced is called once the sync is over. With nil all that the sync covers is durable.
+	Synced(err error)
+}
+
+// Sync is a sync that was begun, and that a round is to end. Of its type only the file system
+// knows.
+type Sync any
+
+// Join has m write in the next round of f's file system. It returns false, and m is not called,
+// where f is better synced by itself: f does not take part in rounds, or not now. It does not
+// wait, and may be called with a lock that m's methods take.
+func Join(f File, m Member) bool {
+	j, ok := f.(interface{ Join(m Member) bool })
+	return ok && j.Join(m)
+}
+
+// BeginSync begins to make durable what was written to f, as SyncData does, for a Member that is
+// asked to write and returns it. With false nothing has begun: the sync would have to wait for
+// the disk.
+func BeginSync(f File) (Sync, bool) {
+	if b, ok := f.(interface{ BeginSync() (Sync, bool) }); ok {
+		return b.BeginSync()
+	}
+	return nil, false
+}
