@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 )
 
 // load is one thing to measure. Its figures are named with their unit.
@@ -59,7 +60,7 @@ func growthLoads(o options) []load {
 	for _, topics := range []int{1, 100, 1000, 10_000} {
 		all = append(all, load{
 			fmt.Sprintf("%d topics", topics),
-			spread(topics, "-warmup", "2s", "-duration", duration),
+			spread(topics, "-warmup", warmup(o, topics).String(), "-duration", duration),
 			func(r result) map[string]float64 { return merged(rate(r), acks(r)) },
 		})
 	}
@@ -90,6 +91,16 @@ func growthLoads(o options) []load {
 		load{"kill -9 and restart, 1000 topics", spread(1000, "-duration", duration), nil},
 		load{"kill -9 and restart, 10000 topics", spread(10_000, "-duration", duration), nil},
 	)
+}
+
+// warmup is how long the topics are published to before their load is measured: the first publishes make
+// files, which takes most of the time with many topics, and three times as much of it in a cluster.
+func warmup(o options, topics int) time.Duration {
+	each := 2 * time.Millisecond
+	if o.cluster {
+		each = 20 * time.Millisecond
+	}
+	return 2*time.Second + min(time.Duration(topics)*each, 20*time.Second)
 }
 
 // spread is 8 connections with 32 publishes in flight each, to so many topics in turn.
