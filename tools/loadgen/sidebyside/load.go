@@ -52,6 +52,18 @@ func clusterLoads(o options) []load {
 	}
 }
 
+// featureLoads lists what shows the price of what messages can do.
+func featureLoads(o options) []load {
+	duration, messages := o.duration.String(), strconv.Itoa(o.messages)
+	return []load{
+		{"batched publish", []string{"publish", "-duration", duration}, rate},
+		{"16 synchronous producers", []string{"publish", "-sync", "-producers", "16", "-duration", duration}, rate},
+		{"backlog, one consumer", []string{"backlog", "-messages", messages}, rate},
+		{"backlog, 16 consumers", []string{"backlog", "-messages", messages, "-drainers", "16", "-nsq-rdy", "100"}, rate},
+		{"publish and consume", []string{"e2e", "-rate", "0", "-duration", duration}, rate},
+	}
+}
+
 // growthLoads lists what shows how the cost of a message grows with the number of topics,
 // out of order, with size and at an even rate, and what the other loads were at the time.
 func growthLoads(o options) []load {

@@ -26,6 +26,7 @@ type options struct {
 	loadgen, brokerd, nsqd, nats string
 	before                       string
 	cluster                      bool
+	features                     bool
 	rounds, tries                int
 	others                       float64 // share of a core that other programs may use
 	duration                     time.Duration
@@ -42,6 +43,7 @@ func main() {
 	flag.StringVar(&o.nats, "nats-server", "", "`PROGRAM` to compare with, as clusters")
 	flag.StringVar(&o.before, "before", "", "`PROGRAM`, another brokerd to compare with; beside -nsqd, if that is set")
 	flag.BoolVar(&o.cluster, "cluster", false, "with -before: clusters of three")
+	flag.BoolVar(&o.features, "features", false, "brokerd with what messages can do beside brokerd without; with -cluster as clusters of three")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often to measure each")
 	flag.Float64Var(&o.others, "others", 0.25, "measure again while other programs use more than this `SHARE` of a core")
 	flag.IntVar(&o.tries, "tries", 3, "how often to measure one load at the most; the quietest counts")
@@ -72,6 +74,8 @@ func main() {
 // with.
 func contest(o options) ([]contender, []load, error) {
 	switch {
+	case o.features:
+		return features(o), featureLoads(o), nil
 	case o.before != "":
 		return growth(o), growthLoads(o), nil
 	case o.nsqd != "":
@@ -82,7 +86,7 @@ func contest(o options) ([]contender, []load, error) {
 			natsCluster(o.nats, 3, true), natsCluster(o.nats, 1, true), natsCluster(o.nats, 3, false), natsCluster(o.nats, 1, false),
 		}, clusterLoads(o), nil
 	}
-	return nil, nil, errors.New("nothing to compare with: -before, -nsqd or -nats-server")
+	return nil, nil, errors.New("nothing to compare with: -features, -before, -nsqd or -nats-server")
 }
 
 // growth is a brokerd beside another one.
@@ -95,6 +99,33 @@ func growth(o options) []contender {
 	all[0].name = "before"
 	if o.nsqd != "" && !o.cluster {
 		all = append(all, nsqd(o.nsqd))
+	}
+	return all
+}
+
+// features is one brokerd by what its topic and channel are made with, and its messages have.
+func features(o options) []contender {
+	plain := brokerd(o.brokerd, "always")
+	if o.cluster {
+		plain = brokerdCluster(o.brokerd, true)
+	}
+	all := []contender{plain}
+	for _, f := range []struct {
+		name string
+		args []string
+	}{
+		{"dedup ids", []string{"-nsq-ids"}},
+		{"keys", []string{"-nsq-keys", "1000"}},
+		{"order by key", []string{"-nsq-keys", "1000", "-nsq-channel-config", `{"order":"key"}`}},
+		{"strict order", []string{"-nsq-channel-config", `{"order":"strict"}`}},
+		{"filter", []string{"-nsq-channel-config", `{"filter":"size > 1"}`}},
+		{"filter on the key", []string{"-nsq-keys", "1000", "-nsq-channel-config", `{"filter":"key != \"\""}`}},
+		{"traced, 1 of 100", []string{"-nsq-topic-config", `{"trace":"1/100"}`}},
+		{"traced, all", []string{"-nsq-topic-config", `{"trace":"on"}`}},
+	} {
+		c := plain
+		c.name, c.target = f.name, append(slices.Clip(plain.target), f.args...)
+		all = append(all, c)
 	}
 	return all
 }

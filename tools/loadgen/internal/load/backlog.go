@@ -2,7 +2,9 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Backlog fills the topic, then measures one consumer emptying it.
+// Backlog fills the topic, then measures -drainers consumers emptying it.
 func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	r := &Result{Workload: "backlog", Size: o.Size, Batch: o.Batch, Window: o.Window}
 	o.Group = true
@@ -34,7 +36,7 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 		}
 		time.Sleep(o.Settle)
 
-		c, err := d.Consumer(ctx, o.Topic)
+		c, err := together(ctx, d, o)
 		if err != nil {
 			return err
 		}
@@ -45,4 +47,55 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 		return nil
 	})
 	return r, err
+}
+
+// several are consumers that take one backlog together.
+type several []broker.Consumer
+
+// together opens as many consumers as are to take a backlog.
+func together(ctx context.Context, d broker.Driver, o Options) (several, error) {
+	var all several
+	for range max(o.Drainers, 1) {
+		c, err := d.Consumer(ctx, o.Topic)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// Run implements broker.Consumer: it calls handle from one goroutine at a time.
+func (all several) Run(ctx context.Context, handle func([]byte) error) error {
+	if len(all) == 1 {
+		return all[0].Run(ctx, handle)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var one sync.Mutex
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, c := range all {
+		running.Go(func() {
+			errs[i] = c.Run(ctx, func(b []byte) error {
+				one.Lock()
+				defer one.Unlock()
+				return handle(b)
+			})
+			if errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// Close implements broker.Consumer.
+func (all several) Close() error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -41,6 +41,7 @@ type Options struct {
 	Lead      time.Duration // until the first deferred message is due
 	Spread    time.Duration // from the first that is due to the last
 	Consumers int           // that hold messages and leave
+	Drainers  int           // connections that take a backlog
 	Full      func() error  // is called once all is there, before it is taken; nil: nothing is
 
 	Topics      int

@@ -23,6 +23,7 @@ type rawPublisher struct {
 	topics []string // with the partition, as the commands want it; each has its turn
 	turn   int
 	head   []byte
+	exts   *headers // nil: messages have none
 
 	wmu     sync.Mutex // guards c.w once reading has started
 	pending chan func(error)
@@ -47,7 +48,11 @@ func (d *Raw) Publisher(ctx context.Context, topic string) (broker.Publisher, er
 	for i := range topics {
 		topics[i] += d.part()
 	}
-	return &rawPublisher{c: c, topics: topics, turn: rand.IntN(len(topics))}, nil
+	p := &rawPublisher{c: c, topics: topics, turn: rand.IntN(len(topics))}
+	if d.Keys > 0 || d.IDs {
+		p.exts = newHeaders(d.Keys, d.IDs)
+	}
+	return p, nil
 }
 
 // topic returns the one whose turn it is.
@@ -57,13 +62,51 @@ func (p *rawPublisher) topic() string {
 }
 
 func (p *rawPublisher) pub(body []byte) {
+	if p.exts != nil {
+		ext := p.exts.next()
+		p.head = append(append(append(p.head[:0], "PUB_EXT "...), p.topic()...), '\n')
+		p.c.w.Write(p.head)
+		p.c.writeLen(2 + len(ext) + len(body))
+		p.writeExt(ext)
+		p.c.w.Write(body)
+		return
+	}
 	p.head = append(append(append(p.head[:0], "PUB "...), p.topic()...), '\n')
 	p.c.w.Write(p.head)
 	p.c.writeLen(len(body))
 	p.c.w.Write(body)
 }
 
+// writeExt writes the header of a message before its body.
+func (p *rawPublisher) writeExt(ext []byte) {
+	p.c.w.WriteByte(byte(len(ext) >> 8))
+	p.c.w.WriteByte(byte(len(ext)))
+	p.c.w.Write(ext)
+}
+
+// mpubExt is mpub of messages with headers.
+func (p *rawPublisher) mpubExt(bodies [][]byte) {
+	exts := p.exts.some(len(bodies))
+	size := 4
+	for i, b := range bodies {
+		size += 4 + 2 + len(exts[i]) + len(b)
+	}
+	p.head = append(append(append(p.head[:0], "MPUB_EXT "...), p.topic()...), '\n')
+	p.c.w.Write(p.head)
+	p.c.writeLen(size)
+	p.c.writeLen(len(bodies))
+	for i, b := range bodies {
+		p.c.writeLen(2 + len(exts[i]) + len(b))
+		p.writeExt(exts[i])
+		p.c.w.Write(b)
+	}
+}
+
 func (p *rawPublisher) mpub(bodies [][]byte) {
+	if p.exts != nil {
+		p.mpubExt(bodies)
+		return
+	}
 	size := 4
 	for _, b := range bodies {
 		size += 4 + len(b)

@@ -54,6 +54,13 @@ type Config struct {
 	// Partitions, if not 0, is how many partitions a topic is created with, by the API of
 	// brokerd; the messages of a publisher that names none are spread over them.
 	Partitions int
+	// Keys, if not 0, has publishers of Raw give each message one of so many keys, in turn, and
+	// IDs a dedup id of its own: both in the header of MPUB_EXT.
+	Keys int
+	IDs  bool
+	// TopicConfig and ChannelConfig, if not empty, are JSON objects with more of the
+	// configuration that topics and channels are made with, by the API of brokerd.
+	TopicConfig, ChannelConfig string
 }
 
 // topics returns the names of a topic's topics.
@@ -233,16 +240,44 @@ func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 		if err != nil || !group {
 			return err
 		}
-		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}}, nil)
+		return a.createChannel(ctx, topic)
 	})
 }
 
 // createTopic makes one topic; NSQ's API has no word for partitions, that of brokerd has.
 func (a *admin) createTopic(ctx context.Context, topic string) error {
-	if a.Partitions == 0 {
+	if a.Partitions == 0 && a.TopicConfig == "" {
 		return a.post(ctx, "/topic/create", url.Values{"topic": {topic}}, nil)
 	}
-	return a.post(ctx, "/v1/topics", nil, map[string]any{"name": topic, "config": map[string]int{"partitions": a.Partitions}})
+	config, err := object(a.TopicConfig)
+	if err != nil {
+		return fmt.Errorf("configuration of the topic: %w", err)
+	}
+	if a.Partitions != 0 {
+		config["partitions"] = a.Partitions
+	}
+	return a.post(ctx, "/v1/topics", nil, map[string]any{"name": topic, "config": config})
+}
+
+func (a *admin) createChannel(ctx context.Context, topic string) error {
+	if a.ChannelConfig == "" {
+		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}}, nil)
+	}
+	config, err := object(a.ChannelConfig)
+	if err != nil {
+		return fmt.Errorf("configuration of the channel: %w", err)
+	}
+	config["name"] = a.Channel
+	return a.post(ctx, "/v1/topics/"+topic+"/channels", nil, config)
+}
+
+// object returns what a JSON object says; an empty text is an empty one.
+func object(text string) (map[string]any, error) {
+	fields := map[string]any{}
+	if text == "" {
+		return fields, nil
+	}
+	return fields, json.Unmarshal([]byte(text), &fields)
 }
 
 // together is how many topics are made or deleted at a time.
