@@ -17,15 +17,20 @@ func newTopicRestoreCommand(g *globals) *cobra.Command {
 		Short: "Bring back a deleted topic with its messages and channels",
 		Long: `Bring back a deleted topic with its messages, its channels and their positions. A topic is kept
 for 24 hours after it was deleted (--retention-trash), unless a disk is nearly full. topic list --deleted
-shows what can be restored. If a topic of the name was created since, delete that one first, and then name the
-incarnation of the one to restore.`,
-		Example: `  brokerctl topic list --deleted
-  brokerctl topic restore orders`,
+shows what can be restored. If a topic of the name was created since, as by publishers that go on, --replace with
+the incarnation of the one to restore deletes that one, in one step: its messages can be restored likewise.`,
+		Example: `  brokerctl topic list --deleted -o wide
+  brokerctl topic restore orders
+  brokerctl topic restore orders --incarnation 12 --replace`,
 	}, func(cmd *cobra.Command, at target) error {
+		if which.Replace && which.Incarnation == 0 {
+			return usageError("--replace needs --incarnation: topic list --deleted -o wide shows it")
+		}
 		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics of the name")
+	cmd.Flags().BoolVar(&which.Replace, "replace", false, "delete the topic that has the name now; with --incarnation")
 	return cmd
 }
 

@@ -26,14 +26,15 @@ func (f fakeTrash) Deleted() []*meta.Deleted {
 	}}
 }
 
-func (f fakeTrash) Restore(_ context.Context, name string, in meta.Incarnation) (*meta.Topic, error) {
+func (f fakeTrash) Restore(_ context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
+	name, in := c.Name, c.Incarnation
 	if err := f.locked(fmt.Sprintf("restore %s %d", name, in)); err != nil {
 		return nil, err
 	}
 	if name != "gone" || in != 0 && in != 7 {
 		return nil, fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
 	}
-	if _, err := f.Topic(name); err == nil {
+	if _, err := f.Topic(name); err == nil && !c.Replace {
 		return nil, meta.ErrNameTaken
 	}
 	f.mu.Lock()
@@ -68,6 +69,12 @@ func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	}
 	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); api.CodeOf(err) != api.CodeExists {
 		t.Errorf("a second time: %v", err)
+	}
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Replace: true}); api.CodeOf(err) != api.CodeInvalid {
+		t.Errorf("in place of another, without an incarnation: %v", err)
+	}
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7, Replace: true}); err != nil {
+		t.Errorf("in place of another: %v", err)
 	}
 }
 

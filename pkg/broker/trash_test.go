@@ -82,7 +82,7 @@ func TestARestoredTopicIsWhatItWas(t *testing.T) {
 						t.Errorf("%s has nothing of a topic in the trash", id)
 					}
 				}
-				if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), "t", 0); err != nil {
+				if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t"}); err != nil {
 					t.Fatal(err)
 				}
 				l.settled("t", all...)
@@ -101,6 +101,56 @@ func TestARestoredTopicIsWhatItWas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestATopicIsRestoredInPlaceOfANewerOne does so while a node is down that had both.
+func TestATopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := []meta.NodeID{"n1", "n2", "n3"}
+		l := newLan(t, soon, all...)
+		l.create("t", all...)
+		older := l.store.Topic("t").Incarnation
+		l.settled("t", all...)
+		l.mustPut("t", 0, "a", "b")
+		c := l.subscribe("t", "c", 0)
+		if got := c.take(1); got != "a" {
+			t.Fatalf("took %q", got)
+		}
+		c.Close()
+		if err := l.at("n1").Directory.DeleteTopic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		l.letGo("t")
+		l.create("t", all...)
+		newer := l.store.Topic("t").Incarnation
+		l.settled("t", all...)
+		l.mustPut("t", 0, "x", "y", "z")
+		newest := l.subscribe("t", "c", 0)
+		if got := newest.take(1); got != "x" {
+			t.Fatalf("took %q", got)
+		}
+		l.kill("n3")
+		if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t", Incarnation: older, Replace: true}); err != nil {
+			t.Fatal(err)
+		}
+		l.start("n3")
+		l.settled("t", all...)
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, "d")
+		c = l.subscribe("t", "c", 0)
+		if got := c.take(2); got != "b d" {
+			t.Errorf("after the restore a consumer gets %q", got)
+		}
+		c.Close()
+		for _, id := range all {
+			if !l.has(id, "t", newer) {
+				t.Errorf("%s has nothing of the topic that was replaced", id)
+			}
+			if id != l.store.Topic("t").Partitions[0].Leader {
+				l.wholeAt(id, "t", 3)
+			}
+		}
+	})
 }
 
 // TestWhatIsPurgedLeavesTheDisk purges a topic that is in the trash while one node is down.
@@ -137,7 +187,7 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 				}
 			}
 		}
-		if _, err := l.at("n1").Directory.Trash().Restore(t.Context(), "t", 0); !errors.Is(err, meta.ErrNotInTrash) {
+		if _, err := l.at("n1").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t"}); !errors.Is(err, meta.ErrNotInTrash) {
 			t.Errorf("restored what was purged: %v", err)
 		}
 	})

@@ -23,10 +23,10 @@ func (t Trash) Deleted() []*meta.Deleted {
 	return all
 }
 
-// Restore takes a topic out of the trash, with its messages, channels and positions: of
-// an incarnation, or the only one of the name (0).
-func (t Trash) Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error) {
-	r, err := t.d.host.Propose(ctx, meta.RestoreTopic{Name: name, Incarnation: in})
+// Restore takes a topic out of the trash, with its messages, channels and positions.
+func (t Trash) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
+	name := c.Name
+	r, err := t.d.host.Propose(ctx, c)
 	if err != nil {
 		return nil, host.OfThisIncarnation(err)
 	}

@@ -76,7 +76,7 @@ var (
 	ManyDeleted = refused(42, "several deleted topics have the name",
 		Kind{Word: "MANY_DELETED", Code: Precondition, Hint: "name the incarnation: brokerctl topic list --deleted -o wide"})
 	NameTaken = refused(43, "name is taken",
-		Kind{Word: "NAME_TAKEN", Code: Exists, Hint: "delete the topic that has the name first, then restore the other by its incarnation"})
+		Kind{Word: "NAME_TAKEN", Code: Exists, Hint: "name the incarnation of the one to restore, and replace: brokerctl topic restore TOPIC --incarnation N --replace deletes the topic that has the name"})
 	SavedNotFound    = refused(44, "saved positions not found", Kind{})
 	StaleVersion     = refused(45, "stale version", Kind{Word: "CHANGED_MEANWHILE", Code: Precondition, Hint: "retry"})
 	StaleEpoch       = refused(46, "stale epoch", Kind{})

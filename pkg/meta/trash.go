@@ -234,6 +234,7 @@ func (t *Topic) settled() *Topic {
 type RestoreTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the only one of the name
+	Replace     bool        `json:"replace,omitempty"`     // delete the topic that has the name now; with Incarnation only
 }
 
 // Kind implements Command.
@@ -244,21 +245,28 @@ func (c RestoreTopic) Validate() error {
 	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
+	if c.Replace && c.Incarnation == 0 {
+		return fmt.Errorf("%w: replacing topic %s needs the incarnation to restore", ErrInvalidConfig, c.Name)
+	}
 	return nil
 }
 
 func (c RestoreTopic) apply(s *State, r *Result) error {
-	at := TrashOf(s).find(c.Name, c.Incarnation)
+	at, now := TrashOf(s).find(c.Name, c.Incarnation), s.topics.get(c.Name)
+	free := 0 // partitions of the topic that is replaced
+	if now != nil && c.Replace {
+		free = len(now.Partitions)
+	}
 	switch {
 	case at < 0:
 		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
-	case s.topics.get(c.Name) != nil:
+	case now != nil && !c.Replace:
 		return fmt.Errorf("%w: a topic %s was created since the other was deleted", ErrNameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
 		return fmt.Errorf("%w: %d topics %s were deleted", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}
 	d := s.trash[at]
-	if s.topics.count >= MaxTopics || s.topics.partitions+len(d.Topic.Partitions) > MaxClusterPartitions {
+	if free == 0 && s.topics.count >= MaxTopics || s.topics.partitions-free+len(d.Topic.Partitions) > MaxClusterPartitions {
 		return fmt.Errorf("%w: %d topics, %d partitions", ErrLimit, MaxTopics, MaxClusterPartitions)
 	}
 	t := *d.Topic
@@ -270,6 +278,11 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 		p.Version++
 	}
 	s.trash = slices.Delete(slices.Clone(s.trash), at, at+1)
+	if free > 0 {
+		if err := (DeleteTopic{Name: c.Name}).apply(s, r); err != nil {
+			return err
+		}
+	}
 	for _, v := range d.Saved {
 		s.saved = insertSaved(s.saved, v)
 	}

@@ -164,6 +164,40 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 	}
 }
 
+func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
+	s, made := kept(t, MaxTrashTopics, 1) // the one that is replaced must not push another one out
+	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
+	r := apply(CreateTopic{"t0", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	newer := r.Topic.Incarnation
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); !errors.Is(r.Err, ErrNameTaken) {
+		t.Errorf("without replacing: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t0", Replace: true}); !errors.Is(r.Err, ErrInvalidConfig) {
+		t.Errorf("without an incarnation: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: newer, Replace: true}); !errors.Is(r.Err, ErrNotInTrash) || s.Topic("t0").Incarnation != newer {
+		t.Errorf("one that is not in the trash: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replace: true}); r.Err != nil || r.Topic.Incarnation != made[0] || len(r.Purged) > 0 {
+		t.Errorf("%+v, %v", r, r.Err)
+	}
+	if s.Topic("t0").Incarnation != made[0] || !TrashOf(s).Holds("t0", newer) || TrashOf(s).Holds("t0", made[0]) {
+		t.Errorf("topic %+v", s.Topic("t0"))
+	}
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replace: true}); !errors.Is(r.Err, ErrNotInTrash) {
+		t.Errorf("a second time: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t1", Incarnation: made[1], Replace: true}); r.Err != nil {
+		t.Errorf("where nothing has the name: %v", r.Err)
+	}
+	if back, err := DecodeSnapshot(bytes.NewReader(encode(t, s))); err != nil || back.Topic("t0").Incarnation != made[0] {
+		t.Errorf("the snapshot: %v", err)
+	}
+}
+
 // A topic that is moving as it is deleted comes back at its target, if that is in sync, or where it was.
 func TestAMovingTopicIsSettledInTheTrash(t *testing.T) {
 	for _, test := range []struct {

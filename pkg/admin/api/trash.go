@@ -28,6 +28,8 @@ type DeletedTopics struct {
 // RestoreTopic asks for a deleted topic.
 type RestoreTopic struct {
 	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the only one of the name
+	// Replace has the topic that has the name now be deleted, in one step with the restore. It needs Incarnation.
+	Replace bool `json:"replace,omitempty"`
 }
 
 // Trash is the deleted topics of a cluster.

@@ -48,7 +48,7 @@ type Trash interface {
 	// Deleted returns them, the last deleted first. They must not be changed.
 	Deleted() []*meta.Deleted
 	// Restore brings one back; of an incarnation, or the only one of the name (0).
-	Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error)
+	Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error)
 	// Purge deletes a topic for good: the one that there is (0), or of an incarnation,
 	// which may be in the trash.
 	Purge(ctx context.Context, name string, in meta.Incarnation) error

@@ -59,7 +59,10 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	t, err := v.trash.Restore(r.Context(), name, meta.Incarnation(req.Incarnation))
+	if req.Replace && req.Incarnation == 0 {
+		return answer{}, api.Errorf(api.CodeInvalid, "replace needs the incarnation of the topic to restore: see GET /v1/deleted")
+	}
+	t, err := v.trash.Restore(r.Context(), meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replace: req.Replace})
 	if err != nil {
 		return answer{}, err
 	}
