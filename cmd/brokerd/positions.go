@@ -76,7 +76,7 @@ func channelLineOf(c *topic.ChannelPosition) channelLine {
 	for _, r := range c.Position.Finished {
 		line.Finished = append(line.Finished, [2]seq.Offset{r.From, r.End})
 	}
-	for _, d := range c.Position.Deferred {
+	for d := range c.Position.Deferred.All() {
 		line.Deferred = append(line.Deferred, deferredLine{d.Offset, time.Unix(0, d.At).UTC(), d.Attempts})
 	}
 	for _, a := range c.Position.Attempted {

@@ -34,7 +34,7 @@ func writePositions(t *testing.T) string {
 		s := topic.Snapshot{Channels: []topic.ChannelPosition{{Name: "c", Version: 4, Position: channel.Position{
 			Floor:    10,
 			Finished: []channel.Range{{From: 12, End: 15}},
-			Deferred: []channel.Deferral{{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}},
+			Deferred: channel.DeferralsOf(channel.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
 		}}}}
 		if err := p.Begin(); err != nil {
 			t.Fatal(err)

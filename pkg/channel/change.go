@@ -17,7 +17,7 @@ type Change struct {
 }
 
 // Len returns how many entries the position has.
-func (p *Position) Len() int { return len(p.Finished) + len(p.Deferred) + len(p.Attempted) }
+func (p *Position) Len() int { return len(p.Finished) + p.Deferred.Len() + len(p.Attempted) }
 
 // Len returns how many entries the change has.
 func (c *Change) Len() int { return c.Position.Len() + len(c.Unmarked) }
@@ -52,7 +52,7 @@ func (c *Change) Then(next Change) {
 	named := next.offsets()
 	c.Finished = union(subtract(c.Finished, named), next.Finished, floor)
 	c.Unmarked = union(subtract(c.Unmarked, named), next.Unmarked, floor)
-	c.Deferred = overlay(c.Deferred, next.Deferred, named, floor, func(d Deferral) seq.Offset { return d.Offset })
+	c.Deferred = c.Deferred.overlay(next.Deferred, named, floor)
 	c.Attempted = overlay(c.Attempted, next.Attempted, named, floor, func(a Attempt) seq.Offset { return a.Offset })
 	c.Floor = floor
 	c.absorb()
@@ -62,7 +62,7 @@ func (c *Change) Then(next Change) {
 func (c *Change) offsets() []Range {
 	all := make([]Range, 0, c.Len())
 	all = append(append(all, c.Finished...), c.Unmarked...)
-	for _, d := range c.Deferred {
+	for d := range c.Deferred.All() {
 		all = append(all, Range{d.Offset, d.Offset + 1})
 	}
 	for _, a := range c.Attempted {

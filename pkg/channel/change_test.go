@@ -18,7 +18,7 @@ func sampleChange() Change {
 	return Change{Position: samplePosition(), Unmarked: []Range{{1009, 1010}, {1020, 1300}}}
 }
 
-const sampleChangeHex = "32" + samplePositionHex + "02" + "0901" + "0a9802"
+const sampleChangeHex = "38" + samplePositionHex + "02" + "0901" + "0a9802"
 
 func TestChangeIsGolden(t *testing.T) {
 	data, err := sampleChange().AppendBinary(nil)
@@ -44,7 +44,7 @@ func TestChangeIsGolden(t *testing.T) {
 
 func TestBadChangesAreRefused(t *testing.T) {
 	for name, c := range map[string]Change{
-		"unmarked and deferred":  {Position{Deferred: []Deferral{{5, 0, 0, 1}}}, []Range{{4, 6}}},
+		"unmarked and deferred":  {Position{Deferred: DeferralsOf(Deferral{5, 0, 0, 1})}, []Range{{4, 6}}},
 		"unmarked and attempted": {Position{Attempted: []Attempt{{5, 1}}}, []Range{{5, 6}}},
 		"unmarked and finished":  {Position{Finished: []Range{{5, 9}}}, []Range{{2, 6}}},
 		"touching ranges":        {Position{}, []Range{{2, 6}, {6, 7}}},
@@ -193,14 +193,14 @@ func TestFewChangesOfALargePositionAreSmall(t *testing.T) {
 		}
 	}
 	rec := NewRecorder(s)
-	if p := rec.Position(now, now.UnixNano(), 1000); len(p.Deferred) != 100_000 || !rec.Notes() {
-		t.Fatal(len(p.Deferred), rec.Notes())
+	if p := rec.Position(now, now.UnixNano(), 1000); p.Deferred.Len() != 100_000 || !rec.Notes() {
+		t.Fatal(p.Deferred.Len(), rec.Notes())
 	}
 	for _, d := range s.Take(now, 1, time.Minute, 10, 1<<20, nil) {
 		_ = s.Requeue(d.Offset, 1, now, time.Hour)
 	}
 	c, ok := rec.Changes(now, now.UnixNano())
-	if !ok || len(c.Deferred) != 10 || c.Len() != 10 {
+	if !ok || c.Deferred.Len() != 10 || c.Len() != 10 {
 		t.Errorf("%v, %d entries", ok, c.Len())
 	}
 	if rec.Position(now, now.UnixNano(), 1<<20); rec.Notes() {

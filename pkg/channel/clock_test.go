@@ -72,7 +72,7 @@ func TestRestoredDelaysAreBounded(t *testing.T) {
 			if got := max(0, next.Sub(again)); !ok || got != tt.want {
 				t.Errorf("due after %v, want %v", got, tt.want)
 			}
-			if d := r.Position(again, again.UnixNano()).Deferred; len(d) != 1 || d[0].Delay != delay {
+			if d := r.Position(again, again.UnixNano()).Deferred; d.Len() != 1 || first(d).Delay != delay {
 				t.Errorf("stored again as %+v: the delay is the bound for the next restart, too", d)
 			}
 		})
@@ -90,25 +90,26 @@ func TestPositionsFollowTheWallClock(t *testing.T) {
 	}
 	wrong := simtest.SetWall(start.Add(time.Second), 72*time.Hour)
 	due := func(p Position) time.Duration {
-		return time.Duration(p.Deferred[0].At - start.UnixNano())
+		return time.Duration(first(p.Deferred).At - start.UnixNano())
 	}
 	if got := due(s.Position(wrong, wrong.UnixNano())); got != 72*time.Hour+time.Minute {
 		t.Errorf("due after %v while the clock is wrong", got)
 	}
 	right := start.Add(5 * time.Second)
-	first := s.Position(right, right.UnixNano())
-	if got := due(first); got.Round(time.Second) != time.Minute {
+	unset := s.Position(right, right.UnixNano())
+	if got := due(unset); got.Round(time.Second) != time.Minute {
 		t.Errorf("due after %v when the clock is right again", got)
 	}
 	jitter := s.Position(right.Add(time.Second), right.Add(time.Second+3*time.Millisecond).UnixNano())
-	if first.Deferred[0] != jitter.Deferred[0] {
-		t.Errorf("an unchanged state has another position: %+v, %+v", first, jitter)
+	if !unset.Deferred.Equal(jitter.Deferred) {
+		t.Errorf("an unchanged state has another position: %+v, %+v", unset, jitter)
 	}
 }
 
 func TestPositionReachesAcrossEpochsOfTime(t *testing.T) {
 	start := time.Unix(0, 0)
-	p := Position{Deferred: []Deferral{{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, {Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1}}}
+	p := Position{Deferred: DeferralsOf(
+		Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}
 	s := Restore(p, false, start, 0)
 	if s.Expire(start, nil); s.Counts(2).Deferred != 1 {
 		t.Errorf("%+v", s.Counts(2))

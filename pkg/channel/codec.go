@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -15,21 +14,23 @@ import (
 // shortest form. The bytes carry no checksum: whoever stores or sends them
 // does.
 //
-//	+---------+-------+---+- n x ----------+---+- n x ---------------------+---+- n x -----------+
-//	| version | floor | n | gap | length   | n | gap | at | delay | attempts | n | gap | attempts  |
-//	|  = 2    |       |   |  finished      |   |  deferred (at: 8 bytes)     |   |  attempted      |
-//	+---------+-------+---+----------------+---+-----------------------------+---+-----------------+
+//	+---------+-------+---+- n x ----------+---+- n x -----------------------------+---+- n x -----------+
+//	| version | floor | n | gap | length   | n | gap | m | base | size | m entries | n | gap | attempts  |
+//	|  = 3    |       |   |  finished      |   |  pages of deferred (base: 8 bytes)|   |  attempted      |
+//	+---------+-------+---+----------------+---+-----------------------------------+---+-----------------+
+//
+// The entries of a page are those of the type page.
 //
 // A gap counts from the end of what is before it in its own list, or from the
 // floor. Between two finished ranges, and before the first, it is at least 1.
 
-const positionVersion = 2
+const positionVersion = 3
 
 // Least bytes that an entry of each list takes: a declared count is checked
 // against the bytes that are there before anything is allocated.
 const (
 	minFinishedBytes  = 2
-	minDeferredBytes  = 11
+	minDeferredBytes  = 14
 	minAttemptedBytes = 2
 )
 
@@ -47,14 +48,16 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 		dst = binary.AppendUvarint(dst, uint64(r.End-r.From))
 		at = r.End
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(p.Deferred)))
+	dst = binary.AppendUvarint(dst, uint64(len(p.Deferred.pages)))
 	at = p.Floor
-	for _, d := range p.Deferred {
-		dst = binary.AppendUvarint(dst, uint64(d.Offset-at))
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(d.At)) //nolint:gosec // the bits of a signed number
-		dst = binary.AppendUvarint(dst, uint64(d.Delay))
-		dst = binary.AppendUvarint(dst, uint64(d.Attempts))
-		at = d.Offset + 1
+	for i := range p.Deferred.pages {
+		g := &p.Deferred.pages[i]
+		dst = binary.AppendUvarint(dst, uint64(g.first-at))
+		dst = binary.AppendUvarint(dst, uint64(g.n))                //nolint:gosec // a count
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(g.base)) //nolint:gosec // the bits of a signed number
+		dst = binary.AppendUvarint(dst, uint64(len(g.entries)))
+		dst = append(dst, g.entries...)
+		at = g.last + 1
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.Attempted)))
 	at = p.Floor
@@ -157,7 +160,7 @@ func (p *Position) overlaps() bool {
 		return ranges, len(ranges) > 0 && ranges[0].From <= o
 	}
 	var bad bool
-	for _, d := range p.Deferred {
+	for d := range p.Deferred.All() {
 		if finished, bad = within(d.Offset, finished); bad {
 			return true
 		}
@@ -277,27 +280,65 @@ func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
 	return out
 }
 
-func (d *decoder) deferred(at seq.Offset) []Deferral {
+func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
 	n := d.length(minDeferredBytes)
 	if n == 0 {
-		return nil
+		return s
 	}
-	out := make([]Deferral, 0, n)
+	s.pages = make([]page, 0, n)
 	for range n {
-		o := d.offset(at)
+		g := page{first: d.offset(at), n: int(d.number(pageEntries))} //nolint:gosec // bounded
 		if d.err == nil && len(d.rest) < 8 {
 			d.fail("truncated")
 		}
 		if d.err != nil {
-			return nil
+			return DeferralSet{}
 		}
-		due := int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
+		g.base = int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
 		d.rest = d.rest[8:]
-		delay := time.Duration(d.number(math.MaxInt64))
-		out = append(out, Deferral{o, due, delay, d.attempts(0)})
-		at = o + 1
+		if size := d.length(1); d.err == nil {
+			g.entries = append(make([]byte, 0, size), d.rest[:size]...)
+			d.rest = d.rest[size:]
+		}
+		if d.page(&g); d.err != nil {
+			return DeferralSet{}
+		}
+		s.pages = append(s.pages, g)
+		s.n += g.n
+		at = g.last + 1
 	}
-	return out
+	return s
+}
+
+// page checks the entries of a page, and says where it ends.
+func (d *decoder) page(g *page) {
+	if d.err == nil && g.n == 0 {
+		d.fail("empty page")
+	}
+	e := decoder{rest: g.entries, err: d.err}
+	taken, next := g.base, g.first
+	for i := range g.n {
+		head := e.number(math.MaxUint64)
+		if gap := head >> 1; e.err == nil && (next > seq.MaxOffset || gap > uint64(seq.MaxOffset-next) || i == 0 && gap > 0) {
+			e.fail("offset out of range")
+		}
+		g.last = next + seq.Offset(head>>1)
+		due := g.base + signed(e.number(math.MaxUint64))
+		taken += signed(e.number(math.MaxUint64))
+		if e.err == nil && (due-taken < 0 || i == 0 && due != g.base) {
+			e.fail("deferred for less than nothing")
+		}
+		if head&1 != 0 {
+			e.attempts(1)
+		}
+		if next = g.last + 1; e.err != nil {
+			break
+		}
+	}
+	if e.err == nil && len(e.rest) != 0 {
+		e.fail("trailing bytes")
+	}
+	d.err = e.err
 }
 
 func (d *decoder) attempted(at seq.Offset) []Attempt {

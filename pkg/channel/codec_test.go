@@ -19,14 +19,14 @@ func samplePosition() Position {
 	return Position{
 		Floor:     1000,
 		Finished:  []Range{{1001, 1005}, {1300, 100_000_000}},
-		Deferred:  []Deferral{{1006, time.Unix(1700000000, 5).UnixNano(), 1000, 3}, {1008, math.MaxInt64, math.MaxInt64, 1}},
+		Deferred:  DeferralsOf(Deferral{1006, time.Unix(1700000000, 5).UnixNano(), 1000, 3}, Deferral{1008, math.MaxInt64, math.MaxInt64, 1}),
 		Attempted: []Attempt{{1000, 1}, {1007, MaxAttempts}},
 	}
 }
 
-const samplePositionHex = "02" + "e807" +
+const samplePositionHex = "03" + "e807" +
 	"02" + "0104" + "a702" + "ecb7d72f" +
-	"02" + "06" + "05002a36fe9c9717" + "e807" + "03" + "01" + "ffffffffffffff7f" + "ffffffffffffffff7f" + "01" +
+	"01" + "06" + "02" + "05002a36fe9c9717" + "1a" + "01" + "00" + "cf0f" + "03" + "03" + "f4ffaf9db9c0b1e8d001" + "b9f0cfe2c6bfce972f" + "01" +
 	"02" + "0001" + "06" + "a01f"
 
 func TestPositionIsGolden(t *testing.T) {
@@ -58,20 +58,30 @@ func TestBadPositionsAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                  "",
 		"version 1":                "0100000000",
-		"more after the end":       "020000000000",
-		"long form of a number":    "02800000000000",
-		"floor too large":          "02ffffffffffffffff0f000000",
-		"endless number":           "02ffffffffffffffffffffff000000",
-		"more ranges than bytes":   "0200ffffff7f0000",
-		"range touches the floor":  "02000100010000",
-		"ranges touch":             "0200020101000100000000",
-		"empty range":              "02000101000000",
-		"no attempts":              "0200000001" + "0000",
-		"too many attempts":        "0200000001" + "00a11f",
-		"deferred and attempted":   "0200" + "00" + "01" + "05" + "0000000000000000" + "00" + "01" + "01" + "0501",
-		"deferred and finished":    "0200" + "010501" + "01" + "05" + "0000000000000000" + "00" + "01" + "00",
-		"attempted and finished":   "0200" + "010501" + "00" + "01" + "0501",
-		"range beyond all offsets": "0200" + "0101" + "ffffffffffffffff0f" + "0000",
+		"more after the end":       "030000000000",
+		"long form of a number":    "03800000000000",
+		"floor too large":          "03ffffffffffffffff0f000000",
+		"endless number":           "03ffffffffffffffffffffff000000",
+		"more ranges than bytes":   "0300ffffff7f0000",
+		"range touches the floor":  "03000100010000",
+		"ranges touch":             "0300020101000100000000",
+		"empty range":              "03000101000000",
+		"no attempts":              "0300000001" + "0000",
+		"too many attempts":        "0300000001" + "00a11f",
+		"deferred and attempted":   "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "04" + "01000001" + "01" + "0501",
+		"empty page":               "0300" + "00" + "01" + "05" + "00" + "0000000000000000" + "03" + "010000" + "00",
+		"page too large":           "0300" + "00" + "01" + "05" + "8104" + "0000000000000000" + "03" + "000000" + "00",
+		"page with more behind":    "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "04" + "00000000" + "00",
+		"page with less":           "0300" + "00" + "01" + "05" + "02" + "0000000000000000" + "03" + "000000" + "00",
+		"page beyond the end":      "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "09" + "000000" + "00",
+		"page with a gap first":    "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "03" + "020000" + "00",
+		"page with another base":   "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "03" + "000200" + "00",
+		"deferred for less than 0": "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "03" + "000002" + "00",
+		"offset beyond all":        "0300" + "00" + "01" + "05" + "02" + "0000000000000000" + "0f" + "000000feffffffffffffffff010000" + "00",
+		"no attempts of deferred":  "0300" + "00" + "01" + "05" + "01" + "0000000000000000" + "04" + "01000000" + "00",
+		"deferred and finished":    "0300" + "010501" + "01" + "05" + "01" + "0000000000000000" + "04" + "01000001" + "00",
+		"attempted and finished":   "0300" + "010501" + "00" + "01" + "0501",
+		"range beyond all offsets": "0300" + "0101" + "ffffffffffffffff0f" + "0000",
 	} {
 		data, err := hex.DecodeString(text)
 		if err != nil {
@@ -101,7 +111,7 @@ func TestPositionBelow(t *testing.T) {
 func FuzzPositionDecode(f *testing.F) {
 	data, _ := samplePosition().MarshalBinary()
 	f.Add(data)
-	f.Add([]byte{2, 0, 0, 0, 0})
+	f.Add([]byte{3, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Position
 		if err := p.UnmarshalBinary(data); err != nil {
@@ -119,8 +129,8 @@ func FuzzPositionDecode(f *testing.F) {
 		if err := check(s); err != nil {
 			t.Fatal(err)
 		}
-		deferred := p.Deferred[:0:0]
-		for _, d := range p.Deferred {
+		var deferred []Deferral
+		for d := range p.Deferred.All() {
 			switch {
 			case d.Delay > 0: // it bounds when it is due
 				d.At = min(d.At, int64(d.Delay))
@@ -132,7 +142,7 @@ func FuzzPositionDecode(f *testing.F) {
 				p.Attempted = append(p.Attempted, Attempt{d.Offset, d.Attempts})
 			}
 		}
-		p.Deferred = deferred
+		p.Deferred = DeferralsOf(deferred...)
 		slices.SortFunc(p.Attempted, func(a, b Attempt) int { return compare(a.Offset, b.Offset) })
 		if diff := cmp.Diff(p, s.Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)

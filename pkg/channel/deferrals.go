@@ -55,6 +55,9 @@ func eachDeferred(s *State, f func(*message)) {
 			f(m)
 		}
 	}
+	if s.t != nil {
+		s.t.far.each(func(d Deferral) { f(&message{offset: d.Offset, due: d.At, attempts: d.Attempts, place: deferred}) })
+	}
 }
 
 // earliest returns the first max of a list by when they are due.
@@ -95,6 +98,7 @@ func Cancel(s *State, offsets []seq.Offset) (done []seq.Offset) {
 
 // eachOf calls f with the slots of those messages that are deferred, and returns these.
 func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offset) {
+	drawThese(&s.ledger, offsets)
 	for _, o := range offsets {
 		slot, ok := s.slotOf(o)
 		if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {

@@ -82,7 +82,7 @@ func TestADeferralWithoutADelayIsNotAdvanced(t *testing.T) {
 	s := New(0, false)
 	s.Defer(0, moveTime, 0)
 	p := s.Position(moveTime, moveTime.UnixNano())
-	if s = Restore(p, false, moveTime, moveTime.UnixNano()); Advanced(s, 0) || p.Deferred[0].Delay == 0 {
+	if s = Restore(p, false, moveTime, moveTime.UnixNano()); Advanced(s, 0) || first(p.Deferred).Delay == 0 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -101,7 +101,9 @@ func (p *pair) restart() error {
 	if diff := gocmp.Diff(position, again); diff != "" {
 		return errors.New(diff)
 	}
-	p.s = Restore(again, p.m.ordered, p.now, p.now.UnixNano())
+	s := New(again.Floor, p.m.ordered)
+	s.nearby = p.nearby
+	p.s = restore(s, again, p.now, p.now.UnixNano())
 	was := p.m.policy
 	p.m.restart()
 	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {

@@ -10,13 +10,11 @@ func FinishAny(s *State, o seq.Offset) (was MessageState) {
 	if was == Finished {
 		return was
 	}
-	if s.t != nil {
-		if slot, ok := s.t.index.get(o); ok {
-			if s.t.slots[slot].place == held {
-				return was
-			}
-			s.forget(slot)
+	if slot, ok := s.slotOf(o); ok {
+		if s.t.slots[slot].place == held {
+			return was
 		}
+		s.forget(slot)
 	}
 	s.recorder.add(o)
 	s.done.Add(o)

@@ -74,6 +74,7 @@ func (n naive) position(floor seq.Offset) Position {
 		floor++
 	}
 	p := Position{Floor: floor}
+	var later []Deferral
 	for o := floor; o < floor+100; o++ {
 		switch n[o] {
 		case naiveFinished:
@@ -83,11 +84,12 @@ func (n naive) position(floor seq.Offset) Position {
 				p.Finished = append(p.Finished, Range{o, o + 1})
 			}
 		case naiveDeferred:
-			p.Deferred = append(p.Deferred, Deferral{o, 7, 7, 1})
+			later = append(later, Deferral{o, 7, 7, 1})
 		case naiveAttempted:
 			p.Attempted = append(p.Attempted, Attempt{o, 1})
 		}
 	}
+	p.Deferred = DeferralsOf(later...)
 	return p
 }
 
@@ -111,8 +113,7 @@ func TestPositionFinishesAndAdvancesLikeAList(t *testing.T) {
 				n[o] = naiveFinished
 			}
 			want := n.position(floor)
-			if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b []Deferral) bool { return slices.Equal(a, b) }),
-				cmp.Comparer(func(a, b []Attempt) bool { return slices.Equal(a, b) })); diff != "" {
+			if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b []Attempt) bool { return slices.Equal(a, b) })); diff != "" {
 				t.Fatalf("after %d: %s", o, diff)
 			}
 			if end := want.Floor + seq.Offset(rng.IntN(40)); want.Reaches(end) == cmp.Equal(want, want.Below(end)) {

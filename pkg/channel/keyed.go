@@ -32,6 +32,9 @@ func KeyedOf(s *State) Keyed { return Keyed{s} }
 // nothing else is; what is too much to know is not waited for. It looks at every tracked message.
 func SetOrder(s *State, order policy.Order) {
 	s.ordered = order == policy.Strict
+	if s.ordered || order == policy.ByKey {
+		drawRange(&s.ledger, 0, seq.MaxOffset+1)
+	}
 	if by := order == policy.ByKey; by == (s.keyed != nil) {
 		return
 	}

@@ -1,6 +1,10 @@
 package channel
 
-import "github.com/brokerd/brokerd/pkg/seq"
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // ledger keeps the places of all offsets and the counts of them. Its methods
 // are the steps that State's are made of.
@@ -19,7 +23,8 @@ type ledger struct {
 	ready    int
 	deferred int
 	retries  retries
-	keyed    *keyed // nil: messages are not ordered by their keys
+	keyed    *keyed        // nil: messages are not ordered by their keys
+	nearby   time.Duration // in place of soon; 0: soon
 
 	delivered, finished, requeued, timedOut, revision uint64
 }
@@ -40,7 +45,7 @@ func (l *ledger) known(o seq.Offset) bool {
 		return false
 	}
 	_, ok := l.t.index.get(o)
-	return ok
+	return ok || l.t.far.has(o)
 }
 
 // meet starts to track an offset at or above the cursor before the cursor comes
@@ -156,6 +161,7 @@ func (l *ledger) advanceFloor() {
 // promote makes the deferred messages ready that are due, and those that have fallen
 // due before.
 func (l *ledger) promote(now int64) {
+	drawSoon(l, now)
 	for l.deferred > 0 {
 		e, ok := l.t.earliest(&l.t.deferrals)
 		if !ok || e.at > now {
@@ -189,13 +195,14 @@ func (l *ledger) skip(end seq.Offset) bool {
 			l.cursor = l.done.NextAbsent(l.cursor)
 			continue
 		}
-		if l.ahead == 0 {
+		if l.ahead == 0 && (l.t == nil || l.t.far.n == 0) {
 			return true
 		}
-		if _, ok := l.t.index.get(l.cursor); !ok {
+		if _, ok := l.t.index.get(l.cursor); ok {
+			l.ahead--
+		} else if !l.t.far.has(l.cursor) {
 			return true
 		}
-		l.ahead--
 		l.cursor++
 	}
 	return false

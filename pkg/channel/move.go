@@ -98,13 +98,11 @@ func Await(s *State, o seq.Offset, attempts uint16, now time.Time, rest time.Dur
 	if attempts == 0 && rest <= 0 || s.known(o) || o < s.cursor {
 		return
 	}
-	slot := s.meet(o, attempts)
 	if rest <= 0 {
-		s.enqueue(slot)
+		s.enqueue(s.meet(o, attempts))
 	} else {
 		nanos := s.nanos(now)
-		s.t.intoDeferred(slot, nanos, addTime(nanos, rest))
-		s.deferred++
+		postpone(s, o, attempts, nanos, addTime(nanos, rest))
 	}
 	s.revision++
 }

@@ -40,6 +40,13 @@ func PendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
 			list = append(list, pendingOf(s, m))
 		}
 	}
+	if s.t != nil {
+		s.t.far.each(func(d Deferral) {
+			if d.Offset < end {
+				list = append(list, Pending{Offset: d.Offset, State: Deferred, Attempts: d.Attempts, Due: s.moment(d.At)})
+			}
+		})
+	}
 	slices.SortFunc(list, func(a, b Pending) int { return cmp.Compare(a.Offset, b.Offset) })
 	return list, true
 }
@@ -58,6 +65,9 @@ func pendingOf(s *State, m *message) Pending {
 
 // DeferredUntil returns until when a message is deferred, and false if it is not.
 func DeferredUntil(s *State, o seq.Offset) (time.Time, bool) {
+	if d, far := farAt(&s.ledger, o); far {
+		return s.moment(d.At), true
+	}
 	slot, ok := s.slotOf(o)
 	if !ok || s.t.slots[slot].place != deferred {
 		return time.Time{}, false

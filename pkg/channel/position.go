@@ -14,7 +14,7 @@ type Position struct {
 	Finished []Range    // beyond the floor
 	// Deferred are the messages that publishers or consumers deferred. The log has the
 	// publisher's delay, too, but nobody reads all of it to learn what is not due.
-	Deferred []Deferral
+	Deferred DeferralSet
 	// Attempted are the messages that were delivered and are neither finished nor
 	// deferred.
 	Attempted []Attempt
@@ -51,8 +51,9 @@ func (s *State) Position(now time.Time, wall int64) Position {
 		return p
 	}
 	s.align(now, wall)
-	if s.deferred > 0 {
-		p.Deferred = make([]Deferral, 0, s.deferred)
+	var later []Deferral
+	if near := s.deferred - s.t.far.n; near > 0 {
+		later = make([]Deferral, 0, near)
 	}
 	for i := range s.t.slots {
 		switch m := &s.t.slots[i]; m.place {
@@ -60,15 +61,16 @@ func (s *State) Position(now time.Time, wall int64) Position {
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, Attempt{m.offset, m.attempts})
 			} else if m.delayed == advanced {
-				p.Deferred = append(p.Deferred, Deferral{Offset: m.offset})
+				later = append(later, Deferral{Offset: m.offset})
 			}
 		case deferred:
-			p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts})
+			later = append(later, deferralOf(s, m))
 		case held, free:
 		}
 	}
 	slices.SortFunc(p.Attempted, func(a, b Attempt) int { return compare(a.Offset, b.Offset) })
-	slices.SortFunc(p.Deferred, func(a, b Deferral) int { return compare(a.Offset, b.Offset) })
+	slices.SortFunc(later, func(a, b Deferral) int { return compare(a.Offset, b.Offset) })
+	p.Deferred = s.t.far.set(s.wall).overlay(DeferralsOf(later...), nil, 0)
 	if s.held > 0 {
 		for i := range s.t.slots {
 			if s.t.slots[i].place == held {
@@ -86,11 +88,8 @@ func (p *Position) Finish(o seq.Offset) {
 	if o < p.Floor {
 		return
 	}
-	at, ok := slices.BinarySearchFunc(p.Deferred, o, func(d Deferral, o seq.Offset) int { return compare(d.Offset, o) })
-	if ok {
-		p.Deferred = cut(p.Deferred, at)
-	}
-	if at, ok = slices.BinarySearchFunc(p.Attempted, o, func(a Attempt, o seq.Offset) int { return compare(a.Offset, o) }); ok {
+	p.Deferred, _ = p.Deferred.with(o, func(*Deferral) bool { return false })
+	if at, ok := slices.BinarySearchFunc(p.Attempted, o, func(a Attempt, o seq.Offset) int { return compare(a.Offset, o) }); ok {
 		p.Attempted = cut(p.Attempted, at)
 	}
 	if o > p.Floor {
@@ -108,8 +107,12 @@ func (p *Position) Attempt(o seq.Offset, attempts uint16) {
 	if o < p.Floor || i < len(p.Finished) && p.Finished[i].From <= o {
 		return
 	}
-	if at, ok := slices.BinarySearchFunc(p.Deferred, o, func(d Deferral, o seq.Offset) int { return compare(d.Offset, o) }); ok {
-		p.Deferred[at].Attempts = max(p.Deferred[at].Attempts, attempts)
+	more := func(d *Deferral) bool {
+		d.Attempts = max(d.Attempts, attempts)
+		return true
+	}
+	var ok bool
+	if p.Deferred, ok = p.Deferred.with(o, more); ok {
 		return
 	}
 	at, ok := slices.BinarySearchFunc(p.Attempted, o, func(a Attempt, o seq.Offset) int { return compare(a.Offset, o) })
@@ -126,9 +129,7 @@ func (p *Position) AdvanceTo(floor seq.Offset) {
 		return
 	}
 	p.Floor = floor
-	for len(p.Deferred) > 0 && p.Deferred[0].Offset < floor {
-		p.Deferred = p.Deferred[1:]
-	}
+	p.Deferred = p.Deferred.from(floor)
 	for len(p.Attempted) > 0 && p.Attempted[0].Offset < floor {
 		p.Attempted = p.Attempted[1:]
 	}
@@ -189,9 +190,10 @@ func compare(a, b seq.Offset) int {
 
 // Reaches says whether the position speaks of offsets at or beyond end.
 func (p *Position) Reaches(end seq.Offset) bool {
-	n, d, a := len(p.Finished), len(p.Deferred), len(p.Attempted)
+	n, a := len(p.Finished), len(p.Attempted)
+	last, deferred := p.Deferred.last()
 	return p.Floor > end || n > 0 && p.Finished[n-1].End > end ||
-		d > 0 && p.Deferred[d-1].Offset >= end || a > 0 && p.Attempted[a-1].Offset >= end
+		deferred && last >= end || a > 0 && p.Attempted[a-1].Offset >= end
 }
 
 // Below returns what the position says of the offsets below end: what may be
@@ -203,11 +205,7 @@ func (p Position) Below(end seq.Offset) Position {
 			q.Finished = append(q.Finished, Range{r.From, min(r.End, end)})
 		}
 	}
-	for _, d := range p.Deferred {
-		if d.Offset < end {
-			q.Deferred = append(q.Deferred, d)
-		}
-	}
+	q.Deferred = p.Deferred.below(end)
 	for _, a := range p.Attempted {
 		if a.Offset < end {
 			q.Attempted = append(q.Attempted, a)

@@ -75,37 +75,54 @@ func (r *Recorder) Changes(now time.Time, wall int64) (Change, bool) {
 	s, noted := r.state, r.offsets
 	r.offsets = noted[:0]
 	if s.t != nil {
-		r.limit = max(r.limit, s.t.index.used)
+		r.limit = max(r.limit, s.t.index.used+s.t.far.n)
 	}
 	slices.Sort(noted)
 	c := Change{Position: Position{Floor: s.floor}}
+	w := describer{r: r, into: &c}
+	if s.t != nil {
+		w.far.f = &s.t.far
+	}
 	for _, o := range slices.Compact(noted) {
 		if o >= s.floor {
-			r.describe(o, &c)
+			w.describe(o)
 		}
 	}
+	c.Deferred = w.deferred.set()
 	c.absorb() // a held message may be at the floor
 	return c, true
 }
 
-// describe adds an offset at or above the floor to a change, behind the others.
-func (r *Recorder) describe(o seq.Offset, c *Change) {
-	l, into := r.state, &c.Unmarked
+// describer says in a change what became of offsets, in order.
+type describer struct {
+	r        *Recorder
+	into     *Change
+	far      farReader
+	deferred packer
+}
+
+// describe adds an offset at or above the floor to the change, behind the others.
+func (w *describer) describe(o seq.Offset) {
+	l, c, into := w.r.state, w.into, &w.into.Unmarked
 	if l.done.Contains(o) {
 		into = &c.Finished
+	} else if d, ok := w.far.find(o); ok {
+		d.At, d.Delay = l.onWall(d.At), max(1, d.Delay)
+		w.deferred.add(d)
+		return
 	} else if slot, ok := l.slotOf(o); ok {
 		m := &l.t.slots[slot]
 		switch {
 		case m.place == held:
 			into = &c.Finished
 		case m.place == deferred:
-			c.Deferred = append(c.Deferred, Deferral{o, l.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts})
+			w.deferred.add(deferralOf(l, m))
 			return
 		case m.attempts > 0:
 			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})
 			return
 		case m.delayed == advanced:
-			c.Deferred = append(c.Deferred, Deferral{Offset: o})
+			w.deferred.add(Deferral{Offset: o})
 			return
 		}
 	}
@@ -114,11 +131,4 @@ func (r *Recorder) describe(o seq.Offset, c *Change) {
 		return
 	}
 	*into = append(*into, Range{o, o + 1})
-}
-
-func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
-	if l.t == nil {
-		return 0, false
-	}
-	return l.t.index.get(o)
 }

@@ -75,6 +75,7 @@ func (r Retries) SetPolicy(p policy.Policy) {
 	if was.MaxAttempts == p.MaxAttempts || s.t == nil {
 		return
 	}
+	drawWhere(&s.ledger, func(d Deferral) bool { return p.Exhausts(d.Attempts) })
 	for slot := 1; slot < len(s.t.slots); slot++ {
 		m := &s.t.slots[slot]
 		held := m.place == spent

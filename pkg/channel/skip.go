@@ -5,6 +5,7 @@ import "github.com/brokerd/brokerd/pkg/seq"
 // Skip finishes the messages of [from, end) that are not in flight, as if a
 // consumer had. It takes time in proportion to the range.
 func (s *State) Skip(from, end seq.Offset) {
+	drawRange(&s.ledger, max(from, s.floor), end)
 	for o := max(from, s.floor); o < end; o++ {
 		if s.t != nil {
 			if slot, ok := s.t.index.get(o); ok {

@@ -1,9 +1,7 @@
 package channel
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -43,23 +41,24 @@ func New(start seq.Offset, ordered bool) *State {
 // later than its own delay after now. wall is what the wall clock by which the
 // checkpoint was made shows at now, in ns since 1970.
 func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
-	s := New(p.Floor, ordered)
+	return restore(New(p.Floor, ordered), p, now, wall)
+}
+
+// restore has a new State be what a checkpoint describes.
+func restore(s *State, p Position, now time.Time, wall int64) *State {
 	s.align(now, wall)
 	for _, r := range p.Finished {
 		s.done.AddRange(max(r.From, p.Floor), r.End)
 	}
 	s.advanceFloor()
-	if n := len(p.Attempted) + len(p.Deferred); n > 0 {
-		s.track().reserve(n)
-		s.t.deferrals.reserve(len(p.Deferred), slices.IsSortedFunc(p.Deferred, func(a, b Deferral) int { return cmp.Compare(a.At, b.At) }))
-	}
+	makeRoom(s, &p, now, wall)
 	for _, a := range p.Attempted {
 		if !s.known(a.Offset) {
 			slot := s.meet(a.Offset, a.Attempts)
 			s.enqueue(slot)
 		}
 	}
-	for _, d := range p.Deferred {
+	for d := range p.Deferred.All() {
 		switch {
 		case s.known(d.Offset):
 		case d.Delay == 0:
@@ -68,11 +67,31 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 			s.t.slots[slot].delayed = advanced
 		default:
 			due := addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))
-			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), int64(subTime(due, int64(d.Delay))), due)
+			taken := int64(subTime(due, int64(d.Delay)))
+			if time.Duration(due-taken) == d.Delay && farEnough(s, s.nanos(now), due) {
+				s.track().far.add(Deferral{d.Offset, due, d.Delay, min(d.Attempts, MaxAttempts)})
+			} else {
+				s.track().intoDeferred(s.meet(d.Offset, d.Attempts), taken, due)
+			}
 			s.deferred++
 		}
 	}
 	return s
+}
+
+// makeRoom makes room for what a position has of messages that are tracked.
+func makeRoom(s *State, p *Position, now time.Time, wall int64) {
+	n, inOrder, last := 0, true, int64(math.MinInt64)
+	for d := range p.Deferred.All() {
+		if !farEnough(s, s.nanos(now), addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))) {
+			n++
+			inOrder, last = inOrder && d.At >= last, d.At
+		}
+	}
+	if all := len(p.Attempted) + n; all > 0 {
+		s.track().reserve(all)
+		s.t.deferrals.reserve(n, inOrder)
+	}
 }
 
 // Take appends to out up to max messages below end, the committed end, and returns it. They are in
@@ -219,18 +238,31 @@ func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
 		if slot, ok := s.t.index.get(o); ok {
 			if s.t.slots[slot].place == inFlight {
 				s.untake(slot)
-				s.t.intoDeferred(slot, nanos, due)
-				s.deferred++
+				putOff(s, slot, nanos, due)
 			}
 			return
 		}
 	}
-	if o < s.cursor || s.done.Contains(o) {
+	if o < s.cursor || s.done.Contains(o) || isFar(&s.ledger, o) {
 		return
 	}
-	s.track().intoDeferred(s.meet(o, 0), nanos, due)
-	s.deferred++
+	postpone(s, o, 0, nanos, due)
 	s.revision++
+}
+
+// putOff defers a message that is nowhere and not known by another offset.
+func putOff(s *State, slot int32, now, due int64) {
+	s.deferred++
+	m := s.t.slots[slot]
+	if !farEnough(s, now, due) {
+		s.t.intoDeferred(slot, now, due)
+		return
+	}
+	if m.offset >= s.cursor {
+		s.ahead--
+	}
+	s.t.remove(slot)
+	s.t.far.add(Deferral{m.offset, due, time.Duration(due - now), m.attempts})
 }
 
 // GiveBack undoes Take for a message that was not sent: it is the first to be
@@ -327,6 +359,9 @@ func (s *State) NextEvent() (time.Time, bool) {
 	due, more := s.t.earliest(&s.t.deferrals)
 	if more {
 		at = min(at, due.at)
+	}
+	if f := &s.t.far; f.n > 0 {
+		at, more = min(at, addTime(f.due, -soonOf(&s.ledger))), true
 	}
 	if !some && !more {
 		return time.Time{}, false

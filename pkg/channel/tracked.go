@@ -71,6 +71,7 @@ type tracked struct {
 	spare     []int32          // free places in consumers
 	names     aliases          // of messages in flight
 	lots      lots
+	far       far
 }
 
 func newTracked() *tracked {

@@ -20,6 +20,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 				s.forget(int32(slot))
 			}
 		}
+		s.deferred -= s.t.far.dropBelow(logStart)
 	}
 	s.floor = logStart
 	if s.cursor < logStart {
@@ -117,6 +118,9 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	}
 	if s.t == nil {
 		return Ready, 0
+	}
+	if d, far := farAt(&s.ledger, o); far {
+		return Deferred, d.Attempts
 	}
 	slot, ok := s.t.index.get(o)
 	if !ok {

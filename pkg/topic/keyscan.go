@@ -107,9 +107,9 @@ func (x *keyScan) releaseLocked() {
 // intactElsewhere says whether other replicas hold what is damaged here.
 func intactElsewhere(p *Partition) bool { return p.o.Elsewhere != nil && p.o.Elsewhere() }
 
-// leaveOutLocked finishes messages that were taken and that the consumer did not choose. Where the finish
-// of a message is confirmed so is this one, of nobody: another consumer may choose it. It returns what
-// others are to be told of now.
+// leaveOutLocked finishes messages that were taken and that the consumer did not choose, or that have expired. Where
+// the finish of a message is confirmed so is this one, of nobody: another consumer may choose it, and another leader's
+// clock deny that it has expired. It returns what others are to be told of now.
 func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {

@@ -201,6 +201,25 @@ func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
 	want(t, "then", r.take(9, s.now), "a22")
 }
 
+// An expired message is finished for all before a later message of its key goes: the next leader's clock may
+// say that it has not expired.
+func TestAnExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
+	s := newSet(t)
+	c := s.keyedChannel("c", 1)
+	r := s.bench().join(c)
+	messages := keyedOf("a1", "a2")
+	messages[0].TTL = time.Millisecond
+	s.p.Publish(messages, func(Receipt) {})
+	s.line.deliverAll()
+	later := s.now.Add(time.Second)
+	want(t, "before everybody knows of the first", r.take(9, later), "")
+	s.line.deliverAll()
+	want(t, "then", r.take(9, later), "a2")
+	if got := c.Stats(); got.Expired != 1 {
+		t.Errorf("%d expired", got.Expired)
+	}
+}
+
 func TestAnOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
 	b, c := keyedBench(t, "a1", "a2", "b1", "a3", "b2")
 	r := b.join(c)

@@ -57,7 +57,7 @@ func sampleSnapshot(n int) Snapshot {
 			Position: channel.Position{
 				Floor:     at,
 				Finished:  []channel.Range{{From: at + 1, End: at + 5}, {From: at + 9, End: at + 900}},
-				Deferred:  []channel.Deferral{{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Delay: time.Second, Attempts: 3}},
+				Deferred:  channel.DeferralsOf(channel.Deferral{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Delay: time.Second, Attempts: 3}),
 				Attempted: []channel.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: channel.MaxAttempts}},
 			},
 		})

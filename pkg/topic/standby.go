@@ -313,5 +313,5 @@ func (s *Snapshot) equal(t *Snapshot) bool {
 
 func samePosition(a, b *channel.Position) bool {
 	return a.Floor == b.Floor && slices.Equal(a.Finished, b.Finished) &&
-		slices.Equal(a.Deferred, b.Deferred) && slices.Equal(a.Attempted, b.Attempted)
+		a.Deferred.Equal(b.Deferred) && slices.Equal(a.Attempted, b.Attempted)
 }

@@ -158,7 +158,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 	start := Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 5, Position: channel.Position{
 		Floor:     10,
 		Finished:  []channel.Range{{From: 12, End: 14}},
-		Deferred:  []channel.Deferral{{Offset: 15, At: 1, Delay: 1, Attempts: 1}},
+		Deferred:  channel.DeferralsOf(channel.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
 		Attempted: []channel.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
 	}}}}
 	tests := []struct {

@@ -36,8 +36,8 @@ func sampleUpdate() update {
 }
 
 const sampleUpdateHex = "04" + "8780808030" + "03" + "05" + "04" + "ac02" + "01" + "04" + "676f6e65" +
-	"01" + "01" + "77" + "02" + "00" + "05" + "0209000000" +
-	"01" + "01" + "63" + "04" + "06" + "0b" + "07" + "02140000010102" + "01" + "0208"
+	"01" + "01" + "77" + "02" + "00" + "05" + "0309000000" +
+	"01" + "01" + "63" + "04" + "06" + "0b" + "07" + "03140000010102" + "01" + "0208"
 
 func TestUpdateIsGolden(t *testing.T) {
 	u := sampleUpdate()
@@ -379,7 +379,7 @@ func emptyLog(t *testing.T) *commitlog.Log {
 
 func deferredAt(n uint32, at int64) []byte {
 	u := update{stamp: stampOf(1, n), changed: []channelChange{{name: "c", version: 1, change: channel.Change{
-		Position: channel.Position{Deferred: []channel.Deferral{{Offset: 5, At: at, Attempts: 1}}},
+		Position: channel.Position{Deferred: channel.DeferralsOf(channel.Deferral{Offset: 5, At: at, Attempts: 1})},
 	}}}}
 	data, err := u.encode()
 	if err != nil {
@@ -400,7 +400,7 @@ func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
 		if err := s.Update(deferredAt(2, 20)); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.known.snapshot().Channels[0].Position.Deferred; len(got) != 1 || got[0].At != 30 {
+		if got := s.known.snapshot().Channels[0].Position.Deferred; !got.Equal(channel.DeferralsOf(channel.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 			t.Errorf("deferred %+v, want until 30", got)
 		}
 		m = m.CrashClone(vfs.Crash{})
@@ -432,7 +432,7 @@ func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
 		t.Errorf("%v, snapshot %d: want %d", err, s.files.Number(), number+1)
 	}
 	_, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
-	if d := got.Channels[0].Position.Deferred; len(d) != 1 || d[0].At != 30 {
+	if d := got.Channels[0].Position.Deferred; !d.Equal(channel.DeferralsOf(channel.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 		t.Errorf("stored %+v", d)
 	}
 }

@@ -22,12 +22,24 @@ func deferralMistakes() []mistake {
 			old: "c.low == lowOf(o) && (*x.slots)[c.slot].offset == o", with: "c.low == lowOf(o)", tests: pure, run: "FarApart",
 		},
 		{
-			name: "deferrals: a deferral that is over counts as advanced", file: "pkg/channel/position.go",
+			name: "deferrals: a deferral that is over counts as advanced", file: "pkg/channel/far.go",
 			old: "max(1, subTime(m.due, m.taken))", with: "subTime(m.due, m.taken)", tests: pure, run: "WithoutADelay",
 		},
 		{
 			name: "deferrals: a page repeats the last message of the one before", file: "pkg/channel/deferrals.go",
 			old: "due.Equal(page.After) && m.offset < page.From", with: "due.Equal(page.After) && m.offset < page.From-1", tests: pure, run: "ListedByWhenTheyAreDue",
+		},
+		{
+			name: "deferrals: what is far is delivered at once", file: "pkg/channel/ledger.go",
+			old: "} else if !l.t.far.has(l.cursor) {", with: "} else {", tests: pure, run: "BehavesLikeTheModel",
+		},
+		{
+			name: "deferrals: a checkpoint forgets what is far", file: "pkg/channel/position.go",
+			old: "s.t.far.set(s.wall).overlay(", with: "DeferralSet{}.overlay(", tests: pure, run: "BehavesLikeTheModel",
+		},
+		{
+			name: "deferrals: what is far is not looked at before it is due", file: "pkg/channel/state.go",
+			old: "at, more = min(at, addTime(f.due, -soonOf(&s.ledger))), true", with: "more = true", tests: pure, run: "FarMessagesAreTrackedBefore",
 		},
 		{
 			name: "deferrals: an advanced message waits for its publisher's delay", file: "pkg/topic/operating.go",

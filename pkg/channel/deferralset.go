@@ -1,0 +1,344 @@
+package channel
+
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// DeferralSet is deferred messages by offset, packed in pages: some 11 bytes each where many are
+// deferred by about as long. A DeferralSet does not change: what is made of it shares the pages that are the
+// same. The zero value is empty.
+type DeferralSet struct {
+	pages []page
+	n     int
+}
+
+// DeferralsOf returns the set of some deferrals, which are sorted by offset.
+func DeferralsOf(list ...Deferral) DeferralSet {
+	var k packer
+	for _, d := range list {
+		k.add(d)
+	}
+	return k.set()
+}
+
+// Len returns how many there are.
+func (s DeferralSet) Len() int { return s.n }
+
+// All yields the deferrals in the order of their offsets.
+func (s DeferralSet) All() iter.Seq[Deferral] {
+	return func(yield func(Deferral) bool) {
+		for i := range s.pages {
+			for d := range s.pages[i].all() {
+				if !yield(d) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Equal says whether two sets have the same deferrals.
+func (s DeferralSet) Equal(other DeferralSet) bool {
+	if s.n != other.n {
+		return false
+	}
+	r := other.reader()
+	for d := range s.All() {
+		if e, _ := r.next(); e != d {
+			return false
+		}
+	}
+	return true
+}
+
+func (s DeferralSet) reader() setReader { return setReader{pages: s.pages} }
+
+// setReader reads the deferrals of a set in order.
+type setReader struct {
+	pages []page
+	in    pageReader
+}
+
+func (r *setReader) next() (Deferral, bool) {
+	for r.in.left == 0 && len(r.pages) > 0 {
+		r.in, r.pages = r.pages[0].reader(), r.pages[1:]
+	}
+	return r.in.next()
+}
+
+// last returns the greatest offset; false: there is none.
+func (s DeferralSet) last() (seq.Offset, bool) {
+	if s.n == 0 {
+		return 0, false
+	}
+	return s.pages[len(s.pages)-1].last, true
+}
+
+// from returns those at or above an offset.
+func (s DeferralSet) from(o seq.Offset) DeferralSet {
+	if s.n == 0 || s.pages[0].first >= o {
+		return s
+	}
+	return s.filter(func(p *page) bool { return p.last < o }, func(p *page) bool { return p.first >= o },
+		func(d Deferral) bool { return d.Offset >= o })
+}
+
+// below returns those below an offset.
+func (s DeferralSet) below(o seq.Offset) DeferralSet {
+	if last, some := s.last(); !some || last < o {
+		return s
+	}
+	return s.filter(func(p *page) bool { return p.first >= o }, func(p *page) bool { return p.last < o },
+		func(d Deferral) bool { return d.Offset < o })
+}
+
+// filter returns the set without the pages that none of is kept of, with those that are kept whole, and
+// what is kept of the others.
+func (s DeferralSet) filter(none, whole func(*page) bool, keep func(Deferral) bool) DeferralSet {
+	var k packer
+	for i := range s.pages {
+		switch p := &s.pages[i]; {
+		case none(p):
+		case whole(p):
+			k.share(*p)
+		default:
+			for d := range p.all() {
+				if keep(d) {
+					k.add(d)
+				}
+			}
+		}
+	}
+	return k.set()
+}
+
+// with returns the set with a deferral changed by f, and false if it has none at the offset. f returns
+// false to take it out.
+func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bool) {
+	i := pageOf(s.pages, o, func(p *page) seq.Offset { return p.last })
+	if i == len(s.pages) || s.pages[i].first > o {
+		return s, false
+	}
+	var k packer
+	found := false
+	for d := range s.pages[i].all() {
+		if d.Offset == o {
+			if found = true; !f(&d) {
+				continue
+			}
+		}
+		k.add(d)
+	}
+	if !found {
+		return s, false
+	}
+	changed := k.set()
+	pages := append(append(append(make([]page, 0, len(s.pages)+1), s.pages[:i]...), changed.pages...), s.pages[i+1:]...)
+	return DeferralSet{pages, s.n - s.pages[i].n + changed.n}, true
+}
+
+// overlay returns the deferrals at or above floor that are not named by sorted ranges, and those of next.
+func (s DeferralSet) overlay(next DeferralSet, named []Range, floor seq.Offset) DeferralSet {
+	var k packer
+	r := next.from(floor).reader()
+	d, some := r.next()
+	upTo := func(o seq.Offset) {
+		for some && d.Offset < o {
+			k.add(d)
+			d, some = r.next()
+		}
+	}
+	for i := range s.pages {
+		p := &s.pages[i]
+		for len(named) > 0 && named[0].End <= p.first {
+			named = named[1:]
+		}
+		if p.last < floor {
+			continue
+		}
+		upTo(p.first)
+		if p.first >= floor && (len(named) == 0 || named[0].From > p.last) && (!some || d.Offset > p.last) {
+			k.share(*p)
+			continue
+		}
+		left := named
+		for e := range p.all() {
+			upTo(e.Offset)
+			for len(left) > 0 && left[0].End <= e.Offset {
+				left = left[1:]
+			}
+			if e.Offset >= floor && (len(left) == 0 || left[0].From > e.Offset) {
+				k.add(e)
+			}
+		}
+	}
+	upTo(seq.MaxOffset + 1)
+	return k.set()
+}
+
+// pageEntries is the most entries of a page.
+const pageEntries = 512
+
+// page is some deferrals in the order of their offsets. An entry is
+//
+//	+-----------------------------+-----------------------------+------------------------+-----------+
+//	| 2 * gap + 1 if attempts > 0 | when it is due, less base   | when it was deferred,  | attempts, |
+//	|                             |                             | less that of the last  | if any    |
+//	+-----------------------------+-----------------------------+------------------------+-----------+
+//
+// in varints, the times signed. A gap counts from the end of the entry before it. The first entry has no gap,
+// is due at base, and was deferred less base.
+type page struct {
+	first, last seq.Offset
+	base        int64 // a time
+	n           int
+	entries     []byte // nobody changes them, but for one who appends
+}
+
+// all yields the deferrals of the page.
+func (p *page) all() iter.Seq[Deferral] {
+	return func(yield func(Deferral) bool) {
+		r := p.reader()
+		for d, ok := r.next(); ok && yield(d); d, ok = r.next() {
+		}
+	}
+}
+
+func (p *page) reader() pageReader {
+	return pageReader{rest: p.entries, left: p.n, base: p.base, at: p.first, taken: p.base}
+}
+
+// pageReader reads the entries of a page that is right.
+type pageReader struct {
+	rest  []byte
+	left  int
+	base  int64
+	at    seq.Offset // behind the last entry
+	taken int64      // when the last one was deferred
+}
+
+func (r *pageReader) next() (d Deferral, ok bool) {
+	if r.left == 0 {
+		return d, false
+	}
+	r.left--
+	head := r.number()
+	d.Offset = r.at + seq.Offset(head>>1)
+	d.At = r.base + signed(r.number())
+	r.taken += signed(r.number())
+	d.Delay = time.Duration(d.At - r.taken)
+	if head&1 != 0 {
+		d.Attempts = uint16(r.number()) //nolint:gosec // checked where it was read
+	}
+	r.at = d.Offset + 1
+	return d, true
+}
+
+func (r *pageReader) number() uint64 {
+	if len(r.rest) > 0 && r.rest[0] < 0x80 {
+		v := r.rest[0]
+		r.rest = r.rest[1:]
+		return uint64(v)
+	}
+	v, n := binary.Uvarint(r.rest)
+	r.rest = r.rest[max(n, 0):]
+	return v
+}
+
+// signed undoes unsigned.
+func signed(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) } //nolint:gosec // the bits that are meant
+
+// unsigned returns a number that is small where v is near 0.
+func unsigned(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) } //nolint:gosec // the bits that are meant
+
+// append adds a deferral behind the others; taken is when the last one was deferred. It returns when this
+// one was.
+func (p *page) append(d Deferral, taken int64) int64 {
+	if p.n == 0 {
+		p.first, p.base, taken = d.Offset, d.At, d.At
+		p.last = d.Offset - 1
+	}
+	head := uint64(d.Offset-p.last-1) << 1
+	if d.Attempts > 0 {
+		head |= 1
+	}
+	at := d.At - int64(d.Delay)
+	p.entries = binary.AppendUvarint(p.entries, head)
+	p.entries = binary.AppendUvarint(p.entries, unsigned(d.At-p.base))
+	p.entries = binary.AppendUvarint(p.entries, unsigned(at-taken))
+	if d.Attempts > 0 {
+		p.entries = binary.AppendUvarint(p.entries, uint64(d.Attempts))
+	}
+	p.last = d.Offset
+	p.n++
+	return at
+}
+
+// seal gives back the memory that no further entry will need.
+func (p *page) seal() {
+	if cap(p.entries)-len(p.entries) > len(p.entries)/8 {
+		p.entries = append(make([]byte, 0, len(p.entries)), p.entries...)
+	}
+}
+
+// pageOf returns the first page that ends at an offset or beyond.
+func pageOf[P any](pages []P, o seq.Offset, last func(*P) seq.Offset) int {
+	from, to := 0, len(pages)
+	for from < to {
+		if mid := (from + to) / 2; last(&pages[mid]) < o {
+			from = mid + 1
+		} else {
+			to = mid
+		}
+	}
+	return from
+}
+
+// packer makes a DeferralSet of deferrals that come in the order of their offsets.
+type packer struct {
+	pages []page
+	n     int
+	open  bool  // entries may be added to the last page, which is nobody else's
+	taken int64 // when its last one was deferred
+}
+
+func (k *packer) add(d Deferral) {
+	if !k.open || k.pages[len(k.pages)-1].n == pageEntries {
+		k.close()
+		k.pages = append(k.pages, page{})
+		k.open = true
+	}
+	k.taken = k.pages[len(k.pages)-1].append(d, k.taken)
+	k.n++
+}
+
+// share adds a whole page, which may be part of another set.
+func (k *packer) share(p page) {
+	if k.open && k.pages[len(k.pages)-1].n+p.n <= pageEntries/2 {
+		for d := range p.all() {
+			k.add(d)
+		}
+		return
+	}
+	k.close()
+	p.entries = slices.Clip(p.entries)
+	k.pages = append(k.pages, p)
+	k.n += p.n
+}
+
+func (k *packer) close() {
+	if k.open {
+		k.pages[len(k.pages)-1].seal()
+	}
+	k.open = false
+}
+
+func (k *packer) set() DeferralSet {
+	k.close()
+	return DeferralSet{k.pages, k.n}
+}

@@ -1,0 +1,140 @@
+package channel
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// first returns the first deferral of a set.
+func first(s DeferralSet) (d Deferral) {
+	for d = range s.All() {
+		break
+	}
+	return d
+}
+
+// someDeferrals returns deferrals at random offsets, some near each other, and at the ends of time.
+func someDeferrals(rng *rand.Rand, n int) map[seq.Offset]Deferral {
+	all := map[seq.Offset]Deferral{}
+	o := seq.Offset(rng.IntN(10))
+	for range n {
+		d := Deferral{Offset: o, At: rng.Int64N(1 << 50), Delay: time.Duration(rng.Int64N(1 << 50))}
+		switch rng.IntN(20) {
+		case 0:
+			d.At = math.MinInt64
+		case 1:
+			d.At, d.Delay = math.MaxInt64, math.MaxInt64
+		case 2:
+			d.At, d.Delay = 0, 0
+		case 3, 4, 5:
+			d.Attempts = uint16(rng.IntN(MaxAttempts))
+		}
+		all[o] = d
+		o += 1 + seq.Offset(rng.IntN(3)*rng.IntN(100))
+	}
+	return all
+}
+
+func sorted(all map[seq.Offset]Deferral) (list []Deferral) {
+	for _, o := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[o])
+	}
+	return list
+}
+
+// matches tells how a set differs from a list, and whether its pages are as they are to be.
+func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
+	t.Helper()
+	if got := slices.Collect(s.All()); !slices.Equal(got, want) || s.Len() != len(want) {
+		t.Fatalf("%s: %d of %d deferrals\n%v, want\n%v", what, s.Len(), len(want), got, want)
+	}
+	if again := DeferralsOf(want...); !s.Equal(again) || !again.Equal(s) {
+		t.Fatalf("%s: not equal to a set of the same", what)
+	}
+	p := Position{Deferred: s}
+	data, _ := p.MarshalBinary()
+	var q Position
+	if err := q.UnmarshalBinary(data); err != nil || !q.Deferred.Equal(s) {
+		t.Fatalf("%s: decoded %d deferrals, %v", what, q.Deferred.Len(), err)
+	}
+	if again, _ := q.MarshalBinary(); !bytes.Equal(again, data) {
+		t.Fatalf("%s: encoded otherwise the second time", what)
+	}
+	for _, p := range s.pages {
+		if p.n == 0 || p.n > pageEntries {
+			t.Fatalf("%s: a page of %d", what, p.n)
+		}
+	}
+}
+
+func TestASetOfDeferralsIsLikeAList(t *testing.T) {
+	rng := testrand.New(t)
+	for range 100 {
+		all := someDeferrals(rng, rng.IntN(3000))
+		s := DeferralsOf(sorted(all)...)
+		matches(t, "made", s, sorted(all))
+		for range 10 {
+			was, before := s, sorted(all)
+			o := seq.Offset(rng.IntN(3000))
+			switch rng.IntN(5) {
+			case 0:
+				s = s.from(o)
+				maps.DeleteFunc(all, func(at seq.Offset, _ Deferral) bool { return at < o })
+			case 1:
+				s = s.below(o + 1000)
+				maps.DeleteFunc(all, func(at seq.Offset, _ Deferral) bool { return at >= o+1000 })
+			case 2:
+				var found bool
+				_, want := all[o]
+				if s, found = s.with(o, func(*Deferral) bool { return false }); found != want {
+					t.Fatalf("took out %d: %v, want %v", o, found, want)
+				}
+				delete(all, o)
+			case 3:
+				s, _ = s.with(o, func(d *Deferral) bool { d.Attempts++; return true })
+				if d, ok := all[o]; ok {
+					d.Attempts++
+					all[o] = d
+				}
+			case 4:
+				next := someDeferrals(rng, rng.IntN(50))
+				c := Change{Position: Position{Deferred: DeferralsOf(sorted(next)...), Floor: o / 4}, Unmarked: []Range{{o, o + seq.Offset(1+rng.IntN(900))}}}
+				maps.DeleteFunc(next, func(at seq.Offset, _ Deferral) bool { return at >= c.Unmarked[0].From && at < c.Unmarked[0].End })
+				c.Deferred = DeferralsOf(sorted(next)...)
+				s = s.overlay(c.Deferred, c.offsets(), c.Floor)
+				maps.Copy(all, next)
+				maps.DeleteFunc(all, func(at seq.Offset, _ Deferral) bool {
+					_, named := next[at]
+					return at < c.Floor || !named && at >= c.Unmarked[0].From && at < c.Unmarked[0].End
+				})
+			}
+			matches(t, "changed", s, sorted(all))
+			matches(t, "before", was, before)
+		}
+	}
+}
+
+func TestManyDeferralsTakeLittleMemory(t *testing.T) {
+	var k packer
+	const n = 100_000
+	rng := testrand.New(t)
+	for o := range seq.Offset(n) {
+		delay := time.Duration(rng.Int64N(int64(30 * 24 * time.Hour)))
+		k.add(Deferral{Offset: o, At: int64(o)*1000 + int64(delay), Delay: delay})
+	}
+	bytes := 0
+	for _, p := range k.set().pages {
+		bytes += cap(p.entries)
+	}
+	if bytes > 14*n {
+		t.Errorf("%d bytes for %d deferrals", bytes, n)
+	}
+}

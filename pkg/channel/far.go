@@ -1,0 +1,356 @@
+package channel
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// soon is how long before it is due a deferred message is tracked like others. Those that are due in more
+// than twice that time are packed.
+const soon = 30 * time.Second
+
+// drawnAtOnce is how many pages are looked at in one go for messages that are due soon.
+const drawnAtOnce = 64
+
+// far are deferred messages that are not due soon: a tenth of the memory that tracked ones take. They count
+// as deferred, and not as ahead of the cursor. The zero value has none.
+type far struct {
+	pages []farPage // by offset
+	n     int
+	met   seq.Set // offsets that were ever in pages: one that is neither finished nor tracked still is
+	due   int64   // the earliest that one of them is due, or earlier
+	taken int64   // when the last one of the last page was deferred
+	open  bool    // messages may be added to the last page
+	empty int     // pages that are, until they are taken out together
+}
+
+// farPage is a page with times on the timeline. It may be empty, with the offsets that it had.
+type farPage struct {
+	page
+	due int64 // the earliest; MaxInt64 where it is empty
+}
+
+// has says whether a message is among them that is neither finished nor tracked.
+func (f *far) has(o seq.Offset) bool { return f.n > 0 && f.met.Contains(o) }
+
+// add puts a message among them.
+func (f *far) add(d Deferral) {
+	if f.n == 0 {
+		*f = far{due: math.MaxInt64}
+	}
+	f.met.Add(d.Offset)
+	f.n++
+	f.due = min(f.due, d.At)
+	last := len(f.pages) - 1
+	if last >= 0 && d.Offset <= f.pages[last].last {
+		f.insert(d)
+		return
+	}
+	if last < 0 || !f.open || f.pages[last].n == pageEntries {
+		if f.open && last >= 0 {
+			f.pages[last].seal()
+		}
+		f.pages = append(f.pages, farPage{due: math.MaxInt64})
+		f.open = true
+		last++
+	}
+	p := &f.pages[last]
+	f.taken = p.append(d, f.taken)
+	p.due = min(p.due, d.At)
+}
+
+// insert puts a message before others.
+func (f *far) insert(d Deferral) {
+	i := pageOf(f.pages, d.Offset, func(p *farPage) seq.Offset { return p.last })
+	var k packer
+	added := false
+	for e := range f.pages[i].all() {
+		if !added && e.Offset > d.Offset {
+			k.add(d)
+			added = true
+		}
+		k.add(e)
+	}
+	if !added {
+		k.add(d)
+		f.empty-- // there was none
+	}
+	made := k.set().pages
+	pages := make([]farPage, 0, len(made))
+	for _, p := range made {
+		due := int64(math.MaxInt64)
+		for e := range p.all() {
+			due = min(due, e.At)
+		}
+		pages = append(pages, farPage{p, due})
+	}
+	f.touched(i)
+	f.pages = slices.Replace(f.pages, i, i+1, pages...)
+}
+
+// touched has nothing be added to a page.
+func (f *far) touched(i int) {
+	if i == len(f.pages)-1 {
+		f.open = false
+	}
+}
+
+// sift takes those out of a page that are wanted, and appends them to out. settle follows.
+func (f *far) sift(i int, wanted func(Deferral) bool, out []Deferral) []Deferral {
+	var k packer
+	was, due, p := len(out), int64(math.MaxInt64), &f.pages[i]
+	for d := range p.all() {
+		if wanted(d) {
+			out = append(out, d)
+		} else {
+			k.add(d)
+			due = min(due, d.At)
+		}
+	}
+	if len(out) == was {
+		return out
+	}
+	f.n -= len(out) - was
+	f.touched(i)
+	p.due = due
+	if made := k.set().pages; len(made) > 0 {
+		p.page = made[0]
+	} else {
+		p.n, p.entries = 0, nil
+		f.empty++
+	}
+	return out
+}
+
+// settle takes out empty pages where they are many.
+func (f *far) settle() {
+	switch {
+	case f.n == 0:
+		*f = far{}
+	case f.empty > len(f.pages)/2:
+		f.pages = slices.DeleteFunc(f.pages, func(p farPage) bool { return p.n == 0 })
+		f.empty, f.open = 0, false
+	}
+}
+
+// take takes out those of sorted offsets that are among them.
+func (f *far) take(offsets []seq.Offset) (out []Deferral) {
+	for len(offsets) > 0 && f.n > 0 {
+		i := pageOf(f.pages, offsets[0], func(p *farPage) seq.Offset { return p.last })
+		if i == len(f.pages) {
+			break
+		}
+		beyond, _ := slices.BinarySearch(offsets, f.pages[i].last+1)
+		here := offsets[:beyond]
+		offsets = offsets[beyond:]
+		out = f.sift(i, func(d Deferral) bool {
+			for len(here) > 0 && here[0] < d.Offset {
+				here = here[1:]
+			}
+			return len(here) > 0 && here[0] == d.Offset
+		}, out)
+	}
+	f.settle()
+	return out
+}
+
+// soonest takes out those that are due at until or before, of the pages of which some are due at from or before:
+// of some of these pages, unless they have one that is due now.
+func (f *far) soonest(now, from, until int64) (out []Deferral) {
+	if f.n == 0 || f.due > from {
+		return nil
+	}
+	due, left := int64(math.MaxInt64), drawnAtOnce
+	for i := range f.pages {
+		p := &f.pages[i]
+		if p.due > from || left <= 0 && p.due > now {
+			due = min(due, p.due)
+			continue
+		}
+		left--
+		out = f.sift(i, func(d Deferral) bool { return d.At <= until }, out)
+		due = min(due, p.due)
+	}
+	f.due = due
+	f.settle()
+	return out
+}
+
+// dropBelow takes out those below an offset, and returns how many there were.
+func (f *far) dropBelow(o seq.Offset) (n int) {
+	if f.n == 0 {
+		return 0
+	}
+	n = f.n
+	var out []Deferral
+	for i := 0; i < len(f.pages) && f.pages[i].first < o; i++ {
+		out = f.sift(i, func(d Deferral) bool { return d.Offset < o }, out[:0])
+	}
+	n -= f.n
+	f.met.DropBelow(o)
+	f.settle()
+	return n
+}
+
+// set returns all of them, with times on the wall clock.
+func (f *far) set(wall int64) DeferralSet {
+	var k packer
+	if f.n == 0 {
+		return k.set()
+	}
+	k.pages = make([]page, 0, len(f.pages))
+	for i := range f.pages {
+		if p := f.pages[i].page; p.n > 0 {
+			p.base = addTime(p.base, time.Duration(wall))
+			k.share(p)
+		}
+	}
+	return k.set()
+}
+
+// farReader reads some of them in the order of the log.
+type farReader struct {
+	f     *far
+	in    pageReader
+	page  int // the next one
+	ahead Deferral
+	some  bool
+}
+
+// find returns the one at an offset, which is above those that were asked for before.
+func (r *farReader) find(o seq.Offset) (Deferral, bool) {
+	if r.f == nil || r.f.n == 0 {
+		return Deferral{}, false
+	}
+	if r.page == 0 || r.f.pages[r.page-1].last < o {
+		i := pageOf(r.f.pages, o, func(p *farPage) seq.Offset { return p.last })
+		if i == len(r.f.pages) {
+			return Deferral{}, false
+		}
+		r.in, r.page = r.f.pages[i].reader(), i+1
+		r.ahead, r.some = r.in.next()
+	}
+	for r.some && r.ahead.Offset < o {
+		r.ahead, r.some = r.in.next()
+	}
+	return r.ahead, r.some && r.ahead.Offset == o
+}
+
+// farEnough says whether a message that is due then is to be packed. What has an order is not.
+func farEnough(s *State, now, due int64) bool {
+	return due > addTime(now, 2*soonOf(&s.ledger)) && due < math.MaxInt64 && !s.ordered && s.keyed == nil
+}
+
+// soonOf is how long before it is due a message is tracked.
+func soonOf(l *ledger) time.Duration {
+	if l.nearby > 0 {
+		return l.nearby
+	}
+	return soon
+}
+
+// postpone defers a message that is not tracked from now until it is due.
+func postpone(s *State, o seq.Offset, attempts uint16, now, due int64) {
+	s.deferred++
+	if farEnough(s, now, due) {
+		s.recorder.note(o)
+		s.track().far.add(Deferral{o, due, time.Duration(due - now), min(attempts, MaxAttempts)})
+		return
+	}
+	s.track().intoDeferred(s.meet(o, attempts), now, due)
+}
+
+// draw tracks messages that were far.
+func draw(l *ledger, list []Deferral) {
+	for _, d := range list {
+		if d.Offset >= l.cursor {
+			l.ahead++
+		}
+		l.t.intoDeferred(l.t.add(d.Offset, d.Attempts), d.At-int64(d.Delay), d.At)
+	}
+}
+
+// drawSoon tracks what is due soon.
+func drawSoon(l *ledger, now int64) {
+	if l.t != nil && l.t.far.n > 0 {
+		draw(l, l.t.far.soonest(now, addTime(now, soonOf(l)), addTime(now, 2*soonOf(l))))
+	}
+}
+
+// drawThese tracks those of some messages that are far.
+func drawThese(l *ledger, offsets []seq.Offset) {
+	if l.t == nil || l.t.far.n == 0 {
+		return
+	}
+	offsets = slices.Clone(offsets)
+	slices.Sort(offsets)
+	draw(l, l.t.far.take(slices.Compact(offsets)))
+}
+
+// drawRange tracks the messages of a range that are far.
+func drawRange(l *ledger, from, end seq.Offset) {
+	if l.t == nil {
+		return
+	}
+	f := &l.t.far
+	for i := pageOf(f.pages, from, func(p *farPage) seq.Offset { return p.last }); i < len(f.pages) && f.pages[i].first < end; i++ {
+		draw(l, f.sift(i, func(d Deferral) bool { return d.Offset >= from && d.Offset < end }, nil))
+	}
+	f.settle()
+}
+
+// drawWhere tracks the far messages that are wanted. It looks at all of them.
+func drawWhere(l *ledger, wanted func(Deferral) bool) {
+	for i := range l.t.far.pages {
+		draw(l, l.t.far.sift(i, wanted, nil))
+	}
+	l.t.far.settle()
+}
+
+// slotOf returns the slot of an unfinished message that the channel has met. One that is far is tracked then.
+func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
+	if l.t == nil {
+		return 0, false
+	}
+	slot, ok := l.t.index.get(o)
+	if !ok && o >= l.floor && l.t.far.has(o) && !l.done.Contains(o) {
+		draw(l, l.t.far.take([]seq.Offset{o}))
+		return l.t.index.get(o)
+	}
+	return slot, ok
+}
+
+// isFar says whether a message is deferred and far.
+func isFar(l *ledger, o seq.Offset) bool {
+	if l.t == nil || o < l.floor || !l.t.far.has(o) || l.done.Contains(o) {
+		return false
+	}
+	_, tracked := l.t.index.get(o)
+	return !tracked
+}
+
+// farAt returns the message at an offset if it is far.
+func farAt(l *ledger, o seq.Offset) (Deferral, bool) {
+	if l.t == nil {
+		return Deferral{}, false
+	}
+	r := farReader{f: &l.t.far}
+	return r.find(o)
+}
+
+// each calls f with all of them.
+func (f *far) each(call func(Deferral)) {
+	for i := range f.pages {
+		for d := range f.pages[i].all() {
+			call(d)
+		}
+	}
+}
+
+// deferralOf returns how a deferred message is noted in a position.
+func deferralOf(s *State, m *message) Deferral {
+	return Deferral{m.offset, s.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts}
+}

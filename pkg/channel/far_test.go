@@ -1,0 +1,181 @@
+package channel
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// checkFar tells which invariant of far messages does not hold, where so many others are deferred, and how many are
+// below the cursor.
+func checkFar(s *State, near int) (below uint64, err error) {
+	f := &s.t.far
+	n, last, empty := 0, -1, 0
+	for i := range f.pages {
+		p := &f.pages[i]
+		due := int64(math.MaxInt64)
+		for d := range p.all() {
+			_, tracked := s.t.index.get(d.Offset)
+			if int(d.Offset) <= last || tracked || d.Offset < s.floor || s.done.Contains(d.Offset) || !isFar(&s.ledger, d.Offset) || s.ordered || s.keyed != nil {
+				return 0, fmt.Errorf("offset %d is far behind %d, tracked: %v", d.Offset, last, tracked)
+			}
+			last, due = int(d.Offset), min(due, d.At)
+			if n++; d.Offset < s.cursor {
+				below++
+			}
+		}
+		if p.n == 0 {
+			empty++
+			continue
+		}
+		if p.due != due || f.due > due || int(p.last) != last {
+			return 0, fmt.Errorf("page of %d to %d is due at %d, of all %d, want %d", p.n, p.last, p.due, f.due, due)
+		}
+	}
+	if n != f.n || empty != f.empty || near+n != s.deferred {
+		return 0, fmt.Errorf("%d are far, want %d; %d are deferred, %d of them near", f.n, n, s.deferred, near)
+	}
+	for from, end := range f.met.Ranges() {
+		for o := max(from, s.floor); o < end; o++ {
+			_, tracked := s.t.index.get(o)
+			if f.n > 0 && tracked == isFar(&s.ledger, o) && !s.done.Contains(o) {
+				return 0, fmt.Errorf("offset %d was far and is nowhere", o)
+			}
+		}
+	}
+	return below, nil
+}
+
+// deferMany defers messages by up to a day, each by another time, and returns the state and the delays.
+func deferMany(t *testing.T, n int) (*State, []time.Duration) {
+	rng := testrand.New(t)
+	s, delays := New(0, false), make([]time.Duration, n)
+	for o := range delays {
+		delays[o] = time.Duration(1 + rng.Int64N(int64(24*time.Hour)))
+		s.Defer(seq.Offset(o), moveTime, delays[o])
+	}
+	return s, delays
+}
+
+func TestFarMessagesAreTrackedBeforeTheyAreDue(t *testing.T) {
+	const n = 4_000
+	s, delays := deferMany(t, n)
+	if near := s.deferred - s.t.far.n; near > n/200 {
+		t.Fatalf("%d of %d are near", near, n)
+	}
+	delivered := map[seq.Offset]bool{}
+	for rounds := 0; len(delivered) < n; rounds++ {
+		at, some := s.NextEvent()
+		if !some || rounds > 20*n {
+			t.Fatalf("%d of %d delivered after %d rounds; another event: %v", len(delivered), n, rounds, some)
+		}
+		now := at
+		if now.Before(moveTime) {
+			now = moveTime
+		}
+		s.Expire(now, nil)
+		for _, d := range s.Take(now, 1, time.Minute, n, n, nil) {
+			if due := moveTime.Add(delays[d.Offset]); !now.Equal(due) || delivered[d.Offset] {
+				t.Fatalf("%d is delivered %v after it was due, delivered before: %v", d.Offset, now.Sub(due), delivered[d.Offset])
+			}
+			delivered[d.Offset] = true
+			if err := s.Finish(d.Offset, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := check(s); err != nil || s.Floor() != n {
+		t.Errorf("floor %d, %v", s.Floor(), err)
+	}
+}
+
+func TestFarMessagesAreDeliveredAfterALongSleep(t *testing.T) {
+	const n = 100_000 // more pages than are looked at in one go
+	s, _ := deferMany(t, n)
+	now := moveTime.Add(25 * time.Hour)
+	if out := s.Take(now, 1, time.Minute, n, n, nil); len(out) != n || out[0].Offset != 0 || out[n-1].Offset != n-1 {
+		t.Errorf("%d of %d are delivered", len(out), n)
+	}
+	if err := check(s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFarMessagesAreTrackedSomeAtATime(t *testing.T) {
+	const n = 4 * drawnAtOnce * pageEntries
+	s := New(0, false)
+	for o := range seq.Offset(n) {
+		s.Defer(o, moveTime, time.Hour)
+	}
+	now := moveTime.Add(time.Hour - soon/2)
+	for i := 1; i <= 4; i++ {
+		if at, _ := s.NextEvent(); at.After(now) {
+			t.Fatalf("the next event is %v late", at.Sub(now))
+		}
+		s.Expire(now, nil)
+		if left := n - i*drawnAtOnce*pageEntries; s.t.far.n != left {
+			t.Fatalf("%d are far after %d rounds, want %d", s.t.far.n, i, left)
+		}
+	}
+	if at, _ := s.NextEvent(); !at.Equal(moveTime.Add(time.Hour)) {
+		t.Errorf("the next event is at %v", at.Sub(moveTime))
+	}
+}
+
+func TestFarMessagesAreSeenLikeOthers(t *testing.T) {
+	const n = 3000
+	s, delays := deferMany(t, n)
+	for o := range seq.Offset(n) {
+		if at, ok := DeferredUntil(s, o); !ok || !at.Equal(moveTime.Add(delays[o])) {
+			t.Fatalf("%d is deferred until %v: %v, want %v", o, at, ok, moveTime.Add(delays[o]))
+		}
+	}
+	far := s.t.far.n
+	if list, total := Deferrals(s, DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.n != far {
+		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.n, far)
+	}
+	if list, ok := PendingBelow(s, 100, n); ok || list != nil {
+		t.Errorf("pending though the cursor is at 0")
+	}
+	s.Take(moveTime, 1, time.Minute, 1, n, nil) // moves the cursor
+	if list, ok := PendingBelow(s, 100, n); !ok || len(list) != 100 || list[50].State != Deferred {
+		t.Errorf("pending: %v, %v", list, ok)
+	}
+	s.AdvanceTo(1000)
+	if s.Counts(n).Deferred != n-1000 || s.Counts(n).Depth != 0 {
+		t.Errorf("%+v after retention", s.Counts(n))
+	}
+	SetOrder(s, policy.Strict)
+	if s.t.far.n != 0 || s.Counts(n).Deferred != n-1000 {
+		t.Errorf("%d are far in an ordered channel, %+v", s.t.far.n, s.Counts(n))
+	}
+	if err := check(s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMillionDeferredTakeLittleMemory(t *testing.T) {
+	const n = 100_000
+	s, _ := deferMany(t, n)
+	bytes := 0
+	for i := range s.t.far.pages {
+		bytes += cap(s.t.far.pages[i].entries)
+	}
+	if bytes > 16*n {
+		t.Errorf("%d bytes for %d messages", bytes, n)
+	}
+	p := s.Position(moveTime, moveTime.UnixNano())
+	data, _ := p.MarshalBinary()
+	if len(data) > 16*n {
+		t.Errorf("a position of %d bytes for %d messages", len(data), n)
+	}
+	r := Restore(p, false, moveTime, moveTime.UnixNano())
+	if again := r.Position(moveTime, moveTime.UnixNano()); !again.Deferred.Equal(p.Deferred) || r.t.far.n != s.t.far.n {
+		t.Errorf("%d are far after a restart, want %d", r.t.far.n, s.t.far.n)
+	}
+}
