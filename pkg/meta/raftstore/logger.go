@@ -7,8 +7,11 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -17,12 +20,48 @@ import (
 // bridge hands the consensus library's log lines to slog. What the library
 // calls informational is about its own workings, and becomes a debug line.
 type bridge struct {
-	log  *slog.Logger
-	name string
-	args []any
+	log   *slog.Logger
+	name  string
+	args  []any
+	lines *repeats // of this bridge and those made of it
 }
 
-func newBridge(l *slog.Logger) hclog.Logger { return &bridge{log: l} }
+func newBridge(l *slog.Logger) hclog.Logger { return &bridge{log: l, lines: &repeats{}} }
+
+// repeatEvery is how often a warning or an error with the same text is logged at the most.
+const repeatEvery = time.Minute
+
+// repeats keeps what the library says again and again from filling the log. The texts are
+// constants of the library: there are few.
+type repeats struct {
+	mu   sync.Mutex // guards said
+	said map[string]*repeated
+}
+
+type repeated struct {
+	at     time.Time // when it was logged last
+	untold int       // how often it was not since
+}
+
+// turn says whether a line is to be logged, and how many with its text were not since the last one.
+func (r *repeats) turn(text string, now time.Time) (untold int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.said[text]
+	if s != nil && now.Sub(s.at) < repeatEvery {
+		s.untold++
+		return 0, false
+	}
+	if s == nil {
+		s = &repeated{}
+		if r.said == nil {
+			r.said = map[string]*repeated{}
+		}
+		r.said[text] = s
+	}
+	untold, s.at, s.untold = s.untold, now, 0
+	return untold, true
+}
 
 func slogLevel(l hclog.Level) slog.Level {
 	switch l {
@@ -39,6 +78,15 @@ func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
 	to := slogLevel(level)
 	if to > slog.LevelDebug && routine(msg, args) {
 		to = slog.LevelDebug
+	}
+	if to > slog.LevelDebug {
+		untold, ok := b.lines.turn(msg, time.Now())
+		if !ok {
+			return
+		}
+		if untold > 0 {
+			args = append(args[:len(args):len(args)], "repeated", untold)
+		}
 	}
 	b.log.Log(context.Background(), to, "raft: "+msg, args...)
 }
@@ -78,9 +126,16 @@ func aboutConnection(err error) bool {
 			return true
 		}
 	}
-	_, network := errors.AsType[net.Error](err)
-	return network
+	if _, network := errors.AsType[net.Error](err); network {
+		return true
+	}
+	// The codec of the library's requests keeps no more than the text of the error that it met.
+	text := err.Error()
+	return strings.HasPrefix(text, "msgpack decode error") && slices.ContainsFunc(brokenStreams[:], func(end string) bool { return strings.Contains(text, end) })
 }
+
+// brokenStreams are parts of the texts of errors of streams that ended early.
+var brokenStreams = [...]string{"EOF", "closed", "connection reset", "connection refused", "broken pipe", "timeout", "deadline", "stalled", "not reached"}
 
 func (b *bridge) Trace(string, ...any)          {}
 func (b *bridge) Debug(msg string, args ...any) { b.Log(hclog.Debug, msg, args...) }
@@ -99,21 +154,21 @@ func (b *bridge) IsError() bool { return b.on(slog.LevelError) }
 func (b *bridge) ImpliedArgs() []any { return b.args }
 
 func (b *bridge) With(args ...any) hclog.Logger {
-	return &bridge{log: b.log.With(args...), name: b.name, args: append(b.args[:len(b.args):len(b.args)], args...)}
+	return &bridge{log: b.log.With(args...), name: b.name, args: append(b.args[:len(b.args):len(b.args)], args...), lines: b.lines}
 }
 
 func (b *bridge) Name() string { return b.name }
 func (b *bridge) Named(name string) hclog.Logger {
-	return &bridge{log: b.log, name: name, args: b.args}
+	return &bridge{log: b.log, name: name, args: b.args, lines: b.lines}
 }
 func (b *bridge) ResetNamed(name string) hclog.Logger                   { return b.Named(name) }
 func (b *bridge) SetLevel(hclog.Level)                                  {}
 func (b *bridge) GetLevel() hclog.Level                                 { return hclog.Debug }
-func (b *bridge) lines() io.Writer                                      { return lineWriter{b} }
-func (b *bridge) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return b.lines() }
+func (b *bridge) writer() io.Writer                                     { return lineWriter{b} }
+func (b *bridge) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return b.writer() }
 
 func (b *bridge) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(b.lines(), "", 0)
+	return log.New(b.writer(), "", 0)
 }
 
 type lineWriter struct{ b *bridge }
