@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/brokerd/brokerd/internal/nsqclient"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -89,6 +90,9 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: exitInterrupted, cause: err}
 	}
 	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: exitFailed, cause: err}
+	if strings.HasPrefix(err.Error(), "required flag(s) ") { // cobra has no type for it
+		f.answer.Code, f.exit = failure.Usage, exitUsage
+	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		f.answer = api.Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, Fate: e.Fate}
 		f.exit = e.Code.Exit()

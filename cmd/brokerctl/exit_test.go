@@ -388,3 +388,10 @@ func TestCompletionKnowsLiveNames(t *testing.T) {
 		}
 	}
 }
+
+func TestAFlagThatIsMissingIsAMistakeOfTheCommandLine(t *testing.T) {
+	r := newFakeBroker(t).brokerctl(t, "message", "get", "0001d12823ef7df3")
+	if r.exit != exitUsage || !strings.Contains(r.stderr, `required flag(s) "topic" not set`) {
+		t.Errorf("exit %d: %s", r.exit, r.stderr)
+	}
+}

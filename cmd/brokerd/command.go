@@ -192,15 +192,52 @@ func (p *program) configCommand() *cobra.Command {
 }
 
 func (p *program) configCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var files []string
+	cmd := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file and the certificates it names",
 		Long: `Check a configuration file and the certificates it names, together with the BROKERD_ variables of the
-environment: what serve --config FILE would use if it was started here.`,
-		Args: cobra.ExactArgs(1),
+environment: what serve --config FILE would use if it was started here. With --env-file, the variables are those of
+that file and no others, as a systemd service has them that names it as its EnvironmentFile.`,
+		Example: `  brokerd config check --env-file /etc/default/brokerd /etc/brokerd/brokerd.toml`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.readEnvironment(files); err != nil {
+				return finish(err)
+			}
 			return finish(p.checkConfig(cmd.OutOrStdout(), args[0]))
 		},
 	}
+	addEnvironmentFiles(cmd, &files)
+	return cmd
+}
+
+func addEnvironmentFiles(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringArrayVar(files, "env-file", nil, "take the environment of `FILE`, in the form of systemd's EnvironmentFile, and not this one; repeat for more")
+}
+
+// readEnvironment takes the environment of files, where some are given, in place of the process's own. What
+// stands in a later one counts.
+func (p *program) readEnvironment(files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	p.environ = nil
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return exitWith(exitConfig, fmt.Errorf("--env-file: %w", err))
+		}
+		environ, err := config.ParseEnvironmentFile(name, string(text))
+		if err != nil {
+			return exitWith(exitConfig, err)
+		}
+		for _, v := range environ {
+			variable, _, _ := strings.Cut(v, "=")
+			p.environ = slices.DeleteFunc(p.environ, func(was string) bool { return strings.HasPrefix(was, variable+"=") })
+			p.environ = append(p.environ, v)
+		}
+	}
+	return nil
 }
 
 func (p *program) checkConfig(out io.Writer, name string) error {
@@ -227,8 +264,13 @@ func (p *program) configPrintCommand() *cobra.Command {
 		Use: "print", Short: "Print the effective configuration as TOML", Args: cobra.NoArgs,
 	}
 	sources := cmd.Flags().Bool("sources", false, "show the source of each value")
+	var files []string
+	addEnvironmentFiles(cmd, &files)
 	flags := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := p.readEnvironment(files); err != nil {
+			return finish(err)
+		}
 		loaded, err := p.load(flags)
 		if err != nil {
 			return finish(err)
