@@ -173,5 +173,37 @@ package -i "${first[0]}" # and a release back
 start
 expect 'messages after the return' "$(stored)" $messages
 stop
+
+# The .rpm, in a directory of its own: with its scripts in the Debian of above, and with -short by hand,
+# as they would need a shell in there.
+if command -v rpm >/dev/null; then
+	say 'install, upgrade and remove the .rpm'
+	other=$root/rpm
+	[[ $short ]] || { mkdir "$other" && tar -xf "$out/debian.tar" -C "$other"; }
+	mkdir -p "$other/var/lib/rpm"
+	rpms() { # OPTIONS...
+		rpm --root "$other" --nodeps --noplugins ${short:+--noscripts} "$@" >"$out/rpm.log" 2>&1 || fail "rpm $*: $(cat "$out/rpm.log")"
+	}
+	rpm --root "$other" --initdb
+	if [[ $short ]]; then
+		mkdir -p "$other/etc"
+		cp "$root/etc/passwd" "$root/etc/group" "$other/etc/"
+	fi
+	rpms -i "$out"/0.1.0/*.rpm
+	[[ ! $short ]] || DPKG_ROOT=$other sh deploy/package/postinst.sh 1 >/dev/null
+	expect 'mode of the configuration in the .rpm' "$(stat -c %a "$other/etc/brokerd/brokerd.toml")" 640
+	expect 'mode of the data in the .rpm' "$(stat -c %a "$other/var/lib/brokerd")" 750
+	expect 'version in the .rpm' "$("$other/usr/bin/brokerctl" version -o name)" 0.1.0
+	"$other/usr/bin/brokerd" config check "$other/etc/brokerd/brokerd.toml" >/dev/null || fail 'the configuration in the .rpm is not valid'
+	echo 'max_rdy_count = 77' >>"$other/etc/brokerd/brokerd.toml"
+	rpms -U "$out"/0.1.1/*.rpm
+	expect 'version after the upgrade of the .rpm' "$("$other/usr/bin/brokerctl" version -o name)" 0.1.1
+	grep -q '^max_rdy_count = 77' "$other/etc/brokerd/brokerd.toml" || fail 'the upgrade of the .rpm lost the configuration'
+	touch "$other/var/lib/brokerd/messages"
+	rpms -e brokerd
+	[[ ! -e $other/usr/bin/brokerd ]] || fail 'a removal of the .rpm leaves the program'
+	grep -q '^max_rdy_count = 77' "$other/etc/brokerd/brokerd.toml.rpmsave" || fail 'a removal of the .rpm loses the configuration that was edited'
+	[[ -e $other/var/lib/brokerd/messages ]] || fail 'a removal of the .rpm took the messages'
+fi
 rm -rf "$out"/0.1.? "$out/brokerctl"
 say "passed in $SECONDS s"
