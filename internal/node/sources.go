@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -35,26 +36,26 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Topics:       func() []stats.Topic { return n.broker.Node.TopicStats("", "", false) },
 			Ready:        func() []health.Reason { return n.broker.Node.Ready() },
 			Draining:     n.draining.Load,
-			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Contents.Placement()) },
+			Placement:    func() operate.Placement { return n.broker.Contents.Placement() },
 			Server:       func() metrics.Server { return serverFigures(n.server.Stats(), n.member.Traffic()) },
-			Logs: func() metrics.Logs {
-				return logFigures(n.broker.Host.Topics.LogStats(), n.broker.Host.Scrubber.Stats())
-			},
-			Trash:       func() (int, int64) { return n.broker.Host.Trash() },
-			TokenEnds:   func() time.Time { return meta.AccessOf(n.member.Store().View()).FirstEnd(time.Now()) },
-			Disk:        func() metrics.Disk { return diskFigures(n.broker.Host.Disk.State()) },
-			Raft:        n.raftFigures,
-			Nodes:       func() map[string]int { return nodesByState(n.broker) },
-			Lags:        func() []operate.ReplicaLag { return n.broker.Operator.ReplicaLags() },
-			Replication: func() coord.ReplicationStats { return n.broker.Host.ReplicationStats() },
-			Memory:      n.memory.Usage,
-			Turns:       n.turns.Waiting,
-			Uncreated:   n.created.Refused,
-			Traces:      func() trace.Stats { return n.tracing.store.Stats() },
-			Spans:       func() otlp.Stats { return n.tracing.spans.Stats() },
-			Stalls:      func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
-			Peers:       func() []peer.Stats { return n.member.Traffic() },
-			Forwarding:  func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },
+			Logs:         func() host.LogStats { return n.broker.Host.Topics.LogStats() },
+			Scrubber:     func() scrubber.Stats { return n.broker.Host.Scrubber.Stats() },
+			Trash:        func() (int, int64) { return n.broker.Host.Trash() },
+			TokenEnds:    func() time.Time { return meta.AccessOf(n.member.Store().View()).FirstEnd(time.Now()) },
+			Disk:         func() diskspace.State { return n.broker.Host.Disk.State() },
+			Raft:         func() raftstore.Stats { return n.member.Store().Stats() },
+			Tolerance:    func() int { return n.broker.Operator.Tolerance() },
+			Nodes:        func() map[string]int { return nodesByState(n.broker) },
+			Lags:         func() []operate.ReplicaLag { return n.broker.Operator.ReplicaLags() },
+			Replication:  func() coord.ReplicationStats { return n.broker.Host.ReplicationStats() },
+			Memory:       n.memory.Usage,
+			Turns:        n.turns.Waiting,
+			Uncreated:    n.created.Refused,
+			Traces:       func() trace.Stats { return n.tracing.store.Stats() },
+			Spans:        func() otlp.Stats { return n.tracing.spans.Stats() },
+			Stalls:       func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
+			Peers:        func() []peer.Stats { return n.member.Traffic() },
+			Forwarding:   func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },
 		},
 	})
 }
@@ -88,36 +89,6 @@ func serverFigures(s server.Stats, peers []peer.Stats) metrics.Server {
 		m.CommandErrors[c.String()] = s.Errors[c]
 	}
 	return m
-}
-
-func logFigures(s host.LogStats, c scrubber.Stats) metrics.Logs {
-	return metrics.Logs{
-		Segments: s.Segments, Bytes: s.Bytes, Unflushed: s.Unsynced, Recovery: s.Recovery,
-		CorruptRecords: uint64(s.Damaged), Damaged: s.Unreadable, Scrubbed: uint64(c.Bytes), ScrubOldest: c.Oldest, TruncatedBytes: uint64(s.TornBytes),
-		Appends: uint64(s.Appends), Records: uint64(s.Records), AppendedBytes: uint64(s.AppendedBytes), Syncs: uint64(s.Syncs),
-	}
-}
-
-func diskFigures(d diskspace.State) metrics.Disk {
-	m := metrics.Disk{Free: int64(d.Free), Total: int64(d.Total), Reserved: int64(d.Reserve)}
-	switch {
-	case d.Low:
-		m.Watermark = metrics.WatermarkRefusing
-	case d.Free < 2*d.Reserve:
-		m.Watermark = metrics.WatermarkWarning
-	}
-	return m
-}
-
-func (n *Node) raftFigures() metrics.Raft {
-	s := n.member.Store().Stats()
-	return metrics.Raft{
-		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
-		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Operator.Tolerance(),
-		LastContact: s.LastContact, StoreBytes: s.StoreBytes, StoreFree: s.StoreFree, Stalled: s.Stalled,
-		LeaderChanges: s.LeaderChanges, Elections: s.Elections, Late: s.Late,
-		Applies: metrics.Timing{Count: s.Applies.Count, Total: s.Applies.Total}, Writes: metrics.Timing{Count: s.Writes.Count, Total: s.Writes.Total},
-	}
 }
 
 // nodesByState counts the nodes in each state, none included.

@@ -19,14 +19,17 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -40,8 +43,8 @@ func full(topics ...stats.Topic) *Metrics {
 			Topics:   func() []stats.Topic { return topics },
 			Ready:    func() []health.Reason { return nil },
 			Draining: func() bool { return false },
-			Placement: func() Placement {
-				return Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3}
+			Placement: func() operate.Placement {
+				return operate.Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3}
 			},
 			Server: func() Server {
 				return Server{
@@ -54,16 +57,18 @@ func full(topics ...stats.Topic) *Metrics {
 					AuthFailures:  map[string]uint64{"denied": 3},
 				}
 			},
-			Logs: func() Logs {
-				return Logs{Segments: 3, Bytes: 4096, Unflushed: 2, Recovery: 1500 * time.Millisecond, CorruptRecords: 1, Damaged: 1, Scrubbed: 2048, ScrubOldest: time.Hour, TruncatedBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
+			Logs: func() host.LogStats {
+				return host.LogStats{Segments: 3, Bytes: 4096, Unsynced: 2, Recovery: 1500 * time.Millisecond, Damaged: 1, Unreadable: 1, TornBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
 			},
+			Scrubber:  func() scrubber.Stats { return scrubber.Stats{Bytes: 2048, Oldest: time.Hour} },
 			Trash:     func() (int, int64) { return 2, 77 },
 			TokenEnds: func() time.Time { return time.Unix(1795230522, 0) },
-			Disk:      func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
-			Raft: func() Raft {
-				return Raft{
-					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192, StoreFree: 4096, Elections: 4,
-					Applies: Timing{5, time.Second}, Writes: Timing{6, 2 * time.Second},
+			Disk:      func() diskspace.State { return diskspace.State{Free: 9, Total: 100, Reserve: 5} },
+			Tolerance: func() int { return 0 },
+			Raft: func() raftstore.Stats {
+				return raftstore.Stats{
+					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: []meta.NodeID{"n1"}, LastContact: -1, StoreBytes: 8192, StoreFree: 4096, Elections: 4,
+					Applies: raftstore.Timing{Count: 5, Total: time.Second}, Writes: raftstore.Timing{Count: 6, Total: 2 * time.Second},
 				}
 			},
 			Nodes: func() map[string]int { return map[string]int{"up": 2, "draining": 1} },
@@ -221,7 +226,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_auth_failures_total{reason="denied"} 3`,
 		`brokerd_log_recovery_seconds 1.5`,
 		`brokerd_log_unflushed_messages 2`,
-		`brokerd_disk_free_bytes 10`,
+		`brokerd_disk_free_bytes 9`,
 		`brokerd_disk_watermark_state 1`,
 		`brokerd_raft_is_leader 1`,
 		`brokerd_raft_last_contact_seconds -1`,

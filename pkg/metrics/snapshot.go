@@ -6,7 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -33,7 +36,7 @@ type timed struct{ desc *prometheus.Desc }
 func timing(name, help string) timed { return timed{prometheus.NewDesc(name, help, nil, nil)} }
 
 // is returns the summary with its values.
-func (m timed) is(t Timing) prometheus.Metric {
+func (m timed) is(t raftstore.Timing) prometheus.Metric {
 	return prometheus.MustNewConstSummary(m.desc, t.Count, t.Total.Seconds(), nil)
 }
 
@@ -222,19 +225,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	if src.Server != nil {
 		out.server(src.Server())
 	}
-	if src.Logs != nil {
-		out.logs(src.Logs())
-	}
-	if src.Trash != nil {
-		topics, bytes := src.Trash()
-		out.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
-	}
-	if src.Disk != nil {
-		out.disk(src.Disk())
-	}
-	if src.Raft != nil {
-		out.raft(src.Raft())
-	}
+	out.stored(&src)
 	if src.Nodes != nil {
 		for state, n := range src.Nodes() {
 			out.put(clusterNodes.is(float64(n), state))
@@ -281,6 +272,30 @@ type sink chan<- prometheus.Metric
 func (s sink) put(metrics ...prometheus.Metric) {
 	for _, m := range metrics {
 		s <- m
+	}
+}
+
+// stored tells what is on the disk, the metadata included.
+func (s sink) stored(src *Sources) {
+	if src.Logs != nil {
+		s.logs(src.Logs())
+	}
+	if src.Scrubber != nil {
+		c := src.Scrubber()
+		s.put(logScrubbed.is(float64(c.Bytes)), logUnchecked.is(c.Oldest.Seconds()))
+	}
+	if src.Trash != nil {
+		topics, bytes := src.Trash()
+		s.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
+	}
+	if src.Disk != nil {
+		s.disk(src.Disk())
+	}
+	if src.Raft != nil {
+		s.raft(src.Raft())
+	}
+	if src.Tolerance != nil {
+		s.put(raftTolerance.is(float64(src.Tolerance())))
 	}
 }
 
@@ -370,7 +385,7 @@ func (s sink) failing(c *channelSum) {
 	)
 }
 
-func (s sink) placement(p Placement) {
+func (s sink) placement(p operate.Placement) {
 	s.put(
 		clusterPartitions.is(float64(p.Partitions)),
 		clusterOffline.is(float64(p.Offline)),
@@ -405,17 +420,15 @@ func (s sink) server(v Server) {
 	}
 }
 
-func (s sink) logs(l Logs) {
+func (s sink) logs(l host.LogStats) {
 	s.put(
 		logSegments.is(float64(l.Segments)),
 		logBytes.is(float64(l.Bytes)),
-		logUnflushed.is(float64(l.Unflushed)),
+		logUnflushed.is(float64(l.Unsynced)),
 		logRecovery.is(l.Recovery.Seconds()),
-		logCorrupt.is(float64(l.CorruptRecords)),
-		logDamaged.is(float64(l.Damaged)),
-		logScrubbed.is(float64(l.Scrubbed)),
-		logUnchecked.is(l.ScrubOldest.Seconds()),
-		logTruncated.is(float64(l.TruncatedBytes)),
+		logCorrupt.is(float64(l.Damaged)),
+		logDamaged.is(float64(l.Unreadable)),
+		logTruncated.is(float64(l.TornBytes)),
 		logAppends.is(float64(l.Appends)),
 		logRecords.is(float64(l.Records)),
 		logAppended.is(float64(l.AppendedBytes)),
@@ -423,16 +436,28 @@ func (s sink) logs(l Logs) {
 	)
 }
 
-func (s sink) disk(d Disk) {
+func (s sink) disk(d diskspace.State) {
 	s.put(
 		diskFree.is(float64(d.Free)),
 		diskSize.is(float64(d.Total)),
-		diskReserved.is(float64(d.Reserved)),
-		diskWatermark.is(float64(d.Watermark)),
+		diskReserved.is(float64(d.Reserve)),
+		diskWatermark.is(watermark(d)),
 	)
 }
 
-func (s sink) raft(r Raft) {
+// watermark says how near the disk is to its reserve: 0 it is not, 1 free space is getting low, 2
+// publishes are refused.
+func watermark(d diskspace.State) float64 {
+	switch {
+	case d.Low:
+		return 2
+	case d.Free < 2*d.Reserve:
+		return 1
+	}
+	return 0
+}
+
+func (s sink) raft(r raftstore.Stats) {
 	contact := r.LastContact.Seconds()
 	if r.LastContact < 0 {
 		contact = -1
@@ -443,8 +468,7 @@ func (s sink) raft(r Raft) {
 		raftCommit.is(float64(r.CommitIndex)),
 		raftApplied.is(float64(r.AppliedIndex)),
 		raftSnapshot.is(float64(r.SnapshotIndex)),
-		raftVoters.is(float64(r.Voters)),
-		raftTolerance.is(float64(r.FailureTolerance)),
+		raftVoters.is(float64(len(r.Voters))),
 		raftLastContact.is(contact),
 		raftStore.is(float64(r.StoreBytes)),
 		raftStoreFree.is(float64(r.StoreFree)),

@@ -51,8 +51,14 @@ func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter 
 // Placement counts the cluster's partitions as this node sees them, and those
 // that it holds.
 type Placement struct {
-	Partitions, Offline, UnderReplicated, UnderMinISR, NonPreferredLeader, Moving int
-	Hosted, Led                                                                   int
+	Partitions         int
+	Offline            int // without a leader
+	UnderReplicated    int // with a replica that is not in sync
+	UnderMinISR        int // refusing publishes for it
+	NonPreferredLeader int
+	Moving             int
+	Hosted             int // with a replica here
+	Led                int // with the leader here
 }
 
 // Placement returns the counts of the cluster's partitions.
