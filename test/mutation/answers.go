@@ -1,9 +1,9 @@
 package main
 
-// answerMistakes are about what long answers over HTTP may take.
+// answerMistakes are about what long answers over HTTP may take, and about what errors mean.
 func answerMistakes() []mistake {
 	tests := []string{"./pkg/admin/web"}
-	return []mistake{
+	return append(failureMistakes(), []mistake{
 		{
 			name: "answers: a long one is forgotten at the next short one", file: "pkg/admin/web/answers.go",
 			old: "max(int64(n), most-most/64)", with: "int64(n)+0*most", tests: tests, run: "Answer",
@@ -28,6 +28,30 @@ func answerMistakes() []mistake {
 			name: "answers: those of NSQ's interface have no limits", file: "pkg/admin/server.go",
 			old: "t := &nsqform.Router{Answers: answers}\n	nsqd", with: "t := &nsqform.Router{}\n	nsqd",
 			tests: []string{"./pkg/admin"}, run: "TestLongAnswers",
+		},
+	}...)
+}
+
+// failureMistakes are about what errors mean to whoever is told of them.
+func failureMistakes() []mistake {
+	return []mistake{
+		{
+			name: "failure: a refused publish is read as uncertain", file: "pkg/failure/wire.go",
+			old: "return NotWritable, fate.Refused", with: "return Uncertain, fate.Uncertain",
+			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "AsItWasMeant|WhatWasRefused",
+		},
+		{
+			name: "failure: an error loses its kind between nodes", file: "pkg/forward/errors.go",
+			old: "kind: failure.Numbered(remote.Code & maxNumber)", with: "kind: failure.Numbered(0)",
+			tests: []string{"./pkg/forward"}, run: "KeepTextFateAndKind",
+		},
+		{
+			name: "failure: a publish of an unknown outcome is told by what else it is", file: "pkg/failure/kind.go",
+			old: "return PublishUnknown", with: "return k", tests: []string{"./pkg/failure"}, run: "OutermostRow",
+		},
+		{
+			name: "stats: a leader that does not lead yet is not named", file: "pkg/stats/merge.go",
+			old: "!told[k] && leader", with: "!found && leader", tests: []string{"./pkg/stats"}, run: "TellsNothing",
 		},
 	}
 }
