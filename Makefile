@@ -42,7 +42,7 @@ BENCHTIME ?= 1s
 NSQD     ?=
 
 .PHONY: help build dist dist-test alerts manifests nights otlp run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
-	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth bench-features golden cover install-tools clean
+	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -158,6 +158,7 @@ bench-growth: build $(LOADGEN) ## from one topic to 10,000, beside BEFORE=/path/
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -before $(abspath $(BEFORE)) \
 	  -write $(CURDIR)/docs/performance.md -section $(if $(findstring -cluster,$(ARGS)),growth-cluster,growth) $(ARGS)
 
+.PHONY: bench-features
 bench-features: build $(LOADGEN) ## dedup ids, keys, order, filters and traces beside a topic without (ARGS="-cluster -only backlog")
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -features $(ARGS)
 

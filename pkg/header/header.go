@@ -1,6 +1,7 @@
 package header
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -61,6 +62,15 @@ func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLong, len(raw), Max)
 	}
+	var list [maxPlain]field
+	if fields, ok := plain(raw, list[:0]); ok {
+		return reservedOf(fields)
+	}
+	return parseAny(raw)
+}
+
+// parseAny reads any header.
+func parseAny(raw []byte) (Reserved, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return Reserved{}, fmt.Errorf("%w: %w", ErrNotObject, err)
@@ -68,19 +78,41 @@ func Parse(raw []byte) (Reserved, error) {
 	if all == nil {
 		return Reserved{}, ErrNotObject // null
 	}
+	fields := make([]field, 0, len(all))
+	for key, value := range all {
+		f := field{key: []byte(key), value: value}
+		if strings.HasPrefix(key, reserved) {
+			var text string
+			f.isText = json.Unmarshal(value, &text) == nil && string(value) != "null"
+			f.text = []byte(text)
+		}
+		fields = append(fields, f)
+	}
+	return reservedOf(fields)
+}
+
+// field is a key of a header with its value as it is written and, if that is a text, the text.
+type field struct {
+	key, value, text []byte
+	isText           bool
+}
+
+// reservedOf reads the fields of a header.
+func reservedOf(fields []field) (Reserved, error) {
 	r := Reserved{Only: true}
 	others := false
-	for key, value := range all {
-		if !strings.HasPrefix(key, reserved) {
+	for i := range fields {
+		f := &fields[i]
+		if !bytes.HasPrefix(f.key, []byte(reserved)) {
 			r.Only, others = false, true
 			continue
 		}
-		switch key {
+		switch string(f.key) {
 		case keyKey, keyDedup, keyTTL, keyTraceID:
 		default:
 			others = true
 		}
-		if err := r.parse(key, value); err != nil {
+		if err := r.parse(string(f.key), f.value, string(f.text), f.isText); err != nil {
 			return Reserved{}, err
 		}
 	}
@@ -90,9 +122,7 @@ func Parse(raw []byte) (Reserved, error) {
 
 // parse reads the value of a reserved key. One that is not known is for programs of
 // another release, and means nothing here.
-func (r *Reserved) parse(key string, value json.RawMessage) error {
-	var text string
-	isText := json.Unmarshal(value, &text) == nil && string(value) != "null"
+func (r *Reserved) parse(key string, value []byte, text string, isText bool) error {
 	switch key {
 	case keyTraceID:
 		id, err := strconv.ParseUint(text, 10, 64)

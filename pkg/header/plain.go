@@ -1,0 +1,91 @@
+package header
+
+import "bytes"
+
+// maxPlain is the most keys of a plain header.
+const maxPlain = 8
+
+// plain appends the fields of a header to list that is an object of a few texts of ASCII without escapes and
+// whole numbers, as nearly all are: a tenth of the time of a parser of JSON. It returns false for any other,
+// which may be one all the same, and where a key is there twice.
+func plain(raw []byte, list []field) ([]field, bool) {
+	p := plainReader{rest: raw}
+	if !p.take('{') {
+		return nil, false
+	}
+	for {
+		key, ok := p.text()
+		if !ok || !p.take(':') || len(list) == maxPlain {
+			return nil, false
+		}
+		for i := range list {
+			if bytes.Equal(list[i].key, key) {
+				return nil, false
+			}
+		}
+		f := field{key: key}
+		from := p.skip()
+		if f.text, f.isText = p.text(); !f.isText && !p.number() {
+			return nil, false
+		}
+		f.value = from[:len(from)-len(p.rest)]
+		list = append(list, f)
+		if p.take('}') {
+			return list, len(p.skip()) == 0
+		}
+		if !p.take(',') {
+			return nil, false
+		}
+	}
+}
+
+// plainReader reads parts of a plain header off the front of rest.
+type plainReader struct{ rest []byte }
+
+// skip passes over white space and returns the rest.
+func (p *plainReader) skip() []byte {
+	for len(p.rest) > 0 && (p.rest[0] == ' ' || p.rest[0] == '\t' || p.rest[0] == '\n' || p.rest[0] == '\r') {
+		p.rest = p.rest[1:]
+	}
+	return p.rest
+}
+
+// take reads one byte behind white space, if it is that one.
+func (p *plainReader) take(b byte) bool {
+	if rest := p.skip(); len(rest) == 0 || rest[0] != b {
+		return false
+	}
+	p.rest = p.rest[1:]
+	return true
+}
+
+// text reads a text, if there is one.
+func (p *plainReader) text() ([]byte, bool) {
+	rest := p.skip()
+	if len(rest) == 0 || rest[0] != '"' {
+		return nil, false
+	}
+	for i := 1; i < len(rest); i++ {
+		switch c := rest[i]; {
+		case c == '"':
+			p.rest = rest[i+1:]
+			return rest[1:i], true
+		case c < ' ' || c > '~' || c == '\\':
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// number reads a whole number that is not negative, if there is one.
+func (p *plainReader) number() bool {
+	n := 0
+	for n < len(p.rest) && p.rest[n] >= '0' && p.rest[n] <= '9' {
+		n++
+	}
+	if n == 0 || n > 1 && p.rest[0] == '0' {
+		return false
+	}
+	p.rest = p.rest[n:]
+	return true // what may not follow is found to be neither a comma nor a brace
+}

@@ -1,0 +1,100 @@
+package header
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// sameAsAny tells how the quick way reads a header otherwise than the one that reads all.
+func sameAsAny(t *testing.T, raw string) (quick bool) {
+	t.Helper()
+	var list [maxPlain]field
+	fields, quick := plain([]byte(raw), list[:0])
+	got, err := Parse([]byte(raw))
+	want, wantErr := parseAny([]byte(raw))
+	if got != want || (err == nil) != (wantErr == nil) {
+		t.Errorf("%q: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
+	}
+	for _, is := range []error{ErrNotObject, ErrTraceID, ErrOption} {
+		if !strings.Contains(raw, ",") && errors.Is(err, is) != errors.Is(wantErr, is) { // else either may be told of
+			t.Errorf("%q: %v, want %v", raw, err, wantErr)
+		}
+	}
+	if quick && len(fields) == 0 {
+		t.Errorf("%q: no fields", raw)
+	}
+	return quick
+}
+
+var headers = map[string]bool{ // read in the quick way
+	`{"##key":"k"}`: true,
+	" {\t\"##key\" : \"k\" ,\r\n\"##dedup_id\":\"d\", \"x\":\"\" } ": true,
+	`{"##ttl":1000}`:                    true,
+	`{"##ttl":"1000","##trace_id":"7"}`: true,
+	`{"##ttl":0}`:                       true,
+	`{"##ttl":01}`:                      false,
+	`{"##ttl":1.5}`:                     false,
+	`{"##ttl":1e3}`:                     false,
+	`{"##ttl":-1}`:                      false,
+	`{"##ttl":99999999999999999999}`:    true,
+	`{"##trace_id":"x"}`:                true,
+	`{"##trace_id":7}`:                  true,
+	`{"##client_dispatch_tag":"t"}`:     true,
+	`{"##unknown":"t"}`:                 true,
+	`{"##key":""}`:                      true,
+	`{"##key":7}`:                       true,
+	`{"##key":null}`:                    false,
+	`{"##key":"a","##key":"b"}`:         false,
+	`{"##key":"\u0061"}`:                false,
+	`{"\u0023#key":"a"}`:                false,
+	`{"##key":"ä"}`:                     false,
+	"{\"##key\":\"\xff\"}":              false,
+	"{\"##key\":\"\x7f\"}":              false,
+	"{\"##key\":\"a\tb\"}":              false,
+	`{"x":{"##key":"a"}}`:               false,
+	`{"x":[1]}`:                         false,
+	`{"x":true}`:                        false,
+	`{}`:                                false,
+	``:                                  false,
+	`null`:                              false,
+	`"##key"`:                           false,
+	`{"##key":"a"`:                      false,
+	`{"##key":"a"}}`:                    false,
+	`{"##key":"a",}`:                    false,
+	`{"##key":"a"}x`:                    false,
+	`{"##key" "a"}`:                     false,
+	`{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","##key":"k"}`:        true,
+	`{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","##key":"k"}`: false,
+	`{"##key":"` + strings.Repeat("k", MaxKey) + `"}`:                       true,
+	`{"##key":"` + strings.Repeat("k", MaxKey+1) + `"}`:                     true,
+}
+
+func TestPlainHeadersAreReadLikeOthers(t *testing.T) {
+	for raw, want := range headers {
+		if got := sameAsAny(t, raw); got != want {
+			t.Errorf("%q: read in the quick way: %v", raw, got)
+		}
+	}
+}
+
+func FuzzPlainHeaders(f *testing.F) {
+	for raw := range headers {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) { sameAsAny(t, raw) })
+}
+
+func BenchmarkParse(b *testing.B) {
+	raw := []byte(`{"##key":"k123","##dedup_id":"1a2b3c4d5e6f7g-123456"}`)
+	for name, parse := range map[string]func([]byte) (Reserved, error){"plain": Parse, "any": parseAny} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := parse(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
