@@ -1,63 +1,47 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"net"
-	"net/http"
-	"os"
+	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// secretVariable holds what AUTH sends, for those who would not have it in a
-// list of processes.
-const secretVariable = "BROKERCTL_SECRET"
-
-// accessOptions are what it takes to be let in.
-type accessOptions struct {
-	authorities string // PEM file
-	certificate string // PEM file
-	key         string // PEM file
+// around is what the options of access are completed by.
+func (g *globals) around() accessctl.Around {
+	return accessctl.Around{Addresses: g.nodeAddresses(), Getenv: g.env.getenv, Stdin: g.env.stdin, Stderr: g.env.stderr}
 }
 
-func (o *accessOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.authorities, "cacert", "", "CA certificate `FILE` for https addresses (default: the system's)")
-	f.StringVar(&o.certificate, "cert", "", "client certificate `FILE` for https addresses")
-	f.StringVar(&o.key, "key", "", "private key `FILE` of the client certificate")
+// accessCommands are those about users, tokens, rules and contexts.
+func (g *globals) accessCommands() []*cobra.Command {
+	s := &accessctl.Shell{
+		Options: &g.access, Around: g.around, Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
+		Show: g.showAnswer, Prepare: g.prepareFormat, Group: groupOnly,
+		Confirm: func(cmd *cobra.Command, yes bool, what, name string) error {
+			return (&confirmation{yes}).ask(cmd, g, what, name)
+		},
+	}
+	if g.env.isTerminal {
+		s.ReadSecret = g.env.readSecret
+	}
+	return s.Commands()
 }
 
-// httpClient returns a client that uses the options, nil where there are none:
-// the default one does.
-func (o *accessOptions) httpClient() (*http.Client, error) {
-	if *o == (accessOptions{}) {
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.authorities != "" {
-		pem, err := os.ReadFile(o.authorities)
-		if err != nil {
-			return nil, usageError("--cacert: %w", err)
+// showAnswer prints what such a command found out.
+func (g *globals) showAnswer(cmd *cobra.Command, a accessctl.Answer) error {
+	return g.show(cmd, view{object: a.Object, lines: a.Lines, names: a.Names, text: func(p *page) {
+		if a.Header == nil {
+			if a.Result || !g.quiet {
+				p.line("%s", a.Said)
+			}
+			return
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usageError("--cacert: no certificate found in %s", o.authorities)
+		t := newTable(a.Header...)
+		for _, row := range a.Rows {
+			t.row(row...)
 		}
-	}
-	if (o.certificate == "") != (o.key == "") {
-		return nil, usageError("--cert and --key must be given together")
-	}
-	if o.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(o.certificate, o.key)
-		if err != nil {
-			return nil, usageError("--cert: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
-	t.DialContext = (&net.Dialer{Timeout: api.DialTimeout}).DialContext
-	t.TLSClientConfig = c
-	return &http.Client{Transport: t}, nil
+		p.table(t)
+	}})
 }

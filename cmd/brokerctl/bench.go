@@ -198,13 +198,13 @@ func (b *benchTarget) places(ctx context.Context) ([]string, error) {
 
 // newClient makes a client that tells of connections that are lost and found again.
 func (b *benchTarget) newClient(at []string) (*client.Client, error) {
-	overHTTP, err := b.g.access.httpClient()
+	overHTTP, err := b.g.access.HTTPClient()
 	if err != nil {
 		return nil, err
 	}
 	var lost atomic.Bool
 	options := []client.Option{
-		client.WithClientID("brokerctl"), client.WithUserAgent(userAgent()), client.WithSecret(b.g.env.getenv(secretVariable)),
+		client.WithClientID("brokerctl"), client.WithUserAgent(userAgent()), client.WithSecret(b.g.access.Secret(b.g.env.getenv)),
 		client.WithPublishTimeout(b.g.timeout), client.WithDialTimeout(b.g.timeout),
 		client.WithHooks(client.Hooks{
 			Disconnected: func(address string, err error) {

@@ -18,7 +18,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 	target := form("TOPIC/CHANNEL")
 	cmd := checks.Command(newCheckNodeCommand(g), &checks.Host{
 		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout }, Now: g.env.now,
-		HTTP: g.access.httpClient, Secure: g.secure, Complete: target.complete(g),
+		HTTP: g.access.AskingClient, Secure: g.secure, Complete: target.complete(g),
 		NoArgs: noArgs, Duration: durationVar, Size: sizeVar, Count: countVar,
 		Channel: func(cmd *cobra.Command, args []string) (topic, channel string, err error) {
 			at, err := target.parse(cmd, args)
@@ -91,7 +91,7 @@ Do not restart a node because it is not ready: it may be waiting for others.`,
 }
 
 func checkNode(cmd *cobra.Command, g *globals, live bool) error {
-	over, err := g.access.httpClient()
+	over, err := g.access.HTTPClient()
 	if err != nil {
 		return err
 	}

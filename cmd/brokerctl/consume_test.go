@@ -71,7 +71,7 @@ func TestWhatCannotBePrintedIsGivenBack(t *testing.T) {
 	nsq := newFakeNSQ(t, "one")
 	b := withNSQ(t, nsq)
 	var stderr strings.Builder
-	env := environment{getenv: func(string) string { return b.URL }, now: clock, stdin: strings.NewReader(""), stdout: brokenPipe{}, stderr: &stderr}
+	env := environment{getenv: addressOnly(b.URL), now: clock, stdin: strings.NewReader(""), stdout: brokenPipe{}, stderr: &stderr}
 	if exit := run(t.Context(), []string{"message", "tail", "orders/c"}, env); exit != exitFailed || stderr.String() != "error: broken pipe\n" {
 		t.Errorf("exit %d, stderr %q", exit, stderr.String())
 	}
@@ -97,7 +97,7 @@ func TestAnInterruptedTailFinishesWhatItPrinted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stdout := &interrupter{interrupt: cancel}
-	env := environment{getenv: func(string) string { return b.URL }, now: clock, stdin: strings.NewReader(""), stdout: stdout, stderr: stdout}
+	env := environment{getenv: addressOnly(b.URL), now: clock, stdin: strings.NewReader(""), stdout: stdout, stderr: stdout}
 	if exit := run(ctx, []string{"message", "tail", "orders/c"}, env); exit != exitOK || stdout.String() != "one\n" {
 		t.Errorf("exit %d, output %q", exit, stdout.String())
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,13 +47,11 @@ passwords. A node that does not answer is noted in index.json, and the exit code
 }
 
 func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err error) {
-	over, err := g.access.httpClient()
+	over, err := g.access.HTTPClient()
 	if err != nil {
 		return err
 	}
-	if over == nil {
-		over = &http.Client{}
-	}
+	over = g.access.Client(over)
 	nodes, err := query(cmd.Context(), g, g.client.Nodes)
 	if err != nil { // a cluster without metadata: the nodes of --addr are asked
 		nodes = nil

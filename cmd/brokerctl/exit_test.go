@@ -320,7 +320,7 @@ func TestPublishingInPartSaysSo(t *testing.T) {
 
 func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
 	broker := newFakeBroker(t)
-	env := environment{getenv: func(string) string { return broker.URL }, now: clock, stdin: strings.NewReader("")}
+	env := environment{getenv: addressOnly(broker.URL), now: clock, stdin: strings.NewReader("")}
 	for _, tc := range []struct {
 		args []string
 		exit int

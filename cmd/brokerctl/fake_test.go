@@ -89,12 +89,17 @@ type result struct {
 // brokerctl runs a command line against the fake.
 func (b *fakeBroker) brokerctl(t *testing.T, args ...string) result {
 	t.Helper()
-	return runWith(t, environment{getenv: func(name string) string {
+	return runWith(t, environment{getenv: addressOnly(b.URL)}, args...)
+}
+
+// addressOnly is an environment that has the address of a node and nothing else.
+func addressOnly(address string) func(string) string {
+	return func(name string) string {
 		if name == addressVariable {
-			return b.URL
+			return address
 		}
 		return ""
-	}}, args...)
+	}
 }
 
 // runWith runs a command line in an environment whose streams may be left out.
@@ -138,7 +143,8 @@ func ordinaryAnswers() map[string]any {
 			partitions = append(partitions, q)
 		}
 	}
-	return map[string]any{
+	answers := accessAnswers()
+	maps.Copy(answers, map[string]any{
 		"GET /v1/topics":           api.TopicList{Topics: []api.Topic{clicks, orders}},
 		"POST /v1/topics":          clicks,
 		"GET /v1/topics/orders":    orders,
@@ -201,7 +207,8 @@ func ordinaryAnswers() map[string]any {
 		"POST /v1/cluster/balance":                                     unbalanced(),
 		"GET /v1/cluster/raft":                                         agreement(),
 		"POST /v1/cluster/raft/transfer":                               agreement(),
-	}
+	})
+	return answers
 }
 
 // leavingNode is being decommissioned.

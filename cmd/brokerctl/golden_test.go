@@ -73,12 +73,12 @@ var goldenCommands = [][]string{
 var otherCommands = []string{
 	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade", "debug bundle",
 	"backup create", "backup list", "backup verify", "backup restore",
-	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
+	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "context set", "context use", "context list", "context delete", "user passwd", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }
 
 func TestEveryCommandAnswersInEveryForm(t *testing.T) {
-	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands) {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands, accessCommands) {
 		name := strings.Join(args[:2], "-")
 		t.Run(name, func(t *testing.T) { goldenForms(t, name, args) })
 	}
@@ -153,7 +153,7 @@ func golden(t *testing.T, path, got string) {
 
 func TestEveryCommandIsCovered(t *testing.T) {
 	covered := map[string]bool{}
-	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands) {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands, accessCommands) {
 		covered[strings.Join(args[:2], " ")] = true
 	}
 	for _, name := range otherCommands {

@@ -22,12 +22,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], environment{
-		stdin:      os.Stdin,
-		stdout:     os.Stdout,
-		stderr:     os.Stderr,
-		getenv:     os.Getenv,
-		now:        time.Now,
-		pause:      pause,
+		stdin:  os.Stdin,
+		stdout: os.Stdout,
+		stderr: os.Stderr,
+		getenv: os.Getenv,
+		now:    time.Now,
+		pause:  pause,
+		readSecret: func() (string, error) {
+			text, err := term.ReadPassword(int(os.Stdin.Fd()))
+			return string(text), err
+		},
 		isTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 		isScreen:   term.IsTerminal(int(os.Stdout.Fd())),
 	})

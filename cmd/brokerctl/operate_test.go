@@ -150,7 +150,7 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 
 func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
 	b := newFakeBroker(t)
-	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: func(string) string { return b.URL }}
+	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: addressOnly(b.URL)}
 	r := runWith(t, env, "partition", "elect", "orders/0", "--unclean", "--to", "n4")
 	if r.exit != exitOK {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)
@@ -163,7 +163,7 @@ func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
 
 func TestASetAsideCopyIsDiscardedOnceTheNameIsTyped(t *testing.T) {
 	b := newFakeBroker(t)
-	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: func(string) string { return b.URL }}
+	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: addressOnly(b.URL)}
 	r := runWith(t, env, "partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2")
 	if r.exit != exitOK {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)

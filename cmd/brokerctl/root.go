@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/generate"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -22,6 +23,7 @@ type environment struct {
 	getenv         func(string) string
 	now            func() time.Time
 	pause          func(context.Context, time.Duration) // waits, or until the context ends
+	readSecret     func() (string, error)               // from a terminal, without showing it; nil: it cannot
 	isTerminal     bool                                 // somebody can answer a question on stdin
 	isScreen       bool                                 // somebody sees stdout, and it can be cleared
 }
@@ -37,7 +39,7 @@ type globals struct {
 	sortBy    string
 	reason    string        // of a change, for the audit log
 	watch     time.Duration // 0: once
-	access    accessOptions
+	access    accessctl.Options
 
 	format  format
 	program *template.Template // of -o go-template
@@ -96,6 +98,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 		newAuditCommand(g), newEventsCommand(g), newBackupCommand(g), newRollingCommand(g), newDebugCommand(g),
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
+	root.AddCommand(g.accessCommands()...)
 	g.makeWatchable(root)
 	return root
 }
@@ -132,12 +135,20 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers the largest\nfirst, texts from A to Z, with - before it the other way")
 	f.StringVar(&g.reason, "reason", "", "why something is changed, `TEXT` for the audit log")
 	g.addWatch(root)
-	g.access.addFlags(f)
+	g.access.AddFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
 // prepare checks the global options, before any command.
 func (g *globals) prepare() error {
+	if err := g.prepareFormat(); err != nil {
+		return err
+	}
+	return g.connect()
+}
+
+// prepareFormat checks those that need no node.
+func (g *globals) prepareFormat() error {
 	f, err := parseFormat(g.output)
 	if err != nil {
 		return err
@@ -151,7 +162,7 @@ func (g *globals) prepare() error {
 	if g.timeout == 0 {
 		return usageError("--timeout must be above 0")
 	}
-	return g.connect()
+	return nil
 }
 
 // nodeAddresses returns the addresses that were given, by flag or variable.
@@ -164,11 +175,15 @@ func (g *globals) nodeAddresses() []string {
 
 // connect makes the client. It sends nothing yet.
 func (g *globals) connect() error {
-	overHTTP, err := g.access.httpClient()
+	var err error
+	if g.addresses, err = g.access.Choose(g.around()); err != nil {
+		return err
+	}
+	overHTTP, err := g.access.HTTPClient()
 	if err != nil {
 		return err
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent(), Reason: plainReason(g.reason)})
+	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent(), Authorization: g.access.Authorization(), Reason: plainReason(g.reason)})
 	if err != nil {
 		return err
 	}

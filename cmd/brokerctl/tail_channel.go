@@ -62,7 +62,7 @@ func consumeFrom(ctx context.Context, g *globals, given []string, topic string) 
 // required.
 func clientOptions(g *globals) nsqclient.Options {
 	host, _ := os.Hostname() // shown in stats only
-	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent(), Secret: g.env.getenv(secretVariable)}
+	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent(), Secret: g.access.Secret(g.env.getenv)}
 }
 
 func closeAll(conns []*nsqclient.Conn) {

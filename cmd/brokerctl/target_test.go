@@ -20,7 +20,7 @@ func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 }
 
 func TestUsageNamesTargetsInOneForm(t *testing.T) {
-	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR", "FILE", "ID"}
+	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR", "FILE", "ID", "NAME", "USER", "[USER]"}
 	operand := regexp.MustCompile(`^\[?[A-Z]`)
 	twoWords := regexp.MustCompile(`TOPIC (CHANNEL|PARTITION)|brokerctl (channel|partition) \w+ \w+ \w`)
 	acted := 0
@@ -28,11 +28,11 @@ func TestUsageNamesTargetsInOneForm(t *testing.T) {
 		words := strings.Fields(cmd.Use)
 		for i, word := range words[1:] {
 			plain := i == 0 && slices.Contains(forms, word)
-			if plain && word != "NODE" && word != "ID" {
+			if plain && len(word) > 4 && word != "[USER]" {
 				acted++
 			}
 			flag := strings.HasPrefix(words[i], "--")
-			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" {
+			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" && word != "RULE..." {
 				t.Errorf("%s: %s is not one of %q", cmd.UseLine(), word, forms)
 			}
 		}

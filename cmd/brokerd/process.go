@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -131,7 +132,7 @@ func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNo
 	c := node.Config{
 		Options: p.loaded.Options, Sources: p.loaded.Sources, Advertise: node.Advertised(p.loaded.Options.Advertise, ls, p.hostname),
 		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
-		Version: nsqVersion, Lookupds: p.lookupds,
+		Version: nsqVersion, Lookupds: p.lookupds, FirstAdminFile: filepath.Join(p.loaded.Options.DataDir, node.FirstAdminFile),
 	}
 	c.Certificates = func() []metrics.Certificate {
 		return append(p.certs.figures("server"), p.peerCerts.figures("cluster")...)

@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
 	"pkg/access":    0, // who may do what
+	"pkg/guard":     1, // who somebody is that shows a credential
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
@@ -101,6 +102,7 @@ var floors = map[string]int{
 	"internal/beat":      0, // for pkg, too
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
+	"internal/accessctl": 2, // likewise
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
 	"internal/backups":   2, // likewise
@@ -150,6 +152,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/topic", "pkg/reading"}:                  "a channel reads its log, which a package of its own knows how to",
 	{"pkg/commitlog", "pkg/commitlog/commitnote"}: "a log has this file, which a package of its own knows how to read",
 	{"pkg/relay", "pkg/forward"}:                  "a relay speaks the wire between nodes",
+	{"pkg/access", "pkg/failure"}:                 "and is in the registry",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends
@@ -158,13 +161,13 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":               {"pkg/access"},
 	"github.com/expr-lang/expr":         {"pkg/filter"},
 	"github.com/prometheus/":            {"pkg/metrics"},
-	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/checks", "internal/generate", "internal/manual"},
+	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual"},
 	"github.com/hashicorp/":             {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                  {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":          {"cmd/brokerctl", "tools/loadgen/"},
 	"github.com/coreos/go-systemd/":     {"cmd/brokerd"},
 	"github.com/pelletier/go-toml/":     {"internal/config", "cmd/brokerd"}, // nsqd's own file, when standing in for it
-	"go.yaml.in/yaml/":                  {"cmd/brokerctl"},
+	"go.yaml.in/yaml/":                  {"internal/accessctl", "cmd/brokerctl"},
 	"github.com/nsqio/go-nsq":           {"tools/loadgen/"},
 	"github.com/google/go-cmp/":         {},
 	"go.opentelemetry.io/proto/":        {"pkg/otlp"},

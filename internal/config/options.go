@@ -26,6 +26,7 @@ type Options struct {
 	Limits    Limits
 	TLS       TLS
 	Auth      Auth
+	Access    Access
 	Topics    Topics
 	Statsd    Statsd
 	Latency   Latency
@@ -135,6 +136,13 @@ type TLS struct {
 	Required         string // false, true or tcp-https (plain HTTP stays open)
 	MinVersion       string // tls1.0 to tls1.3
 	PlainMetrics     bool   // /metrics needs no TLS, whatever is required
+}
+
+// Access is what access control leaves to each node.
+type Access struct {
+	AnonymousLookup  bool // /lookup and /nodes are answered to everybody
+	AnonymousMetrics bool // /metrics likewise
+	Recovery         bool // the first administrator's secret is written though there is one
 }
 
 // Auth names the servers that decide what an AUTH secret may do.

@@ -166,8 +166,11 @@ func (o *Options) tlsSettings() []Setting {
 }
 
 func (o *Options) authSettings() []Setting {
-	a := &o.Auth
+	a, c := &o.Auth, &o.Access
 	return []Setting{
+		{Key: "anonymous-lookup", Default: "true", value: boolValue{&c.AnonymousLookup}, Doc: "Answer GET /lookup and GET /nodes without an identity while access control is on: most NSQ clients cannot send one there. They tell names of topics and channels, and the addresses of nodes. If false, they require a token, a password or a certificate of any user."},
+		{Key: "anonymous-metrics", Default: "false", value: boolValue{&c.AnonymousMetrics}, Doc: "Answer GET /metrics without an identity while access control is on. If false, it requires the right read."},
+		{Key: "access-recovery", Default: "false", value: boolValue{&c.Recovery}, Doc: "Write the file first-administrator to data-dir although there is an administrator, for a cluster whose administrators have lost their credentials. The secret in it allows changes of users, tokens and rules until the node restarts without this setting."},
 		{Key: "auth-http-address", value: listValue{&a.HTTPAddresses}, Doc: "Auth servers, as host:port or URL. If set, NSQ clients must authenticate with AUTH."},
 		{Key: "auth-http-request-method", Default: "get", value: choiceValue{&a.RequestMethod, []string{"get", "post"}}, Doc: "HTTP method for requests to auth servers."},
 		{Key: "http-client-connect-timeout", Default: "2s", value: durationValue{&a.ConnectTimeout}, Doc: "Connect timeout for auth servers and nsqlookupd."},

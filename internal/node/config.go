@@ -34,10 +34,13 @@ type Config struct {
 	Network      peer.Network // that other nodes are reached by; nil: TCP
 	Disk         vfs.FS       // for topics
 	MetaFS       vfs.FS       // for the marks of a member; nil: the operating system's
-	Log          *slog.Logger
-	Version      string // told to NSQ clients and tools
-	Lookupds     *Lookupds
-	Level        *slog.LevelVar // the least severe level that is logged
+	// FirstAdminFile is the file with the secret by which the first administrator is made, on
+	// the operating system's disk. "": there is no such secret.
+	FirstAdminFile string
+	Log            *slog.Logger
+	Version        string // told to NSQ clients and tools
+	Lookupds       *Lookupds
+	Level          *slog.LevelVar // the least severe level that is logged
 }
 
 // announcement is what other nodes are told of this one.

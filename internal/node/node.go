@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/lookup"
@@ -33,6 +34,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -64,6 +66,8 @@ type Node struct {
 	drops   *limit.Drops     // of what clients send for nothing
 	created *limit.Creations // by clients
 	tracing *tracing         // what happened to messages
+	guard   *guard.Guard     // of who may do what
+	first   *firstAdmin      // the secret with which the first administrator is made
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -106,7 +110,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if n.member, err = cluster.Open(ctx, n.memberOptions()); err != nil {
 		return nil, errors.Join(fmt.Errorf("metadata: %w", err), n.Close())
 	}
+	store := n.member.Store()
+	directory := func() *access.Directory { return raftstore.AccessOf(store) }
+	n.first = newFirstAdmin(&n.c, directory)
+	n.guard = guard.New(guard.Options{Directory: directory, Changed: store.Changed, First: n.first.is})
 	if err := n.openServers(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	if err := n.first.refresh(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	n.front.Open(n.admin.Handler())
@@ -241,6 +252,7 @@ func (n *Node) serverOptions() server.Options {
 		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
 		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
+		Guard:  n.guard,
 		Memory: n.memory, Turns: n.turns, Drops: n.drops, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
 	o.CreateTopic = func(ctx context.Context, name string, partitions int, ext bool) error {
@@ -273,6 +285,8 @@ func (n *Node) adminOptions() admin.Options {
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
 		Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
+		Access: operate.NewAccess(b.Node), Guard: n.guard,
+		AnonymousLookup: o.Access.AnonymousLookup, AnonymousMetrics: o.Access.AnonymousMetrics,
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
@@ -309,6 +323,8 @@ func (n *Node) Serve() error {
 	for _, l := range ls.TCP {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
 	}
+	g.Go(func() error { n.server.EnforceAccess(ctx); return nil })
+	g.Go(func() error { n.first.run(ctx, n.member.Store().Changed); return nil })
 	if s := n.statsd(); s != nil {
 		g.Go(func() error { s.Run(ctx); return nil })
 	}

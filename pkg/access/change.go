@@ -31,6 +31,7 @@ type Change struct {
 	Rules        []Rule   `json:"rules,omitempty"`
 	Token        *Token   `json:"token,omitempty"`
 	ID           string   `json:"id,omitempty"` // of a token
+	By           string   `json:"by,omitempty"` // who changes it, for the event; "": unknown
 }
 
 // String describes the change without what it holds of credentials.
@@ -44,6 +45,9 @@ func (c Change) String() string {
 	}
 	if c.ID != "" {
 		text += " " + c.ID
+	}
+	if c.By != "" {
+		text += " by " + c.By
 	}
 	for _, r := range c.Rules {
 		text += ", " + r.String()
@@ -61,6 +65,9 @@ func (c Change) Of() string {
 
 // Validate checks what can be checked without a directory.
 func (c Change) Validate() error {
+	if len(c.By) > maxText {
+		return fmt.Errorf("%w: name of %d bytes of who changes it", ErrInvalid, len(c.By))
+	}
 	switch c.Verb {
 	case CreateUser:
 		return c.user().validate()

@@ -7,21 +7,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Why a change or a credential is refused. Each is marked fate.Refused: nothing was changed.
+// Why a change or a credential is refused. Nothing was changed.
 var (
-	ErrInvalid     = fate.Refuse("invalid access configuration")
-	ErrNoUser      = fate.Refuse("user not found")
-	ErrNoToken     = fate.Refuse("token not found")
-	ErrNoRule      = fate.Refuse("rule not found")
-	ErrUserExists  = fate.Refuse("user already exists")
-	ErrTokenExists = fate.Refuse("token already exists")
-	ErrTaken       = fate.Refuse("certificate name belongs to another user")
-	ErrLimit       = fate.Refuse("limit reached")
-	ErrLastAdmin   = fate.Refuse("no administrator would be left with a credential that does not expire")
-	ErrExpired     = fate.Refuse("token has expired")
+	ErrInvalid     error = failure.InvalidAccess
+	ErrNoUser      error = failure.UserNotFound
+	ErrNoToken     error = failure.TokenNotFound
+	ErrNoRule      error = failure.RuleNotFound
+	ErrUserExists  error = failure.UserExists
+	ErrTokenExists error = failure.TokenExists
+	ErrTaken       error = failure.CertificateTaken
+	ErrLimit       error = failure.AccessLimit
+	ErrLastAdmin   error = failure.LastAdmin
+	ErrExpired           = fate.Refuse("token has expired")
 )
 
 // Bounds of what a directory holds.
@@ -99,6 +100,23 @@ func (d *Directory) Check(user string, want Demand) (Rule, bool) {
 		}
 	}
 	return Rule{}, false
+}
+
+// May says whether some rule lets a user do something of a kind: on a topic, or with any of
+// its channels; "": on some topic.
+func (d *Directory) May(user string, right Right, topic string) bool {
+	u := d.User(user)
+	return u != nil && slices.ContainsFunc(u.Rules, func(r Rule) bool {
+		return r.Right == Admin || r.Right == right && (topic == "" || r.Topic == "" || match(r.Topic, topic))
+	})
+}
+
+// Token returns a token by its id, or nil.
+func (d *Directory) Token(id string) *Token {
+	if d == nil {
+		return nil
+	}
+	return d.tokens[id]
 }
 
 // ByToken returns the token that a text is, at a moment, ns since 1970. It is ErrNoToken
@@ -213,9 +231,12 @@ func (d *Directory) putToken(t *Token) error {
 }
 
 // safe says whether somebody can still switch access control off and change rules.
-func (d *Directory) safe() bool {
-	if !d.on {
-		return true
+func (d *Directory) safe() bool { return !d.on || d.HasAdmin() }
+
+// HasAdmin says whether there is an administrator with a credential that does not expire.
+func (d *Directory) HasAdmin() bool {
+	if d == nil {
+		return false
 	}
 	lasting := map[string]bool{}
 	for _, t := range d.tokens {

@@ -19,6 +19,9 @@ const (
 	tokenSecret = 32 // bytes
 )
 
+// tokenLength is the length of a token, in bytes.
+var tokenLength = len(tokenPrefix) + 2*tokenID + 1 + base64.RawURLEncoding.EncodedLen(tokenSecret)
+
 // NewToken makes a token of random bytes. It returns the text, which is to be shown once
 // and never stored, and what is stored of it. An error is that of the random source.
 func NewToken(random io.Reader) (text string, stored Token, err error) {
@@ -35,6 +38,25 @@ func NewToken(random io.Reader) (text string, stored Token, err error) {
 func IsToken(secret string) bool {
 	_, ok := idOf(secret)
 	return ok
+}
+
+// Redact returns a text without the secrets of the tokens in it. Their ids stay.
+func Redact(text string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, tokenPrefix)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString(tokenPrefix)
+		text = rest
+		if _, ok := idOf((tokenPrefix + rest)[:min(len(tokenPrefix)+len(rest), tokenLength)]); ok {
+			const idText = 2*tokenID + 1
+			b.WriteString(rest[:idText] + "...")
+			text = rest[tokenLength-len(tokenPrefix):]
+		}
+	}
 }
 
 // idOf returns the id of a token.

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/v1"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -38,11 +41,16 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	}
 	object := objectOf(r.URL)
 	act := meta.Act{
-		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(identityOf(r), maxText), Agent: clipped(r.UserAgent(), maxText),
+		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(guard.CallerOf(r.Context()).Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
 		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(object, maxText), Reason: reasonOf(r), Before: a.state(object),
 	}
 	body := &firstBytes{r: r.Body}
-	r.Body = body
+	secret := aboutAccess(r.URL.Path)
+	ctx, noted := web.WithAct(r.Context())
+	r = r.WithContext(ctx)
+	if !secret {
+		r.Body = body
+	}
 	status := &statusOnly{ResponseWriter: w, status: http.StatusOK}
 	pattern := a.next(status, r)
 	act.Status = status.status
@@ -56,6 +64,9 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 		act.Object = clipped(object, maxText)
 	}
 	act.Request = clipped(strings.TrimSpace(strings.Join([]string{queryOf(r.URL), string(body.seen)}, " ")), maxRequest)
+	if secret {
+		act.Object, act.Request = clipped(noted.Object, maxText), clipped(noted.Text, maxRequest)
+	}
 	if act.After = a.state(object); act.After == act.Before {
 		act.Before, act.After = "", ""
 	}
@@ -73,6 +84,12 @@ func actionOf(method, pattern string) string {
 		return method + " " + pattern
 	}
 	return "other"
+}
+
+// aboutAccess says whether a request is about users, tokens and rules: of its body, which may hold
+// credentials, nothing is recorded but what the endpoint notes.
+func aboutAccess(path string) bool {
+	return path == api.PathAccess || strings.HasPrefix(path, api.PathAccess+"/")
 }
 
 // changes says whether a request is an operator's, and may change something.
@@ -180,8 +197,9 @@ func queryOf(u *url.URL) string {
 	return q.Encode()
 }
 
-// clipped bounds a text and makes it fit for a line.
+// clipped bounds a text, makes it fit for a line, and leaves the secrets of tokens out.
 func clipped(text string, most int) string {
+	text = access.Redact(text)
 	text = strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

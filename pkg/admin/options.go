@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -29,6 +30,12 @@ type Options struct {
 	Trash     v1.Trash
 	Traces    v1.Traces
 	Upgrades  v1.Upgrades
+	Access    v1.Accesses
+	// Guard lets callers in. nil: everybody may everything, but change who may do what.
+	Guard *guard.Guard
+	// AnonymousLookup has /lookup and /nodes, AnonymousMetrics has /metrics answered to
+	// everybody while access control is on.
+	AnonymousLookup, AnonymousMetrics bool
 	// Diagnose says what the process is, for a debug bundle. nil: nothing is told.
 	Diagnose v1.Diagnose
 
@@ -73,10 +80,13 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil || o.Access == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()
+	if o.Guard == nil {
+		o.Guard = guard.New(guard.Options{Directory: o.Access.Directory})
+	}
 	if o.Clients == nil {
 		o.Clients = func() []stats.Client { return nil }
 	}

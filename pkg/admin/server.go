@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -16,6 +17,8 @@ import (
 type Server struct {
 	node   http.Handler
 	lookup http.Handler
+
+	patterns [2][]string // of both, for tests
 }
 
 // New returns a Server. It fails without a node.
@@ -27,19 +30,46 @@ func New(o Options) (*Server, error) {
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
-	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Publishing: publishing, Answers: answers})
+	v1Options := v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Publishing: publishing, Answers: answers}
+	v1Options.Access = v1.Access{Accesses: o.Access, Hashing: o.Guard.Hashing}
+	api := v1.New(v1Options)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
-	node := o.handler(audited{o.V1, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
-		if v1.Owns(r.URL.Path) {
-			return api.Serve(w, r)
-		}
-		return routes.Serve(w, r)
-	}}.serve)
+	node := o.handler((&gate{
+		guard: o.Guard, log: o.Logger, needs: o.needs(rightsOfV1, rightsOfNode), open: o.anonymous(),
+		match: func(r *http.Request) string {
+			if v1.Owns(r.URL.Path) {
+				return api.Match(r)
+			}
+			return routes.Match(r)
+		},
+		next: audited{o.V1, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
+			if v1.Owns(r.URL.Path) {
+				return api.Serve(w, r)
+			}
+			return routes.Serve(w, r)
+		}}.serve,
+	}).serve)
 	if o.TLSRequired {
 		node.PlainMetrics = o.PlainMetrics
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
-	return &Server{node: node, lookup: o.handler(lookupRoutes(lookups, answers).Serve)}, nil
+	found := lookupRoutes(lookups, answers)
+	gated := &gate{guard: o.Guard, log: o.Logger, needs: rightsOfLookup, open: o.anonymous(), match: found.Match, next: found.Serve}
+	return &Server{node: node, lookup: o.handler(gated.serve), patterns: [2][]string{append(routes.Patterns(), api.Patterns()...), found.Patterns()}}, nil
+}
+
+// needs returns all rights of an address.
+func (o *Options) needs(parts ...map[string]need) map[string]need {
+	all := map[string]need{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+// anonymous returns the patterns that need no identity by the node's settings.
+func (o *Options) anonymous() map[string]bool {
+	return map[string]bool{"GET /lookup": o.AnonymousLookup, "GET /nodes": o.AnonymousLookup, "GET /metrics": o.AnonymousMetrics}
 }
 
 // Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's

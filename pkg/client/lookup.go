@@ -11,10 +11,15 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // maxLookupBytes bounds the answer of a lookup.
 const maxLookupBytes = 8 << 20
+
+// tokenPrefix begins the secrets that are tokens of a brokerd, which lookups of a brokerd take,
+// too. Others are for auth servers, and go nowhere else.
+const tokenPrefix = "brk_"
 
 // lookups asks lookup addresses, nsqlookupd's or brokerd's, where things are.
 type lookups struct{ cfg *config }
@@ -64,6 +69,9 @@ func (l *lookups) askOne(ctx context.Context, at string) ([]string, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/vnd.nsq; version=1.0")
+	if strings.HasPrefix(l.cfg.secret, tokenPrefix) {
+		req.Header.Set("Authorization", "Bearer "+l.cfg.secret)
+	}
 	res, err := l.cfg.http.Do(req)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ const (
 	TooLarge        Code = "too_large"           // a message or a request is over its limit
 	Unauthenticated Code = "unauthenticated"     // no credentials, or wrong ones
 	Forbidden       Code = "forbidden"           // not allowed to this caller
+	Throttled       Code = "throttled"           // too many wrong credentials from this address
 	Busy            Code = "busy"                // too much is waiting
 	NotWritable     Code = "not_writable"        // the partition takes no messages now
 	Full            Code = "topic_full"          // the topic holds as many bytes as it may
@@ -62,6 +63,7 @@ var codes = map[Code]struct {
 	TooLarge:        {http.StatusRequestEntityTooLarge, ExitRefused, false},
 	Unauthenticated: {http.StatusUnauthorized, ExitForbidden, false},
 	Forbidden:       {http.StatusForbidden, ExitForbidden, false},
+	Throttled:       {http.StatusTooManyRequests, ExitForbidden, true},
 	Busy:            {http.StatusServiceUnavailable, ExitUnavailable, true},
 	NotWritable:     {http.StatusServiceUnavailable, ExitRefused, true},
 	Full:            {http.StatusInsufficientStorage, ExitRefused, false},

@@ -137,6 +137,26 @@ var (
 	CommandTooLarge  = refused(70, "command too large", Kind{})
 )
 
+// Of users, tokens and rules.
+var (
+	InvalidAccess    = refused(0, "invalid access configuration", Kind{Word: "INVALID", Code: Invalid})
+	UserNotFound     = refused(0, "user not found", Kind{Word: "USER_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl user list"})
+	TokenNotFound    = refused(0, "token not found", Kind{Word: "TOKEN_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl token list"})
+	RuleNotFound     = refused(0, "rule not found", Kind{Word: "RULE_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl acl list"})
+	UserExists       = refused(0, "user already exists", Kind{Word: "USER_EXISTS", Code: Exists, Hint: "grant rules to the existing one, or delete it first"})
+	TokenExists      = refused(0, "token already exists", Kind{Word: "TOKEN_EXISTS", Code: Exists})
+	CertificateTaken = refused(0, "certificate name belongs to another user", Kind{Word: "CERTIFICATE_TAKEN", Code: Exists})
+	AccessLimit      = refused(0, "limit of users, tokens, rules or certificate names reached", Kind{Word: "LIMIT_REACHED", Code: Precondition})
+	LastAdmin        = refused(0, "no administrator would be left with a credential that does not expire", Kind{
+		Word: "LAST_ADMINISTRATOR", Code: Precondition,
+		Hint: "give another user admin and a password, a certificate or a token that does not expire, or disable access control first",
+	})
+	WrongCredentials = refused(0, "invalid credentials", Kind{Word: "UNAUTHORIZED", Code: Unauthenticated})
+	ManyFailures     = refused(0, "too many failed logins from this address: retry in a few seconds", Kind{Word: "TOO_MANY_FAILED_LOGINS", Code: Throttled})
+	ManyPasswords    = refused(0, "busy: too many passwords are being checked", Kind{Word: "BUSY", Code: Busy, Hint: "retry"})
+	NotPermitted     = refused(0, "not permitted", Kind{Word: "FORBIDDEN", Code: Forbidden, Hint: "an administrator can grant it: brokerctl acl grant"})
+)
+
 // All returns every Kind.
 func All() []*Kind {
 	return []*Kind{
@@ -151,5 +171,7 @@ func All() []*Kind {
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge,
+		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
+		AccessLimit, LastAdmin, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
 	}
 }

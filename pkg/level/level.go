@@ -33,6 +33,8 @@ var (
 	// ForwardedPublisher: a publish that is forwarded to the partition's leader names the
 	// client that published it, for traces.
 	ForwardedPublisher = Feature{1}
+	// AccessControl: users, tokens and rules in the metadata, which every node enforces.
+	AccessControl = Feature{1}
 )
 
 // Has says whether a cluster of this level has a feature.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -18,14 +20,18 @@ type authorized struct {
 	Permissions int    `json:"permission_count"`
 }
 
-// rights is what one connection may do. It belongs to the connection's reader.
+// rights is what one connection may do: by the cluster's users, where access control is on, or
+// by an auth server. It belongs to the connection's reader.
 type rights struct {
 	link   *link
-	secret string
-	grant  *auth.Grant // nil before AUTH
+	secret string      // for auth servers
+	grant  *auth.Grant // of one; nil before AUTH
+	who    *guard.Identity
+	looked bool // at the certificate
+	shown  bool // AUTH has succeeded
 }
 
-// auth is AUTH: it takes the client's secret to an auth server.
+// auth is AUTH: the client's secret is a token of a user, or for an auth server.
 func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
@@ -34,15 +40,22 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(failure.BadCommand, "AUTH invalid number of parameters")
 	}
 	body, err := readCommandBody(s.conn, s.reader, "AUTH", s.srv.maxIntroduction())
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case s.rights.grant != nil:
+	}
+	secret := string(body)
+	on, token := s.srv.opts.Guard.Directory().On(), access.IsToken(secret)
+	switch {
+	case s.rights.shown:
 		return nsq.Errorf(failure.BadCommand, "AUTH already set")
+	case on && (token || s.srv.opts.Auth == nil):
+		return authenticating{s}.user(ctx, secret)
 	case s.srv.opts.Auth == nil:
 		return nsq.Errorf(failure.AuthDisabled, "AUTH disabled")
+	case token: // of this cluster: it is nobody else's to know
+		return s.rights.fail("token not accepted: access control is off")
 	}
-	s.rights.secret = string(body)
+	s.rights.secret = secret
 	grant, err := s.rights.ask(ctx)
 	if err != nil {
 		return err
@@ -52,14 +65,65 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(failure.Unauthorized, "AUTH no authorizations found")
 	}
 	s.rights.grant = grant
+	return authenticating{s}.answer(ctx, authorized{grant.Identity, grant.IdentityURL, grant.Permissions()})
+}
+
+// authenticating executes AUTH.
+type authenticating struct{ session *session }
+
+// user is AUTH of a user: by a token or, with any other secret, by the certificate.
+func (a authenticating) user(ctx context.Context, secret string) error {
+	s := a.session
+	now := time.Now()
+	who := s.rights.certificate()
+	if access.IsToken(secret) || who.User(s.srv.opts.Guard.Directory(), now.UnixNano()) == nil {
+		var err error
+		if who, err = s.srv.opts.Guard.Token(s.conn.RemoteAddr(), secret, now); err != nil {
+			return s.rights.fail(err.Error())
+		}
+	}
+	u := who.User(s.srv.opts.Guard.Directory(), now.UnixNano())
+	switch {
+	case u == nil: // it was revoked just now
+		return s.rights.fail("the user or the token is gone")
+	case len(u.Rules) == 0:
+		s.srv.counters.authFailures.Add(1)
+		return nsq.Errorf(failure.Unauthorized, "AUTH no authorizations found")
+	}
+	s.rights.who, s.rights.looked = who, true
+	return a.answer(ctx, authorized{Identity: u.Name, Permissions: len(u.Rules)})
+}
+
+func (a authenticating) answer(ctx context.Context, who authorized) error {
+	s := a.session
+	s.rights.shown = true
 	s.describe(func(about *stats.Client) {
-		about.Authed, about.AuthIdentity, about.AuthIdentityURL = true, grant.Identity, grant.IdentityURL
+		about.Authed, about.AuthIdentity, about.AuthIdentityURL = true, who.Identity, who.IdentityURL
 	})
-	answer, err := json.Marshal(authorized{grant.Identity, grant.IdentityURL, grant.Permissions()})
+	answer, err := json.Marshal(who)
 	if err != nil {
 		return nsq.Errorf(failure.AuthError, "AUTH error %v", err)
 	}
 	return s.answerFrame(ctx, answer, nil)
+}
+
+// fail logs why AUTH failed, and does not tell.
+func (r *rights) fail(why string) error {
+	r.link.srv.counters.authFailures.Add(1)
+	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", why)
+	return nsq.Errorf(failure.AuthFailed, "AUTH failed")
+}
+
+// certificate returns who the verified certificate of the connection is of; nil: it has none.
+func (r *rights) certificate() *guard.Identity {
+	if r.link.tls == nil {
+		return nil
+	}
+	state := r.link.tls.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return guard.Certificate(state.PeerCertificates[0])
 }
 
 // ask asks what the connection may do. Why it failed is logged and not told.
@@ -72,39 +136,80 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	}
 	grant, err := r.link.srv.opts.Auth.Grant(ctx, q, time.Now())
 	if err != nil {
-		r.link.srv.counters.authFailures.Add(1)
-		r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", err)
-		return nil, nsq.Errorf(failure.AuthFailed, "AUTH failed")
+		return nil, r.fail(err.Error())
 	}
 	return grant, nil
 }
 
 // permit checks the connection's right to use a topic, and a channel when one is
-// named. A grant that has run out is asked for again.
-func (r *rights) permit(ctx context.Context, verb nsq.Verb, topic, channel string) error {
+// named. A grant of an auth server that has run out is asked for again.
+func (r *rights) permit(ctx context.Context, verb nsq.Verb, want access.Demand) error {
+	if d := r.link.srv.opts.Guard.Directory(); d.On() && r.grant == nil {
+		if who := r.identity(); who != nil || r.link.srv.opts.Auth == nil {
+			return r.link.srv.permitUser(d, who, verb, want)
+		}
+	}
 	if err := r.fresh(ctx, verb); err != nil || r.link.srv.opts.Auth == nil {
 		return err
 	}
-	if !r.grant.Allows(topic, channel) {
-		r.link.srv.counters.authFailures.Add(1)
-		return nsq.Errorf(failure.Unauthorized, "AUTH failed for %s on %q %q", verb, topic, channel)
+	if !r.grant.Allows(want.Topic, want.Channel) {
+		return r.link.srv.unauthorized(verb, want)
 	}
 	return nil
 }
 
-// publish is permit for publishes. It remembers what the grant allowed.
+// publish is permit for publishes. It remembers what allowed it.
 func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) error {
-	if r.link.srv.opts.Auth == nil {
+	d := r.link.srv.opts.Guard.Directory()
+	on := d.On() && r.grant == nil
+	if on && t.permitted == d && (r.who.Expires() == 0 || time.Now().UnixNano() < r.who.Expires()) {
 		return nil
 	}
-	if err := r.fresh(ctx, verb); err != nil || t.allowed == r.grant {
-		return err
+	if !on {
+		if r.link.srv.opts.Auth == nil {
+			return nil
+		}
+		if err := r.fresh(ctx, verb); err != nil || t.allowed == r.grant {
+			return err
+		}
 	}
-	if err := r.permit(ctx, verb, t.name, ""); err != nil {
+	if err := r.permit(ctx, verb, access.Demand{Right: access.Publish, Topic: t.name}); err != nil {
 		return err
 	}
 	t.allowed = r.grant
+	if on {
+		t.permitted = d
+	}
 	return nil
+}
+
+// identity returns who the connection is of: whose token it has shown, or whose certificate.
+func (r *rights) identity() *guard.Identity {
+	if !r.looked && r.who == nil {
+		r.who, r.looked = r.certificate(), true
+	}
+	return r.who
+}
+
+// permitUser says whether somebody may do something by a directory.
+func (s *Server) permitUser(d *access.Directory, who *guard.Identity, verb nsq.Verb, want access.Demand) error {
+	u := who.User(d, time.Now().UnixNano())
+	switch {
+	case who == nil:
+		return nsq.Errorf(failure.AuthFirst, "AUTH required before %s", verb)
+	case u == nil: // the token, the certificate's name or the user is gone
+		s.counters.authFailures.Add(1)
+		return nsq.Errorf(failure.AuthFailed, "AUTH failed")
+	}
+	if _, ok := d.Check(u.Name, want); !ok {
+		return s.unauthorized(verb, want)
+	}
+	return nil
+}
+
+func (s *Server) unauthorized(verb nsq.Verb, want access.Demand) error {
+	s.counters.authFailures.Add(1)
+	return nsq.Errorf(failure.Unauthorized, "AUTH failed for %s on %q %q", verb, want.Topic, want.Channel)
 }
 
 // fresh makes sure that there is a grant that counts.
@@ -124,4 +229,64 @@ func (r *rights) fresh(ctx context.Context, verb nsq.Verb) error {
 	}
 	r.grant = grant
 	return nil
+}
+
+// listening is a subscription that counts only as long as it is permitted.
+type listening struct {
+	who  *guard.Identity
+	verb nsq.Verb
+	want access.Demand
+}
+
+// listen notes, before it is permitted, what the connection is about to subscribe to: whatever
+// changes from then on is seen by EnforceAccess.
+func (r *rights) listen(verb nsq.Verb, want access.Demand) {
+	who := r.identity()
+	if r.grant == nil {
+		r.link.listening.Store(&listening{who, verb, want})
+	}
+}
+
+// expiryInterval is how often subscriptions are looked at whose tokens may have expired.
+const expiryInterval = 2 * time.Second
+
+// EnforceAccess ends subscriptions that are permitted no longer, until ctx ends: rules have
+// changed, tokens were revoked or have expired.
+func (s *Server) EnforceAccess(ctx context.Context) {
+	tick := time.NewTicker(expiryInterval)
+	defer tick.Stop()
+	was := s.opts.Guard.Directory()
+	for {
+		changed := s.opts.Guard.Changed()
+		d := s.opts.Guard.Directory()
+		if d != was {
+			s.endForbidden(d)
+			was = d
+		}
+		select {
+		case <-changed:
+		case <-tick.C:
+			if d.On() {
+				s.endForbidden(d)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endForbidden ends the subscriptions that a directory does not permit.
+func (s *Server) endForbidden(d *access.Directory) {
+	if !d.On() {
+		return
+	}
+	for _, c := range s.openSessions() {
+		l := c.listening.Load()
+		if l == nil || l.who == nil && s.opts.Auth != nil {
+			continue
+		}
+		if err := s.permitUser(d, l.who, l.verb, l.want); err != nil {
+			c.stop(EndBroker, err)
+		}
+	}
 }

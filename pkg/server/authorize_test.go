@@ -17,6 +17,12 @@ import (
 // brief, whose grant lasts a second. Anything else is refused.
 func authHarness(t *testing.T) (*harness, *atomic.Int64) {
 	t.Helper()
+	return authHarnessWith(t, func(*Options) {})
+}
+
+// authHarnessWith is authHarness with other options, too.
+func authHarnessWith(t *testing.T, change func(*Options)) (*harness, *atomic.Int64) {
+	t.Helper()
 	queries := new(atomic.Int64)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		queries.Add(1)
@@ -37,7 +43,9 @@ func authHarness(t *testing.T) (*harness, *atomic.Int64) {
 	t.Cleanup(srv.Close)
 	client := auth.New(auth.Options{Addresses: []string{srv.URL}})
 	t.Cleanup(client.Close)
-	return newHarness(t, Options{Auth: client}), queries
+	o := Options{Auth: client}
+	change(&o)
+	return newHarness(t, o), queries
 }
 
 func TestAuthExchanges(t *testing.T) {

@@ -212,6 +212,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	}
 	limits := s.srv.limits
 	limits.Upgraded = s.upgraded
+	limits.AuthRequired = limits.AuthRequired || s.srv.opts.Guard.Directory().On()
 	settings, err := nsq.Negotiate(&id, &limits)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -36,7 +37,7 @@ func (c creating) topic(ctx context.Context, cmd *nsq.Command) error {
 			return nsq.Errorf(failure.BadExt, "topic ext is not valid: %s", cmd.Param(2))
 		}
 	}
-	if err := s.rights.permit(ctx, cmd.Verb, name, ""); err != nil {
+	if err := s.rights.permit(ctx, cmd.Verb, access.Demand{Right: access.Manage, Topic: name}); err != nil {
 		return err
 	}
 	err = ErrClustered

@@ -52,19 +52,19 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 	if err != nil {
 		return err
 	}
-	about, err := p.link.srv.namedTopic(string(cmd.Param(0)), partition)
-	if err != nil {
-		return err
-	}
-	if about.Config.Ordered && partition == host.AnyPartition && len(about.Partitions) > 1 {
-		return nsq.Errorf(failure.BadPartition, "topic partition is not valid: an ordered topic needs one")
-	}
 	t := p.topicFor(cmd.Param(0))
 	if t == nil {
 		return &nsq.Error{Code: failure.TopicNotExist}
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
+	}
+	about, err := p.link.srv.namedTopic(t.name, partition)
+	if err != nil {
+		return err
+	}
+	if about.Config.Ordered && partition == host.AnyPartition && len(about.Partitions) > 1 {
+		return nsq.Errorf(failure.BadPartition, "topic partition is not valid: an ordered topic needs one")
 	}
 	defer p.shrink()
 	out := outgoing{verb: cmd.Verb, topic: t, partition: partition, bytes: size}

@@ -47,6 +47,7 @@ type link struct {
 	wake       chan struct{} // of capacity 1: the writer has something to look at
 	writerDone chan struct{} // closed when the writer has ended
 	cause      atomic.Pointer[ended]
+	listening  atomic.Pointer[listening] // nil: to nothing that the cluster's users have to permit
 
 	mu       sync.Mutex // guards the following
 	about    stats.Client

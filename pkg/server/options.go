@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -134,6 +135,8 @@ type Options struct {
 	TLSRequired bool
 	// Auth asks the auth servers; nil: clients need no rights. [auth-http-address]
 	Auth *auth.Client
+	// Guard knows the users of the cluster, and whether access control is on. nil: it is off.
+	Guard *guard.Guard
 	// AllowExtCompatible takes messages whose header has reserved keys only for topics
 	// that are not extended, and does not keep the header. [allow-ext-compatible]
 	AllowExtCompatible bool

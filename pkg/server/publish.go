@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -48,7 +49,8 @@ func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publis
 type producedTopic struct {
 	name      string
 	published atomic.Uint64
-	allowed   *auth.Grant // that permitted it; of the reader
+	allowed   *auth.Grant       // that permitted it; of the reader
+	permitted *access.Directory // likewise
 }
 
 // maxProduced bounds the topics whose publishes a connection counts.

@@ -135,7 +135,7 @@ func (s *session) finish(ctx context.Context, err error) {
 		s.stop(how, err)
 		last := s.newAnswer()
 		last.last = true
-		last.fatal, _ = errors.AsType[*nsq.Error](err)
+		last.fatal, _ = errors.AsType[*nsq.Error](s.cause.Load().why)
 		// Where it cannot be queued the writer has ended, and that is what the
 		// answer is for.
 		_ = s.push(ctx, last)

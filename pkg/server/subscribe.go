@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -34,11 +35,13 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 		Topic: name, Channel: channel, Partition: partitionParam(cmd.Param(2)), Ordered: cmd.Verb == nsq.SubOrdered, Client: s.link,
 		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
 	}
-	form, err := joining{s}.extend(cmd, &ask)
-	if err != nil {
+	want := access.Demand{Right: access.Subscribe, Topic: name, Channel: channel}
+	s.rights.listen(cmd.Verb, want)
+	if err := s.rights.permit(ctx, cmd.Verb, want); err != nil {
 		return err
 	}
-	if err := s.rights.permit(ctx, cmd.Verb, name, channel); err != nil {
+	form, err := joining{s}.extend(cmd, &ask)
+	if err != nil {
 		return err
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)

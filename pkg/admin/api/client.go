@@ -28,6 +28,7 @@ type Client struct {
 	History  History
 	Trash    Trash
 	Upgrades Upgrades
+	Access   Access
 	t        transport
 }
 
@@ -41,6 +42,9 @@ type ClientOptions struct {
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
+	// Authorization is sent as the header of that name, to the Addresses and to nodes that
+	// the client is told of: Bearer and a token, or Basic. "": none.
+	Authorization string
 	// Reason is for the audit log: why something is changed. "": it is not said.
 	Reason string
 }
@@ -53,8 +57,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason}}
-	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}
+	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, authorization: o.Authorization}}
+	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades, c.Access = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}, Access{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

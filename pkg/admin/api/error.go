@@ -20,6 +20,7 @@ const (
 	CodeTooLarge        = failure.TooLarge
 	CodeUnauthenticated = failure.Unauthenticated
 	CodeForbidden       = failure.Forbidden
+	CodeThrottled       = failure.Throttled
 	CodeBusy            = failure.Busy
 	CodeNotWritable     = failure.NotWritable
 	CodeTopicFull       = failure.Full

@@ -29,7 +29,8 @@ type transport struct {
 	http  *http.Client
 	agent string
 	// reason is sent with what changes something.
-	reason string
+	reason        string
+	authorization string
 
 	mu    sync.Mutex   // guards bases
 	bases []*url.URL   // only appended to
@@ -187,6 +188,9 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	}
 	if reason := cmp.Or(ReasonOf(req.Context()), t.reason); reason != "" && req.Method != http.MethodGet {
 		req.Header.Set(ReasonHeader, reason)
+	}
+	if t.authorization != "" {
+		req.Header.Set("Authorization", t.authorization)
 	}
 	if t.agent != "" {
 		req.Header.Set("User-Agent", t.agent)

@@ -72,10 +72,7 @@ func (t *Router) Serve(w http.ResponseWriter, r *http.Request) string {
 		Answer(w, nil, NotFound("NOT_FOUND"))
 		return ""
 	}
-	h, ok := rt.methods[r.Method]
-	if !ok && r.Method == http.MethodHead {
-		h, ok = rt.methods[http.MethodGet]
-	}
+	h, ok := rt.methods[rt.method(r)]
 	if !ok {
 		allowed := make([]string, 0, len(rt.methods))
 		for m := range rt.methods {
@@ -88,6 +85,34 @@ func (t *Router) Serve(w http.ResponseWriter, r *http.Request) string {
 	}
 	h(w, r)
 	return pattern
+}
+
+// method returns the method whose handler answers a request.
+func (rt route) method(r *http.Request) string {
+	if rt.methods[r.Method] == nil && r.Method == http.MethodHead {
+		return http.MethodGet
+	}
+	return r.Method
+}
+
+// Match returns the method and the path of the handler that Serve takes for a request; "":
+// there is none.
+func (t *Router) Match(r *http.Request) string {
+	pattern, rt, ok := t.find(r.URL.Path)
+	if method := rt.method(r); ok && rt.methods[method] != nil {
+		return method + " " + pattern
+	}
+	return ""
+}
+
+// Patterns returns the methods and paths of all handlers.
+func (t *Router) Patterns() (all []string) {
+	for path, rt := range t.routes {
+		for method := range rt.methods {
+			all = append(all, method+" "+path)
+		}
+	}
+	return all
 }
 
 func (t *Router) find(path string) (pattern string, rt route, ok bool) {

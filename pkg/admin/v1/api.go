@@ -25,8 +25,9 @@ const maxRequestBytes = 1 << 20
 
 // API serves the interface that package api describes.
 type API struct {
-	mux     *http.ServeMux
-	answers *web.Answers
+	mux      *http.ServeMux
+	answers  *web.Answers
+	patterns []string // of mux
 }
 
 // Options is what the interface works with. All is required but Answers.
@@ -39,13 +40,14 @@ type Options struct {
 	Traces     Traces
 	Diagnose   Diagnose // nil: the node tells nothing
 	Upgrades   Upgrades
+	Access     Access
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
 
 // New returns all of the interface.
 func New(o Options) *API {
-	v := &API{http.NewServeMux(), cmp.Or(o.Answers, &web.Answers{})}
+	v := &API{mux: http.NewServeMux(), answers: cmp.Or(o.Answers, &web.Answers{})}
 	topics := topicsAPI{o.Broker}
 	topics.route(v)
 	trashAPI{topics, o.Trash}.route(v)
@@ -63,6 +65,7 @@ func New(o Options) *API {
 	clusterAPI{o.Broker}.route(v)
 	upgradeAPI{o.Upgrades}.route(v)
 	auditAPI{o.Broker}.route(v)
+	accessAPI{o.Access}.route(v)
 	operateAPI{o.Operator}.route(v)
 	o.Diagnose.route(v)
 	return v
@@ -86,6 +89,7 @@ func done(err error) (answer, error) { return answer{status: http.StatusNoConten
 // handle adds an endpoint under a method and a pattern.
 func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 	var lengths web.Lengths
+	v.patterns = append(v.patterns, pattern)
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var a answer
 		made, written, err := v.answers.Make(r.Context(), &lengths, func() (value any, err error) {
@@ -112,6 +116,7 @@ func write(w http.ResponseWriter, status int, body []byte, err error) {
 
 // handleCharged adds an endpoint that charges for its answers by what is in them.
 func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error)) {
+	v.patterns = append(v.patterns, pattern)
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		a, err := e(r)
 		if a.written != nil {
@@ -165,6 +170,19 @@ func (v *API) Serve(w http.ResponseWriter, r *http.Request) (pattern string) {
 	AnswerError(w, api.Errorf(api.CodeNotFound, "%s not found", r.URL.Path))
 	return ""
 }
+
+// Match returns the pattern, with its method, of the endpoint that Serve takes for a request;
+// "": there is none.
+func (v *API) Match(r *http.Request) string {
+	if !straight(r.URL) {
+		return ""
+	}
+	_, pattern := v.mux.Handler(r)
+	return pattern
+}
+
+// Patterns returns the patterns of all endpoints.
+func (v *API) Patterns() []string { return v.patterns }
 
 // methods lists the methods that the path of r knows.
 func (v *API) methods(r *http.Request) []string {

@@ -99,6 +99,9 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := permitLetters(r, req.Policy); err != nil {
+		return answer{}, err
+	}
 	if err := validFilter(req.Filter); err != nil {
 		return answer{}, err
 	}

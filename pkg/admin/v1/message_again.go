@@ -3,7 +3,9 @@ package v1
 import (
 	"net/http"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -42,6 +44,9 @@ func (v againAPI) copy(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	to := r.URL.Query().Get("to")
+	if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Publish, Topic: to}); err != nil {
+		return answer{}, err
+	}
 	if _, err := v.one.messages.channels.topics.broker.Topic(to); err != nil {
 		return answer{}, notFound(api.Errorf(api.CodeNotFound, "topic %q not found: name the topic to copy to with to=TOPIC", to))
 	}

@@ -148,6 +148,9 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if err != nil {
 		return answer{}, err
 	}
+	if err := permitLetters(r, req.Policy); err != nil {
+		return answer{}, err
+	}
 	if req.Filter != nil {
 		if err := validFilter(*req.Filter); err != nil {
 			return answer{}, err

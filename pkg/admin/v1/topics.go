@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -138,6 +140,12 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 	if !meta.ValidTopicName(req.Name) {
 		return answer{}, directory.ErrInvalidTopic
 	}
+	if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Manage, Topic: req.Name}); err != nil {
+		return answer{}, err
+	}
+	if err := permitLetters(r, req.Config.ChannelPolicy); err != nil {
+		return answer{}, err
+	}
 	var cfg meta.TopicConfig
 	if err := patchConfig(&cfg, req.Config); err != nil {
 		return answer{}, err
@@ -172,6 +180,9 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, err
 	}
 	if err := checkAlter(t.Config, patch); err != nil {
+		return answer{}, err
+	}
+	if err := permitLetters(r, patch.ChannelPolicy); err != nil {
 		return answer{}, err
 	}
 	err := v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {

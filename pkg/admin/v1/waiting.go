@@ -25,7 +25,7 @@ type waiting struct{ of Waiting }
 
 // NewWaiting returns what of the interface a node answers that waits for its cluster.
 func NewWaiting(of Waiting) *API {
-	v, w := &API{http.NewServeMux(), nil}, waiting{of}
+	v, w := &API{mux: http.NewServeMux()}, waiting{of}
 	clusterAPI{of}.route(v)
 	v.handle("GET /v1/cluster/raft", w.raft)
 	v.handle("GET /v1/partitions", w.partitions)

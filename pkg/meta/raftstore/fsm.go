@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -22,7 +23,8 @@ type machine struct {
 	changed chan struct{}
 	recent  []meta.Result // of the last commands, by index modulo length; nil: not kept
 
-	failed  atomic.Pointer[error] // why nothing is applied any more
+	access  atomic.Pointer[access.Directory] // of state: asked for each publish, without the lock
+	failed  atomic.Pointer[error]            // why nothing is applied any more
 	onFail  func(error)
 	onApply func() // more is agreed on; must not block
 	applied timing
@@ -102,8 +104,7 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 			}
 		}
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.tellLocked()
 	return stop
 }
 
@@ -131,9 +132,15 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	defer m.mu.Unlock()
 	m.state = s
 	clear(m.recent)
+	m.tellLocked()
+	return nil
+}
+
+// tellLocked tells of another state. mu is held.
+func (m *machine) tellLocked() {
+	m.access.Store(meta.AccessOf(m.state))
 	close(m.changed)
 	m.changed = make(chan struct{})
-	return nil
 }
 
 func (m *machine) read(f func(*meta.State)) {

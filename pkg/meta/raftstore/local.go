@@ -1,6 +1,9 @@
 package raftstore
 
-import "github.com/brokerd/brokerd/pkg/meta"
+import (
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
 
 // local reads the state as this node has it.
 type local struct{ machine *machine }
@@ -60,6 +63,10 @@ func (s local) Applied() (index uint64) {
 	s.Read(func(m *meta.State) { index = m.Index() })
 	return index
 }
+
+// AccessOf returns who may do what as the node of a store knows it: the same pointer for as long
+// as that does not change. It takes no lock.
+func AccessOf(s *Store) *access.Directory { return s.machine.access.Load() }
 
 // Changed returns a channel that is closed when the state has changed. Take it
 // first and read then, and no change is missed.

@@ -1,0 +1,135 @@
+package accessctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// Shell is what the commands have around them. All but ReadSecret is required.
+type Shell struct {
+	Client  func() *api.Client
+	Timeout func() time.Duration // of a request
+	Show    func(*cobra.Command, Answer) error
+	// Confirm has a name typed before what cannot be undone, unless yes.
+	Confirm func(cmd *cobra.Command, yes bool, what, name string) error
+	Options *Options
+	Around  func() Around
+	Prepare func() error                         // checks the output format
+	Group   func(*cobra.Command, []string) error // what a command does that only holds others
+	// ReadSecret reads from a terminal without showing it. nil: there is none.
+	ReadSecret func() (string, error)
+}
+
+// Answer is what a command found out, or did.
+type Answer struct {
+	Object any      // for JSON
+	Lines  []any    // an object a line; nil: Object is one
+	Names  []string // for -o name
+	Header []string // of a table; nil: Said is shown
+	Rows   [][]any
+	Said   string
+	Result bool // Said is a result: it is shown with -q, too
+}
+
+// said is an answer that is an object, or one line about it.
+func said(object any, name, line string, args ...any) Answer {
+	return Answer{Object: object, Names: []string{name}, Said: fmt.Sprintf(line, args...)}
+}
+
+// refuse returns an error of the command line.
+func refuse(text string, args ...any) error { return usage(fmt.Errorf(text, args...)) }
+
+// ask gives a request its time.
+func (s *Shell) ask(cmd *cobra.Command, f func(context.Context, api.Access) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), s.Timeout())
+	defer cancel()
+	return f(ctx, s.Client().Access)
+}
+
+// secret reads a secret: the first line of a file, or of standard input, -. From a terminal it is
+// read twice, and not shown.
+func (s *Shell) secret(cmd *cobra.Command, path string) (string, error) {
+	if path != "-" || s.ReadSecret == nil {
+		text, err := readSecret(path, cmd.InOrStdin())
+		if err != nil {
+			return "", usage(err)
+		}
+		return text, nil
+	}
+	var typed [2]string
+	for i, prompt := range []string{"Password: ", "Again: "} {
+		_, _ = io.WriteString(cmd.ErrOrStderr(), prompt) // the answer counts
+		text, err := s.ReadSecret()
+		_, _ = io.WriteString(cmd.ErrOrStderr(), "\n")
+		if err != nil {
+			return "", fmt.Errorf("read password: %w", err)
+		}
+		typed[i] = text
+	}
+	if typed[0] != typed[1] || typed[0] == "" {
+		return "", refuse("the passwords differ, or are empty: nothing was changed")
+	}
+	return typed[0], nil
+}
+
+// need refuses other arguments than those that are named.
+func (s *Shell) need(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return refuse("%s requires %s, not %q; usage: %s", cmd.CommandPath(), what, strings.Join(args, " "), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// Commands returns the groups of commands.
+func (s *Shell) Commands() []*cobra.Command {
+	return []*cobra.Command{s.users(), s.tokens(), s.rules(), s.access(), s.contexts()}
+}
+
+// group makes a command that holds others.
+func (s *Shell) group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, RunE: s.Group}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func linesOf[T any](list []T) []any {
+	lines := make([]any, len(list))
+	for i := range list {
+		lines[i] = list[i]
+	}
+	return lines
+}
+
+func namesOf[T any](list []T, name func(T) string) []string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = name(list[i])
+	}
+	return names
+}
+
+func yesOr(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// at writes a time as brokerctl does.
+func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

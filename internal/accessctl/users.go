@@ -1,0 +1,411 @@
+package accessctl
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
+)
+
+// parseRule reads a rule: RIGHT [TOPIC[/CHANNEL]].
+func parseRule(words []string) (api.Rule, error) {
+	if len(words) == 0 || len(words) > 2 {
+		return api.Rule{}, fmt.Errorf("a rule is a right and perhaps a pattern, such as publish 'orders*', not %q", strings.Join(words, " "))
+	}
+	r := api.Rule{Right: words[0]}
+	if len(words) == 2 {
+		topic, channel, both := strings.Cut(words[1], "/")
+		r.Topic, r.Channel = topic, channel
+		if r.Right == "subscribe" && !both {
+			r.Channel = "*"
+		}
+	}
+	return r, nil
+}
+
+// ruleText writes a rule as parseRule reads it.
+func ruleText(r api.Rule) string {
+	text := r.Right
+	if r.Topic != "" {
+		text += " " + r.Topic
+	}
+	if r.Channel != "" {
+		text += "/" + r.Channel
+	}
+	return text
+}
+
+func rulesText(rules []api.Rule) string { return strings.Join(namesOf(rules, ruleText), ", ") }
+
+func (s *Shell) users() *cobra.Command {
+	return s.group("user", "Manage users: who may be granted something", s.createUser(), s.listUsers(), s.deleteUser(), s.passwd())
+}
+
+func (s *Shell) createUser() *cobra.Command {
+	var grants []string
+	var password string
+	var admin bool
+	var req api.CreateUser
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a user",
+		Long: `Create a user, with rules (--grant), a password, and names in client certificates that are his. Users of
+programs need no password but a token: brokerctl token create. The first administrator is made with the
+secret that a node has written to the file first-administrator in its data directory.`,
+		Example: `  brokerctl --token-file /var/lib/brokerd/first-administrator user create ops --admin --password-file ops.password
+  brokerctl user create billing --grant 'subscribe orders/billing' --grant 'publish invoices*'`,
+		Args: s.need(1, 1, "a NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if req.Name = args[0]; admin {
+				req.Rules = append(req.Rules, api.Rule{Right: "admin"})
+			}
+			for _, text := range grants {
+				r, err := parseRule(strings.Fields(text))
+				if err != nil {
+					return usage(err)
+				}
+				req.Rules = append(req.Rules, r)
+			}
+			if password != "" {
+				var err error
+				if req.Password, err = s.secret(cmd, password); err != nil {
+					return err
+				}
+			}
+			var u *api.User
+			err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { u, err = c.CreateUser(ctx, req); return err })
+			if err != nil {
+				return err
+			}
+			return s.Show(cmd, said(u, u.Name, "user %s created", u.Name))
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&admin, "admin", false, "grant the right admin, which includes all others")
+	f.StringArrayVar(&grants, "grant", nil, "grant a `RULE`, such as 'publish orders*'; see acl grant; repeat to add more")
+	f.StringArrayVar(&req.Certificates, "certificate", nil, "a `NAME` in client certificates that is this user's; repeat to add more")
+	passwordFlag(f, &password, "")
+	return cmd
+}
+
+func passwordFlag(f *pflag.FlagSet, path *string, value string) {
+	f.StringVar(path, "password-file", value, "read the password from the first line of a `FILE`; - is standard input")
+}
+
+func (s *Shell) listUsers() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the users and their rules",
+		Args:  s.need(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			users, err := s.someUsers(cmd, nil)
+			if err != nil {
+				return err
+			}
+			a := usersAnswer(users)
+			a.Header = []string{"NAME", "PASSWORD", "TOKENS", "RULES", "CERTIFICATES"}
+			for _, u := range users {
+				a.Rows = append(a.Rows, []any{u.Name, yesOr(u.HasPassword), u.Tokens, rulesText(u.Rules), strings.Join(u.Certificates, ",")})
+			}
+			return s.Show(cmd, a)
+		},
+	}
+}
+
+// someUsers returns the users that are named, or all.
+func (s *Shell) someUsers(cmd *cobra.Command, names []string) (users []api.User, err error) {
+	err = s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+		if len(names) == 0 {
+			users, err = c.Users(ctx)
+			return err
+		}
+		u, err := c.User(ctx, names[0])
+		users = append(users, *u)
+		return err
+	})
+	return users, err
+}
+
+func usersAnswer(users []api.User) Answer {
+	return Answer{Object: api.UserList{Users: users}, Lines: linesOf(users), Names: namesOf(users, func(u api.User) string { return u.Name })}
+}
+
+func (s *Shell) deleteUser() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a user and his tokens",
+		Args:  s.need(1, 1, "a NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if err := s.Confirm(cmd, yes, "deleting user", name); err != nil {
+				return err
+			}
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) error { return c.DeleteUser(ctx, name) }); err != nil {
+				return err
+			}
+			return s.Show(cmd, said(map[string]string{"user": name, "action": "deleted"}, name, "user %s deleted", name))
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation; cannot be undone")
+	return cmd
+}
+
+func (s *Shell) passwd() *cobra.Command {
+	var password string
+	cmd := &cobra.Command{
+		Use:     "passwd NAME",
+		Short:   "Give a user another password",
+		Long:    `Give a user another password: the first line of standard input, which a terminal does not show, or of a file.`,
+		Example: `  brokerctl user passwd ops --password-file new.password`,
+		Args:    s.need(1, 1, "a NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, err := s.secret(cmd, password)
+			if err != nil {
+				return err
+			}
+			var u *api.User
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+				u, err = c.SetPassword(ctx, args[0], secret)
+				return err
+			}); err != nil {
+				return err
+			}
+			return s.Show(cmd, said(u, u.Name, "password of user %s changed", u.Name))
+		},
+	}
+	passwordFlag(cmd.Flags(), &password, "-")
+	return cmd
+}
+
+func (s *Shell) tokens() *cobra.Command {
+	return s.group("token", "Manage tokens: what programs show for a user", s.createToken(), s.listTokens(), s.revokeToken())
+}
+
+func (s *Shell) createToken() *cobra.Command {
+	var req api.CreateToken
+	var expires, out string
+	cmd := &cobra.Command{
+		Use:   "create USER",
+		Short: "Create a token of a user and show it, once",
+		Long: `Create a token of a user. It is shown once, or written to a file that only its owner may read (--out):
+the cluster keeps a hash of it. NSQ clients send it with AUTH (auth_secret), HTTP clients as
+Authorization: Bearer.`,
+		Example: `  brokerctl token create billing --expires 2160h --description 'billing, production' --out billing.token`,
+		Args:    s.need(1, 1, "a USER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if expires != "" {
+				d, err := units.ParseDuration(expires)
+				if err != nil || d < time.Millisecond {
+					return refuse("--expires %q is not a duration above 0, such as 720h", expires)
+				}
+				req.ExpiresInMS = d.Milliseconds()
+			}
+			if out != "" { // before there is a token that could not be kept
+				if _, err := os.Lstat(out); err == nil {
+					return refuse("--out: %s exists", out)
+				}
+				if _, err := os.Stat(filepath.Dir(out)); err != nil {
+					return refuse("--out: %w", err)
+				}
+			}
+			var t *api.Token
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+				t, err = c.CreateToken(ctx, args[0], req)
+				return err
+			}); err != nil {
+				return err
+			}
+			if out == "" {
+				return s.Show(cmd, Answer{Object: t, Names: []string{t.Secret}, Said: t.Secret, Result: true})
+			}
+			if err := writePrivate(out, []byte(t.Secret+"\n")); err != nil {
+				return fmt.Errorf("token %s was created and could not be written, revoke it: %w", t.ID, err)
+			}
+			t.Secret = ""
+			return s.Show(cmd, said(t, t.ID, "token %s of user %s written to %s", t.ID, t.User, out))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&expires, "expires", "", "how long it is valid, a `DURATION` such as 720h (default: it does not expire)")
+	f.StringVar(&req.Description, "description", "", "what it is for, `TEXT`")
+	f.StringVar(&out, "out", "", "write the token to a new `FILE` of mode 0600 instead of showing it")
+	return cmd
+}
+
+func (s *Shell) listTokens() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [USER]",
+		Short: "List the tokens of a user, or all, without their secrets",
+		Args:  s.need(0, 1, "at most a USER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var tokens []api.Token
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+				tokens, err = c.Tokens(ctx, strings.Join(args, ""))
+				return err
+			}); err != nil {
+				return err
+			}
+			a := Answer{Object: api.TokenList{Tokens: tokens}, Lines: linesOf(tokens), Names: namesOf(tokens, func(t api.Token) string { return t.ID })}
+			a.Header = []string{"ID", "USER", "CREATED", "EXPIRES", "DESCRIPTION"}
+			for _, t := range tokens {
+				until := "never"
+				switch {
+				case t.Expired:
+					until = "expired"
+				case t.Expires != nil:
+					until = at(*t.Expires)
+				}
+				a.Rows = append(a.Rows, []any{t.ID, t.User, at(t.Created), until, t.Description})
+			}
+			return s.Show(cmd, a)
+		},
+	}
+}
+
+func (s *Shell) revokeToken() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Revoke a token: connections that use it end",
+		Args:  s.need(1, 1, "an ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			if rest, whole := strings.CutPrefix(id, "brk_"); whole { // its secret is nobody's business
+				id, _, _ = strings.Cut(rest, "_")
+			}
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) }); err != nil {
+				return err
+			}
+			return s.Show(cmd, said(map[string]string{"token": id, "action": "revoked"}, id, "token %s revoked", id))
+		},
+	}
+}
+
+func (s *Shell) rules() *cobra.Command {
+	return s.group("acl", "Manage rules: what users may do", s.changeRules(true), s.changeRules(false), s.listRules())
+}
+
+func (s *Shell) changeRules(grant bool) *cobra.Command {
+	verb, short, past := "revoke", "Take a right from a user", "revoked from"
+	if grant {
+		verb, short, past = "grant", "Give a user a right", "granted to"
+	}
+	return &cobra.Command{
+		Use:   verb + " USER RULE...",
+		Short: short,
+		Long: short + `. A RULE is a right and what it is about: publish TOPIC; subscribe TOPIC/CHANNEL (without a
+channel: all), to consume messages and see them; manage TOPIC, to create, alter, pause, empty and delete it and its
+channels; read, to see the state and the statistics of the whole cluster; admin, all of that and everything
+else. In TOPIC and CHANNEL, * stands for any characters. What no rule grants is denied while access control
+is on.`,
+		Example: `  brokerctl acl ` + verb + ` billing publish 'invoices*'
+  brokerctl acl ` + verb + ` billing subscribe orders/billing
+  brokerctl acl ` + verb + ` prometheus read`,
+		Args: s.need(2, 3, "a USER and a RULE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := parseRule(args[1:])
+			if err != nil {
+				return usage(err)
+			}
+			var u *api.User
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+				change := c.Revoke
+				if grant {
+					change = c.Grant
+				}
+				u, err = change(ctx, args[0], []api.Rule{r})
+				return err
+			}); err != nil {
+				return err
+			}
+			return s.Show(cmd, said(u, u.Name, "%s %s user %s", ruleText(r), past, u.Name))
+		},
+	}
+}
+
+func (s *Shell) listRules() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [USER]",
+		Short: "List the rules of a user, or of all",
+		Args:  s.need(0, 1, "at most a USER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			users, err := s.someUsers(cmd, args)
+			if err != nil {
+				return err
+			}
+			a := usersAnswer(users)
+			a.Header = []string{"USER", "RIGHT", "TOPIC", "CHANNEL"}
+			for _, u := range users {
+				for _, r := range u.Rules {
+					a.Rows = append(a.Rows, []any{u.Name, r.Right, r.Topic, r.Channel})
+				}
+			}
+			return s.Show(cmd, a)
+		},
+	}
+}
+
+func (s *Shell) access() *cobra.Command {
+	none := s.need(0, 0, "no argument")
+	status := &cobra.Command{
+		Use: "status", Short: "Show whether access control is on", Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.showStatus(cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Status(ctx) })
+		},
+	}
+	whoami := &cobra.Command{
+		Use: "whoami", Short: "Show which user the credentials are of, and his rules", Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var self *api.Self
+			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { self, err = c.Self(ctx); return err }); err != nil {
+				return err
+			}
+			a := Answer{Object: self, Names: []string{self.User}, Said: "nobody known", Result: true}
+			if self.User != "" {
+				a.Said = fmt.Sprintf("user %s: %s", self.User, rulesText(self.Rules))
+			}
+			return s.Show(cmd, a)
+		},
+	}
+	return s.group("access", "Switch access control on or off", s.switchAccess(true), s.switchAccess(false), status, whoami)
+}
+
+func (s *Shell) showStatus(cmd *cobra.Command, ask func(context.Context, api.Access) (*api.AccessStatus, error)) error {
+	var status *api.AccessStatus
+	if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { status, err = ask(ctx, c); return err }); err != nil {
+		return err
+	}
+	word := "off"
+	if status.Enabled {
+		word = "on"
+	}
+	text := fmt.Sprintf("access control is %s: %s, %s", word, counted(status.Users, "user"), counted(status.Tokens, "token"))
+	if !status.Administrator {
+		text += "\nthere is no administrator with a credential that does not expire: it cannot be enabled"
+	}
+	return s.Show(cmd, Answer{Object: status, Names: []string{word}, Said: text, Result: true})
+}
+
+func (s *Shell) switchAccess(on bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "disable", Short: "Allow everybody everything", Long: `Allow everybody who can reach a node everything. Users, tokens and rules stay.`,
+		Args: s.need(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.showStatus(cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) })
+		},
+	}
+	if on {
+		cmd.Use, cmd.Short = "enable", "Deny what no rule grants"
+		cmd.Long = `Deny what no rule grants, from now on, on all nodes. Connections without AUTH end with their next command, and
+their clients connect again. It is refused while there is no administrator with a credential that does not expire.`
+	}
+	return cmd
+}

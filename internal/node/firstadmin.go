@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/access"
+)
+
+// FirstAdminFile is the name of the file with the secret, in the data directory. Its mode is
+// 0600: whoever can read it can read the data anyway.
+const FirstAdminFile = "first-administrator"
+
+// firstAdmin is the secret with which the first administrator is made. There is one as long as
+// the cluster has no administrator with a credential that does not expire, on each node its
+// own; the file goes when there is one.
+type firstAdmin struct {
+	path      string // "": there is no secret
+	recovery  bool   // there is one, whoever there is
+	directory func() *access.Directory
+	log       *slog.Logger
+	secret    atomic.Pointer[string] // nil: there is none
+}
+
+func newFirstAdmin(c *Config, directory func() *access.Directory) *firstAdmin {
+	return &firstAdmin{path: c.FirstAdminFile, recovery: c.Options.Access.Recovery, directory: directory, log: c.Log}
+}
+
+// wanted says whether there is to be a secret.
+func (f *firstAdmin) wanted() bool { return f.recovery || !f.directory().HasAdmin() }
+
+// is says whether a text is the secret.
+func (f *firstAdmin) is(text string) bool {
+	secret := f.secret.Load()
+	return secret != nil && f.wanted() && subtle.ConstantTimeCompare([]byte(*secret), []byte(text)) == 1
+}
+
+// refresh writes the file with a new secret, or removes it, where that is due.
+func (f *firstAdmin) refresh() error {
+	if f.path == "" {
+		return nil
+	}
+	switch has := f.secret.Load() != nil; {
+	case f.wanted() && !has:
+		text, _, err := access.NewToken(rand.Reader)
+		if err == nil {
+			err = f.remove() // of the process before: its mode may be another
+		}
+		if err == nil {
+			err = writePrivate(f.path, text+"\n")
+		}
+		if err != nil {
+			return fmt.Errorf("write the secret of the first administrator: %w", err)
+		}
+		f.secret.Store(&text)
+		if f.recovery {
+			f.log.Warn("access-recovery: whoever can read the file can make administrators; restart without this setting when that is done", "file", f.path)
+		}
+	case !f.wanted():
+		f.secret.Store(nil)
+		if err := f.remove(); err != nil {
+			return fmt.Errorf("remove the secret of the first administrator, which counts no more: %w", err)
+		}
+	}
+	return nil
+}
+
+func (f *firstAdmin) remove() error {
+	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writePrivate makes a file that only its owner may read. Where the machine fails before it is
+// on disk, the next start writes another.
+func writePrivate(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
+
+// run keeps the file as it has to be, until ctx ends.
+func (f *firstAdmin) run(ctx context.Context, changed func() <-chan struct{}) {
+	was := f.wanted()
+	for {
+		next := changed()
+		if is := f.wanted(); is != was {
+			was = is
+			if err := f.refresh(); err != nil {
+				f.log.Warn("first administrator", "error", strings.TrimSpace(err.Error()))
+			}
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// PathAccess is the path below which users, tokens and rules are.
+const PathAccess = "/v1/access"
+
+// AccessStatus says whether access control is on, and what there is of it.
+type AccessStatus struct {
+	Enabled bool `json:"enabled"`
+	// Administrator says whether there is an administrator with a credential that does not
+	// expire: access control can be enabled.
+	Administrator bool `json:"administrator"`
+	Users         int  `json:"users"`
+	Tokens        int  `json:"tokens"`
+}
+
+// Rule grants a right. Topic and Channel are patterns in which * stands for any characters.
+type Rule struct {
+	Right   string `json:"right"`             // publish, subscribe, manage, read or admin
+	Topic   string `json:"topic,omitempty"`   // of publish, subscribe and manage
+	Channel string `json:"channel,omitempty"` // of subscribe
+}
+
+// User is somebody who may be granted something.
+type User struct {
+	Name         string   `json:"name"`
+	HasPassword  bool     `json:"has_password"`
+	Certificates []string `json:"certificates"` // names in client certificates that are this user's
+	Rules        []Rule   `json:"rules"`
+	Tokens       int      `json:"tokens"`
+}
+
+// UserList is a list of users.
+type UserList struct {
+	Users []User `json:"users"`
+}
+
+// CreateUser makes a user. Password is the only secret: "": none.
+type CreateUser struct {
+	Name         string   `json:"name"`
+	Password     string   `json:"password,omitempty"`
+	Certificates []string `json:"certificates,omitempty"`
+	Rules        []Rule   `json:"rules,omitempty"`
+}
+
+// SetPassword gives a user another password.
+type SetPassword struct {
+	Password string `json:"password"`
+}
+
+// Rules are rules to grant or to revoke.
+type Rules struct {
+	Rules []Rule `json:"rules"`
+}
+
+// CreateToken makes a token of a user.
+type CreateToken struct {
+	Description string `json:"description,omitempty"`
+	ExpiresInMS int64  `json:"expires_in_ms,omitempty"` // 0: it does not expire
+}
+
+// Token describes a token. Secret is the token itself, and is shown only where it was made.
+type Token struct {
+	ID          string     `json:"id"`
+	User        string     `json:"user"`
+	Description string     `json:"description,omitempty"`
+	Created     time.Time  `json:"created"`
+	Expires     *time.Time `json:"expires,omitempty"` // nil: never
+	Expired     bool       `json:"expired"`
+	Secret      string     `json:"secret,omitempty"`
+}
+
+// TokenList is a list of tokens.
+type TokenList struct {
+	Tokens []Token `json:"tokens"`
+}
+
+// Self says who the caller is.
+type Self struct {
+	User    string `json:"user"` // "": nobody known
+	Enabled bool   `json:"enabled"`
+	Rules   []Rule `json:"rules"`
+}
+
+// Access are the requests about users, tokens and rules. A Client has them.
+type Access struct{ t *transport }
+
+// Status says whether access control is on.
+func (c Access) Status(ctx context.Context) (*AccessStatus, error) {
+	return into[AccessStatus](ctx, c.t, path("access"))
+}
+
+// Enable switches access control on, or off.
+func (c Access) Enable(ctx context.Context, on bool) (*AccessStatus, error) {
+	verb := "disable"
+	if on {
+		verb = "enable"
+	}
+	return post[AccessStatus](ctx, c.t, path("access", verb), nil)
+}
+
+// Self says who the broker takes the caller for.
+func (c Access) Self(ctx context.Context) (*Self, error) {
+	return into[Self](ctx, c.t, path("access", "self"))
+}
+
+// Users returns every user, by name.
+func (c Access) Users(ctx context.Context) ([]User, error) {
+	var out UserList
+	err := c.t.get(ctx, path("access", "users"), nil, &out)
+	return out.Users, err
+}
+
+// User returns one user.
+func (c Access) User(ctx context.Context, name string) (*User, error) {
+	return into[User](ctx, c.t, path("access", "users", name))
+}
+
+// CreateUser makes a user.
+func (c Access) CreateUser(ctx context.Context, req CreateUser) (*User, error) {
+	return post[User](ctx, c.t, path("access", "users"), req)
+}
+
+// DeleteUser deletes a user and its tokens.
+func (c Access) DeleteUser(ctx context.Context, name string) error {
+	return c.t.send(ctx, http.MethodDelete, path("access", "users", name), nil, nil)
+}
+
+// SetPassword gives a user another password.
+func (c Access) SetPassword(ctx context.Context, name, password string) (*User, error) {
+	return post[User](ctx, c.t, path("access", "users", name, "password"), SetPassword{password})
+}
+
+// Grant gives a user rules. Those that it has stay.
+func (c Access) Grant(ctx context.Context, user string, rules []Rule) (*User, error) {
+	return post[User](ctx, c.t, path("access", "users", user, "grant"), Rules{rules})
+}
+
+// Revoke takes rules from a user, all of which it has.
+func (c Access) Revoke(ctx context.Context, user string, rules []Rule) (*User, error) {
+	return post[User](ctx, c.t, path("access", "users", user, "revoke"), Rules{rules})
+}
+
+// Tokens returns the tokens of a user, by id; "": of all.
+func (c Access) Tokens(ctx context.Context, user string) ([]Token, error) {
+	q := url.Values{}
+	if user != "" {
+		q.Set("user", user)
+	}
+	var out TokenList
+	err := c.t.get(ctx, path("access", "tokens"), q, &out)
+	return out.Tokens, err
+}
+
+// CreateToken makes a token of a user.
+func (c Access) CreateToken(ctx context.Context, user string, req CreateToken) (*Token, error) {
+	return post[Token](ctx, c.t, path("access", "users", user, "tokens"), req)
+}
+
+// RevokeToken deletes a token.
+func (c Access) RevokeToken(ctx context.Context, id string) error {
+	return c.t.send(ctx, http.MethodDelete, path("access", "tokens", id), nil, nil)
+}

@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/v1"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/guard"
+)
+
+// gate lets requests in that have the right which their endpoint needs.
+type gate struct {
+	guard *guard.Guard
+	// match returns the pattern of the endpoint that next takes for a request; "": none.
+	match func(*http.Request) string
+	needs map[string]need
+	open  map[string]bool // patterns that need no right here, whatever needs says
+	next  func(http.ResponseWriter, *http.Request) string
+
+	log        *slog.Logger
+	complaints complaint.Book
+}
+
+// serve answers a request, or refuses it before anything is read of its body or recorded.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
+	pattern := g.match(r)
+	needed, known := g.needs[pattern]
+	switch {
+	case g.open[pattern] || needed.open:
+		return g.next(w, r)
+	case pattern == "":
+		needed = anyUser // it is told that there is no such path
+	case !known:
+		needed = admin // a test sees to it that there is none
+	}
+	now, d := time.Now(), g.guard.Directory()
+	if !d.On() && !needed.always && r.Header.Get("Authorization") == "" && r.TLS == nil {
+		return g.next(w, r)
+	}
+	who, err := g.identify(r, now, d.On() || needed.always)
+	caller := guard.Caller{Who: who, Directory: d, At: now}
+	if d.On() || needed.always {
+		if err == nil {
+			err = permit(caller, needed, pattern, r)
+		}
+		if err != nil {
+			g.refuse(w, r, err)
+			return ""
+		}
+	}
+	return g.next(w, r.WithContext(guard.WithCaller(r.Context(), caller)))
+}
+
+// permit returns why a caller may not make a request; nil: he may.
+func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
+	if n.always && c.Who.First() {
+		return nil
+	}
+	user := c.Name()
+	if user == "" || c.Who.First() {
+		return guard.ErrCredentials
+	}
+	if n.known {
+		return nil
+	}
+	want := access.Demand{Right: n.right}
+	if n.of == atTopic || n.of == atChannel {
+		if want.Topic = nameOf(r, pattern, "topic"); want.Topic == "" {
+			want.Topic = "*" // the endpoint says that a name is missing, to who may all
+		}
+	}
+	if n.of == atChannel {
+		want.Channel = nameOf(r, pattern, "channel")
+	}
+	ok := false
+	switch {
+	case n.of == inBody:
+		ok = c.Directory.May(user, n.right, "")
+	case n.of == atTopic && n.right == access.Subscribe:
+		ok = c.Directory.May(user, n.right, want.Topic)
+	default:
+		_, ok = c.Directory.Check(user, want)
+	}
+	if !ok {
+		return guard.Forbid(user, access.Rule(want))
+	}
+	return nil
+}
+
+// nameOf returns what a request names in its path or, where the pattern has no place for it, in
+// its query: as the endpoints read it.
+func nameOf(r *http.Request, pattern, what string) string {
+	_, path, _ := strings.Cut(pattern, " ")
+	parts := strings.Split(r.URL.EscapedPath(), "/")
+	for i, p := range strings.Split(path, "/") {
+		if p == "{"+what+"}" && i < len(parts) {
+			name, _ := url.PathUnescape(parts[i]) // matched, so it can be
+			return name
+		}
+	}
+	return r.URL.Query().Get(what)
+}
+
+// identify returns who makes a request; nil and no error: he shows nothing. Passwords are
+// checked only where somebody has to be known.
+func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Identity, error) {
+	shown := r.Header.Values("Authorization")
+	from := remoteAddr(r)
+	switch {
+	case len(shown) > 1:
+		return nil, guard.ErrCredentials
+	case len(shown) == 1 && shown[0] != "":
+		kind, text, _ := strings.Cut(shown[0], " ")
+		if strings.EqualFold(kind, "Bearer") {
+			return g.guard.Token(from, strings.TrimSpace(text), now)
+		}
+		user, password, ok := r.BasicAuth()
+		switch {
+		case !ok:
+			return nil, guard.ErrCredentials
+		case !needed && !access.IsToken(password):
+			return nil, nil
+		}
+		return g.guard.Password(r.Context(), from, user, password, now)
+	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
+		return guard.Certificate(r.TLS.PeerCertificates[0]), nil
+	}
+	return nil, nil
+}
+
+// remoteAddr returns where a request comes from; nil: not over TCP.
+func remoteAddr(r *http.Request) net.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(at)
+}
+
+// refuse answers a request that is not let in.
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := failure.Of(err)
+	e := api.Errorf(f.Code, "%w", err)
+	e.Hint, e.Fate = f.Hint, "refused"
+	switch f.Code {
+	case api.CodeUnauthenticated:
+		w.Header().Add("WWW-Authenticate", `Bearer realm="brokerd"`)
+		w.Header().Add("WWW-Authenticate", `Basic realm="brokerd", charset="UTF-8"`)
+		e = api.Errorf(f.Code, "a valid token, password or client certificate is required")
+		e.Hint, e.Fate = "with brokerctl: --token-file FILE, or set BROKERCTL_TOKEN", "refused"
+	case api.CodeThrottled:
+		w.Header().Set("Retry-After", "5")
+	default:
+	}
+	if !v1.Owns(r.URL.Path) {
+		w.Header().Set("Cache-Control", "no-store")
+	}
+	g.complaints.Warn(g.log, time.Now(), "HTTP request refused by access control", "remote", r.RemoteAddr, "method", r.Method,
+		"path", access.Redact(r.URL.Path), "error", err)
+	Refuse(w, r, f.Word, e)
+}

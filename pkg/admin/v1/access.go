@@ -1,0 +1,276 @@
+package v1
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/guard"
+)
+
+// Accesses knows and changes who may do what.
+type Accesses interface {
+	// Directory returns who may do what, as this node knows it.
+	Directory() *access.Directory
+	// Change returns once this node has the change.
+	Change(ctx context.Context, c access.Change) error
+}
+
+// Access is what the endpoints of users, tokens and rules work with. All of it is required.
+type Access struct {
+	Accesses
+	// Hashing calls a function that hashes a password when there is room for it.
+	Hashing func(ctx context.Context, f func()) error
+}
+
+// maxExpiry is how long a token may last that expires.
+const maxExpiry = 100 * 365 * 24 * time.Hour
+
+// accessAPI is users, tokens and rules. What may hold a credential is neither logged nor kept for
+// the audit log: see web.Note.
+type accessAPI struct{ of Access }
+
+func (v accessAPI) route(t *API) {
+	t.handle("GET /v1/access", v.status)
+	t.handle("POST /v1/access/enable", v.enable(access.Enable))
+	t.handle("POST /v1/access/disable", v.enable(access.Disable))
+	t.handle("GET /v1/access/self", v.self)
+	t.handle("GET /v1/access/users", v.users)
+	t.handle("POST /v1/access/users", v.createUser)
+	t.handle("GET /v1/access/users/{user}", v.user)
+	t.handle("DELETE /v1/access/users/{user}", v.deleteUser)
+	t.handle("POST /v1/access/users/{user}/password", v.setPassword)
+	t.handle("POST /v1/access/users/{user}/grant", v.rules(access.Grant))
+	t.handle("POST /v1/access/users/{user}/revoke", v.rules(access.Revoke))
+	t.handle("POST /v1/access/users/{user}/tokens", v.createToken)
+	t.handle("GET /v1/access/tokens", v.tokens)
+	t.handle("DELETE /v1/access/tokens/{id}", v.revokeToken)
+}
+
+// change makes a change in the name of the caller, and notes it for the audit log.
+func (v accessAPI) change(r *http.Request, object string, c access.Change) error {
+	web.Note(r.Context(), object, access.Redact(c.String()))
+	c.By = guard.CallerOf(r.Context()).Name()
+	return v.of.Change(r.Context(), c)
+}
+
+func (v accessAPI) status(*http.Request) (answer, error) {
+	d := v.of.Directory()
+	return success(api.AccessStatus{Enabled: d.On(), Administrator: d.HasAdmin(), Users: len(d.Users()), Tokens: len(d.Tokens())})
+}
+
+func (v accessAPI) enable(verb access.Verb) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		if err := v.change(r, "", access.Change{Verb: verb}); err != nil {
+			return answer{}, err
+		}
+		return v.status(r)
+	}
+}
+
+func (v accessAPI) self(r *http.Request) (answer, error) {
+	d, name := v.of.Directory(), guard.CallerOf(r.Context()).Name()
+	out := api.Self{User: name, Enabled: d.On(), Rules: []api.Rule{}}
+	if u := d.User(name); u != nil {
+		out.Rules = apiRules(u.Rules)
+	}
+	return success(out)
+}
+
+func (v accessAPI) users(*http.Request) (answer, error) {
+	d := v.of.Directory()
+	list := api.UserList{Users: []api.User{}}
+	for _, u := range d.Users() {
+		list.Users = append(list.Users, apiUser(d, u))
+	}
+	return success(list)
+}
+
+// aUser answers with a user, who may be gone.
+func (v accessAPI) aUser(name string, of func(any) (answer, error)) (answer, error) {
+	d := v.of.Directory()
+	u := d.User(name)
+	if u == nil {
+		return answer{}, access.ErrNoUser
+	}
+	return of(apiUser(d, u))
+}
+
+func (v accessAPI) user(r *http.Request) (answer, error) {
+	return v.aUser(r.PathValue("user"), success)
+}
+
+func (v accessAPI) createUser(r *http.Request) (answer, error) {
+	var req api.CreateUser
+	if err := readSecret(r, &req); err != nil {
+		return answer{}, err
+	}
+	stored, err := v.hash(r.Context(), req.Password)
+	if err != nil {
+		return answer{}, err
+	}
+	c := access.Change{Verb: access.CreateUser, User: req.Name, Password: stored, Certificates: req.Certificates, Rules: rulesOf(req.Rules)}
+	if err := v.change(r, "user "+req.Name, c); err != nil {
+		return answer{}, err
+	}
+	return v.aUser(req.Name, created)
+}
+
+// hash returns what is stored of a password; "": none.
+func (v accessAPI) hash(ctx context.Context, password string) (stored string, err error) {
+	if password == "" {
+		return "", nil
+	}
+	if busy := v.of.Hashing(ctx, func() { stored, err = access.HashPassword(password, rand.Reader) }); busy != nil {
+		return "", busy
+	}
+	return stored, err
+}
+
+func (v accessAPI) deleteUser(r *http.Request) (answer, error) {
+	name := r.PathValue("user")
+	return done(v.change(r, "user "+name, access.Change{Verb: access.DeleteUser, User: name}))
+}
+
+func (v accessAPI) setPassword(r *http.Request) (answer, error) {
+	var req api.SetPassword
+	if err := readSecret(r, &req); err != nil {
+		return answer{}, err
+	}
+	name := r.PathValue("user")
+	if v.of.Directory().User(name) == nil {
+		return answer{}, access.ErrNoUser
+	}
+	if req.Password == "" {
+		return answer{}, api.Errorf(api.CodeInvalid, "password is empty")
+	}
+	stored, err := v.hash(r.Context(), req.Password)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := v.change(r, "user "+name, access.Change{Verb: access.SetPassword, User: name, Password: stored}); err != nil {
+		return answer{}, err
+	}
+	return v.aUser(name, success)
+}
+
+// readSecret reads a body that may hold a secret: an error does not repeat it.
+func readSecret(r *http.Request, into any) error {
+	err := readJSON(r, into)
+	if e := apiErrorOf(err); e != nil && e.Code == api.CodeInvalid {
+		return api.Errorf(api.CodeInvalid, "request body is not the JSON that is expected")
+	}
+	return err
+}
+
+func apiErrorOf(err error) *api.Error {
+	if err == nil {
+		return nil
+	}
+	return apiError(err)
+}
+
+func (v accessAPI) rules(verb access.Verb) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		var req api.Rules
+		if err := readJSON(r, &req); err != nil {
+			return answer{}, err
+		}
+		name := r.PathValue("user")
+		if err := v.change(r, "user "+name, access.Change{Verb: verb, User: name, Rules: rulesOf(req.Rules)}); err != nil {
+			return answer{}, err
+		}
+		return v.aUser(name, success)
+	}
+}
+
+func (v accessAPI) createToken(r *http.Request) (answer, error) {
+	var req api.CreateToken
+	if err := readOptionalJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if req.ExpiresInMS < 0 || req.ExpiresInMS > maxExpiry.Milliseconds() {
+		return answer{}, api.Errorf(api.CodeInvalid, "expires_in_ms is %d, must be between 0 and %d", req.ExpiresInMS, maxExpiry.Milliseconds())
+	}
+	text, t, err := access.NewToken(rand.Reader)
+	if err != nil {
+		return answer{}, err
+	}
+	now := time.Now()
+	t.User, t.Description, t.Created = r.PathValue("user"), req.Description, now.UnixNano()
+	if req.ExpiresInMS > 0 {
+		t.Expires = now.Add(time.Duration(req.ExpiresInMS) * time.Millisecond).UnixNano()
+	}
+	if err := v.change(r, "user "+t.User, access.Change{Verb: access.CreateToken, Token: &t}); err != nil {
+		return answer{}, err
+	}
+	out := apiToken(&t, now)
+	out.Secret = text
+	return created(out)
+}
+
+func (v accessAPI) tokens(r *http.Request) (answer, error) {
+	list, of, now := api.TokenList{Tokens: []api.Token{}}, r.URL.Query().Get("user"), time.Now()
+	if of != "" && v.of.Directory().User(of) == nil {
+		return answer{}, access.ErrNoUser
+	}
+	for _, t := range v.of.Directory().Tokens() {
+		if of == "" || t.User == of {
+			list.Tokens = append(list.Tokens, apiToken(t, now))
+		}
+	}
+	return success(list)
+}
+
+func (v accessAPI) revokeToken(r *http.Request) (answer, error) {
+	id := r.PathValue("id")
+	return done(v.change(r, "token "+access.Redact(id), access.Change{Verb: access.RevokeToken, ID: id}))
+}
+
+func apiToken(t *access.Token, now time.Time) api.Token {
+	out := api.Token{ID: t.ID, User: t.User, Description: t.Description, Created: time.Unix(0, t.Created).UTC(), Expired: t.Expired(now.UnixNano())}
+	if t.Expires != 0 {
+		at := time.Unix(0, t.Expires).UTC()
+		out.Expires = &at
+	}
+	return out
+}
+
+func apiUser(d *access.Directory, u *access.User) api.User {
+	out := api.User{Name: u.Name, HasPassword: u.Password != "", Certificates: append([]string{}, u.Certificates...), Rules: apiRules(u.Rules)}
+	for _, t := range d.Tokens() {
+		if t.User == u.Name {
+			out.Tokens++
+		}
+	}
+	return out
+}
+
+func apiRules(rules []access.Rule) []api.Rule {
+	out := []api.Rule{}
+	for _, r := range rules {
+		out = append(out, api.Rule{Right: string(r.Right), Topic: r.Topic, Channel: r.Channel})
+	}
+	return out
+}
+
+func rulesOf(rules []api.Rule) []access.Rule {
+	var out []access.Rule
+	for _, r := range rules {
+		out = append(out, access.Rule{Right: access.Right(r.Right), Topic: r.Topic, Channel: r.Channel})
+	}
+	return out
+}
+
+// permitLetters refuses a caller that would have messages written to a topic to which he may
+// not publish: as dead letters of one that he manages.
+func permitLetters(r *http.Request, p *api.PolicyPatch) error {
+	if p == nil || p.DeadLetterTopic == nil || *p.DeadLetterTopic == "" {
+		return nil
+	}
+	return guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Publish, Topic: *p.DeadLetterTopic})
+}

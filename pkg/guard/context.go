@@ -1,0 +1,62 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
+)
+
+// ErrForbidden is why somebody may not do something whose identity is known.
+var ErrForbidden error = failure.NotPermitted
+
+// Caller is who makes a request: nobody known, or a user by his credential.
+type Caller struct {
+	Who       *Identity         // nil: nobody known
+	Directory *access.Directory // by which the request was let in
+	At        time.Time
+}
+
+// Name returns the user's name; "": nobody known.
+func (c Caller) Name() string {
+	if c.Who.First() {
+		return FirstAdministrator
+	}
+	if u := c.Who.User(c.Directory, c.At.UnixNano()); u != nil {
+		return u.Name
+	}
+	return ""
+}
+
+// Allow returns nil where the caller may do something, and otherwise an error that wraps
+// ErrForbidden. Everybody may everything while access control is off.
+func (c Caller) Allow(want access.Demand) error {
+	if !c.Directory.On() {
+		return nil
+	}
+	if _, ok := c.Directory.Check(c.Name(), want); !ok {
+		return Forbid(c.Name(), access.Rule(want))
+	}
+	return nil
+}
+
+// Forbid returns an error that wraps ErrForbidden and names the rule that a user lacks.
+func Forbid(user string, lacks access.Rule) error {
+	return fmt.Errorf("%w: user %q has no rule for %s", ErrForbidden, user, lacks)
+}
+
+type callerKey struct{}
+
+// WithCaller returns ctx for a request of a caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns whose request ctx is of. Without one it is nobody's that access control is
+// about.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}

@@ -1,0 +1,320 @@
+package guard
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
+)
+
+// Why a credential does not count.
+var (
+	ErrCredentials error = failure.WrongCredentials
+	ErrThrottled   error = failure.ManyFailures
+	ErrBusy        error = failure.ManyPasswords
+)
+
+// Bounds of checking passwords.
+const (
+	slots        = 2  // passwords that are hashed at a time, access.PasswordBytes each
+	queued       = 16 // that wait for it
+	rememberFor  = time.Minute
+	rememberMost = 512
+)
+
+// Options are what a Guard works with. Directory is required.
+type Options struct {
+	// Directory returns who may do what now. It is called for each publish.
+	Directory func() *access.Directory
+	// Changed returns a channel that is closed when the directory may have changed. nil: it
+	// never does.
+	Changed func() <-chan struct{}
+	// First says whether a text is the secret of whoever makes the first administrator. nil:
+	// none is.
+	First func(text string) bool
+}
+
+// Guard checks credentials. Its methods may be called by many goroutines; a nil Guard has no
+// users, and access control is off.
+type Guard struct {
+	o        Options
+	hashing  chan struct{} // holds a value for each password that is hashed
+	waiting  atomic.Int32  // for that
+	failures failures
+	key      [32]byte // of what right keeps
+
+	mu    sync.Mutex // guards right
+	right map[[32]byte]time.Time
+}
+
+// New returns a Guard.
+func New(o Options) *Guard {
+	g := &Guard{o: o, hashing: make(chan struct{}, slots), right: map[[32]byte]time.Time{}}
+	_, _ = rand.Read(g.key[:]) // it never fails
+	if g.o.First == nil {
+		g.o.First = func(string) bool { return false }
+	}
+	return g
+}
+
+// Directory returns who may do what now.
+func (g *Guard) Directory() *access.Directory {
+	if g == nil {
+		return nil
+	}
+	return g.o.Directory()
+}
+
+// Changed returns a channel that is closed when the directory may have changed; nil: it never
+// does.
+func (g *Guard) Changed() <-chan struct{} {
+	if g == nil || g.o.Changed == nil {
+		return nil
+	}
+	return g.o.Changed()
+}
+
+// Failures returns how many credentials were wrong.
+func (g *Guard) Failures() uint64 {
+	if g == nil {
+		return 0
+	}
+	return g.failures.ever.Load()
+}
+
+// Identity is who somebody has shown to be. It does not change.
+type Identity struct {
+	token *access.Token
+	names []string // in a verified certificate
+	user  string   // whose password it was
+	first bool     // who makes the first administrator
+}
+
+// FirstAdministrator is how records name whoever has the secret with which the first
+// administrator is made.
+const FirstAdministrator = "first-administrator"
+
+// First says whether it is whoever makes the first administrator, who is no user.
+func (id *Identity) First() bool { return id != nil && id.first }
+
+// User returns the user that somebody is by a directory, at a moment, ns since 1970; nil: he
+// is none, or no more.
+func (id *Identity) User(d *access.Directory, now int64) *access.User {
+	switch {
+	case id == nil || id.first:
+		return nil
+	case id.token != nil:
+		t := d.Token(id.token.ID)
+		if t == nil || t.Hash != id.token.Hash || t.Expired(now) {
+			return nil
+		}
+		return d.User(t.User)
+	case id.names != nil:
+		return d.ByCertificate(id.names)
+	}
+	return d.User(id.user)
+}
+
+// Expires returns when the identity ends by itself, ns since 1970; 0: never.
+func (id *Identity) Expires() int64 {
+	if id == nil || id.token == nil {
+		return 0
+	}
+	return id.token.Expires
+}
+
+// Token returns who shows a token. from is his address.
+func (g *Guard) Token(from net.Addr, text string, now time.Time) (*Identity, error) {
+	t, err := g.Directory().ByToken(text, now.UnixNano())
+	if err == nil {
+		return &Identity{token: t}, nil
+	}
+	if g.o.First(text) {
+		return &Identity{first: true}, nil
+	}
+	return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: %w", ErrCredentials, err))
+}
+
+// Password returns who shows a name and a password. It takes some hundredths of a second, and
+// waits until ctx ends while others are checked. A token in place of the password counts, too.
+func (g *Guard) Password(ctx context.Context, from net.Addr, user, password string, now time.Time) (*Identity, error) {
+	if access.IsToken(password) {
+		id, err := g.Token(from, password, now)
+		if err == nil && !id.first && id.token.User != user {
+			return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: the token is not of that user", ErrCredentials))
+		}
+		return id, err
+	}
+	u := g.Directory().User(user)
+	mark := g.mark(u, password)
+	if u != nil && u.Password != "" && g.known(mark, now) {
+		return &Identity{user: user}, nil
+	}
+	if !g.failures.may(placeOf(from), now) {
+		return nil, ErrThrottled
+	}
+	var ok bool
+	if err := g.Hashing(ctx, func() { ok = access.HasPassword(u, password) }); err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: user or password", ErrCredentials))
+	}
+	g.remember(mark, now)
+	return &Identity{user: user}, nil
+}
+
+// Hashing calls f, which hashes a password, when its turn has come. ErrBusy: too many wait, or
+// ctx ended.
+func (g *Guard) Hashing(ctx context.Context, f func()) error {
+	if g.waiting.Add(1) > slots+queued {
+		g.waiting.Add(-1)
+		return ErrBusy
+	}
+	defer g.waiting.Add(-1)
+	select {
+	case g.hashing <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+	}
+	defer func() { <-g.hashing }()
+	f()
+	return nil
+}
+
+// Certificate returns who has shown a verified certificate; nil: it names nobody.
+func Certificate(c *x509.Certificate) *Identity {
+	seen := map[string]bool{"": true}
+	var names []string
+	add := func(all ...string) {
+		for _, name := range all {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	add(c.Subject.CommonName)
+	add(c.DNSNames...)
+	add(c.EmailAddresses...)
+	for _, u := range c.URIs {
+		add(u.String())
+	}
+	if names == nil {
+		return nil
+	}
+	return &Identity{names: names}
+}
+
+// mark is what is kept of a right password: a keyed hash of it and of what is stored of it, so
+// that another password of the user is another mark.
+func (g *Guard) mark(u *access.User, password string) (mark [32]byte) {
+	h := hmac.New(sha256.New, g.key[:])
+	if u != nil {
+		_, _ = fmt.Fprintf(h, "%q %q ", u.Name, u.Password) // a hash takes all
+	}
+	_, _ = h.Write([]byte(password)) // likewise
+	h.Sum(mark[:0])
+	return mark
+}
+
+func (g *Guard) known(mark [32]byte, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until, ok := g.right[mark]
+	return ok && now.Before(until)
+}
+
+func (g *Guard) remember(mark [32]byte, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.right) >= rememberMost {
+		for m, until := range g.right {
+			if !now.Before(until) {
+				delete(g.right, m)
+			}
+		}
+	}
+	if len(g.right) < rememberMost {
+		g.right[mark] = now.Add(rememberFor)
+	}
+}
+
+// Bounds of failures: so many at once from an address, and one again after each such time.
+const (
+	failureBurst = 10
+	failureEach  = 500 * time.Millisecond
+	failurePlace = 4096 // addresses that are remembered
+)
+
+// failures counts wrong credentials by address.
+type failures struct {
+	ever atomic.Uint64
+	mu   sync.Mutex // guards used
+	used map[netip.Prefix]time.Time
+}
+
+// fail notes a failure and returns it, or ErrThrottled where the address has too many.
+func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
+	f.ever.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.used == nil {
+		f.used = map[netip.Prefix]time.Time{}
+	}
+	if len(f.used) >= failurePlace {
+		for p, until := range f.used {
+			if !until.After(now) {
+				delete(f.used, p)
+			}
+		}
+	}
+	if len(f.used) >= failurePlace {
+		from = netip.Prefix{} // the addresses that there is no room for share one
+	}
+	used := f.used[from]
+	if used.Before(now) {
+		used = now
+	}
+	if used.Sub(now) >= failureBurst*failureEach {
+		return ErrThrottled
+	}
+	f.used[from] = used.Add(failureEach)
+	return err
+}
+
+// may says whether an address may try again.
+func (f *failures) may(from netip.Prefix, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.used[from]; !known && len(f.used) >= failurePlace {
+		from = netip.Prefix{}
+	}
+	return f.used[from].Sub(now) < failureBurst*failureEach
+}
+
+// placeOf returns what counts as one address: an IPv4 address, or the /64 of an IPv6 address.
+// Unix sockets are one.
+func placeOf(from net.Addr) netip.Prefix {
+	at, ok := from.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	a := at.AddrPort().Addr().Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // it has so many
+	return p
+}
