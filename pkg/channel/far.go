@@ -256,7 +256,7 @@ func soonOf(l *ledger) time.Duration {
 func postpone(s *State, o seq.Offset, attempts uint16, now, due int64) {
 	s.deferred++
 	if farEnough(s, now, due) {
-		s.recorder.note(o)
+		s.recorder.add(o)
 		s.track().far.add(Deferral{o, due, time.Duration(due - now), min(attempts, MaxAttempts)})
 		return
 	}
