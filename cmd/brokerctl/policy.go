@@ -14,7 +14,7 @@ import (
 // policyOptions are how a channel treats messages that fail. prefix stands before the
 // names of the flags, which are for all channels of a topic with one.
 type policyOptions struct {
-	prefix, maxAttempts, onExhausted, deadLetterTopic, backoff, rate string
+	prefix, maxAttempts, onExhausted, onExpired, deadLetterTopic, backoff, rate string
 }
 
 // inherit is the value of a flag that leaves the choice to the topic or the cluster again.
@@ -24,6 +24,7 @@ func (o *policyOptions) addFlags(f *pflag.FlagSet, prefix string) {
 	o.prefix = prefix
 	f.StringVar(&o.maxAttempts, prefix+"max-attempts", "", "deliver a message `N` times at most (1 to 4000, none or default)")
 	f.StringVar(&o.onExhausted, prefix+"on-exhausted", "", "`OUTCOME` for a message after its last attempt (dead-letter, drop, block or default)")
+	f.StringVar(&o.onExpired, prefix+"on-expired", "", "`OUTCOME` for a message whose time to live is over (dead-letter, drop or default)")
 	f.StringVar(&o.deadLetterTopic, prefix+"dead-letter-topic", "", "`TOPIC` for dead letters; by default <topic>.<channel>.dlq")
 	f.StringVar(&o.backoff, prefix+"backoff", "", "`DELAY` before a redelivery, doubled with each attempt, such as 1s..10m (off or default)")
 	f.StringVar(&o.rate, prefix+"rate", "", "deliver at most `N/s` messages a second over all nodes (none or default)")
@@ -39,6 +40,7 @@ func (o *policyOptions) patch(f *pflag.FlagSet) (*api.PolicyPatch, error) {
 	}{
 		{"max-attempts", "max_attempts", o.maxAttempts, numberInto(&p.MaxAttempts, "")},
 		{"on-exhausted", "on_exhausted", o.onExhausted, textInto(&p.OnExhausted)},
+		{"on-expired", "on_expired", o.onExpired, textInto(&p.OnExpired)},
 		{"dead-letter-topic", "dead_letter_topic", o.deadLetterTopic, textInto(&p.DeadLetterTopic)},
 		{"backoff", "backoff", o.backoff, textInto(&p.Backoff)},
 		{"rate", "rate", o.rate, numberInto(&p.Rate, "/s")},
@@ -111,13 +113,13 @@ func filterTable(p *page, c *api.Channel) {
 
 // policyTable shows the policy of a channel, and what has become of messages by it.
 func policyTable(p *page, c *api.Channel) {
-	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
+	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+ON EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
 	exhausted := c.Policy.OnExhausted
 	if c.Policy.MaxAttempts == 0 {
 		exhausted = "-"
 	}
 	t.row(numberOr(c.Policy.MaxAttempts, "", "none"), exhausted, c.Policy.Backoff, numberOr(c.Policy.Rate, "/s", "none"),
-		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
+		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), cmp.Or(c.Policy.OnExpired, "-"), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
 	p.table(t)
 }
 

@@ -19,6 +19,7 @@ func settingsOf(c *api.Channel) channelSettings {
 	p, own := &c.Policy, api.PolicyPatch{}
 	pick(&own.MaxAttempts, p, "max_attempts", p.MaxAttempts)
 	pick(&own.OnExhausted, p, "on_exhausted", p.OnExhausted)
+	pick(&own.OnExpired, p, "on_expired", p.OnExpired)
 	pick(&own.DeadLetterTopic, p, "dead_letter_topic", p.DeadLetterTopic)
 	pick(&own.Backoff, p, "backoff", p.Backoff)
 	pick(&own.Rate, p, "rate", p.Rate)

@@ -23,14 +23,14 @@ func TestPoliciesByTheClient(t *testing.T) {
 		t.Errorf("made %+v, %v", ch.Policy, err)
 	}
 	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Ordered: pointer(true), Policy: &api.PolicyPatch{
-		OnExhausted: pointer("block"), DeadLetterTopic: pointer("failed"), Rate: pointer(100), Reset: []string{"backoff"},
+		OnExhausted: pointer("block"), OnExpired: pointer("dead-letter"), DeadLetterTopic: pointer("failed"), Rate: pointer(100), Reset: []string{"backoff"},
 	}})
-	want := api.Policy{MaxAttempts: 5, OnExhausted: "block", DeadLetterTopic: "failed", Backoff: "off", Rate: 100, Own: []string{"max_attempts", "on_exhausted", "dead_letter_topic", "rate"}}
+	want := api.Policy{MaxAttempts: 5, OnExhausted: "block", OnExpired: "dead-letter", DeadLetterTopic: "failed", Backoff: "off", Rate: 100, Own: []string{"max_attempts", "on_exhausted", "on_expired", "dead_letter_topic", "rate"}}
 	if got, _ := json.Marshal(ch.Policy); err != nil || !ch.Ordered || string(got) != text(t, want) {
 		t.Errorf("altered to %s, ordered %v, %v", got, ch.Ordered, err)
 	}
 	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &api.PolicyPatch{
-		MaxAttempts: pointer(0), Rate: pointer(0), Reset: []string{"on_exhausted", "dead_letter_topic"},
+		MaxAttempts: pointer(0), Rate: pointer(0), Reset: []string{"on_exhausted", "on_expired", "dead_letter_topic"},
 	}})
 	if err != nil || ch.Policy.MaxAttempts != 0 || ch.Policy.Rate != 0 || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "rate"}) {
 		t.Errorf("without limits: %+v, %v", ch.Policy, err)
@@ -40,6 +40,7 @@ func TestPoliciesByTheClient(t *testing.T) {
 		{MaxAttempts: pointer(4001)},
 		{Rate: pointer(-1)},
 		{OnExhausted: pointer("explode")},
+		{OnExpired: pointer("block")},
 		{Backoff: pointer("10m..1s")},
 		{Reset: []string{"name"}},
 	} {

@@ -47,7 +47,7 @@ func SetOrder(s *State, order policy.Order) {
 			waits = append(waits, int32(slot)) //nolint:gosec // so are slots numbered
 		case inFlight, held:
 			fence = max(fence, m.offset+1)
-		case free, deferred, spent:
+		case free, deferred, spent, lapsed:
 		}
 	}
 	for _, slot := range waits {

@@ -97,6 +97,8 @@ func (l *ledger) leave(slot int32) {
 		m.delayed = byClient
 	case spent:
 		l.retries.spent--
+	case lapsed:
+		l.retries.lapsed--
 	case barred:
 		l.keyed.barred--
 	case free:
@@ -118,11 +120,14 @@ func (l *ledger) enqueue(slot int32) {
 	l.ready++
 }
 
-// untake takes a message out of flight as if it had never been delivered.
+// untake takes a message out of flight as if it had never been delivered. One that was taken and not
+// delivered may have had no attempt.
 func (l *ledger) untake(slot int32) {
 	l.leave(slot)
-	l.t.slots[slot].attempts--
-	l.delivered--
+	if m := &l.t.slots[slot]; m.attempts > 0 {
+		m.attempts--
+		l.delivered--
+	}
 	l.revision++
 }
 

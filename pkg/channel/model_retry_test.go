@@ -51,7 +51,7 @@ func (m *model) setPolicy(p policy.Policy) {
 				moved = append(moved, o)
 			}
 		case Exhausted:
-			if !m.exhausted(o) {
+			if !m.exhausted(o) && !slices.Contains(m.lapsed, o) {
 				moved = append(moved, o)
 			}
 		case InFlight, Finished:
@@ -63,9 +63,16 @@ func (m *model) setPolicy(p policy.Policy) {
 }
 
 func (m *model) takeSpent(now time.Time, consumer uint64, timeout time.Duration, max int) (out []seq.Offset) {
-	for len(m.spent) > 0 && len(out) < max {
-		o := m.spent[0]
-		m.spent = m.spent[1:]
+	from := &m.lapsed
+	for len(out) < max {
+		if len(m.lapsed) == 0 {
+			from = &m.spent
+		}
+		if len(*from) == 0 || from == &m.spent && m.policy.OnExhausted == policy.Block {
+			break
+		}
+		o := (*from)[0]
+		*from = (*from)[1:]
 		m.clock++
 		e := m.at[o]
 		e.state, e.consumer, e.taken, e.due, e.held, e.known = InFlight, consumer, now, now.Add(timeout), false, nil

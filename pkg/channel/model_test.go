@@ -29,6 +29,7 @@ type model struct {
 	freshTurn     bool
 	policy        policy.Policy
 	spent         []seq.Offset // have had all their attempts
+	lapsed        []seq.Offset // have lived too long
 	backedOff     uint64
 }
 
@@ -162,6 +163,19 @@ func (m *model) enqueue(o seq.Offset) {
 	m.queue = append(m.queue, o)
 }
 
+// untake counts a delivery no more, if there was one.
+func (e *entry) untake() {
+	if e.attempts > 0 {
+		e.attempts--
+	}
+}
+
+// lapse has a message wait that has lived too long.
+func (m *model) lapse(o seq.Offset) {
+	m.at[o].state = Exhausted
+	m.lapsed = append(m.lapsed, o)
+}
+
 func (m *model) enqueueFirst(o seq.Offset) {
 	m.enqueue(o)
 	if n := len(m.queue); n > 0 && m.queue[n-1] == o {
@@ -178,7 +192,7 @@ func (m *model) deferUntil(o seq.Offset, at time.Time) {
 func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 	switch e := m.at[o]; {
 	case e != nil && e.state == InFlight && !e.held:
-		e.attempts--
+		e.untake()
 		m.deferUntil(o, at)
 	case e == nil && o >= m.cursor:
 		m.at[o] = &entry{}
@@ -226,6 +240,7 @@ func (m *model) advance(start seq.Offset) {
 	maps.DeleteFunc(m.at, func(o seq.Offset, _ *entry) bool { return o < start })
 	m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o < start })
 	m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o < start })
+	m.lapsed = slices.DeleteFunc(m.lapsed, func(o seq.Offset) bool { return o < start })
 	m.floor, m.cursor = start, max(m.cursor, start)
 	m.settle()
 }
@@ -236,7 +251,7 @@ func (m *model) seek(o seq.Offset) {
 
 // restart forgets what a checkpoint does not keep.
 func (m *model) restart() {
-	m.cursor, m.freshTurn, m.paused, m.queue, m.spent = m.floor, false, false, nil, nil
+	m.cursor, m.freshTurn, m.paused, m.queue, m.spent, m.lapsed = m.floor, false, false, nil, nil, nil
 	m.policy, m.backedOff = policy.Policy{}, 0
 	var last []seq.Offset // an operator had them delivered
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
@@ -281,7 +296,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 			backing++
 		}
 	}
-	if int(c.Exhausted) != len(m.spent) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
+	if int(c.Exhausted) != len(m.spent)+len(m.lapsed) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
 		return fmt.Errorf("%+v, want %d exhausted, %d of %d waiting", c, len(m.spent), backing, m.backedOff)
 	}
 	first, ok := RetriesOf(s).First()
@@ -335,7 +350,7 @@ func check(s *State) error {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
 	}
 	if s.t == nil {
-		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.waiting+KeyedOf(s).Barred() != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
+		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.lapsed+s.retries.waiting+KeyedOf(s).Barred() != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
 			return errors.New("counts without messages")
 		}
 		return nil
@@ -369,7 +384,7 @@ func check(s *State) error {
 	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
 		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
 	}
-	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[spent] != s.retries.spent || count[barred] != KeyedOf(s).Barred() {
+	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[spent] != s.retries.spent || count[lapsed] != s.retries.lapsed || count[barred] != KeyedOf(s).Barred() {
 		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
 	}
 	below, err := checkFar(s, count[deferred])
@@ -479,7 +494,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	o = p.m.standing(min(o, max(p.end, p.m.floor+1)-1))
 	e := p.m.at[o]
 	flying := e != nil && e.state == InFlight && !e.held
-	switch rng.IntN(30) {
+	switch rng.IntN(31) {
 	case 0, 1, 2, 3:
 		if o >= p.end {
 			return nil
@@ -491,7 +506,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		p.note("give back %d", o)
 		p.s.GiveBack(o)
 		if flying {
-			e.attempts--
+			e.untake()
 			p.m.enqueueFirst(o)
 		}
 	case 6:
@@ -544,10 +559,22 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 18:
 		p.addressed(rng, delay)
 	case 19:
-		p.note("take back %d", o)
-		RetriesOf(p.s).Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7}, consumer)
-		if flying && e.consumer == consumer {
+		expired := rng.IntN(2) == 0
+		p.note("take back %d, expired %v", o, expired)
+		RetriesOf(p.s).Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7, Expired: expired}, consumer)
+		switch {
+		case !flying || e.consumer != consumer:
+		case expired:
+			p.m.lapse(o)
+		default:
 			p.m.enqueue(o)
+		}
+	case 27:
+		p.note("expire %d", o)
+		RetriesOf(p.s).Expire(o)
+		if flying {
+			e.untake()
+			p.m.lapse(o)
 		}
 	case 20, 21:
 		return p.takeSpent(rng, consumer, delay)
@@ -557,6 +584,9 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		return p.reschedule(rng)
 	default:
 		q := policy.Policy{MaxAttempts: rng.IntN(4)}
+		if rng.IntN(4) == 0 {
+			q.OnExhausted = policy.Block
+		}
 		if rng.IntN(2) == 0 {
 			q.Backoff = policy.Backoff{Min: time.Second, Max: 15 * time.Second}
 		}

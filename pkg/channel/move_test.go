@@ -67,8 +67,8 @@ func (m *model) move(c Copy, now time.Time) {
 		if i := slices.Index(m.spent, c.From); i >= 0 {
 			m.spent[i] = c.To
 		}
-		if i := slices.Index(m.spent, c.From); i >= 0 {
-			m.spent[i] = c.To
+		if i := slices.Index(m.lapsed, c.From); i >= 0 {
+			m.lapsed[i] = c.To
 		}
 	}
 	e = m.at[c.To]

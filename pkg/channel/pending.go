@@ -58,7 +58,7 @@ func pendingOf(s *State, m *message) Pending {
 		p.State = InFlight
 	case deferred:
 		p.State, p.Due, p.Backoff = Deferred, s.moment(m.due), m.delayed == byBackoff
-	case ready, spent, barred, free:
+	case ready, spent, lapsed, barred, free:
 	}
 	return p
 }

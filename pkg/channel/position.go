@@ -57,7 +57,7 @@ func (s *State) Position(now time.Time, wall int64) Position {
 	}
 	for i := range s.t.slots {
 		switch m := &s.t.slots[i]; m.place {
-		case inFlight, ready, spent, barred:
+		case inFlight, ready, spent, lapsed, barred:
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, Attempt{m.offset, m.attempts})
 			} else if m.delayed == advanced {

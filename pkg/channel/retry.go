@@ -15,6 +15,7 @@ import (
 type retries struct {
 	policy    policy.Policy // effective
 	spent     int           // have had all their attempts
+	lapsed    int           // have lived too long
 	waiting   int           // deferred by the backoff
 	backedOff uint64        // ever
 }
@@ -52,6 +53,14 @@ func (r *retries) spend(t *tracked, slot int32) bool {
 	t.append(&t.spent, slot)
 	r.spent++
 	return true
+}
+
+// lapse keeps a message that is nowhere from being delivered, for it has lived too long.
+func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
+	m := &t.slots[slot]
+	m.taken, m.place = int64(consumer), lapsed //nolint:gosec // what it was made of
+	t.append(&t.lapsed, slot)
+	r.lapsed++
 }
 
 // Retries is how often a State delivers a message again, and those that have had all
@@ -136,30 +145,53 @@ func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 // Len returns how many messages have had all their attempts.
 func (r Retries) Len() int { return r.state.retries.spent }
 
-// Spent is a message that has had all its attempts.
+// Disposable says whether Take has something: messages that have had all their attempts, if they do
+// not block, and those that have lived too long.
+func (r Retries) Disposable() bool {
+	at := &r.state.retries
+	return at.lapsed > 0 || at.spent > 0 && at.policy.OnExhausted != policy.Block
+}
+
+// Expire says of a message that was taken that it has lived too long: it is not sent, which counts as
+// no delivery, and waits for Take. An offset that is not in flight is ignored.
+func (r Retries) Expire(o seq.Offset) {
+	s := r.state
+	slot, ok := s.flying(o)
+	if !ok {
+		return
+	}
+	s.untake(slot)
+	s.retries.lapse(s.t, slot, 0)
+}
+
+// Spent is a message that has had all its attempts, or has lived too long.
 type Spent struct {
 	Delivery
 	Consumer uint64 // that had it last; 0: not known any more
+	Expired  bool   // it has lived too long
 }
 
-// Take appends to out up to max messages that have had all their attempts, longest first.
-// They are in flight with a consumer until now+timeout, who finishes them or has them
+// Take appends to out up to max messages that have lived too long or have had all their attempts, of
+// either the longest first; the latter only where they do not block. They are in flight with a consumer until now+timeout, who finishes them or has them
 // kept; that counts as no delivery. It takes from a paused channel, too.
 func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
 	s := r.state
-	if s.retries.spent == 0 || max <= 0 {
+	if !r.Disposable() || max <= 0 {
 		return out
 	}
 	nanos, owner := s.nanos(now), s.t.consumerOf(consumer)
-	for ; max > 0 && s.retries.spent > 0; max-- {
-		slot := s.t.spent.head
+	for ; max > 0 && r.Disposable(); max-- {
+		slot, expired := s.t.spent.head, s.retries.lapsed > 0
+		if expired {
+			slot = s.t.lapsed.head
+		}
 		m := &s.t.slots[slot]
 		last := uint64(m.taken) //nolint:gosec // what it was made of
 		s.leave(slot)
 		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
 		takenOut(&s.ledger, slot)
 		s.inFlight++
-		out = append(out, Spent{Delivery{m.offset, m.attempts}, last})
+		out = append(out, Spent{Delivery{m.offset, m.attempts}, last, expired})
 	}
 	return out
 }
@@ -187,11 +219,15 @@ func (r Retries) Keep(x Spent, consumer uint64) {
 		return
 	}
 	s.leave(slot)
+	s.revision++
+	if x.Expired {
+		s.retries.lapse(s.t, slot, x.Consumer)
+		return
+	}
 	s.enqueue(slot)
 	if m := &s.t.slots[slot]; m.place == spent {
 		m.taken = int64(x.Consumer) //nolint:gosec // what it was made of
 	}
-	s.revision++
 }
 
 // again puts a message that failed and is nowhere where it waits for its next delivery.

@@ -16,6 +16,7 @@ const (
 	deferred
 	held   // finished, once others know: in flight with nobody, and without a deadline
 	spent  // has had all its attempts, and is not delivered
+	lapsed // has lived too long, and is not delivered
 	barred // waits for others of its key to be finished, or for its key to be known
 )
 
@@ -34,7 +35,7 @@ const (
 type message struct {
 	offset   seq.Offset
 	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline; ready: the lot that it waits for
-	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent: the last consumer
+	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent, lapsed: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
@@ -62,6 +63,7 @@ type tracked struct {
 	freeSlot  int32
 	ready     list
 	spent     list
+	lapsed    list
 	deadlines timers // of messages in flight
 	deferrals timers
 	fallen    []cell // due, and about to be ready together
@@ -124,6 +126,8 @@ func (t *tracked) leave(slot int32) {
 		t.unlink(from, slot)
 	case spent:
 		t.unlink(&t.spent, slot)
+	case lapsed:
+		t.unlink(&t.lapsed, slot)
 	case held, barred, free:
 	}
 	m.event = 0

@@ -40,7 +40,7 @@ func (s *State) Seek(o seq.Offset) {
 		s.keyed = newKeyed(o, keyorder.DefaultLimits())
 	}
 	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
-	s.retries.spent, s.retries.waiting = 0, 0
+	s.retries.spent, s.retries.lapsed, s.retries.waiting = 0, 0, 0
 	s.freshTurn = false
 	s.revision++
 }
@@ -69,7 +69,7 @@ type Counts struct {
 	Finished  uint64 // by their consumers
 	Requeued  uint64
 	TimedOut  uint64
-	Exhausted int64  // of Depth: have had all their attempts, and are not delivered
+	Exhausted int64  // of Depth: have had all their attempts or lived too long, and are not delivered
 	Waiting   int64  // of Deferred: by the channel's backoff
 	Barred    int64  // of Depth: wait for others of their key, or for their keys to be known
 	BackedOff uint64 // deferred by the backoff
@@ -80,7 +80,7 @@ func (s *State) Counts(end seq.Offset) Counts {
 	c := Counts{
 		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
 		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
-		Exhausted: int64(s.retries.spent), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
+		Exhausted: int64(s.retries.spent + s.retries.lapsed), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
 		Barred: int64(KeyedOf(s).Barred()),
 	}
 	if end > s.floor {
@@ -102,7 +102,7 @@ const (
 	InFlight
 	Deferred
 	Finished
-	Exhausted // has had all its attempts, and is not delivered
+	Exhausted // has had all its attempts or lived too long, and is not delivered
 )
 
 // String returns the state as the interfaces spell it.
@@ -132,7 +132,7 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 		return InFlight, m.attempts
 	case deferred:
 		return Deferred, m.attempts
-	case spent:
+	case spent, lapsed:
 		return Exhausted, m.attempts
 	case ready, barred, free:
 	}
@@ -168,7 +168,7 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 // there is nothing left to remember. It is meant for channels that have been
 // quiet for a while.
 func (s *State) Trim() {
-	if s.inFlight+s.ready+s.deferred+s.retries.spent+KeyedOf(s).Barred() == 0 {
+	if s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.lapsed+KeyedOf(s).Barred() == 0 {
 		s.t = nil
 		if s.keyed != nil {
 			s.keyed.lines = keyorder.New(keyorder.DefaultLimits())

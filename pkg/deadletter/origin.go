@@ -18,8 +18,11 @@ const Channel = "redrive"
 // Reason is why a message became a dead letter.
 type Reason string
 
-// ReasonMaxAttempts is of a message that has had all its attempts.
-const ReasonMaxAttempts Reason = "max-attempts"
+// The reasons.
+const (
+	ReasonMaxAttempts Reason = "max-attempts" // it has had all its attempts
+	ReasonExpired     Reason = "expired"      // its time to live was over
+)
 
 // Origin is where a dead letter comes from. It is the value of the key dead_letter in the
 // header of the message.

@@ -49,7 +49,7 @@ type Source struct {
 
 func (s *Source) name() string { return s.Topic + "/" + s.Channel.Name() }
 
-// Worker empties channels of messages that have had all their attempts. Its methods may be
+// Worker empties channels of messages that have had all their attempts or lived too long. Its methods may be
 // called by many goroutines.
 type Worker struct {
 	life  context.Context // of the node
@@ -131,10 +131,10 @@ func (w *Worker) end(s Source, err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.log.Warn("cannot dispose of messages that have had all their attempts; they stay in the channel, retrying",
+		w.log.Warn("cannot dispose of messages that have had all their attempts or have expired; they stay in the channel, retrying",
 			"topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name(), "error", err)
 	case err == nil && was != nil:
-		w.log.Info("messages that have had all their attempts are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
+		w.log.Info("messages that have had all their attempts or have expired are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
 	}
 }
 
@@ -186,17 +186,29 @@ func (w *Worker) serve(s Source) error {
 			return nil
 		}
 		p := topic.RetriesOf(s.Channel).Policy()
-		if p.OnExhausted == policy.DeadLetter {
-			err = w.send(s, p, d, batch)
-		} else {
-			for i := range batch {
-				err = cmpErr(err, d.Finish(&batch[i], false))
+		letters := batch[:0]
+		for i := range batch {
+			if e := batch[i]; outcome(p, &e) == policy.DeadLetter {
+				letters = append(letters, e)
+			} else {
+				err = cmpErr(err, d.Finish(&e, false))
 			}
+		}
+		if len(letters) > 0 {
+			err = cmpErr(err, w.send(s, p, d, letters))
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// outcome returns what becomes of a message.
+func outcome(p policy.Policy, e *topic.Exhausted) policy.Outcome {
+	if e.Expired() {
+		return p.OnExpired
+	}
+	return p.OnExhausted
 }
 
 // take takes some messages, whose slices are the caller's.
@@ -273,6 +285,9 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	o := Origin{
 		Topic: s.Topic, Partition: s.Partition, Offset: uint64(e.ID.Offset()), ID: s.Numbering.ID(e.ID).String(), Channel: s.Channel.Name(),
 		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: ReasonMaxAttempts, Header: e.Header,
+	}
+	if e.Expired() {
+		o.Reason = ReasonExpired
 	}
 	h, err := o.AppendHeader(nil)
 	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key, Dedup: s.dedupID(e)}, err

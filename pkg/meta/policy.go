@@ -39,7 +39,7 @@ func DeadLetterTopic(p policy.Policy, topic, channel string) string {
 // and nowhere to put them.
 func checkDeadLetters(t *Topic, c *Channel) error {
 	chosen := policy.Effective(c.Policy, t.Config.Channels)
-	if chosen.MaxAttempts == 0 || chosen.OnExhausted != policy.DeadLetter {
+	if !chosen.HasDeadLetters() {
 		return nil
 	}
 	switch name := chosen.DeadLetters(t.Name, c.Name); {

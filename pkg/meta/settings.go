@@ -23,6 +23,7 @@ const (
 	SettingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
 	SettingChannelMaxAttempts  = "channel_max_attempts"  // of a channel that leaves it open; 0: no limit
 	SettingChannelOnExhausted  = "channel_on_exhausted"  // dead-letter, drop or block
+	SettingChannelOnExpired    = "channel_on_expired"    // dead-letter or drop
 	SettingChannelBackoff      = "channel_backoff"       // as policy.ParseBackoff reads it
 	SettingChannelRate         = "channel_rate"          // as policy.ParseRate reads it
 	SettingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
@@ -45,6 +46,7 @@ var settings = map[string]setting{
 	SettingAutoBalance:         {"true", checkBool},
 	SettingChannelMaxAttempts:  {"0", checkParsed(policy.ParseMaxAttempts)},
 	SettingChannelOnExhausted:  {string(policy.DeadLetter), checkParsed(policy.ParseOutcome)},
+	SettingChannelOnExpired:    {string(policy.Drop), checkParsed(policy.ParseExpiry)},
 	SettingChannelBackoff:      {"off", checkParsed(policy.ParseBackoff)},
 	SettingChannelRate:         {"0", checkParsed(policy.ParseRate)},
 }
@@ -146,6 +148,7 @@ func (s Settings) ChannelDefaults() (p policy.Policy) {
 	value := func(key string) string { v, _ := s.Get(key); return v }
 	p.MaxAttempts, _ = policy.ParseMaxAttempts(value(SettingChannelMaxAttempts)) // validated when they were set
 	p.OnExhausted, _ = policy.ParseOutcome(value(SettingChannelOnExhausted))
+	p.OnExpired, _ = policy.ParseExpiry(value(SettingChannelOnExpired))
 	p.Backoff, _ = policy.ParseBackoff(value(SettingChannelBackoff))
 	p.Rate, _ = policy.ParseRate(value(SettingChannelRate))
 	return p

@@ -75,7 +75,7 @@ var (
 	channelFinished     = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
 	channelRequeued     = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
 	channelTimedOut     = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
-	channelExpired      = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
+	channelExpired      = counter("brokerd_channel_expired_total", "Messages dropped or dead-lettered instead of delivered because their time to live was over.", "topic", "channel")
 	channelFiltered     = counter("brokerd_channel_filtered_total", "Messages finished without a delivery because the channel's filter did not choose them.", "topic", "channel")
 	channelUnjudged     = counter("brokerd_channel_filter_errors_total", "Of the filtered messages, those on which the filter's evaluation failed.", "topic", "channel")
 	channelExhausted    = gauge("brokerd_channel_exhausted_messages", "Messages that have had all their attempts and are still in the channel.", "topic", "channel")

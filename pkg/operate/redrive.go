@@ -145,7 +145,7 @@ func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter st
 			counts := meta.PolicyOf(t, name, defaults)
 			letters := meta.DeadLetterTopic(counts, t.Name, name)
 			kept, failing := figures[[2]string{letters, deadletter.Channel}], figures[[2]string{t.Name, name}].Failing
-			if counts.MaxAttempts <= 0 && p.o.node.Meta.Topic(letters) == nil && failing.Exhausted == 0 {
+			if !counts.HasDeadLetters() && counts.MaxAttempts <= 0 && p.o.node.Meta.Topic(letters) == nil && failing.Exhausted == 0 {
 				continue
 			}
 			all = append(all, api.DeadLetters{

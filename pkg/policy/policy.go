@@ -27,7 +27,7 @@ const Unlimited = -1
 // ErrInvalid is wrapped by the errors of Validate and of the parsers.
 var ErrInvalid = errors.New("invalid channel policy")
 
-// Outcome is what becomes of a message that has had all its attempts.
+// Outcome is what becomes of a message that has had all its attempts, or whose time to live is over.
 type Outcome string
 
 // The outcomes.
@@ -41,6 +41,7 @@ const (
 type Policy struct {
 	MaxAttempts     int     `json:"max_attempts,omitempty"` // deliveries of one message, or Unlimited
 	OnExhausted     Outcome `json:"on_exhausted,omitempty"`
+	OnExpired       Outcome `json:"on_expired,omitempty"` // of a message whose time to live is over: not Block
 	DeadLetterTopic string  `json:"dead_letter_topic,omitempty"`
 	Backoff         Backoff `json:"backoff,omitzero"`
 	Rate            int     `json:"rate,omitempty"` // messages a second, or Unlimited
@@ -55,13 +56,14 @@ func Effective(levels ...Policy) Policy {
 		p = Policy{
 			MaxAttempts:     cmp.Or(p.MaxAttempts, l.MaxAttempts),
 			OnExhausted:     cmp.Or(p.OnExhausted, l.OnExhausted),
+			OnExpired:       cmp.Or(p.OnExpired, l.OnExpired),
 			DeadLetterTopic: cmp.Or(p.DeadLetterTopic, l.DeadLetterTopic),
 			Backoff:         cmp.Or(p.Backoff, l.Backoff),
 			Rate:            cmp.Or(p.Rate, l.Rate),
 		}
 	}
 	p.MaxAttempts, p.Rate = max(p.MaxAttempts, 0), max(p.Rate, 0)
-	p.OnExhausted = cmp.Or(p.OnExhausted, DeadLetter)
+	p.OnExhausted, p.OnExpired = cmp.Or(p.OnExhausted, DeadLetter), cmp.Or(p.OnExpired, Drop)
 	if !p.Backoff.On() {
 		p.Backoff = Backoff{}
 	}
@@ -74,6 +76,11 @@ func (p Policy) Exhausts(attempts uint16) bool {
 	return p.MaxAttempts > 0 && int(attempts) >= p.MaxAttempts
 }
 
+// HasDeadLetters says whether messages may become dead letters. It is for an effective policy.
+func (p Policy) HasDeadLetters() bool {
+	return p.MaxAttempts > 0 && p.OnExhausted == DeadLetter || p.OnExpired == DeadLetter
+}
+
 // Validate says what is wrong with a policy, in an error that wraps ErrInvalid.
 func (p Policy) Validate() error {
 	switch {
@@ -81,12 +88,27 @@ func (p Policy) Validate() error {
 		return fmt.Errorf("%w: max attempts %d, want 1 to %d, or 0 for no limit", ErrInvalid, p.MaxAttempts, MaxAttemptsLimit)
 	case p.Rate != Unlimited && (p.Rate < 0 || p.Rate > MaxRate):
 		return fmt.Errorf("%w: rate %d/s, want 1 to %d, or 0 for no limit", ErrInvalid, p.Rate, MaxRate)
-	case p.OnExhausted != "":
+	}
+	if p.OnExhausted != "" {
 		if _, err := ParseOutcome(string(p.OnExhausted)); err != nil {
 			return err
 		}
 	}
+	if p.OnExpired != "" {
+		if _, err := ParseExpiry(string(p.OnExpired)); err != nil {
+			return err
+		}
+	}
 	return p.Backoff.validate()
+}
+
+// ParseExpiry reads an outcome of messages whose time to live is over.
+func ParseExpiry(text string) (Outcome, error) {
+	switch o := Outcome(text); o {
+	case DeadLetter, Drop:
+		return o, nil
+	}
+	return "", fmt.Errorf("%w: on expired %q, want %s or %s", ErrInvalid, text, DeadLetter, Drop)
 }
 
 // ParseOutcome reads an outcome.
@@ -148,6 +170,7 @@ const ephemeral = "#ephemeral"
 type Patch struct {
 	MaxAttempts     *int     `json:"max_attempts,omitempty"`
 	OnExhausted     *Outcome `json:"on_exhausted,omitempty"`
+	OnExpired       *Outcome `json:"on_expired,omitempty"`
 	DeadLetterTopic *string  `json:"dead_letter_topic,omitempty"`
 	Backoff         *Backoff `json:"backoff,omitempty"`
 	Rate            *int     `json:"rate,omitempty"`
@@ -157,6 +180,7 @@ type Patch struct {
 func (c Patch) Apply(p Policy) Policy {
 	set(&p.MaxAttempts, c.MaxAttempts)
 	set(&p.OnExhausted, c.OnExhausted)
+	set(&p.OnExpired, c.OnExpired)
 	set(&p.DeadLetterTopic, c.DeadLetterTopic)
 	set(&p.Backoff, c.Backoff)
 	set(&p.Rate, c.Rate)

@@ -14,16 +14,16 @@ func TestTheNearestLevelThatChoosesCounts(t *testing.T) {
 		channel, topic Policy
 		want           Policy
 	}{
-		{"nobody nearer", Policy{}, Policy{}, cluster},
-		{"topic", Policy{}, Policy{MaxAttempts: 3, DeadLetterTopic: "d"}, Policy{3, Drop, "d", cluster.Backoff, 7}},
-		{"channel before topic", Policy{MaxAttempts: 2, OnExhausted: Block}, Policy{MaxAttempts: 3, Rate: 1}, Policy{2, Block, "", cluster.Backoff, 1}},
-		{"none is a choice", Policy{MaxAttempts: Unlimited, Backoff: Off(), Rate: Unlimited}, Policy{}, Policy{OnExhausted: Drop}},
+		{"nobody nearer", Policy{}, Policy{}, Policy{9, Drop, Drop, "", cluster.Backoff, 7}},
+		{"topic", Policy{}, Policy{MaxAttempts: 3, DeadLetterTopic: "d"}, Policy{3, Drop, Drop, "d", cluster.Backoff, 7}},
+		{"channel before topic", Policy{MaxAttempts: 2, OnExhausted: Block, OnExpired: DeadLetter}, Policy{MaxAttempts: 3, Rate: 1}, Policy{2, Block, DeadLetter, "", cluster.Backoff, 1}},
+		{"none is a choice", Policy{MaxAttempts: Unlimited, Backoff: Off(), Rate: Unlimited}, Policy{}, Policy{OnExhausted: Drop, OnExpired: Drop}},
 	} {
 		if got := Effective(test.channel, test.topic, cluster); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
-	if got := Effective(); got != (Policy{OnExhausted: DeadLetter}) || got.Exhausts(MaxAttemptsLimit) {
+	if got := Effective(); got != (Policy{OnExhausted: DeadLetter, OnExpired: Drop}) || got.Exhausts(MaxAttemptsLimit) {
 		t.Errorf("without any choice: %+v", got)
 	}
 }
@@ -151,7 +151,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	if got := (Patch{}).Apply(was); got != was {
 		t.Errorf("an empty one: %+v", got)
 	}
-	open := Patch{new(int), new(Outcome), new(string), new(Backoff), new(int)}
+	open := Patch{new(int), new(Outcome), new(Outcome), new(string), new(Backoff), new(int)}
 	if got := open.Apply(was); got != (Policy{}) {
 		t.Errorf("one that leaves all open: %+v", got)
 	}

@@ -379,11 +379,10 @@ func (k *Consumer) putBack(now time.Time) {
 	for _, o := range u.gone {
 		c.state.Drop(o)
 	}
-	c.expired += uint64(len(u.expired))
 	for _, o := range slices.Backward(u.back) {
 		c.state.GiveBack(o)
 	}
-	next, arm := leaveOutLocked(k, slices.Concat(u.expired, u.left)), c.armLocked()
+	next, arm := leaveOutLocked(k, slices.Concat(RetriesOf(c).expireLocked(u.expired), u.left)), c.armLocked()
 	k.recountLocked()
 	c.mu.Unlock()
 	c.arm(arm)

@@ -47,8 +47,21 @@ func (x Retries) Policy() policy.Policy {
 // disposableLocked says whether messages wait for a Disposer.
 func (x Retries) disposableLocked() bool {
 	c := x.c
-	r := channel.RetriesOf(c.state)
-	return r.Len() > 0 && r.Policy().OnExhausted != policy.Block && c.p.o.Exhausted != nil
+	return channel.RetriesOf(c.state).Disposable() && c.p.o.Exhausted != nil
+}
+
+// expireLocked counts messages that have lived too long, and returns them to be left out; a Disposer
+// takes them if they are to be dead letters.
+func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
+	c, r := x.c, channel.RetriesOf(x.c.state)
+	c.expired += uint64(len(list))
+	if r.Policy().OnExpired != policy.DeadLetter || c.p.o.Exhausted == nil {
+		return list
+	}
+	for _, o := range list {
+		r.Expire(o)
+	}
+	return nil
 }
 
 // storeAttempts has this node and the other replicas keep how often a message has been
@@ -139,7 +152,10 @@ func (x Retries) nameLocked(id uint64) string {
 	return c.departed.Name(id)
 }
 
-// Exhausted is a message that has had all its attempts.
+// Expired says that the message has lived too long, whether it has had all its attempts or not.
+func (e *Exhausted) Expired() bool { return e.spent.Expired }
+
+// Exhausted is a message that has had all its attempts, or has lived too long.
 type Exhausted struct {
 	Delivery
 	Consumer string // that had it last; "": it is not known

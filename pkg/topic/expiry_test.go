@@ -1,6 +1,8 @@
 package topic
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,4 +60,80 @@ func TestExpiredMessagesOfAnOrderedChannelDoNotHoldUpOthers(t *testing.T) {
 	if s := c.Stats(); s.Expired != 2 || s.Floor != 3 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// Where expired messages become dead letters, a disposer takes them: none is delivered, and the
+// attempts that it had are those that were deliveries.
+func TestADisposerTakesWhatHasExpired(t *testing.T) {
+	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
+		b := newBench(t)
+		poked := 0
+		b.p.o.Exhausted = func(*Channel) { poked++ }
+		c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: order})
+		if err != nil {
+			t.Fatal(err)
+		}
+		RetriesOf(c).SetPolicy(policy.Policy{MaxAttempts: 3, OnExhausted: policy.Block, OnExpired: policy.DeadLetter}, nil)
+		r := b.join(c)
+		b.publishAll([]Message{
+			{Body: []byte("a"), Key: []byte("k"), TTL: time.Minute}, {Body: []byte("b"), Key: []byte("k")}, {Body: []byte("c"), TTL: time.Minute},
+		})
+		want(t, "before it expires", r.take(1, b.now), "a")
+		r.requeue(b.now, 0, "a")
+		b.now = t0.Add(time.Hour)
+		if order == policy.Unordered {
+			want(t, "the one that lives on", r.take(9, b.now), "b")
+		} else {
+			want(t, "behind what has expired", r.take(9, b.now), "")
+		}
+		if s := c.Stats(); s.Exhausted == 0 || s.Expired == 0 || s.Blocked != nil {
+			t.Errorf("%v: %+v", order, s)
+		}
+		if again := c.Tick(b.now); !again || poked != 1 {
+			t.Fatalf("%v: ticks on %v, told %d times", order, again, poked)
+		}
+		d := RetriesOf(c).NewDisposer()
+		var got []string
+		for range 4 {
+			for _, e := range disposable(t, d, b.now) {
+				if !e.Expired() {
+					t.Errorf("%v: %+v", order, e)
+				}
+				if len(got) == 0 { // it is kept once
+					d.Keep(&e)
+					got = append(got, "kept")
+					continue
+				}
+				got = append(got, fmt.Sprintf("%s#%d", e.Body, e.Attempts))
+				if err := d.Finish(&e, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.take(9, b.now)
+			if _, ok := r.got["b"]; ok {
+				r.finish("b")
+				delete(r.got, "b")
+			}
+		}
+		slices.Sort(got)
+		if s := c.Stats(); fmt.Sprint(got) != "[a#1 c#0 kept]" || s.Depth != 0 || s.Floor != 3 || s.Expired != 2 || c.Failed.DeadLettered() != 2 {
+			t.Errorf("%v: %v, %+v", order, got, s)
+		}
+		d.Close()
+	}
+}
+
+// disposable returns what a disposer takes.
+func disposable(t *testing.T, d *Disposer, now time.Time) (list []Exhausted) {
+	t.Helper()
+	_, err := d.Take(now, 9, func(e *Exhausted) error {
+		kept := *e
+		kept.Body = slices.Clone(e.Body)
+		list = append(list, kept)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }

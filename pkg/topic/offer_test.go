@@ -1,12 +1,17 @@
 package topic
 
-import "time"
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
 
 // Publish is Offer whose refusal goes to done, too.
 func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 	since := time.Now()
 	if err := p.Offer(Offered{Messages: msgs, Done: done}); err != nil {
-		err = briefly(err)
+		err = fate.Brief(err, commitlog.ErrNoSpace, commitlog.ErrNoFiles)
 		p.o.Observer.ObservePublish(time.Since(since), err)
 		done(Receipt{Partition: p.o.Index, Err: err})
 	}

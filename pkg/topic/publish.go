@@ -1,11 +1,11 @@
 package topic
 
 import (
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -83,29 +83,10 @@ func (e *publish) Complete(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
-	r.Err = briefly(r.Err)
+	r.Err = fate.Brief(r.Err, commitlog.ErrNoSpace, commitlog.ErrNoFiles) // without our paths
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}
 	publishes.Put(e)
 	done(r)
 }
-
-// briefly returns an error without our paths, which clients need not know.
-func briefly(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, known := range []error{commitlog.ErrNoSpace, commitlog.ErrNoFiles} {
-		if errors.Is(err, known) {
-			return brief{known, err}
-		}
-	}
-	return err
-}
-
-// brief is an error that says only what its sentinel says.
-type brief struct{ sentinel, whole error }
-
-func (e brief) Error() string   { return e.sentinel.Error() }
-func (e brief) Unwrap() []error { return []error{e.sentinel, e.whole} }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/sampling"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -52,7 +53,9 @@ func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
 			tr.Step(x)
 		}
 	}
-	x.Note = "expired"
+	if x.Note = "expired"; RetriesOf(k.ch).Policy().OnExpired == policy.DeadLetter {
+		return // it is noted when they are dead letters
+	}
 	for _, x.Offset = range k.undo.expired {
 		tr.Step(x)
 	}

@@ -52,8 +52,18 @@ func exhaustedMistakes() []mistake {
 		},
 		{
 			name: "exhausted: a restart forgets them", file: "pkg/channel/position.go",
-			old: "case inFlight, ready, spent, barred:", with: "case inFlight, ready, barred:",
+			old: "case inFlight, ready, spent, lapsed, barred:", with: "case inFlight, ready, barred:",
 			tests: state, run: "Model",
+		},
+		{
+			name: "expired: what a disposer keeps is delivered", file: "pkg/channel/retry.go",
+			old: "if x.Expired {", with: "if false {",
+			tests: state, run: "Model|Expire",
+		},
+		{
+			name: "expired: a message that is not sent has been delivered", file: "pkg/channel/retry.go",
+			old: "s.untake(slot)\n\ts.retries.lapse", with: "s.leave(slot)\n\ts.retries.lapse",
+			tests: state, run: "Model|Expire",
 		},
 		{
 			name: "exhausted: a backoff is deferred without being counted", file: "pkg/channel/retry.go",

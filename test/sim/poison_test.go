@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +40,8 @@ const (
 	poisonTopic    = "poison"
 	poisonAttempts = 3
 	poisonEvery    = time.Second
-	poisonWitness  = "d" // a channel that finishes the same messages
+	poisonMortal   = "-mortal" // ends the names of messages that expire
+	poisonWitness  = "d"       // a channel that finishes the same messages
 	poisonLetters  = poisonTopic + ".c.dlq"
 )
 
@@ -52,7 +55,7 @@ func (w *world) newPoison() *poison {
 	if err == nil {
 		err = b.Contents.Policies().CreateChannel(ctx, meta.CreateChannel{
 			Topic: poisonTopic, Channel: "c",
-			Policy: policy.Policy{MaxAttempts: poisonAttempts, Backoff: policy.Backoff{Min: policy.MinBackoff, Max: time.Second}},
+			Policy: policy.Policy{MaxAttempts: poisonAttempts, OnExpired: policy.DeadLetter, Backoff: policy.Backoff{Min: policy.MinBackoff, Max: time.Second}},
 		})
 	}
 	if err == nil {
@@ -82,10 +85,15 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 		if l == nil {
 			continue
 		}
-		name := fmt.Sprintf("poison%d", n)
+		m := topic.Message{Body: fmt.Appendf(nil, "poison%d", n)}
+		if rnd.IntN(3) == 0 { // it is a dead letter when that is over, or it has had its attempts before
+			m.TTL = time.Duration(1 + rnd.Int64N(int64(2*time.Second)))
+			m.Body = append(m.Body, poisonMortal...)
+		}
+		name := string(m.Body)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		l.broker.Load().Router.Publish(ctx, publish.Request{
-			Topic: poisonTopic, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(name)}},
+			Topic: poisonTopic, Partition: host.AnyPartition, Messages: []topic.Message{m},
 			Done: func(r topic.Receipt) {
 				l.mu.RLock()
 				defer l.mu.RUnlock()
@@ -196,7 +204,8 @@ func (p *poison) letters() (map[string]int, error) {
 	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonLetters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
 	for _, m := range letters {
 		o, err := deadletter.ReadOrigin(m.Header)
-		if err != nil || o.Topic != poisonTopic || o.Channel != "c" || o.Attempts != poisonAttempts {
+		if err != nil || o.Topic != poisonTopic || o.Channel != "c" || o.Attempts > poisonAttempts ||
+			o.Attempts != poisonAttempts && (o.Reason != deadletter.ReasonExpired || !bytes.HasSuffix(m.Body, []byte(poisonMortal))) {
 			p.w.wrong("the dead letter %s says %+v, %v", m.Body, o, err)
 		}
 		if found[string(m.Body)]++; found[string(m.Body)] > 1 && p.w.plan.repeats {
@@ -234,7 +243,7 @@ func (p *poison) redrive() {
 		defer p.mu.Unlock()
 		for _, name := range p.acked {
 			_, back := p.back[name]
-			if _, seen := p.seen[name]; !back || !seen || left[name] > 0 {
+			if _, seen := p.seen[name]; !back || !seen && !strings.HasSuffix(name, poisonMortal) || left[name] > 0 {
 				return fmt.Sprintf("%s came back: %v, to the other channel: %v, and is %d dead letters", name, back, seen, left[name])
 			}
 		}

@@ -85,7 +85,7 @@ type Channel struct {
 	FinishedTotal  uint64   `json:"finished_total"`
 	RequeuedTotal  uint64   `json:"requeued_total"`
 	TimedOutTotal  uint64   `json:"timed_out_total"`
-	ExpiredTotal   uint64   `json:"expired_total"` // dropped instead of delivered: their time to live was over
+	ExpiredTotal   uint64   `json:"expired_total"` // dropped or dead-lettered instead of delivered: their time to live was over
 	Policy         Policy   `json:"policy"`
 	// Filter chooses the messages that the channel gets, "": all; the others are finished, and
 	// counted by FilteredTotal. FilterErrorsTotal counts those of them on which the evaluation

@@ -5,6 +5,7 @@ package api
 type Policy struct {
 	MaxAttempts     int    `json:"max_attempts"`      // deliveries of one message; 0: no limit
 	OnExhausted     string `json:"on_exhausted"`      // of a message that has had them: see OnExhausted
+	OnExpired       string `json:"on_expired"`        // of a message whose time to live is over: dead-letter or drop
 	DeadLetterTopic string `json:"dead_letter_topic"` // where dead letters go
 	Backoff         string `json:"backoff"`           // delay before a redelivery: 1s..10m, or off
 	Rate            int    `json:"rate"`              // messages a second over all nodes; 0: no limit
@@ -24,6 +25,7 @@ const (
 type PolicyPatch struct {
 	MaxAttempts     *int    `json:"max_attempts,omitempty"` // 0: no limit
 	OnExhausted     *string `json:"on_exhausted,omitempty"`
+	OnExpired       *string `json:"on_expired,omitempty"`        // dead-letter or drop
 	DeadLetterTopic *string `json:"dead_letter_topic,omitempty"` // "": <topic>.<channel>.dlq
 	Backoff         *string `json:"backoff,omitempty"`
 	Rate            *int    `json:"rate,omitempty"` // 0: no limit

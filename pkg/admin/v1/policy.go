@@ -31,6 +31,13 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 		}
 		out.OnExhausted = &o
 	}
+	if p.OnExpired != nil {
+		o, err := policy.ParseExpiry(*p.OnExpired)
+		if err != nil {
+			return invalid(err)
+		}
+		out.OnExpired = &o
+	}
 	if p.Backoff != nil {
 		b, err := policy.ParseBackoff(*p.Backoff)
 		if err != nil {
@@ -44,6 +51,8 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 			out.MaxAttempts = new(int)
 		case "on_exhausted":
 			out.OnExhausted = new(policy.Outcome)
+		case "on_expired":
+			out.OnExpired = new(policy.Outcome)
 		case "dead_letter_topic":
 			out.DeadLetterTopic = new(string)
 		case "backoff":
@@ -78,7 +87,7 @@ func limitOf(name string, n *int) (*int, error) {
 func apiPolicy(t *meta.Topic, channel string, defaults policy.Policy) api.Policy {
 	p := meta.PolicyOf(t, channel, defaults)
 	out := api.Policy{
-		MaxAttempts: p.MaxAttempts, OnExhausted: string(p.OnExhausted), Backoff: "off", Rate: p.Rate, Own: []string{},
+		MaxAttempts: p.MaxAttempts, OnExhausted: string(p.OnExhausted), OnExpired: string(p.OnExpired), Backoff: "off", Rate: p.Rate, Own: []string{},
 		DeadLetterTopic: meta.DeadLetterTopic(p, t.Name, channel),
 	}
 	if p.Backoff.On() {
@@ -99,6 +108,7 @@ func chosen(p policy.Policy) []string {
 	}{
 		{"max_attempts", p.MaxAttempts != 0},
 		{"on_exhausted", p.OnExhausted != ""},
+		{"on_expired", p.OnExpired != ""},
 		{"dead_letter_topic", p.DeadLetterTopic != ""},
 		{"backoff", p.Backoff != policy.Backoff{}},
 		{"rate", p.Rate != 0},
@@ -130,7 +140,8 @@ func apiChoice(p policy.Policy) *api.PolicyPatch {
 		return &s
 	}
 	out.MaxAttempts, out.Rate = number(p.MaxAttempts), number(p.Rate)
-	out.OnExhausted, out.DeadLetterTopic, out.Backoff = text(string(p.OnExhausted)), text(p.DeadLetterTopic), text(p.Backoff.String())
+	out.OnExhausted, out.OnExpired = text(string(p.OnExhausted)), text(string(p.OnExpired))
+	out.DeadLetterTopic, out.Backoff = text(p.DeadLetterTopic), text(p.Backoff.String())
 	return out
 }
 
