@@ -24,8 +24,8 @@ const (
 // nsqVersion is the release of nsqd that clients are told, as brokerd tells them.
 const nsqVersion = "1.3.0"
 
-// Node is a node that runs in the process of the test. Its methods are for the goroutine of
-// the test; they fail the test where they cannot do what they say.
+// Node is a node running in the test process. Its methods must be called from the test's
+// goroutine and fail the test on error.
 type Node struct {
 	t      testing.TB
 	o      options
@@ -53,11 +53,11 @@ func (n *Node) Addr() string { return n.listen.TCP }
 // URL returns the base of the HTTP interfaces: nsqd's, nsqlookupd's and /v1.
 func (n *Node) URL() string { return "http://" + n.listen.HTTP }
 
-// Running tells whether the node runs, paused or not.
+// Running reports whether the node runs, paused or not.
 func (n *Node) Running() bool { return n.life != nil }
 
-// Stop ends the node in order: it hands its leaderships over and gives clients what they
-// are owed.
+// Stop stops the node cleanly: it transfers its leaderships and sends pending answers to
+// clients.
 func (n *Node) Stop() {
 	n.t.Helper()
 	l := n.end("Stop")
@@ -75,8 +75,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// Kill ends the node as kill -9 ends a process: its connections break, nothing is handed
-// over, and it writes nothing more. What it had written is there after Restart.
+// Kill stops the node like kill -9: its connections break, no leadership is transferred, and
+// nothing more is written. Data written before is available after Restart.
 func (n *Node) Kill() {
 	n.t.Helper()
 	l := n.end("Kill")
@@ -91,8 +91,8 @@ func (n *Node) Kill() {
 	}
 }
 
-// Pause stops everything that comes to the node or leaves it, connections stay open: the
-// node hangs, as others see it. Clients and nodes notice by their timeouts.
+// Pause blocks all traffic of the node while its connections stay open, like a hanging machine.
+// Clients and other nodes notice by their timeouts.
 func (n *Node) Pause() {
 	n.t.Helper()
 	if n.life == nil {
@@ -101,7 +101,7 @@ func (n *Node) Pause() {
 	n.life.gate.shut()
 }
 
-// Resume ends a Pause: what had been sent arrives.
+// Resume ends a Pause; blocked traffic is delivered.
 func (n *Node) Resume() {
 	n.t.Helper()
 	if n.life == nil {
@@ -110,8 +110,8 @@ func (n *Node) Resume() {
 	n.life.gate.reopen()
 }
 
-// Restart starts a node that was stopped or killed, on what it has on disk and at the same
-// addresses, and waits until it serves.
+// Restart starts a stopped or killed node with its data and addresses, and waits until it
+// serves.
 func (n *Node) Restart() {
 	n.t.Helper()
 	if n.life != nil {
@@ -249,7 +249,7 @@ func (ns Nodes) Addrs() []string {
 	return all
 }
 
-// Named returns the node of an id; it is what the metadata and /v1 name.
+// Named returns the node with an id, as used in the metadata and /v1.
 func (ns Nodes) Named(id string) *Node {
 	if i := slices.IndexFunc(ns, func(n *Node) bool { return n.id == id }); i >= 0 {
 		return ns[i]

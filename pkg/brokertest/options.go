@@ -15,26 +15,26 @@ type options struct {
 	log      *slog.Logger
 }
 
-// Option changes how nodes are started.
+// Option configures the nodes.
 type Option func(*options)
 
-// Set gives a setting of brokerd a value, both as its command line has them:
-// Set("max-msg-size", "8MiB"). The addresses, the data directory and how nodes find each
-// other are not for tests to set.
+// Set sets a setting of brokerd, with name and value as on the command line:
+// Set("max-msg-size", "8MiB"). The addresses, the data directory and the join addresses cannot
+// be set.
 func Set(name, value string) Option { return func(o *options) { o.settings[name] = value } }
 
-// InMemory keeps the messages in memory instead of files: faster where the disk is slow,
-// and lost with the test. They survive Kill and Restart of their node all the same.
+// InMemory stores data in memory instead of files: faster on a slow disk. Data survives Kill
+// and Restart, and is lost at the end of the test.
 func InMemory() Option { return func(o *options) { o.memory = true } }
 
-// In keeps the nodes' data below a directory, instead of a temporary one that goes with the
-// test.
+// In stores the nodes' data below a directory instead of a temporary one that is removed after
+// the test.
 func In(dir string) Option { return func(o *options) { o.dir = dir } }
 
 // TLS lets clients upgrade their connections to TLS with a certificate of the test's.
 func TLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
-// Log tells what the nodes log; without it nobody is told.
+// Log receives the nodes' log; without it nothing is logged.
 func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
 func optionsOf(with []Option) options {

@@ -10,15 +10,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Start runs a broker of one node until the test ends, and returns when it serves. Topics
-// and channels are made on first use.
+// Start runs a single-node broker until the test ends, and returns when it serves. Topics and
+// channels are created on first use.
 func Start(t testing.TB, with ...Option) *Node {
 	t.Helper()
 	return run(t, 1, with)[0]
 }
 
-// Cluster runs a broker of several nodes until the test ends, and returns when all serve.
-// Topics have as many replicas as there are nodes, up to three, where nobody says otherwise.
+// Cluster runs a broker with several nodes until the test ends, and returns when all serve. By
+// default topics have as many replicas as there are nodes, up to three.
 func Cluster(t testing.TB, nodes int, with ...Option) Nodes {
 	t.Helper()
 	if nodes < 1 {

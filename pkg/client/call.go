@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// Outgoing is a message to publish, with all that can be said of it. Topic and either Body or
-// Bodies are required.
+// Outgoing is a message to publish with all its options. Topic and either Body or Bodies are
+// required.
 type Outgoing struct {
 	Topic string
 	// Body must not change before the publish has ended.
 	Body []byte
-	// Bodies, instead of Body, are a batch: messages that are published to one partition, all
-	// or none. It cannot have a Delay.
+	// Bodies, instead of Body, is a batch of messages published to one partition, all or none.
+	// A batch cannot have a Delay.
 	Bodies [][]byte
-	// Delay defers the first delivery; the broker counts in ms.
+	// Delay defers the first delivery, in units of ms.
 	Delay time.Duration
-	// Partition is the one to publish to; the zero value leaves it to the broker.
+	// Partition is the target partition; by default the broker picks one.
 	Partition Partition
 
 	// What follows is for topics that exist: a message that has some of it makes none.
 
-	// Key is what the message is about, up to 255 bytes of text. It chooses the partition,
-	// and channels may keep the order of each key.
+	// Key is a text of up to 255 bytes. It determines the partition, and channels may deliver
+	// the messages of a key in order.
 	Key string
-	// DedupID is the message's id, up to 64 bytes of text: the broker stores it once within
-	// the topic's window, however often it is published. The messages of a batch have it with
-	// /0, /1 and so on behind it.
+	// DedupID is a text of up to 64 bytes: the broker stores the message once within the
+	// topic's window, however often it is published. In a batch, /0, /1 and so on are appended
+	// to it.
 	DedupID string
-	// TTL is for how long the message is worth being delivered; 0: for ever.
+	// TTL is the time to live of the message; 0 means unlimited.
 	TTL time.Duration
-	// Headers travel with the message, on extended topics.
+	// Headers are sent with the message, on extended topics.
 	Headers map[string]string
 }
 
-// Partition chooses a partition of a topic. Its zero value leaves the choice to the broker.
+// Partition selects a partition of a topic. The zero value leaves the choice to the broker.
 type Partition struct{ plusOne int }
 
-// InPartition chooses the partition of a number, from 0.
+// InPartition selects a partition by its number, from 0.
 func InPartition(n int) Partition { return Partition{n + 1} }
 
 func (p Partition) number() (int, bool) { return p.plusOne - 1, p.plusOne > 0 }

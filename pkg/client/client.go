@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Client publishes to a broker, and makes consumers of it. Its methods may be called by many
-// goroutines at once.
+// Client publishes to a broker and creates consumers. Its methods are safe for concurrent use.
 type Client struct {
 	cfg     *config
 	budget  budget
@@ -29,9 +28,9 @@ type Client struct {
 	work      sync.WaitGroup // all goroutines
 }
 
-// New returns a client of a broker. An address is the host:port of a node, or the base URL
-// of a lookup such as "http://127.0.0.1:4161", nsqlookupd's or any brokerd node's; there may
-// be several of both. New connects to nobody: the first publish and each consumer do.
+// New returns a client of a broker. An address is the host:port of a node, or the base URL of a
+// lookup such as "http://127.0.0.1:4161" (nsqlookupd's or any brokerd node's); several of both
+// are allowed. New does not connect: the first publish and each consumer do.
 func New(addresses []string, options ...Option) (*Client, error) {
 	cfg, err := configure(addresses, options)
 	if err != nil {
@@ -60,17 +59,17 @@ func (c *Client) start(f func()) bool {
 	return true
 }
 
-// Publish publishes one message and waits until it is as durable as its topic promises. The
-// error says with ErrRefused or ErrUncertain what became of the message; what was refused
-// for a reason that passes has been tried again until WithPublishTimeout. Where ctx ends
-// while the message is under way, its outcome is uncertain.
+// Publish publishes one message and waits until it is as durable as the topic's sync policy
+// promises. ErrRefused and ErrUncertain tell whether it may be stored; temporary refusals are
+// retried until WithPublishTimeout. If ctx ends while the message is in progress, its outcome
+// is uncertain.
 func (c *Client) Publish(ctx context.Context, topic string, body []byte) error {
 	k := c.pool.get()
 	k.out.Topic, k.out.Body = topic, body
 	return c.wait(ctx, k)
 }
 
-// PublishBatch publishes messages to one partition, all or none, as Publish does.
+// PublishBatch publishes messages to one partition, all or none, like Publish.
 func (c *Client) PublishBatch(ctx context.Context, topic string, bodies [][]byte) error {
 	if len(bodies) == 0 {
 		return nil
@@ -80,25 +79,25 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, bodies [][]byte
 	return c.wait(ctx, k)
 }
 
-// Send publishes one message with all that is said of it, as Publish does.
+// Send publishes one message with its options, like Publish.
 func (c *Client) Send(ctx context.Context, o Outgoing) error {
 	k := c.pool.get()
 	k.out = o
 	return c.wait(ctx, k)
 }
 
-// PublishAsync begins to publish one message and returns; it waits only while more than
-// WithMaxInFlightBytes are under way, until ctx ends. If it returns nil, done is called once
-// with the outcome, which is that of Publish, by a goroutine of the client: done must not
-// block, and body must not change before. If it returns an error, nothing was published and
-// done is not called. Messages are sent in the order of the calls, over each connection.
+// PublishAsync starts publishing one message. It waits only while more than
+// WithMaxInFlightBytes are in progress, until ctx ends. If it returns nil, done is called once
+// with the outcome, as of Publish, on a goroutine of the client: done must not block, and body
+// must not change before. If it returns an error, nothing was published and done is not called.
+// Over each connection, messages are sent in call order.
 func (c *Client) PublishAsync(ctx context.Context, topic string, body []byte, done func(error)) error {
 	k := c.pool.get()
 	k.out.Topic, k.out.Body, k.done = topic, body, done
 	return c.begin(ctx, k)
 }
 
-// SendAsync begins to publish one message with all that is said of it, as PublishAsync does.
+// SendAsync starts publishing one message with its options, like PublishAsync.
 func (c *Client) SendAsync(ctx context.Context, o Outgoing, done func(error)) error {
 	k := c.pool.get()
 	k.out, k.done = o, done
@@ -288,10 +287,10 @@ func (c *Client) disconnected(address string, err error) {
 	}
 }
 
-// Close takes no more publishes, ends the consumers as Consumer.Close does, waits for the
-// outcome of what is under way, and closes the connections. Where ctx ends before, it gives
-// up what is left, whose outcome is ErrUncertain, and returns why. A second call does the
-// same again and finds nothing to do.
+// Close refuses further publishes, closes the consumers like Consumer.Close, waits for
+// publishes in progress, and closes the connections. If ctx ends first, remaining publishes end
+// with ErrUncertain and Close returns the cause. Further calls do the same with nothing left to
+// do.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {

@@ -14,17 +14,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Handler handles a message. If it returns nil the message is finished, otherwise it is
-// requeued with a delay, and the consumer backs off. A handler that panics has failed. It may
-// answer the message itself, and then neither is done. ctx ends when Run's does.
+// Handler handles a message. If it returns nil the message is finished; otherwise it is
+// requeued with a delay and the consumer backs off. A panic counts as a failure. The handler
+// may also finish or requeue the message itself. ctx ends with the context of Run.
 type Handler func(ctx context.Context, m *Message) error
 
 // turnTime is how often another connection has its turn where less may be in flight than
 // there are connections.
 const turnTime = 5 * time.Second
 
-// Consumer takes the messages of a channel, from all nodes that have some, until it is
-// closed. Use either Run or Messages, once. Its methods may be called by many goroutines.
+// Consumer consumes a channel from all nodes that serve it until it is closed. Use either Run
+// or Messages, once. Its methods are safe for concurrent use.
 type Consumer struct {
 	client         *Client
 	topic, channel string
@@ -47,9 +47,9 @@ type Consumer struct {
 	err      error         // why it was closed by a broker
 }
 
-// Subscribe joins a channel of a topic, which are created if need be, and begins to take
-// messages. It connects beside, and for as long as the consumer is open: to the nodes that
-// lookup addresses name, and to each node that the client was given.
+// Subscribe subscribes to a channel of a topic, both created if missing, and starts to receive
+// messages. While the consumer is open, it connects in the background to the nodes named by
+// lookup addresses and to each node address of the client.
 func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*Consumer, error) {
 	cfg, err := configureConsumer(options)
 	switch {
@@ -363,9 +363,8 @@ func (x *Consumer) answeredOne(_ *Message, finished bool) {
 	}
 }
 
-// Messages returns the messages one by one, until ctx ends or the consumer is closed. Each is
-// to be finished or requeued by the caller. Nothing backs off. Several goroutines may range
-// over it.
+// Messages iterates over the messages until ctx ends or the consumer is closed. The caller
+// finishes or requeues each. There is no backoff. Several goroutines may range over it.
 func (x *Consumer) Messages(ctx context.Context) iter.Seq[*Message] {
 	return func(yield func(*Message) bool) {
 		for {

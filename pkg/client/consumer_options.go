@@ -29,49 +29,49 @@ type consumerConfig struct {
 	minRequeue, maxRequeue time.Duration
 }
 
-// ConsumerOption changes a Consumer from its defaults.
+// ConsumerOption configures a Consumer.
 type ConsumerOption func(*consumerConfig)
 
-// WithMaxInFlight bounds how many messages the broker may deliver here that are neither
-// finished nor requeued, over all connections. Those that wait for the handler age already:
-// keep it well below what is handled within the message timeout.
+// WithMaxInFlight bounds the messages in flight over all connections. The timeout of messages
+// that wait for the handler is already running: keep the number well below what is handled
+// within the message timeout.
 func WithMaxInFlight(n int) ConsumerOption { return func(c *consumerConfig) { c.maxInFlight = n } }
 
-// WithConcurrency sets how many messages Run handles at the same time. It raises what may be
-// in flight to at least as many.
+// WithConcurrency sets how many messages Run handles concurrently. It raises the maximum in
+// flight to at least that number.
 func WithConcurrency(n int) ConsumerOption { return func(c *consumerConfig) { c.concurrency = n } }
 
-// WithPartition consumes one partition alone.
+// WithPartition consumes a single partition.
 func WithPartition(p Partition) ConsumerOption { return func(c *consumerConfig) { c.partition = p } }
 
-// WithMsgTimeout asks for another message timeout than the broker's default: a message that
-// is not answered for so long is delivered again.
+// WithMsgTimeout requests a message timeout other than the broker's default: unanswered
+// messages are redelivered after it.
 func WithMsgTimeout(d time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.msgTimeout = d }
 }
 
-// WithSampleRate has only so many of a hundred messages delivered, from 1 to 99.
+// WithSampleRate delivers only this percentage of messages, 1 to 99.
 func WithSampleRate(percent int) ConsumerOption {
 	return func(c *consumerConfig) { c.sampleRate = percent }
 }
 
-// WithHeaders has messages come with their headers. The topic must be extended.
+// WithHeaders receives messages with their headers. The topic must be extended.
 func WithHeaders() ConsumerOption { return func(c *consumerConfig) { c.headers = true } }
 
-// WithAutoTouch touches a message for as long as its handler runs, so that slow work needs
-// no long message timeout. Brokers bound for how long that can go on (max-msg-timeout).
+// WithAutoTouch touches a message while its handler runs, so that slow work needs no long
+// message timeout. Brokers bound the total time (max-msg-timeout).
 func WithAutoTouch() ConsumerOption { return func(c *consumerConfig) { c.autoTouch = true } }
 
-// WithBackoff sets for how long Run takes nothing after its handler has failed: least after
-// a failure, twice as long after each further one, up to most; then it takes one message at
-// a time until as many have succeeded. 0, 0 switches that off.
+// WithBackoff sets how long Run pauses after a handler failure: least after the first failure,
+// doubled after each further one, up to most; then it handles one message at a time until as
+// many have succeeded. 0, 0 disables backoff.
 func WithBackoff(least, most time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.minBackoff, c.maxBackoff = least, most }
 }
 
-// WithRequeueDelay sets the delay with which a message is requeued whose handler has failed:
-// least after its first attempt, twice as long after each further one, up to most. Brokers
-// bound it (max-req-timeout).
+// WithRequeueDelay sets the requeue delay of messages whose handler failed: least after the
+// first attempt, doubled after each further one, up to most. Brokers bound it
+// (max-req-timeout).
 func WithRequeueDelay(least, most time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.minRequeue, c.maxRequeue = least, most }
 }
@@ -114,6 +114,6 @@ type later struct{ delay time.Duration }
 // Error says what it asks for.
 func (l *later) Error() string { return fmt.Sprintf("handle the message again after %v", l.delay) }
 
-// Later is what a handler returns to have its message delivered again after a delay, where
-// nothing has failed: the consumer does not back off.
+// Later is returned by a handler to have its message redelivered after a delay without counting
+// as a failure: the consumer does not back off.
 func Later(delay time.Duration) error { return &later{delay} }

@@ -9,42 +9,41 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// What a failed publish means for its messages. Every error of a publish is one of the two:
-// ask with errors.Is.
+// The fate of a failed publish. Every publish error is one of the two; test with errors.Is.
 var (
-	// ErrRefused: nothing was published. Publishing again makes no duplicate.
+	// ErrRefused: nothing was published. A retry creates no duplicate.
 	ErrRefused = errors.New("refused")
-	// ErrUncertain: the messages may have been published, now or in a moment. Publishing them
-	// again may make a duplicate.
+	// ErrUncertain: the messages may have been published, or may still be. A retry may create
+	// duplicates.
 	ErrUncertain = errors.New("outcome unknown")
 )
 
-// Causes of errors. Ask with errors.Is.
+// Causes of errors; test with errors.Is.
 var (
 	// ErrClosed: the client, the consumer or the connection was closed.
 	ErrClosed = errors.New("closed")
-	// ErrUnreachable: no broker could be connected to.
+	// ErrUnreachable: no connection to any broker.
 	ErrUnreachable = errors.New("no broker can be reached")
 	// ErrConnectionLost: the connection ended before the broker answered.
 	ErrConnectionLost = errors.New("connection lost before the response")
-	// ErrStalled: the broker sent nothing for two heartbeats, or took nothing.
+	// ErrStalled: the broker sent or accepted nothing for two heartbeats.
 	ErrStalled = errors.New("broker stalled")
 	// ErrProtocol: the peer does not speak the NSQ protocol.
 	ErrProtocol = errors.New("not an NSQ endpoint")
-	// ErrAnswered: the message was finished or requeued already.
+	// ErrAnswered: the message was already finished or requeued.
 	ErrAnswered = errors.New("message was answered already")
 )
 
-// ServerError is what a broker said to a command. Ask with errors.As.
+// ServerError is a broker's error response; test with errors.As.
 type ServerError struct {
 	Code string // such as E_BAD_TOPIC
 	Text string // what follows it
 }
 
-// Error returns what the broker said.
+// Error returns the broker's message.
 func (e *ServerError) Error() string { return strings.TrimSpace(e.Code + " " + e.Text) }
 
-// PublishError is why a publish failed. It wraps its cause, and ErrRefused or ErrUncertain.
+// PublishError is a failed publish. It wraps its cause, and ErrRefused or ErrUncertain.
 type PublishError struct {
 	Topic    string
 	Messages int

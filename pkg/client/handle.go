@@ -13,12 +13,12 @@ import (
 // touchPart is the part of the message timeout after which a message is touched.
 const touchPart = 2
 
-// Run handles messages until ctx ends or the consumer is closed, as many at the same time as
-// WithConcurrency says, and returns when all handlers have. It returns nil, or why a broker
-// has refused the consumer for good.
+// Run handles messages until ctx ends or the consumer is closed, WithConcurrency at a time, and
+// returns when all handlers have returned. It returns nil, or the reason why a broker refused
+// the consumer permanently.
 //
-// When ctx ends, what was received is left for Close, or for another Run; handlers are told
-// by their own contexts.
+// When ctx ends, received messages are left for Close or another Run; handlers see it through
+// their own contexts.
 func (x *Consumer) Run(ctx context.Context, handle Handler) error {
 	var handlers sync.WaitGroup
 	for range x.cfg.concurrency {

@@ -166,8 +166,8 @@ func splitHeader(data []byte) (header, body []byte, err error) {
 	return data[3:n], data[n:], nil
 }
 
-// HeaderValue returns a header of the message, as text; false: it has none of that name, or
-// the consumer was not made WithHeaders.
+// HeaderValue returns a header of the message as text; false if it has none of that name, or
+// the consumer was created without WithHeaders.
 func (m *Message) HeaderValue(name string) (string, bool) {
 	var all map[string]json.RawMessage
 	if len(m.Header) == 0 || json.Unmarshal(m.Header, &all) != nil {

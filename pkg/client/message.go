@@ -9,20 +9,20 @@ import (
 // messageID is what a broker calls a message on one connection.
 type messageID = [16]byte
 
-// Message is a message that a broker delivered. It is in flight until it is finished or
-// requeued, or until the message timeout has passed; then the broker delivers it again.
-// Its methods may be called by any goroutine, also after the handler has returned.
+// Message is a delivered message. It is in flight until it is finished or requeued, or until
+// the message timeout passes and the broker redelivers it. Its methods may be called from any
+// goroutine, also after the handler has returned.
 type Message struct {
 	// ID names the message to the broker; for text see its String.
 	ID ID
 	// Body is the message's own.
 	Body []byte
-	// Header is a JSON object with the headers of the message, where the consumer was made
-	// WithHeaders; nil: it has none.
+	// Header is a JSON object with the headers of the message, if the consumer was created
+	// WithHeaders; nil if none.
 	Header []byte
 	// Timestamp is when it was published.
 	Timestamp time.Time
-	// Attempts is how often it was delivered, this time included.
+	// Attempts counts the deliveries, including this one.
 	Attempts int
 	// Node is the address that it came from.
 	Node string
@@ -35,8 +35,8 @@ type Message struct {
 // ID names a message to the broker that delivered it.
 type ID [16]byte
 
-// String returns the id as people are shown it: 16 hexadecimal digits. Consumers with
-// headers get it in 8 bytes, with 8 of a trace id behind them.
+// String returns the id as 16 hexadecimal digits. Consumers with headers receive it in 8 bytes,
+// followed by 8 bytes of the trace id.
 func (id ID) String() string {
 	if id[0] < '0' { // a number below 1<<60, and no digit
 		return hex.EncodeToString(id[:8])
@@ -44,20 +44,19 @@ func (id ID) String() string {
 	return string(id[:])
 }
 
-// Finish says that the message is done with; it is not delivered again. The broker is told
-// soon and does not confirm it. ErrAnswered: it was finished or requeued before;
-// ErrConnectionLost: the connection has ended, and the message is delivered again.
+// Finish finishes the message; it is not redelivered. The broker does not confirm it.
+// ErrAnswered: already finished or requeued; ErrConnectionLost: the connection has ended, and
+// the message will be redelivered.
 func (m *Message) Finish() error {
 	return m.answerBy(true, func() bool { return m.conn.queue(command{name: cmdFIN, id: m.ID}) })
 }
 
-// Requeue gives the message back, to be delivered again after a delay. Its errors are those
-// of Finish.
+// Requeue returns the message for redelivery after a delay. Errors are those of Finish.
 func (m *Message) Requeue(delay time.Duration) error {
 	return m.answerBy(false, func() bool { return m.conn.queue(command{name: cmdREQ, id: m.ID, delay: max(delay, 0)}) })
 }
 
-// Touch starts the message timeout anew. Its errors are those of Finish.
+// Touch restarts the message timeout. Errors are those of Finish.
 func (m *Message) Touch() error {
 	switch {
 	case m.answer.Load():
@@ -68,7 +67,7 @@ func (m *Message) Touch() error {
 	return nil
 }
 
-// Answered tells whether the message was finished or requeued.
+// Answered reports whether the message was finished or requeued.
 func (m *Message) Answered() bool { return m.answer.Load() }
 
 func (m *Message) answerBy(finished bool, send func() bool) error {

@@ -73,78 +73,76 @@ const (
 	deflateStream
 )
 
-// Option changes a Client from its defaults.
+// Option configures a Client.
 type Option func(*config)
 
-// WithClientID sets the name that brokers show for this client; the default is the host's.
+// WithClientID sets the client name shown by brokers; the default is the host name.
 func WithClientID(id string) Option { return func(c *config) { c.clientID = id } }
 
-// WithUserAgent sets the program that brokers show for this client.
+// WithUserAgent sets the program name shown by brokers.
 func WithUserAgent(agent string) Option { return func(c *config) { c.userAgent = agent } }
 
-// WithSecret gives brokers that require AUTH a secret.
+// WithSecret sets the secret for brokers that require AUTH.
 func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
 
-// WithTLS upgrades every connection to TLS. A broker that does not is an error. An empty
-// ServerName stands for the host that is connected to.
+// WithTLS upgrades every connection to TLS; a broker without TLS is an error. An empty
+// ServerName means the host of the address.
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
 
-// WithSnappy compresses connections with snappy where the broker offers it.
+// WithSnappy compresses connections with snappy if the broker supports it.
 func WithSnappy() Option { return func(c *config) { c.compression = snappyStream } }
 
-// WithDeflate compresses connections with deflate at a level from 1 to 9 where the broker
-// offers it; it costs much more time than snappy, and a little less room.
+// WithDeflate compresses connections with deflate at a level from 1 to 9 if the broker supports
+// it; it takes much more CPU time than snappy for a slightly better ratio.
 func WithDeflate(level int) Option {
 	return func(c *config) { c.compression, c.deflateLevel = deflateStream, level }
 }
 
-// WithDedup gives each message an id of its own, unless it has a DedupID or a delay, so that
-// a publish whose outcome is uncertain is tried again like one that was refused: the broker
-// stores it once within the topic's window. The topic must exist, at a broker that knows
-// PUB_EXT and dedup ids; the first message with an id switches its window on.
+// WithDedup assigns a dedup id to each message without a DedupID or a delay, so that publishes
+// with uncertain outcome can be retried safely: the broker stores the message once within the
+// topic's window. The topic must exist, on a broker that supports PUB_EXT and dedup ids; the
+// first message with an id enables the window.
 func WithDedup() Option { return func(c *config) { c.dedup = true } }
 
-// WithDialer has connections to brokers made by d.
+// WithDialer sets the dialer of broker connections.
 func WithDialer(d Dialer) Option { return func(c *config) { c.dial = d } }
 
-// WithHTTPClient has lookup addresses asked by h.
+// WithHTTPClient sets the HTTP client for lookups.
 func WithHTTPClient(h *http.Client) Option { return func(c *config) { c.http = h } }
 
-// WithDialTimeout bounds how long it may take to connect and to identify.
+// WithDialTimeout bounds connecting and identifying.
 func WithDialTimeout(d time.Duration) Option { return func(c *config) { c.dialTimeout = d } }
 
-// WithPublishTimeout bounds for how long a publish that was refused, or that found no
-// broker, is tried again. A publish that the broker has taken waits for its answer as long
-// as the connection and its context live.
+// WithPublishTimeout bounds how long a publish is retried that was refused or found no broker.
+// A publish accepted by the broker waits for its answer as long as connection and context last.
 func WithPublishTimeout(d time.Duration) Option { return func(c *config) { c.publishTimeout = d } }
 
-// WithHeartbeat sets how often brokers are to say that they live, from 1 s to 1 min. One
-// that says nothing for two heartbeats is given up.
+// WithHeartbeat sets the heartbeat interval requested of brokers, from 1 s to 1 min. A
+// connection without traffic for two intervals is closed.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
-// WithRefresh sets how often lookup addresses are asked again where nothing hints at a
-// change: what fails has them asked at once.
+// WithRefresh sets how often lookups are repeated without an indication of change; failures
+// trigger a lookup at once.
 func WithRefresh(d time.Duration) Option { return func(c *config) { c.refresh = d } }
 
-// WithReconnect sets how long to wait before connecting again to a node that failed: least
-// after the first failure, twice as long after each further one up to most, each time
-// shortened by up to a half at random.
+// WithReconnect sets the delay before reconnecting to a failed node: least after the first
+// failure, doubled after each further one up to most, each reduced by a random part of up to a
+// half.
 func WithReconnect(least, most time.Duration) Option {
 	return func(c *config) { c.minReconnect, c.maxReconnect = least, most }
 }
 
-// WithMaxInFlightBytes bounds the bytes of all messages that were published and not
-// answered. Publishes above it wait.
+// WithMaxInFlightBytes bounds the bytes of unanswered publishes. Further publishes wait.
 func WithMaxInFlightBytes(n int64) Option { return func(c *config) { c.maxInFlight = n } }
 
-// WithMaxMessageBytes bounds the messages that are received. The default is the largest
-// that a broker can be set to accept.
+// WithMaxMessageBytes bounds received messages. The default is the largest size that a broker
+// can be configured to accept.
 func WithMaxMessageBytes(n int) Option { return func(c *config) { c.maxMessage = n } }
 
-// WithLogger has connections and their ends logged. Without it nothing is.
+// WithLogger sets the logger for connection events. By default nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
-// WithHooks tells a program what happens, for its metrics.
+// WithHooks sets the hooks.
 func WithHooks(h Hooks) Option { return func(c *config) { c.hooks = h } }
 
 // configure lays options over the defaults and checks them.

@@ -151,7 +151,8 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	}
 	t := p.topicFor(cmd.Param(0))
 	if t == nil {
-		return badTopic(cmd)
+		// nsqd sends the code a second time in the text, and clients see the same here.
+		return nsq.Errorf(failure.BadTopic, "%s MPUB topic name %q is not valid", failure.BadTopic, cmd.Param(0))
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err

@@ -46,7 +46,7 @@ var badInput = []struct {
 	{"PUB: negative size", "", "PUB t\n\x80\x00\x00\x00", "E_BAD_MESSAGE PUB invalid message body size -2147483648", true},
 	{"PUB: too big", "", "PUB t\n\x00\x10\x00\x01", "E_BAD_MESSAGE PUB message too big 1048577 > 1048576", true},
 	{"MPUB: no topic", "", "MPUB\n", "E_INVALID MPUB insufficient number of parameters", true},
-	{"MPUB: bad name", "", mpub("a$", "x"), "E_BAD_TOPIC MPUB topic name \"a$\" is not valid", true},
+	{"MPUB: bad name", "", mpub("a$", "x"), "E_BAD_TOPIC E_BAD_TOPIC MPUB topic name \"a$\" is not valid", true},
 	{"MPUB: size 0", "", "MPUB t\n\x00\x00\x00\x00", "E_BAD_BODY MPUB invalid body size 0", true},
 	{"MPUB: too big", "", "MPUB t\n\x00\x50\x00\x01", "E_BAD_BODY MPUB body too big 5242881 > 5242880", true},
 	{"MPUB: no message", "", "MPUB t\n\x00\x00\x00\x04\x00\x00\x00\x00", "E_BAD_BODY MPUB invalid message count 0", true},

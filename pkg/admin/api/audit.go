@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// ReasonHeader is the header with which whoever changes something says why, for the audit
-// log. The query parameter reason does the same.
+// ReasonHeader is the header that gives the reason for a change, for the audit log. The query
+// parameter reason has the same effect.
 const ReasonHeader = "X-Reason"
 
-// AuditLog is what operators did, the oldest first.
+// AuditLog lists operator actions, oldest first.
 type AuditLog struct {
 	Acts []Act `json:"acts"`
 }
 
-// Act is one thing that an operator did.
+// Act is one operator action.
 type Act struct {
 	Index    uint64    `json:"index"` // grows with each
 	At       time.Time `json:"at"`
@@ -33,12 +33,12 @@ type Act struct {
 	Status   int       `json:"status"` // of the answer
 }
 
-// EventLog is what happened to the cluster, the oldest first.
+// EventLog lists cluster events, oldest first.
 type EventLog struct {
 	Events []Event `json:"events"`
 }
 
-// Event is one change of the cluster's state, whoever made it.
+// Event is one change of the cluster's state, whatever caused it.
 type Event struct {
 	Index  uint64    `json:"index"` // grows with each
 	At     time.Time `json:"at"`
@@ -47,7 +47,7 @@ type Event struct {
 	What   string    `json:"what"`
 }
 
-// JournalOptions say which entries are wanted. The zero value wants the last 1,000.
+// JournalOptions selects entries. The zero value selects the last 1,000.
 type JournalOptions struct {
 	Since  time.Time
 	After  uint64 // the index of an entry: those behind it

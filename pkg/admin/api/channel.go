@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// ChannelSummary is a channel within a Topic or a ChannelList. Depth counts
-// what waits: neither in flight nor deferred.
+// ChannelSummary is a channel within a Topic or a ChannelList. Depth counts waiting messages,
+// neither in flight nor deferred.
 type ChannelSummary struct {
 	Name        string   `json:"name"`
 	Depth       int64    `json:"depth"`
@@ -16,7 +16,7 @@ type ChannelSummary struct {
 	Ephemeral   bool     `json:"ephemeral"`
 	OldestAge   Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
 	OldestAgeMS int64    `json:"oldest_age_ms"`
-	// MissingNodes lead partitions and have not answered: they are missing in the counts.
+	// MissingNodes lead partitions but did not answer; the counts do not include them.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
@@ -55,19 +55,19 @@ func ChannelsOf(topics []Topic) AllChannels {
 type CreateChannel struct {
 	Name    string `json:"name"`
 	Ordered bool   `json:"ordered,omitempty"` // the same as order strict
-	// Order is none, strict (one message of a partition at a time) or key (of the messages
-	// of a partition with one key, one at a time); "": none, or what Ordered says.
+	// Order is none, strict (one message of a partition at a time) or key (one message of each
+	// key of a partition at a time); "" means none, or as Ordered says.
 	Order string `json:"order,omitempty"`
-	// Policy is of a channel that is made; one that is there is not changed.
+	// Policy applies to a new channel only; an existing one is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`
-	// Filter chooses the messages that the channel gets; "": all.
+	// Filter selects the messages of the channel; "" means all.
 	Filter string `json:"filter,omitempty"`
-	// From is where a channel begins that is not there yet; nil: the first one of a topic
-	// with all that is kept, another one with what is published from now on.
+	// From is the start of a new channel. nil: the first channel of a topic starts with all
+	// stored messages, any other with messages published from now on.
 	From *Seek `json:"from,omitempty"`
 }
 
-// Channel describes a channel, its consumers and its place in each partition.
+// Channel describes a channel, its consumers and its position in each partition.
 type Channel struct {
 	Topic          string   `json:"topic"`
 	Name           string   `json:"name"`
@@ -87,16 +87,15 @@ type Channel struct {
 	TimedOutTotal  uint64   `json:"timed_out_total"`
 	ExpiredTotal   uint64   `json:"expired_total"` // dropped or dead-lettered instead of delivered: their time to live was over
 	Policy         Policy   `json:"policy"`
-	// Filter chooses the messages that the channel gets, "": all; the others are finished, and
-	// counted by FilteredTotal. FilterErrorsTotal counts those of them on which the evaluation
-	// failed.
+	// Filter selects the messages of the channel, "" means all. Other messages are finished and
+	// counted in FilteredTotal; FilterErrorsTotal counts those on which the evaluation failed.
 	Filter            string `json:"filter"`
 	FilteredTotal     uint64 `json:"filtered_total"`
 	FilterErrorsTotal uint64 `json:"filter_errors_total"`
-	// FilterBroken says that a leader cannot use the filter, and delivers nothing.
+	// FilterBroken reports that a leader cannot compile the filter and delivers nothing.
 	FilterBroken bool `json:"filter_broken,omitempty"`
-	// Exhausted counts messages, of Depth, that have had all their attempts and are not
-	// delivered: they become dead letters soon, or block.
+	// Exhausted counts the messages within Depth that used up their attempts: they wait to
+	// become dead letters, or block.
 	Exhausted         int64  `json:"exhausted"`
 	BackingOff        int64  `json:"backing_off"`  // of Deferred: by the channel's backoff
 	RateLimited       bool   `json:"rate_limited"` // consumers wait for the channel's rate
@@ -106,36 +105,36 @@ type Channel struct {
 
 	Consumers  []Consumer         `json:"consumers"`  // by address
 	Partitions []ChannelPartition `json:"partitions"` // by number
-	// MissingNodes lead partitions and have not answered: they are missing in the counts.
+	// MissingNodes lead partitions but did not answer; the counts do not include them.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
-// ChannelPartition is a channel's place in one partition. Lag is the committed
-// end less Confirmed: it counts finished messages behind an unfinished one too.
+// ChannelPartition is a channel's position in one partition. Lag is the committed end minus
+// Confirmed; it includes finished messages behind an unfinished one.
 type ChannelPartition struct {
 	Partition int    `json:"partition"`
 	Leader    string `json:"leader"`
 	Confirmed uint64 `json:"confirmed"` // every message below it is finished
 	Lag       int64  `json:"lag"`
-	// Blocked is the first message that has had all its attempts and stays, as the
-	// channel's policy says; absent: there is none.
+	// Blocked is the first message that used up its attempts and stays because of the channel's
+	// policy; absent if none.
 	Blocked *uint64 `json:"blocked_seq,omitempty"`
-	// KeyBlocked says for which key most messages of a channel wait that orders by key; absent:
-	// others do not wait for theirs, or none does.
+	// KeyBlocked is the key for which most messages wait, in a channel ordered by key; absent
+	// if none waits.
 	KeyBlocked *KeyBlock `json:"key_blocked,omitempty"`
-	// Spinning are messages that consumers requeue as soon as they get them, over a
-	// hundred times a second; the fastest first, ten at most.
+	// Spinning lists messages that consumers requeue immediately, more than a hundred times per
+	// second; fastest first, at most ten.
 	Spinning []SpinningMessage `json:"spinning,omitempty"`
 }
 
-// SpinningMessage is a message that is delivered and requeued over and over. It is shown by
-// `brokerctl message peek T/C --partition P --from SEQ`.
+// SpinningMessage is a message that is delivered and requeued in a loop. `brokerctl message peek
+// T/C --partition P --from SEQ` shows it.
 type SpinningMessage struct {
 	Seq       uint64  `json:"seq"`
 	PerSecond float64 `json:"requeues_per_second"`
 }
 
-// Consumer is one connection that takes messages from a channel.
+// Consumer is one connection that consumes a channel.
 type Consumer struct {
 	Address        string    `json:"address"` // host:port
 	ClientID       string    `json:"client_id"`
@@ -151,17 +150,17 @@ type Consumer struct {
 	ConnectedAt    time.Time `json:"connected_at"`
 }
 
-// Seek moves a channel in every partition: exactly one of To, Offset and Time is set. What is
-// behind the new place is finished, what is ahead of it is delivered again.
+// Seek moves a channel in every partition. Exactly one of To, Offset and Time is set. Messages
+// behind the new position are finished, messages ahead of it are redelivered.
 type Seek struct {
 	To     SeekEdge   `json:"to,omitempty"`
 	Offset *uint64    `json:"offset,omitempty"` // of the next message to deliver
 	Time   *time.Time `json:"time,omitempty"`   // the first message published then or later
-	// Partition is the only one in which it is moved; nil: all.
+	// Partition restricts the move to one partition; nil means all.
 	Partition *int `json:"partition,omitempty"`
 }
 
-// SeekEdge is a place that every log has.
+// SeekEdge is a position that every log has.
 type SeekEdge string
 
 // The edges.
@@ -170,14 +169,14 @@ const (
 	SeekEnd   SeekEdge = "end"   // only what is published from now on
 )
 
-// KeyBlock is the key for which most messages wait of a channel that orders by key.
+// KeyBlock is the key for which most messages wait in a channel ordered by key.
 type KeyBlock struct {
 	Key     string `json:"key"`
 	Seq     uint64 `json:"seq"`     // its first message that is not finished
 	State   string `json:"state"`   // of that: ready, in_flight, deferred or exhausted
 	Waiting int    `json:"waiting"` // messages of the key, that one included
 	Tracked int    `json:"tracked"` // messages of all keys
-	// Full says that the channel remembers as many as it may, and looks no further ahead
-	// in the partition.
+	// Full reports that the channel has reached the maximum of waiting messages and does not
+	// read on in the partition.
 	Full bool `json:"full"`
 }

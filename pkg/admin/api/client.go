@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// DefaultAddress is where a broker of default configuration serves HTTP.
+// DefaultAddress is the HTTP address of a broker with default configuration.
 const DefaultAddress = "http://127.0.0.1:4151"
 
-// DialTimeout is how long an address may take to accept a connection.
+// DialTimeout bounds how long connecting to an address may take.
 const DialTimeout = 3 * time.Second
 
-// Client asks the /v1 interface of any of several nodes. Its methods may be
-// called by many goroutines; every error they return is, or wraps, an *Error.
+// Client calls the /v1 API of any of several nodes. Its methods are safe for concurrent use;
+// every error they return is, or wraps, an *Error.
 //
-// A node that refuses the connection or is shutting down is passed over for the
-// next address. One that does not answer in time is passed over too where asking
-// twice does no harm; otherwise the error has CodeUncertain. The node that
-// answered last is asked first.
+// A node that refuses the connection or is shutting down is skipped. A node that does not
+// answer in time is skipped if repeating the request is harmless; otherwise the error has
+// CodeUncertain. The node that answered last is tried first.
 type Client struct {
 	Operations
 	Insights Insights
@@ -36,20 +35,20 @@ type Client struct {
 type ClientOptions struct {
 	// Addresses of nodes, as URLs or host:port. None: DefaultAddress.
 	Addresses []string
-	// HTTP carries the requests. nil: a client that gives up on a silent address
-	// after DialTimeout. Other deadlines come from the contexts. Its CheckRedirect is
-	// asked for reads only: a redirected change fails with CodeInvalid.
+	// HTTP sends the requests. nil: a client that gives up on an unresponsive address after
+	// DialTimeout. Other deadlines come from the contexts. CheckRedirect is used for reads
+	// only: a redirected change fails with CodeInvalid.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
 	// Authorization is sent as the header of that name, to the Addresses and to nodes that
 	// the client is told of: Bearer and a token, or Basic. "": none.
 	Authorization string
-	// Reason is for the audit log: why something is changed. "": it is not said.
+	// Reason is recorded in the audit log with each change; optional.
 	Reason string
 }
 
-// NewClient returns a client. It fails with CodeInvalid on an address that is none.
+// NewClient returns a client. It fails with CodeInvalid on an invalid address.
 func NewClient(o ClientOptions) (*Client, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress}
@@ -69,9 +68,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Know adds the address of another node, which is asked when those before it do not
-// answer. One that is known, or is no address, is ignored. A client that was given https
-// addresses learns none: nodes advertise where they serve without TLS.
+// Know adds the address of another node, which is tried when the earlier ones do not answer.
+// Known and invalid addresses are ignored. A client created with https addresses learns none:
+// nodes advertise their plain HTTP addresses.
 func (c *Client) Know(address string) {
 	base, err := parseAddress(address)
 	if err != nil {
@@ -92,38 +91,37 @@ func (c *Client) Topic(ctx context.Context, name string) (*Topic, error) {
 	return into[Topic](ctx, &c.t, path("topics", name))
 }
 
-// CreateTopic makes a topic. It fails with CodeExists where there is one of
-// another configuration, and returns the topic where it is the same.
+// CreateTopic creates a topic. If the topic exists, it is returned if its configuration is the
+// same; otherwise CreateTopic fails with CodeExists.
 func (c *Client) CreateTopic(ctx context.Context, req CreateTopic) (*Topic, error) {
 	out := new(Topic)
 	return out, c.t.send(ctx, http.MethodPost, path("topics"), req, out)
 }
 
-// AlterTopic changes what the patch sets and returns the topic as it is then.
+// AlterTopic applies a patch and returns the topic as it is afterwards.
 func (c *Client) AlterTopic(ctx context.Context, name string, patch ConfigPatch) (*Topic, error) {
 	out := new(Topic)
 	return out, c.t.send(ctx, http.MethodPatch, path("topics", name), patch, out)
 }
 
-// AddPartitions makes a topic have total partitions.
+// AddPartitions raises the number of partitions of a topic to total.
 func (c *Client) AddPartitions(ctx context.Context, name string, total int) (*Topic, error) {
 	out := new(Topic)
 	return out, c.t.send(ctx, http.MethodPost, path("topics", name, "partitions"), AddPartitions{total}, out)
 }
 
-// PauseTopic stops the topic from handing messages to its channels, or lets it
-// do so again.
+// PauseTopic stops or resumes the transfer of messages from a topic to its channels.
 func (c *Client) PauseTopic(ctx context.Context, name string, paused bool) error {
 	return c.t.send(ctx, http.MethodPost, path("topics", name, pauseVerb(paused)), nil, nil)
 }
 
-// EmptyTopic drops the messages that no channel has got yet.
+// EmptyTopic deletes the messages that have not reached any channel.
 func (c *Client) EmptyTopic(ctx context.Context, name string) error {
 	return c.t.send(ctx, http.MethodPost, path("topics", name, "empty"), nil, nil)
 }
 
-// DeleteTopic deletes a topic, its messages and its channels. Trash.Restore brings it back, as
-// long as its configuration says.
+// DeleteTopic deletes a topic, its messages and its channels. Trash.Restore restores it within
+// the retention of its trash.
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	if isDotSegment(name) {
 		return c.t.send(ctx, http.MethodDelete, path("topics")+"?"+url.Values{"topic": {name}}.Encode(), nil, nil)
@@ -131,7 +129,7 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	return c.t.send(ctx, http.MethodDelete, path("topics", name), nil, nil)
 }
 
-// Verify compares what the replicas of a topic hold.
+// Verify compares the replicas of a topic.
 func (c *Client) Verify(ctx context.Context, topic string) (*Verification, error) {
 	return into[Verification](ctx, &c.t, path("topics", topic, "verify"))
 }
@@ -155,24 +153,24 @@ func (c *Client) Channel(ctx context.Context, topic, channel string) (*Channel, 
 	return into[Channel](ctx, &c.t, path("topics", topic, "channels", channel))
 }
 
-// ExplainChannel says what keeps a channel from moving. It takes up to a second.
+// ExplainChannel reports why a channel makes no progress. It takes up to a second.
 func (c *Client) ExplainChannel(ctx context.Context, topic, channel string) (*Explanation, error) {
 	return into[Explanation](ctx, &c.t, path("topics", topic, "channels", channel, "explain"))
 }
 
-// CreateChannel makes a channel, or returns the one that is there.
+// CreateChannel creates a channel, or returns the existing one.
 func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChannel) (*Channel, error) {
 	out := new(Channel)
 	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels"), req, out)
 }
 
-// AlterChannel changes a channel and returns it as it is then.
+// AlterChannel changes a channel and returns it as it is afterwards.
 func (c *Client) AlterChannel(ctx context.Context, topic, channel string, req AlterChannel) (*Channel, error) {
 	out := new(Channel)
 	return out, c.t.send(ctx, http.MethodPatch, path("topics", topic, "channels", channel), req, out)
 }
 
-// PauseChannel stops a channel from handing out messages, or lets it do so again.
+// PauseChannel stops or resumes delivery of a channel.
 func (c *Client) PauseChannel(ctx context.Context, topic, channel string, paused bool) error {
 	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, pauseVerb(paused)), nil, nil)
 }
@@ -182,7 +180,7 @@ func (c *Client) EmptyChannel(ctx context.Context, topic, channel string) error 
 	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "empty"), nil, nil)
 }
 
-// SeekChannel moves a channel and returns it as it is then.
+// SeekChannel moves a channel and returns it as it is afterwards.
 func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek) (*Channel, error) {
 	out := new(Channel)
 	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "seek"), to, out)
@@ -202,7 +200,7 @@ func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Publi
 	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "messages"), req, out)
 }
 
-// PeekOptions says which messages to look at.
+// PeekOptions selects messages to look at.
 type PeekOptions struct {
 	Partition *int    // nil: all of them
 	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message
@@ -210,8 +208,7 @@ type PeekOptions struct {
 	Filter    string  // an expression that chooses some; "": all
 }
 
-// Peek looks at messages of a topic, or with a channel at what they are to it,
-// and touches none.
+// Peek returns messages of a topic without consuming them; with a channel, also their state in it.
 func (c *Client) Peek(ctx context.Context, topic, channel string, o PeekOptions) ([]Peeked, error) {
 	q := url.Values{}
 	if o.Partition != nil {

@@ -2,7 +2,7 @@ package api
 
 import "github.com/brokerd/brokerd/pkg/health"
 
-// NodeState is what the cluster thinks of a node.
+// NodeState is the state of a node in the metadata.
 type NodeState string
 
 // The states of a node.
@@ -12,7 +12,7 @@ const (
 	NodeDraining NodeState = "draining"
 )
 
-// Node describes one node. Its addresses are those it advertises.
+// Node describes one node and its advertised addresses.
 type Node struct {
 	ID             string    `json:"id"`
 	State          NodeState `json:"state"`
@@ -32,7 +32,7 @@ type Node struct {
 	HTTPSAddress   string    `json:"https_address"`
 }
 
-// Intent is what an operator wants of a node. The later request wins.
+// Intent is what an operator requested for a node. The latest request wins.
 type Intent string
 
 // The intents.
@@ -47,7 +47,7 @@ type NodeList struct {
 	Nodes []Node `json:"nodes"`
 }
 
-// Cluster describes the cluster as the node that answers sees it.
+// Cluster describes the cluster as seen by the answering node.
 type Cluster struct {
 	ClusterID  string `json:"cluster_id"`
 	Controller string `json:"controller"` // leads the metadata; "": none known
@@ -57,22 +57,21 @@ type Cluster struct {
 	Attainable uint32 `json:"attainable"` // the highest level that every node supports
 }
 
-// NodeDetail describes one node and what it does in the cluster. Left counts
-// what has to go before the node can be stopped (drain) or removed
-// (decommission).
+// NodeDetail describes one node and its role in the cluster. Left counts what remains before the
+// node can be stopped (drain) or removed (decommission).
 type NodeDetail struct {
 	Node
 	Partitions []NodePartition `json:"partitions"` // by topic and number
 	Left       Progress        `json:"left"`
 	Removable  bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
 	Troubles   []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
-	// DeletedTopics is of how many deleted topics it has a copy, which does not move, and OnlyCopies the
-	// names of those that cannot be restored without it.
+	// DeletedTopics counts the deleted topics of which the node has a copy; copies are not moved.
+	// OnlyCopies names those that cannot be restored without it.
 	DeletedTopics int      `json:"deleted_topics,omitempty"`
 	OnlyCopies    []string `json:"only_copies,omitempty"`
 }
 
-// NodePartition is what a node is to one partition.
+// NodePartition is a node's role in one partition.
 type NodePartition struct {
 	Topic     string `json:"topic"`
 	Partition int    `json:"partition"`
@@ -82,8 +81,8 @@ type NodePartition struct {
 	Removing  bool   `json:"removing"` // its copy is about to go
 }
 
-// Progress is how much of an operation is left. Bytes and what follows from
-// them are of the copies under way; those that wait their turn are only counted.
+// Progress is the remaining work of an operation. Bytes, rate and time cover the copies in
+// progress; queued ones are only counted.
 type Progress struct {
 	Leaders        int      `json:"leaders"`          // partitions still to be handed over
 	Replicas       int      `json:"replicas"`         // partitions still to be moved
@@ -94,7 +93,7 @@ type Progress struct {
 	TimeLeftMS     int64    `json:"time_left_ms"`
 }
 
-// Trouble is something that the controller would do for a partition and cannot.
+// Trouble is an action that the controller cannot carry out for a partition.
 type Trouble struct {
 	Kind      string   `json:"kind"` // offline, drain, no_room, move or min_isr
 	Topic     string   `json:"topic"`
@@ -103,16 +102,15 @@ type Trouble struct {
 	What      string   `json:"what"`  // for people
 }
 
-// DrainNode asks that a node lead nothing. Without Force it is refused where a
-// partition would have no leader; with Stopping also where one would fall below
-// its min ISR while the node is away.
+// DrainNode requests that a node lead nothing. Without Force it is refused if a partition would
+// have no leader; with Stopping also if one would fall below its min ISR while the node is
+// down.
 type DrainNode struct {
 	Force    bool `json:"force,omitempty"`
 	Stopping bool `json:"stopping,omitempty"`
 }
 
-// Balance is how leaders and replicas are spread, and what would spread them
-// better.
+// Balance is the distribution of leaders and replicas, and a plan to improve it.
 type Balance struct {
 	Nodes   []NodeLoad   `json:"nodes"`   // by id
 	Leaders []LeaderMove `json:"leaders"` // leaderships that could go to their preferred replica
@@ -120,7 +118,7 @@ type Balance struct {
 	Started bool         `json:"started"` // it was not only looked at
 }
 
-// NodeLoad is what a node has of all partitions.
+// NodeLoad is a node's share of all partitions.
 type NodeLoad struct {
 	ID        string    `json:"id"`
 	State     NodeState `json:"state"`
@@ -146,15 +144,15 @@ type Move struct {
 	To        []string `json:"to"`
 }
 
-// StartBalance asks that a balance be carried out: of leaders, of replicas, or
-// both. Limit bounds the replicas' moves; 0: the broker's default.
+// StartBalance requests balancing of leaders, replicas, or both. Limit bounds the replica
+// moves; 0 means the broker's default.
 type StartBalance struct {
 	Leaders  bool `json:"leaders,omitempty"`
 	Replicas bool `json:"replicas,omitempty"`
 	Limit    int  `json:"limit,omitempty"`
 }
 
-// Raft is the agreement on metadata.
+// Raft describes the metadata's Raft group.
 type Raft struct {
 	Leader    string       `json:"leader"` // the controller; "": none known
 	Term      uint64       `json:"term"`
@@ -163,14 +161,14 @@ type Raft struct {
 	Members   []RaftMember `json:"members"`   // by id
 }
 
-// DecommissionNode asks that a node's replicas move away. Without Force it is
-// refused where the other nodes are too few for that.
+// DecommissionNode requests that a node's replicas be moved away. Without Force it is refused
+// if the other nodes are too few.
 type DecommissionNode struct {
 	Force bool `json:"force,omitempty"`
 }
 
-// RaftMember is one node's part in the agreement. What follows Address is known
-// of nodes that answered.
+// RaftMember is one member of the Raft group. Fields after Address are known only for nodes
+// that answered.
 type RaftMember struct {
 	ID            string   `json:"id"`
 	Voter         bool     `json:"voter"`
@@ -190,5 +188,5 @@ type RaftMember struct {
 // Health is the cluster's health.
 type Health = health.Report
 
-// Reason is one kind of trouble.
+// Reason is one finding.
 type Reason = health.Reason

@@ -15,22 +15,22 @@ type DeadLetters struct {
 	DeadLetterTopic string `json:"dead_letter_topic"`
 	MaxAttempts     int    `json:"max_attempts"` // 0: no limit
 	OnExhausted     string `json:"on_exhausted"`
-	// Waiting counts the dead letters in the topic that are neither brought back nor purged.
-	// Where several channels share the topic, it counts those of all of them.
+	// Waiting counts the dead letters in the topic that are neither redriven nor purged. If
+	// several channels share the topic, it counts all of theirs.
 	Waiting int64 `json:"waiting"`
-	// Exhausted counts messages in the channel that have had all their attempts: they
-	// become dead letters soon, or block.
+	// Exhausted counts messages in the channel that used up their attempts: they wait to become
+	// dead letters, or block.
 	Exhausted         int64  `json:"exhausted"`
 	DeadLetteredTotal uint64 `json:"dead_lettered_total"` // since the nodes started
 	DroppedTotal      uint64 `json:"dropped_total"`
 }
 
-// DeadLetterList is the channels that have dead letters, or may have some, by topic and name.
+// DeadLetterList lists the channels that have dead letters or may have some, by topic and name.
 type DeadLetterList struct {
 	Channels []DeadLetters `json:"channels"`
 }
 
-// DeadLetterOrigin is where a dead letter comes from: the value of dead_letter in its header.
+// DeadLetterOrigin identifies the origin of a dead letter: the value of dead_letter in its header.
 type DeadLetterOrigin struct {
 	Topic            string          `json:"topic"`
 	Partition        int             `json:"partition"`
@@ -44,7 +44,7 @@ type DeadLetterOrigin struct {
 	Header           json.RawMessage `json:"header,omitempty"`
 }
 
-// DeadLetter is a dead letter that was looked at.
+// DeadLetter is a dead letter returned by a peek.
 type DeadLetter struct {
 	Origin DeadLetterOrigin `json:"origin"`
 	Peeked
@@ -55,15 +55,16 @@ type DeadLetterMessages struct {
 	Messages []DeadLetter `json:"messages"`
 }
 
-// SettleDeadLetters asks to bring back, or to purge, up to Max dead letters.
+// SettleDeadLetters requests to redrive, or to purge, up to Max dead letters.
 type SettleDeadLetters struct {
 	Max    int  `json:"max"`
 	DryRun bool `json:"dry_run,omitempty"` // count them only
-	// Filter chooses some of them, by the header, key and other properties that they had.
+	// Filter selects dead letters by the header, key and other properties of the original
+	// message.
 	Filter string `json:"filter,omitempty"`
 }
 
-// SettledDeadLetters says how many were brought back or purged; of a dry run: would be.
+// SettledDeadLetters reports how many letters were redriven or purged, or would be in a dry run.
 type SettledDeadLetters struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
@@ -73,14 +74,14 @@ type SettledDeadLetters struct {
 	DryRun  bool   `json:"dry_run"`
 }
 
-// DeadLetterClient asks about dead letters. Its methods may be called by many goroutines.
+// DeadLetterClient manages dead letters. Its methods are safe for concurrent use.
 type DeadLetterClient struct{ c *Client }
 
-// DeadLettersOf returns what asks the brokers of a client about dead letters.
+// DeadLettersOf returns a DeadLetterClient that uses c.
 func DeadLettersOf(c *Client) DeadLetterClient { return DeadLetterClient{c} }
 
-// List returns the channels that have dead letters, or may have some. Names that are ""
-// let all pass. With a filter, Waiting counts the dead letters of the channel that it chooses.
+// List returns the channels that have dead letters or may have some. An empty name matches all.
+// With a filter, Waiting counts only matching dead letters.
 func (d DeadLetterClient) List(ctx context.Context, topic, channel, filter string) ([]DeadLetters, error) {
 	q := url.Values{}
 	if filter != "" {
@@ -97,8 +98,8 @@ func (d DeadLetterClient) List(ctx context.Context, topic, channel, filter strin
 	return out.Channels, err
 }
 
-// Peek returns the first dead letters of a channel, those that a filter chooses if it is not
-// "", and touches none.
+// Peek returns the first dead letters of a channel that match filter ("" matches all) without
+// consuming them.
 func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max int, filter string) ([]DeadLetter, error) {
 	var out DeadLetterMessages
 	q := url.Values{"n": {strconv.Itoa(max)}}
@@ -109,7 +110,7 @@ func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max i
 	return out.Messages, err
 }
 
-// Redrive brings dead letters back to the channel that failed.
+// Redrive returns dead letters to the channel that failed.
 func (d DeadLetterClient) Redrive(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
 	return d.redriveOrPurge(ctx, topic, channel, "redrive", req)
 }

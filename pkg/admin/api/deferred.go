@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DeferredMessage is a message that a channel does not deliver before a time.
+// DeferredMessage is a message that a channel defers until a time.
 type DeferredMessage struct {
 	ID        string    `json:"id"`
 	Partition int       `json:"partition"`
@@ -19,17 +19,17 @@ type DeferredMessage struct {
 	Why       string    `json:"why"`   // published (its publisher deferred it), requeued or backoff
 }
 
-// DeferredList is a page of the deferred messages of a channel, by when they are due.
+// DeferredList is a page of a channel's deferred messages, ordered by due time.
 type DeferredList struct {
 	Topic    string            `json:"topic"`
 	Channel  string            `json:"channel"`
 	Total    int               `json:"total"` // of the window that was asked for
 	Messages []DeferredMessage `json:"messages"`
-	// Next is where the next page goes on; "": there is none.
+	// Next is the start of the next page; "" if none.
 	Next string `json:"next,omitempty"`
 }
 
-// DeferredQuery asks for deferred messages. Zero times do not bound it.
+// DeferredQuery selects deferred messages. Zero times are unbounded.
 type DeferredQuery struct {
 	Since time.Time // due then or later
 	Until time.Time // due before
@@ -37,8 +37,7 @@ type DeferredQuery struct {
 	Next  string    // of the page before
 }
 
-// Reschedule cancels or advances deferred messages: those that it names, or those that are
-// due in a window, or all.
+// Reschedule cancels or advances deferred messages: by id, by due time, or all.
 type Reschedule struct {
 	IDs    []string   `json:"ids,omitempty"` // up to 1000
 	Since  *time.Time `json:"since,omitempty"`
@@ -47,7 +46,7 @@ type Reschedule struct {
 	DryRun bool       `json:"dry_run,omitempty"` // count them and change nothing
 }
 
-// Rescheduled says what was done.
+// Rescheduled reports what was changed.
 type Rescheduled struct {
 	Topic       string            `json:"topic"`
 	Channel     string            `json:"channel"`
@@ -58,19 +57,19 @@ type Rescheduled struct {
 	DryRun      bool              `json:"dry_run"`
 }
 
-// RescheduledPart is what was done in one partition.
+// RescheduledPart is the change in one partition.
 type RescheduledPart struct {
 	Partition int `json:"partition"`
 	Count     int `json:"count"`
 }
 
-// DeferredClient asks about deferred messages. Its methods may be called by many goroutines.
+// DeferredClient manages deferred messages. Its methods are safe for concurrent use.
 type DeferredClient struct{ c *Client }
 
-// DeferredOf returns what asks the brokers of a client about deferred messages.
+// DeferredOf returns a DeferredClient that uses c.
 func DeferredOf(c *Client) DeferredClient { return DeferredClient{c} }
 
-// List returns a page of the deferred messages of a channel, by when they are due.
+// List returns a page of the deferred messages of a channel, ordered by due time.
 func (d DeferredClient) List(ctx context.Context, topic, channel string, q DeferredQuery) (*DeferredList, error) {
 	v := url.Values{"n": {strconv.Itoa(q.Max)}}
 	if !q.Since.IsZero() {
@@ -86,12 +85,12 @@ func (d DeferredClient) List(ctx context.Context, topic, channel string, q Defer
 	return out, d.c.t.get(ctx, path("topics", topic, "channels", channel, "deferred"), v, out)
 }
 
-// Cancel finishes deferred messages: they are not delivered.
+// Cancel finishes deferred messages without delivery.
 func (d DeferredClient) Cancel(ctx context.Context, topic, channel string, r Reschedule) (*Rescheduled, error) {
 	return d.change(ctx, topic, channel, "cancel", r)
 }
 
-// Advance has deferred messages delivered now.
+// Advance makes deferred messages due now.
 func (d DeferredClient) Advance(ctx context.Context, topic, channel string, r Reschedule) (*Rescheduled, error) {
 	return d.change(ctx, topic, channel, "advance", r)
 }

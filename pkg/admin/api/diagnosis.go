@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Diagnosis describes the process of one node, for debugging. It has neither messages nor secrets: of URLs in the
-// settings, user names, passwords and queries are left out.
+// Diagnosis describes the process of one node, for debugging. It contains neither messages nor
+// secrets: user names, passwords and queries are removed from URLs in the settings.
 type Diagnosis struct {
 	Node       string    `json:"node"`
 	Version    string    `json:"version"`
@@ -31,11 +31,11 @@ type Diagnosis struct {
 	Stacks string `json:"stacks"`
 }
 
-// PathDiagnosis is where a node tells its Diagnosis.
+// PathDiagnosis is the path of a node's Diagnosis.
 const PathDiagnosis = "/v1/diagnosis"
 
-// Fetch asks one node for a path, such as /metrics, and returns up to max bytes of the answer, and whether there were
-// more. An answer other than 200 is an error.
+// Fetch gets a path such as /metrics from one node and returns up to max bytes of the answer, and
+// whether there were more. A status other than 200 is an error.
 func Fetch(ctx context.Context, over *http.Client, address, path string, max int) (content []byte, more bool, err error) {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address

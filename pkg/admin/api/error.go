@@ -6,8 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Code is the kind of a failure, for programs: see package failure, which has the HTTP status of
-// each.
+// Code classifies a failure for programs.
 type Code = failure.Code
 
 // The codes.
@@ -32,7 +31,7 @@ const (
 	CodeInternal        = failure.Internal
 )
 
-// Error is a failure as /v1 answers it and as the Client returns it.
+// Error is a failure, as answered by /v1 and returned by the Client.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`        // what went wrong, a sentence without full stop
@@ -44,7 +43,7 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what made the client fail, nil for an answer of the broker.
+// Unwrap returns the client-side cause; nil for an answer of the broker.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Errorf returns an Error of a code with a formatted message. %w works.
@@ -53,7 +52,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), cause: err}
 }
 
-// ErrorAnswer is the body of every answer that is not a success.
+// ErrorAnswer is the body of every unsuccessful answer.
 type ErrorAnswer struct {
 	Error *Error `json:"error"`
 }

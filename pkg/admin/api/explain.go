@@ -1,11 +1,11 @@
 package api
 
-// Explanation says whether a channel moves, and what keeps it from moving.
+// Explanation reports whether a channel makes progress, and what prevents it.
 type Explanation struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
-	// Moving: a message was finished while the broker looked, which is for a second at
-	// the most, or there is none to finish.
+	// Moving: a message was finished during the observation of at most a second, or there is
+	// none to finish.
 	Moving      bool    `json:"moving"`
 	Ready       int64   `json:"ready"` // waiting: neither in flight nor deferred
 	InFlight    int64   `json:"in_flight"`
@@ -13,12 +13,12 @@ type Explanation struct {
 	OldestAgeMS int64   `json:"oldest_age_ms"` // of the oldest unfinished message; 0: none
 	Consumers   int     `json:"consumers"`
 	Causes      []Cause `json:"causes"` // the one to look at first comes first
-	// MissingNodes lead partitions and have not answered: what they hold is not counted.
+	// MissingNodes lead partitions but did not answer; their messages are not counted.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
-// Cause is one thing that holds messages of a channel back. A channel that moves may have
-// some as well: of a part of its messages, partitions or consumers.
+// Cause is one reason why messages of a channel are not delivered. A channel that makes
+// progress can have causes, too, for some of its messages, partitions or consumers.
 type Cause struct {
 	Code  CauseCode `json:"code"`
 	What  string    `json:"what"`  // for people
@@ -26,7 +26,7 @@ type Cause struct {
 	Count int64     `json:"count"` // of partitions, consumers or messages, as What says
 }
 
-// CauseCode names a cause for programs.
+// CauseCode identifies a cause for programs.
 type CauseCode string
 
 // The causes, in the order in which they are named.

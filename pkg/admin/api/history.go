@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// MovePlan is what a move of a channel would do; nothing is changed.
+// MovePlan is the effect that a move of a channel would have; nothing is changed.
 type MovePlan struct {
 	Topic      string          `json:"topic"`
 	Channel    string          `json:"channel"`
 	Partitions []PartitionMove `json:"partitions"` // by number
 }
 
-// PartitionMove is what a move would do in one partition.
+// PartitionMove is the effect of a move in one partition.
 type PartitionMove struct {
 	Partition   int    `json:"partition"`
 	Now         uint64 `json:"now"` // every message below it is finished
@@ -24,7 +24,7 @@ type PartitionMove struct {
 	Skipped     int64  `json:"skipped"`     // unfinished messages that would not
 }
 
-// SavedPosition is where a channel was before an operator moved, emptied or deleted it.
+// SavedPosition is the position of a channel before an operator moved, emptied or deleted it.
 type SavedPosition struct {
 	ID         uint64           `json:"id"`
 	At         time.Time        `json:"at"`
@@ -32,21 +32,21 @@ type SavedPosition struct {
 	Partitions []SavedPartition `json:"partitions"`
 }
 
-// SavedPartition is where it was in one partition.
+// SavedPartition is a saved position in one partition.
 type SavedPartition struct {
 	Partition int    `json:"partition"`
 	Confirmed uint64 `json:"confirmed"` // every message below it was finished
 	MovedTo   uint64 `json:"moved_to"`
 }
 
-// ChannelHistory is where a channel was before operators moved it, the last first.
+// ChannelHistory lists the saved positions of a channel, latest first.
 type ChannelHistory struct {
 	Topic   string          `json:"topic"`
 	Channel string          `json:"channel"`
 	Saved   []SavedPosition `json:"saved"`
 }
 
-// UndoneMove is a move that was taken back.
+// UndoneMove is a move that was undone.
 type UndoneMove struct {
 	Topic      string            `json:"topic"`
 	Channel    string            `json:"channel"`
@@ -55,21 +55,20 @@ type UndoneMove struct {
 	Partitions []UndonePartition `json:"partitions"`
 }
 
-// UndonePartition is where the channel is again.
+// UndonePartition is the position after an undo in one partition.
 type UndonePartition struct {
 	Partition int    `json:"partition"`
 	Confirmed uint64 `json:"confirmed"`
 	Gone      int64  `json:"gone"` // messages that were deleted meanwhile
 }
 
-// Skip asks that a channel pass over what it has not finished in one partition, up to
-// and without a message.
+// Skip requests that a channel skip the unfinished messages of one partition before an offset.
 type Skip struct {
 	Partition int    `json:"partition"`
 	To        uint64 `json:"to"`
 }
 
-// PlanSeek says what SeekChannel would do.
+// PlanSeek returns what SeekChannel would do.
 func (h History) PlanSeek(ctx context.Context, topic, channel string, to Seek) (*MovePlan, error) {
 	q := url.Values{}
 	switch {
@@ -87,24 +86,24 @@ func (h History) PlanSeek(ctx context.Context, topic, channel string, to Seek) (
 	return out, h.t.get(ctx, path("topics", topic, "channels", channel, "seek"), q, out)
 }
 
-// Skip passes over what a channel has not finished in a partition up to an offset.
+// Skip skips the unfinished messages of a channel in a partition before an offset.
 func (h History) Skip(ctx context.Context, topic, channel string, s Skip) (*Channel, error) {
 	out := new(Channel)
 	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "skip"), s, out)
 }
 
-// Saved returns where a channel was before operators moved it.
+// Saved returns the saved positions of a channel.
 func (h History) Saved(ctx context.Context, topic, channel string) (*ChannelHistory, error) {
 	return into[ChannelHistory](ctx, h.t, path("topics", topic, "channels", channel, "history"))
 }
 
-// Undo takes back the last move of a channel that was not yet taken back.
+// Undo undoes the last move of a channel that has not been undone.
 func (h History) Undo(ctx context.Context, topic, channel string) (*UndoneMove, error) {
 	out := new(UndoneMove)
 	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "undo"), nil, out)
 }
 
-// RestoreChannel brings back a channel that was deleted, where it was then.
+// RestoreChannel restores a deleted channel at its last position.
 func (h History) RestoreChannel(ctx context.Context, topic, channel string) (*UndoneMove, error) {
 	out := new(UndoneMove)
 	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "restore"), nil, out)

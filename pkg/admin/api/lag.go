@@ -5,13 +5,13 @@ import (
 	"net/url"
 )
 
-// Lag is how far channels are behind, by topic and name.
+// Lag is the lag of channels, by topic and name.
 type Lag struct {
 	Channels []ChannelLag `json:"channels"`
 }
 
-// ChannelLag is how far a channel is behind in all its partitions, and where that goes.
-// Rates are of messages a second; messages that an operator skips or empties are in none.
+// ChannelLag is the lag of a channel over all its partitions, and its trend. Rates are in
+// messages per second and exclude messages skipped or emptied by an operator.
 type ChannelLag struct {
 	Topic       string  `json:"topic"`
 	Channel     string  `json:"channel"`
@@ -21,14 +21,14 @@ type ChannelLag struct {
 	OutPerS     float64 `json:"out_per_s"`     // finished, likewise
 	InPerS15M   float64 `json:"in_per_s_15m"`  // over the last 15 minutes
 	OutPerS15M  float64 `json:"out_per_s_15m"`
-	// DrainsInMS is when nothing will be waiting, as what goes out less what comes in
-	// says; null: never.
+	// DrainsInMS estimates when the backlog will be empty, from the outgoing minus the incoming
+	// rate; null means never.
 	DrainsInMS *int64 `json:"drains_in_ms"`
 	InFlight   int64  `json:"in_flight"`
 	Deferred   int64  `json:"deferred"`
 	Paused     bool   `json:"paused"`
-	// MissingNodes lead partitions and have not answered, and OfflinePartitions have no
-	// leader: they are missing in the figures.
+	// MissingNodes lead partitions but did not answer, and OfflinePartitions have no leader;
+	// the figures do not include either.
 	MissingNodes      []string `json:"missing_nodes,omitempty"`
 	OfflinePartitions int      `json:"offline_partitions,omitempty"`
 }
@@ -46,11 +46,11 @@ type ConsumerList struct {
 	MissingNodes []string        `json:"missing_nodes,omitempty"`
 }
 
-// Insights are the requests that look at the cluster and change nothing.
+// Insights are the read-only requests about the cluster.
 type Insights struct{ t *transport }
 
-// Lag returns how far channels are behind: those of a topic, or one of them, or with ""
-// all.
+// Lag returns the lag of all channels of a topic, of one channel, or of all topics if topic is
+// "".
 func (o Insights) Lag(ctx context.Context, topic, channel string) (*Lag, error) {
 	q := url.Values{}
 	if topic != "" {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Publish asks that messages be stored. Without a Partition, the key of a message chooses
-// where it goes, or its dedup id if it has no key; all others go to one partition that the
-// broker picks. Those that go to one partition are stored as a whole or not at all.
+// Publish requests to store messages. Without a Partition, a message goes to the partition of
+// its key, or of its dedup id if it has no key; all others go to one partition picked by the
+// broker. The messages of one partition are stored all or none.
 type Publish struct {
 	Messages  []Message `json:"messages"`
 	Partition *int      `json:"partition,omitempty"`
 	Key       string    `json:"key,omitempty"` // of messages that have none of their own
 }
 
-// Message is a message to publish. Its body is Body or Text, not both; an
-// empty one is refused.
+// Message is a message to publish. Its body is either Body or Text and must not be empty.
 type Message struct {
 	Body    []byte          `json:"body,omitempty"`
 	Text    string          `json:"text,omitempty"`
@@ -27,37 +26,38 @@ type Message struct {
 	TTLMS   int64           `json:"ttl_ms,omitempty"`   // the same in milliseconds
 	Headers json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
 	TraceID uint64          `json:"trace_id,omitempty"` // 0: none
-	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs whose
-	// numbers are rounded above 2^53. With both, they are the same.
+	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs that round
+	// numbers above 2^53. If both are set they must be equal.
 	TraceIDHex string `json:"trace_id_hex,omitempty"`
 }
 
-// Published is the answer to Publish: the messages are as durable as the topic
-// promises. Partition and FirstSeq are those of the first; one that was stored before is
-// answered with where it is.
+// Published is the answer to Publish: the messages are as durable as the topic's sync policy.
+// Partition and FirstSeq are those of the first message; a duplicate is answered with its
+// stored position.
 type Published struct {
 	Topic     string `json:"topic"`
 	Partition int    `json:"partition"`
 	FirstSeq  uint64 `json:"first_seq"`
 	Count     int    `json:"count"`
-	// IDs are those by which consumers know the messages, in their order.
+	// IDs are the message ids that consumers see, in order.
 	IDs []string `json:"ids"`
-	// Parts is what each partition got, in the order of its first message, where that is not
-	// Count messages from FirstSeq on in Partition.
+	// Parts lists the messages per partition, ordered by first message, unless they are simply
+	// Count messages from FirstSeq in Partition.
 	Parts []PublishedPart `json:"parts,omitempty"`
 }
 
-// PublishedPart is what one partition has of a publish. Other messages may stand between.
+// PublishedPart is the part of a publish stored in one partition. Other messages may lie in
+// between.
 type PublishedPart struct {
 	Partition int    `json:"partition"`
 	FirstSeq  uint64 `json:"first_seq"`
 	Count     int    `json:"count"`
 }
 
-// PeekState says what a peeked message is to the channel.
+// PeekState is the state of a peeked message in the channel.
 type PeekState string
 
-// The states. PeekStored is that of a message looked at without a channel.
+// The states. PeekStored is used without a channel.
 const (
 	PeekReady     PeekState = "ready"
 	PeekInFlight  PeekState = "in_flight"
@@ -67,7 +67,7 @@ const (
 	PeekStored    PeekState = "stored"
 )
 
-// Peeked is a message that was looked at and not touched.
+// Peeked is a message returned by a peek.
 type Peeked struct {
 	Partition int        `json:"partition"`
 	Seq       uint64     `json:"seq"`
@@ -77,7 +77,7 @@ type Peeked struct {
 	Attempts  uint16     `json:"attempts"`
 	State     PeekState  `json:"state"`
 	TraceID   uint64     `json:"trace_id,omitempty"`
-	// TraceIDHex is the same as 16 hexadecimal digits: browsers round the number.
+	// TraceIDHex is the trace id as 16 hexadecimal digits, because browsers round the number.
 	TraceIDHex string          `json:"trace_id_hex,omitempty"`
 	Headers    json.RawMessage `json:"headers"` // an object; {} where there is none
 	Key        string          `json:"key,omitempty"`

@@ -6,8 +6,7 @@ import (
 	"net/url"
 )
 
-// RequeueMessage publishes a stored message again for one channel alone; the others pass
-// over it.
+// RequeueMessage redelivers a stored message to one channel; other channels skip it.
 func (h History) RequeueMessage(ctx context.Context, topic, channel, id string) (*Published, error) {
 	out := new(Published)
 	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "messages", id, "requeue"), nil, out)

@@ -6,15 +6,15 @@ import (
 	"net/url"
 )
 
-// MessageDetail is a message and what it is to the channels of its topic.
+// MessageDetail is a message and its state in the channels of its topic.
 type MessageDetail struct {
 	Topic string `json:"topic"`
 	Peeked
 	Channels []MessageChannel `json:"channels"` // by name
 }
 
-// MessageChannel is what a message is to a channel. The attempts of a finished one are
-// not remembered.
+// MessageChannel is the state of a message in a channel. Attempts of finished messages are not
+// kept.
 type MessageChannel struct {
 	Channel  string    `json:"channel"`
 	State    PeekState `json:"state"`
@@ -31,8 +31,8 @@ type FinishedMessage struct {
 	Was       PeekState `json:"was"` // where it was before; finished: nothing was done
 }
 
-// Message returns a message by its id, and what it is to a channel of its topic; "": to
-// all.
+// Message returns a message by its id, and its state in a channel of its topic; "" means all
+// channels.
 func (i Insights) Message(ctx context.Context, topic, id, channel string) (*MessageDetail, error) {
 	q := url.Values{}
 	if channel != "" {
@@ -42,12 +42,11 @@ func (i Insights) Message(ctx context.Context, topic, id, channel string) (*Mess
 	return out, i.t.get(ctx, path("topics", topic, "messages", id), q, out)
 }
 
-// History are the requests that move channels over the messages that are kept, and
-// take that back.
+// History are the requests that move channels and undo moves.
 type History struct{ t *transport }
 
-// FinishMessage finishes a message in a channel as if a consumer had, wherever it is.
-// The FIN of a consumer that has it fails then.
+// FinishMessage finishes a message in a channel, whatever its state. If a consumer has it in
+// flight, that consumer's FIN fails.
 func (h History) FinishMessage(ctx context.Context, topic, channel, id string) (*FinishedMessage, error) {
 	out := new(FinishedMessage)
 	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "messages", id, "finish"), nil, out)

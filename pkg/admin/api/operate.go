@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Operations are the requests that look at and change a cluster's nodes and the
-// placement of its partitions. A Client has them.
+// Operations are the requests about a cluster's nodes and the placement of its partitions. A
+// Client implements them.
 type Operations struct{ t *transport }
 
 // Node describes one node and what it does.
@@ -15,24 +15,24 @@ func (c Operations) Node(ctx context.Context, id string) (*NodeDetail, error) {
 	return into[NodeDetail](ctx, c.t, path("nodes", id))
 }
 
-// DrainNode asks that a node lead nothing. It returns once that is agreed on;
-// the leaderships go by themselves.
+// DrainNode requests that a node lead nothing. It returns once that is committed; leaderships
+// are transferred in the background.
 func (c Operations) DrainNode(ctx context.Context, id string, req DrainNode) (*NodeDetail, error) {
 	return post[NodeDetail](ctx, c.t, path("nodes", id, "drain"), req)
 }
 
-// UndrainNode takes back a drain or a decommission.
+// UndrainNode cancels a drain or a decommission.
 func (c Operations) UndrainNode(ctx context.Context, id string) (*NodeDetail, error) {
 	return post[NodeDetail](ctx, c.t, path("nodes", id, "undrain"), nil)
 }
 
-// DecommissionNode asks that a node's replicas move away. It returns once that
-// is agreed on; they go by themselves.
+// DecommissionNode requests that a node's replicas be moved away. It returns once that is
+// committed; replicas are moved in the background.
 func (c Operations) DecommissionNode(ctx context.Context, id string, req DecommissionNode) (*NodeDetail, error) {
 	return post[NodeDetail](ctx, c.t, path("nodes", id, "decommission"), req)
 }
 
-// RemoveNode takes a node that holds nothing out of the cluster for good.
+// RemoveNode permanently removes a node that holds nothing.
 func (c Operations) RemoveNode(ctx context.Context, id string) error {
 	return c.t.send(ctx, http.MethodDelete, path("nodes", id), nil, nil)
 }
@@ -42,45 +42,44 @@ func (c Operations) Partition(ctx context.Context, topic string, partition int) 
 	return into[PartitionDetail](ctx, c.t, partitionPath(topic, partition))
 }
 
-// TransferLeader has another in-sync replica lead a partition, and returns when
-// it does.
+// TransferLeader transfers a partition's leadership to another in-sync replica, and returns
+// when it leads.
 func (c Operations) TransferLeader(ctx context.Context, topic string, partition int, req TransferLeader) (*PartitionDetail, error) {
 	return post[PartitionDetail](ctx, c.t, partitionPath(topic, partition, "transfer"), req)
 }
 
-// ElectLeader gives a partition a leader.
+// ElectLeader elects a leader of a partition.
 func (c Operations) ElectLeader(ctx context.Context, topic string, partition int, req ElectLeader) (*PartitionDetail, error) {
 	return post[PartitionDetail](ctx, c.t, partitionPath(topic, partition, "elect"), req)
 }
 
-// MovePartition starts to move a partition's replicas. They go by themselves.
+// MovePartition starts moving a partition's replicas, in the background.
 func (c Operations) MovePartition(ctx context.Context, topic string, partition int, req MovePartition) (*PartitionDetail, error) {
 	return post[PartitionDetail](ctx, c.t, partitionPath(topic, partition, "move"), req)
 }
 
-// CancelMove takes a move back: to the replicas from before it.
+// CancelMove reverts a move to the previous replicas.
 func (c Operations) CancelMove(ctx context.Context, topic string, partition int) (*PartitionDetail, error) {
 	out := new(PartitionDetail)
 	return out, c.t.send(ctx, http.MethodDelete, partitionPath(topic, partition, "move"), nil, out)
 }
 
-// Balance shows how leaders and replicas are spread, and what would spread them
-// better.
+// Balance returns the distribution of leaders and replicas, and a plan to improve it.
 func (c Operations) Balance(ctx context.Context) (*Balance, error) {
 	return into[Balance](ctx, c.t, path("cluster", "balance"))
 }
 
-// StartBalance carries out a balance, and returns what it has started.
+// StartBalance starts balancing and returns the started moves.
 func (c Operations) StartBalance(ctx context.Context, req StartBalance) (*Balance, error) {
 	return post[Balance](ctx, c.t, path("cluster", "balance"), req)
 }
 
-// Raft describes the agreement on metadata.
+// Raft describes the metadata's Raft group.
 func (c Operations) Raft(ctx context.Context) (*Raft, error) {
 	return into[Raft](ctx, c.t, path("cluster", "raft"))
 }
 
-// TransferController has another voter lead the metadata.
+// TransferController transfers metadata leadership to another voter.
 func (c Operations) TransferController(ctx context.Context) (*Raft, error) {
 	return post[Raft](ctx, c.t, path("cluster", "raft", "transfer"), nil)
 }

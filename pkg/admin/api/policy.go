@@ -1,7 +1,7 @@
 package api
 
-// Policy is how a channel treats messages that its consumers do not finish, and how fast it
-// delivers, with what its topic and the cluster decide where the channel does not.
+// Policy is the effective policy of a channel for unfinished messages and delivery rate,
+// including what its topic and the cluster decide.
 type Policy struct {
 	MaxAttempts     int    `json:"max_attempts"`      // deliveries of one message; 0: no limit
 	OnExhausted     string `json:"on_exhausted"`      // of a message that has had them: see OnExhausted
@@ -9,7 +9,7 @@ type Policy struct {
 	DeadLetterTopic string `json:"dead_letter_topic"` // where dead letters go
 	Backoff         string `json:"backoff"`           // delay before a redelivery: 1s..10m, or off
 	Rate            int    `json:"rate"`              // messages a second over all nodes; 0: no limit
-	// Own names what the channel chose itself, as the fields are named here.
+	// Own lists the fields set by the channel itself.
 	Own []string `json:"own"`
 }
 
@@ -20,8 +20,8 @@ const (
 	OnExhaustedBlock      = "block"       // it stays and is not delivered; an ordered channel waits
 )
 
-// PolicyPatch is a choice for a channel, or for all channels of a topic that make none. What
-// is nil stays.
+// PolicyPatch changes the policy of a channel, or the default of a topic's channels. nil fields
+// are not changed.
 type PolicyPatch struct {
 	MaxAttempts     *int    `json:"max_attempts,omitempty"` // 0: no limit
 	OnExhausted     *string `json:"on_exhausted,omitempty"`
@@ -29,11 +29,11 @@ type PolicyPatch struct {
 	DeadLetterTopic *string `json:"dead_letter_topic,omitempty"` // "": <topic>.<channel>.dlq
 	Backoff         *string `json:"backoff,omitempty"`
 	Rate            *int    `json:"rate,omitempty"` // 0: no limit
-	// Reset names fields, as they are named here, that go back to the default.
+	// Reset lists the fields to reset to their defaults.
 	Reset []string `json:"reset,omitempty"`
 }
 
-// AlterChannel changes a channel: what is nil stays.
+// AlterChannel changes a channel; nil fields are not changed.
 type AlterChannel struct {
 	Ordered *bool        `json:"ordered,omitempty"` // the same as order strict, or none
 	Order   *string      `json:"order,omitempty"`   // none, strict or key

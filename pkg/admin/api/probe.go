@@ -22,15 +22,15 @@ const (
 	probeTimeout = 30 * time.Second // of a client that was not given
 )
 
-// Probe is a node's answer about itself.
+// Probe is a node's answer to a health probe.
 type Probe struct {
 	OK      bool     `json:"ok"`
 	Percent *int     `json:"percent,omitempty"` // of recovery; ProbeStarted only
 	Reasons []Reason `json:"reasons"`
 }
 
-// AskProbe asks one node about itself, at one of the paths above. over nil stands for
-// a client without certificates. A node that answers that it is not ready is no error.
+// AskProbe probes one node at one of the paths above. A nil client means one without
+// certificates. An answer of "not ready" is not an error.
 func AskProbe(ctx context.Context, over *http.Client, address, path string) (*Probe, error) {
 	if over == nil {
 		over = &http.Client{Timeout: probeTimeout}

@@ -2,18 +2,18 @@ package api
 
 import "context"
 
-// Repair is what the nodes have of one partition: copies in use, damaged or not, and
-// copies that were set aside.
+// Repair lists the copies of one partition on all nodes: those in use, damaged or not, and
+// set-aside ones.
 type Repair struct {
 	Topic     string         `json:"topic"`
 	Partition int            `json:"partition"`
 	Copies    []RepairCopy   `json:"copies"`
 	SetAside  []SetAsideCopy `json:"set_aside"`
-	// MissingNodes did not answer: they may have copies, too.
+	// MissingNodes did not answer and may have further copies.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
-// RepairCopy is the replica of a partition that a node has in use.
+// RepairCopy is a replica in use on one node.
 type RepairCopy struct {
 	Node         string `json:"node"`
 	Leader       bool   `json:"leader"`
@@ -22,17 +22,17 @@ type RepairCopy struct {
 	LogStart     uint64 `json:"log_start"`
 	CommittedEnd uint64 `json:"committed_end"`
 	LogEnd       uint64 `json:"log_end"`
-	// Damaged: a part of it cannot be read. Damage has the ranges that are known.
+	// Damaged: part of it cannot be read. Damage lists the known ranges.
 	Damaged bool          `json:"damaged"`
 	Damage  []DamageRange `json:"damage"`
 	// Refusing: it refuses its leader, which lacks committed messages of this copy.
 	Refusing bool `json:"refusing"`
-	// Lost: all that it held is gone, and no other replica is in sync.
+	// Lost: its data is gone, and no other replica is in sync.
 	Lost bool `json:"lost"`
 }
 
-// SetAsideCopy is a copy that a node keeps aside because it was damaged, could not be
-// opened, or differed from its leader's.
+// SetAsideCopy is a copy set aside because it was damaged, could not be opened, or differed
+// from the leader's log.
 type SetAsideCopy struct {
 	Node         string        `json:"node"`
 	Name         string        `json:"name"`
@@ -41,16 +41,17 @@ type SetAsideCopy struct {
 	CommittedEnd uint64        `json:"committed_end"` // as far as its log notes it
 	LogEnd       uint64        `json:"log_end"`
 	Damage       []DamageRange `json:"damage"` // in what was read of it
-	// Unreadable is why its extent is not known; absent: it is.
+	// Unreadable is the reason why its extent is unknown; absent if it is known.
 	Unreadable string `json:"unreadable,omitempty"`
-	// Why it is kept; "": the replica has replaced it, and it is about to be deleted.
+	// Why is the reason for keeping it; "" means that the replica has replaced it and it is
+	// about to be deleted.
 	Why string `json:"why"`
 	// Waits: only an operator releases it.
 	Waits bool `json:"waits"`
 }
 
-// DamageRange is a part of a log that cannot be read: offsets From up to Next, without
-// Next. If they are equal, no offset is lost.
+// DamageRange is an unreadable range of a log: offsets From to Next, exclusive. If they are
+// equal, no offset is lost.
 type DamageRange struct {
 	File     string `json:"file"`
 	Position int64  `json:"position"` // in the file
@@ -58,8 +59,8 @@ type DamageRange struct {
 	Next     uint64 `json:"next"`
 }
 
-// RepairPartition is what an operator decides about the copies on one node: the name
-// of a set-aside copy to discard, or that the loss of all data is accepted.
+// RepairPartition is an operator's decision about the copies on one node: the name of a
+// set-aside copy to discard, or that the loss of all data is accepted.
 type RepairPartition struct {
 	Node       string `json:"node"`
 	Discard    string `json:"discard,omitempty"`

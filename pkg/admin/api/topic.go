@@ -2,14 +2,14 @@ package api
 
 import "time"
 
-// What becomes of a publish to a topic that holds MaxBytes.
+// The treatment of publishes to a topic that has reached MaxBytes.
 const (
 	TraceOff     = "off"         // no message is traced
 	OnFullReject = "reject"      // it is refused with CodeTopicFull
 	OnFullDrop   = "drop-oldest" // the oldest messages go, finished or not
 )
 
-// Config is what an operator chose about a topic.
+// Config is the configuration of a topic.
 type Config struct {
 	Partitions       int      `json:"partitions"`
 	Replicas         int      `json:"replicas"`
@@ -35,16 +35,15 @@ type Config struct {
 	Trace            string   `json:"trace"`           // which messages are traced: off, on, 1/N, id:ID, with channel:NAME only there
 	RetentionTrash   Duration `json:"retention_trash"` // how long it can be restored once it is deleted; 0s: it cannot
 	RetentionTrashMS int64    `json:"retention_trash_ms"`
-	// ChannelPolicy is what channels do that choose nothing themselves; absent: the
-	// cluster's defaults.
+	// ChannelPolicy is the default policy of the topic's channels; absent means the cluster's
+	// defaults.
 	ChannelPolicy *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
-// ConfigPatch is a choice of some settings: what is nil keeps its value, or
-// gets the default where the topic is new. Of an existing topic, Partitions
-// changes by AddPartitions only, and Ordered and Ext never; with other Replicas,
-// copies are made or go, a few partitions at a time, and the same patch again goes
-// on with the rest.
+// ConfigPatch changes settings: nil fields keep their value, or get the default in a new topic.
+// In an existing topic, Partitions changes by AddPartitions only, and Ordered and Ext never; a
+// change of Replicas adds or removes replicas a few partitions at a time, and repeating the
+// patch continues with the rest.
 type ConfigPatch struct {
 	Partitions       *int         `json:"partitions,omitempty"`
 	Replicas         *int         `json:"replicas,omitempty"`
@@ -77,7 +76,7 @@ type CreateTopic struct {
 	Config ConfigPatch `json:"config"`
 }
 
-// AddPartitions asks that a topic have this many partitions, more than now.
+// AddPartitions raises the number of partitions of a topic.
 type AddPartitions struct {
 	Partitions int `json:"partitions"` // in total
 }
@@ -86,8 +85,8 @@ type AddPartitions struct {
 type Topic struct {
 	Name   string `json:"name"`
 	Config Config `json:"config"`
-	// FirstID is the id of the first message of partition 0, 16 hexadecimal digits. That of
-	// any other is the same and 2^50 for each partition and 1 for each message before it.
+	// FirstID is the id of the first message of partition 0, as 16 hexadecimal digits. Add 2^50
+	// per partition and 1 per message for any other.
 	FirstID       string `json:"first_id"`
 	Paused        bool   `json:"paused"`
 	Ephemeral     bool   `json:"ephemeral"`
@@ -95,16 +94,16 @@ type Topic struct {
 	MessagesTotal uint64 `json:"messages_total"` // published
 	BytesTotal    uint64 `json:"bytes_total"`    // of their bodies
 	Bytes         int64  `json:"bytes"`          // on disk
-	// DuplicatesTotal counts messages that were not stored since their dedup ids were known,
-	// RefusedTotal those that were refused because of max_bytes, and DroppedTotal those that
-	// went because of it though some channel had not finished them.
+	// DuplicatesTotal counts duplicates not stored because of their dedup ids, RefusedTotal
+	// messages refused because of max_bytes, and DroppedTotal messages deleted because of it
+	// although some channel had not finished them.
 	DuplicatesTotal uint64           `json:"duplicates_total"`
 	RefusedTotal    uint64           `json:"refused_total"`
 	DroppedTotal    uint64           `json:"dropped_total"`
 	Partitions      []Partition      `json:"partitions"` // by number
 	Channels        []ChannelSummary `json:"channels"`   // by name
-	// MissingNodes lead partitions of the topic and have not answered: what they have
-	// is missing in the counts of the topic and of its channels.
+	// MissingNodes lead partitions of the topic but did not answer; the counts of the topic and
+	// its channels do not include them.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
@@ -114,8 +113,8 @@ type TopicList struct {
 	MissingNodes []string `json:"missing_nodes,omitempty"` // of any topic
 }
 
-// Partition is the place and state of one partition of a topic. An end is one
-// past the last message it speaks of.
+// Partition is the placement and state of one partition. Ends are exclusive: one past the last
+// message.
 type Partition struct {
 	Topic        string   `json:"topic,omitempty"` // set in a PartitionList only
 	Partition    int      `json:"partition"`
@@ -129,7 +128,7 @@ type Partition struct {
 	Bytes        int64    `json:"bytes"`              // on the leader's disk
 	Adding       []string `json:"adding,omitempty"`   // replicas that are being made
 	Removing     []string `json:"removing,omitempty"` // replicas that go once those are in sync
-	// MissingNodes is the leader if it has not answered: the ends and bytes are not known.
+	// MissingNodes is the leader if it did not answer; ends and bytes are unknown then.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
@@ -141,9 +140,8 @@ type PartitionDetail struct {
 	Troubles []Trouble `json:"troubles"` // what the controller cannot do for it
 }
 
-// Copy is one replica of a partition. Its ends and bytes are what its node says,
-// if that has answered. What follows is what the leader sees of a follower;
-// Seen: it has been asked and knows.
+// Copy is one replica of a partition. Ends and bytes are reported by its node if it answered.
+// The remaining fields are the leader's view of a follower; Seen: the leader answered.
 type Copy struct {
 	Node           string   `json:"node"`
 	InSync         bool     `json:"in_sync"`
@@ -161,27 +159,27 @@ type Copy struct {
 	BytesPerSecond int64    `json:"bytes_per_second"`
 	BehindFor      Duration `json:"behind_for"` // 0s: it is level; negative: it never was
 	BehindForMS    int64    `json:"behind_for_ms"`
-	// Damaged: a part of it cannot be read.
+	// Damaged: part of it cannot be read.
 	Damaged bool `json:"damaged"`
-	// CheckedAt is when all of it was last read from disk to find damage; absent: never.
+	// CheckedAt is when it was last scrubbed completely; absent if never.
 	CheckedAt *time.Time `json:"checked_at,omitempty"`
-	// Checking is the part of it that has been read since, 0 to 1.
+	// Checking is the progress of the current scrub, 0 to 1.
 	Checking float64 `json:"checking"`
 }
 
-// TransferLeader asks that another in-sync replica lead a partition.
+// TransferLeader requests that another in-sync replica lead a partition.
 type TransferLeader struct {
 	To string `json:"to,omitempty"` // "": the controller's choice
 }
 
-// ElectLeader asks for a leader of a partition that has none, or with Unclean
-// for one that is not in sync: what it does not hold is lost then.
+// ElectLeader requests a leader for a partition without one. With Unclean it may be out of
+// sync: messages that it lacks are lost.
 type ElectLeader struct {
 	To      string `json:"to,omitempty"`
 	Unclean bool   `json:"unclean,omitempty"`
 }
 
-// MovePartition asks that a partition's replicas be on other nodes.
+// MovePartition requests other nodes for a partition's replicas.
 type MovePartition struct {
 	Replicas []string `json:"replicas"` // preferred leader first
 }
@@ -192,16 +190,16 @@ type PartitionList struct {
 	MissingNodes []string    `json:"missing_nodes,omitempty"` // of any partition
 }
 
-// Verification compares what the replicas of a topic hold.
+// Verification compares the replicas of a topic.
 type Verification struct {
 	Topic      string            `json:"topic"`
 	Partitions []PartitionDigest `json:"partitions"` // by number
 }
 
-// PartitionDigest is the digest of the messages below the committed end as they are
-// on disk, by node. Identical: every in-sync replica gave the same one. Unreadable
-// says for each other node that answered what kept it from reading its replica;
-// one that is damaged is copied from another replica.
+// PartitionDigest holds, per node, the digest of the messages on disk below the committed end.
+// Identical: all in-sync replicas returned the same digest. Unreadable gives, for each other
+// node that answered, why its replica cannot be read; a damaged one is copied again from
+// another replica.
 type PartitionDigest struct {
 	Partition    int               `json:"partition"`
 	CommittedEnd uint64            `json:"committed_end"`

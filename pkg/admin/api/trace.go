@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// TraceEvent is something that happened to a message.
+// TraceEvent is one event in the life of a message.
 type TraceEvent struct {
 	Time time.Time `json:"time"` // by the clock of the node
 	Node string    `json:"node"` // that noted it: the leader then
-	// What is published, committed, delivered, touched, requeued, timed_out, deferred,
-	// dead_lettered or finished.
+	// What is one of published, committed, delivered, touched, requeued, timed_out, deferred,
+	// dead_lettered and finished.
 	What      string `json:"what"`
 	Attempt   uint16 `json:"attempt,omitempty"`   // of the delivery that it is, or ends
 	Consumer  string `json:"consumer,omitempty"`  // that was sent the message, or answered
@@ -23,20 +23,20 @@ type TraceEvent struct {
 	CopyID    string `json:"copy_id,omitempty"`   // it is of a copy of the message for one channel, which has this id
 }
 
-// MessageTrace is what happened to a message, oldest first.
+// MessageTrace lists the events of a message, oldest first.
 type MessageTrace struct {
 	ID        string       `json:"id"`
 	Topic     string       `json:"topic"`
 	Partition int          `json:"partition"`
 	Seq       uint64       `json:"seq"`
 	Events    []TraceEvent `json:"events"`
-	// Missing names nodes that did not answer: what they noted is missing.
+	// Missing names the nodes that did not answer; their events are not included.
 	Missing []string `json:"missing_nodes,omitempty"`
-	// Truncated says that there are more events, older ones.
+	// Truncated reports that older events are omitted.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// TraceList is the traces of messages that share a trace id or a key, by place.
+// TraceList lists the traces of messages that share a trace id or a key, by position.
 type TraceList struct {
 	Topic     string         `json:"topic"`
 	Messages  []MessageTrace `json:"messages"`
@@ -44,7 +44,7 @@ type TraceList struct {
 	Truncated bool           `json:"truncated,omitempty"` // there are more messages or events
 }
 
-// Trace returns what happened to a message. topic may be empty where its id is of one topic
+// Trace returns the events of a message. topic may be empty if the id belongs to one topic
 // only.
 func (i Insights) Trace(ctx context.Context, topic, id string) (*MessageTrace, error) {
 	q := url.Values{}
@@ -55,8 +55,8 @@ func (i Insights) Trace(ctx context.Context, topic, id string) (*MessageTrace, e
 	return out, i.t.get(ctx, path("messages", id, "trace"), q, out)
 }
 
-// TracesBy returns what happened to the messages of a topic that were published with a trace
-// id, in decimal, or with a key; the other is "".
+// TracesBy returns the events of the messages of a topic published with a trace id (decimal) or
+// with a key; the other one is "".
 func (i Insights) TracesBy(ctx context.Context, topic, traceID, key string) (*TraceList, error) {
 	q := url.Values{}
 	if traceID != "" {

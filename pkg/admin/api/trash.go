@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DeletedTopic is a topic that was deleted and can be restored.
+// DeletedTopic is a deleted topic that can be restored.
 type DeletedTopic struct {
 	Name        string    `json:"name"`
 	Incarnation uint64    `json:"incarnation"` // tells it from others of the name
@@ -20,7 +20,7 @@ type DeletedTopic struct {
 	Nodes       []string  `json:"nodes"`    // that hold its messages
 }
 
-// DeletedTopics is what there is in the trash, the last deleted first.
+// DeletedTopics lists the trash, most recently deleted first.
 type DeletedTopics struct {
 	Deleted []DeletedTopic `json:"deleted"`
 }
@@ -35,20 +35,20 @@ type RestoreTopic struct {
 // Trash is the deleted topics of a cluster.
 type Trash struct{ t *transport }
 
-// Topics returns what there is in the trash, the last deleted first.
+// Topics returns the trash, most recently deleted first.
 func (a Trash) Topics(ctx context.Context) ([]DeletedTopic, error) {
 	var out DeletedTopics
 	err := a.t.get(ctx, path("deleted"), nil, &out)
 	return out.Deleted, err
 }
 
-// Restore brings a deleted topic back, with its messages, channels and positions.
+// Restore restores a deleted topic with its messages, channels and positions.
 func (a Trash) Restore(ctx context.Context, name string, which RestoreTopic) (*Topic, error) {
 	out := new(Topic)
 	return out, a.t.send(ctx, http.MethodPost, path("deleted", name, "restore"), which, out)
 }
 
-// Purge deletes a topic for good: the one that there is (0), or the one of an incarnation, which
+// Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which
 // may be in the trash.
 func (a Trash) Purge(ctx context.Context, name string, incarnation uint64) error {
 	q := url.Values{"purge": {"true"}}

@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Duration is a time.Duration that JSON and YAML hold as a string such as
-// "72h0m0s". It reads what units.ParseDuration reads, and negative durations: ages
-// are, where clocks differ.
+// Duration is a time.Duration encoded as a string such as "72h0m0s" in JSON and YAML. It parses
+// what units.ParseDuration parses, and negative durations, because ages can be negative if
+// clocks differ.
 type Duration time.Duration
 
 // String returns the duration as time.Duration prints it.
@@ -43,10 +43,10 @@ func Milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Sync says when an acknowledged message is on disk. SyncAlways: before it is
-// acknowledged. SyncInterval: within the configuration's sync interval. Any
-// other N: at the latest after N messages, or the interval, whichever is first.
-// In JSON it is "always", "interval" or the number N.
+// Sync is the time by which an acknowledged message is on disk. SyncAlways: before the
+// acknowledgement. SyncInterval: within the configuration's sync interval. Any other N: after
+// at most N messages or the interval, whichever is first. In JSON it is "always", "interval" or
+// the number N.
 type Sync int
 
 // The policies that have a name.
