@@ -32,7 +32,7 @@ type batch struct {
 
 func (b *batch) empty() bool { return len(b.bodies) == 0 }
 
-// wouldExceed tells whether the batch is to be sent before a message of n bytes
+// wouldExceed reports whether the batch is to be sent before a message of n bytes
 // is added. An empty batch takes any message.
 func (b *batch) wouldExceed(l batchLimits, n int) bool {
 	return !b.empty() && (len(b.bodies) >= l.messages || b.bytes+n > l.bytes)

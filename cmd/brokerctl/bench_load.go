@@ -240,7 +240,7 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
-// close ends the clients; nothing is under way.
+// close ends the clients; nothing is in progress.
 func (l *load) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()

@@ -32,7 +32,7 @@ const (
 	exitUnavailable = failure.ExitUnavailable
 	// exitPartial: some of many failed.
 	exitPartial = failure.ExitPartial
-	// exitUnhealthy: the cluster, or what is checked, does not work as it should.
+	// exitUnhealthy: the cluster, or what is checked, does not work as expected.
 	exitUnhealthy = 10
 	// exitDegraded: it works, with reduced redundancy.
 	exitDegraded = 11

@@ -14,7 +14,7 @@ const hintTimeout = 2 * time.Second
 // didYouMean is the hint that proposes another name.
 func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
-// nameWhatIsMissing says whether the topic or the channel is missing, and which
+// nameWhatIsMissing reports whether the topic or the channel is missing, and which
 // name comes near. It leaves the answer as it is where the broker cannot tell.
 func nameWhatIsMissing(ctx context.Context, g *globals, n named, answer *api.Error) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)

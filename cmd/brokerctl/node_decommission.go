@@ -74,7 +74,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	return g.show(cmd, v)
 }
 
-// evacuated says whether a node holds nothing any more.
+// evacuated reports whether a node holds nothing any more.
 func evacuated(n *api.NodeDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s holds %s", n.ID, plural(n.Replicas, "replica"))
 	if n.Left.Moving > 0 {

@@ -79,7 +79,7 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 	return g.show(cmd, partitionView(d))
 }
 
-// moved says whether a partition's move has come to its end.
+// moved reports whether a partition's move has come to its end.
 func moved(d *api.PartitionDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s: adding %s, removing %s", partitionName(d.Partition), list(d.Adding), list(d.Removing))
 	text += prefixed(", ", progress(d.Left))

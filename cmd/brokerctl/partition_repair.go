@@ -47,7 +47,7 @@ func (o *repairOptions) addFlags(cmd *cobra.Command) {
 	o.sure.addYes(cmd)
 }
 
-// changes says whether something is to be changed.
+// changes reports whether something is to be changed.
 func (o *repairOptions) changes() bool { return o.req.Discard != "" || o.req.AcceptLoss }
 
 func (o *repairOptions) validate() error {

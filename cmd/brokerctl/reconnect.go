@@ -35,7 +35,7 @@ func (f *finder) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(f.warn, format+"\n", args...) // nobody is left to tell
 }
 
-// redial replaces the connection to an address that ended. It asks again and again who
+// redial replaces the connection to an address that ended. It asks repeatedly who
 // leads, until one of those nodes takes the connection, the topic is gone, or the
 // context ends. The other addresses are tried first.
 func (f *finder) redial(ctx context.Context, lost string, why error, open func(context.Context, string) (*nsqclient.Conn, error)) (*nsqclient.Conn, string, error) {
@@ -144,7 +144,7 @@ func (s *subscribers) run(ctx context.Context, i int, take func(*nsqclient.Conn,
 	}
 }
 
-// deleted says whether the channel has gone: subscribing again would make it anew. One
+// deleted reports whether the channel has gone: subscribing again would recreates it. One
 // that goes with its last consumer may.
 func (s *subscribers) deleted(ctx context.Context) bool {
 	if strings.HasSuffix(s.channel, "#ephemeral") {
@@ -154,7 +154,7 @@ func (s *subscribers) deleted(ctx context.Context) bool {
 	return api.CodeOf(err) == api.CodeNotFound
 }
 
-// left says whether leave was called.
+// left reports whether leave was called.
 func (s *subscribers) left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,7 @@ func dial(ctx context.Context, address string, o nsqclient.Options) (*nsqclient.
 	return nil, api.Errorf(api.CodeUnavailable, "no NSQ connection to %s: %w", address, err)
 }
 
-// passing says whether a failed request may succeed at another node, or soon.
+// passing reports whether a failed request may succeed at another node, or soon.
 func passing(err error) bool {
 	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
 }

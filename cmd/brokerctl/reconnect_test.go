@@ -39,7 +39,7 @@ func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBrok
 	return b
 }
 
-// A tail whose node ends goes on at the node that leads then, and says so.
+// A tail whose node ends continues at the node that leads then, and says so.
 func TestATailGoesOnWhenItsNodeEnds(t *testing.T) {
 	first, second := newFakeNSQ(t, "one", "two"), newFakeNSQ(t, "three", "four")
 	first.dieAfter = 2
@@ -65,7 +65,7 @@ func TestATailEndsWithItsChannel(t *testing.T) {
 	}
 }
 
-// A bench whose node ends goes on elsewhere: what was not answered counts as failed,
+// A bench whose node ends continues elsewhere: what was not answered counts as failed,
 // and all else is published.
 func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
 	first, second := newFakeNSQ(t), newFakeNSQ(t)
@@ -81,7 +81,7 @@ func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
 	}
 }
 
-// A tail of a topic goes on with the nodes that answer, names those that do not, and
+// A tail of a topic continues with the nodes that answer, names those that do not, and
 // shows what they have when they answer again.
 func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 	b := newFakeBroker(t)

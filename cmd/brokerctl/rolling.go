@@ -183,7 +183,7 @@ func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p 
 	return g.show(cmd, rollingView(results))
 }
 
-// failed adds to an error how to go on.
+// failed adds to an error how to continue.
 func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 	s, ok := errors.AsType[*rolling.Stopped](err)
 	if !ok {

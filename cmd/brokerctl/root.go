@@ -240,5 +240,5 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// isInterrupted tells whether the person at the keyboard has had enough.
+// isInterrupted reports whether the person at the keyboard has had enough.
 func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

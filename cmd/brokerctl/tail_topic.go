@@ -47,7 +47,7 @@ func (f tailFrom) first(q api.Partition, n int) uint64 {
 	return q.CommittedEnd - min(uint64(n), q.CommittedEnd-q.LogStart)
 }
 
-// topicTail reads the log of a topic on and on. While nodes do not answer it goes on with
+// topicTail reads the log of a topic on and on. While nodes do not answer it continues with
 // what the others have, and says so.
 type topicTail struct {
 	g     *globals
@@ -129,7 +129,7 @@ func (t *topicTail) describe(ctx context.Context) (*api.Topic, error) {
 func (t *topicTail) learn(ctx context.Context) {
 	c, err := query(ctx, t.g, t.g.client.Cluster)
 	if err != nil {
-		return // it goes on with those that were given
+		return // it continues with those that were given
 	}
 	for _, n := range c.Nodes {
 		t.g.client.Know(n.HTTPAddress)

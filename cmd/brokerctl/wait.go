@@ -18,7 +18,7 @@ const (
 	waitThrough = 15
 )
 
-// waitFor asks again and again until done says so, and tells on standard error
+// waitFor asks repeatedly until done says so, and tells on standard error
 // what is left whenever that changes. It returns the last answer.
 func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*T, error), left func(*T) (text string, done bool)) (*T, error) {
 	ctx := cmd.Context()

@@ -50,7 +50,7 @@ func (g *globals) makeWatchable(cmd *cobra.Command) {
 	}
 }
 
-// repeat runs something again and again until it is interrupted. An answer that is a
+// repeat runs something repeatedly until it is interrupted. An answer that is a
 // verdict, and a cluster that does not answer for a while, do not end it.
 func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() error) error {
 	ctx := cmd.Context()

@@ -22,7 +22,7 @@ const (
 	leastOfCrowds = 64
 )
 
-// crowd bounds the connections of clients, over all listeners that it wraps: in all, so
+// crowd bounds the connections of clients, over all listeners that it wraps: in total, so
 // that the node has descriptors left for its files and the other nodes, and for each
 // address, so that one client cannot take all. Loopback is not bounded by address: who
 // is there has other means. It may be used by many goroutines.

@@ -22,7 +22,7 @@ import (
 const (
 	nsqdName = "nsqd"
 	// standInDir is what the stand-in makes in nsqd's data path. A directory of
-	// its own leaves nsqd's files alone, and the other way round.
+	// its own leaves nsqd's files alone, and vice versa.
 	standInDir = "brokerd-data"
 )
 

@@ -367,7 +367,7 @@ func readStamp(dir string) (*importStamp, error) {
 	return stamp, nil
 }
 
-// hasData says whether a data directory holds more than its lock.
+// hasData reports whether a data directory holds more than its lock.
 func hasData(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

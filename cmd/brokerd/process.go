@@ -27,7 +27,7 @@ import (
 // process runs one node from the first step up to the last step down.
 type process struct {
 	loaded   config.Loaded
-	again    func() (config.Loaded, error) // reads the configuration anew
+	again    func() (config.Loaded, error) // reads the configuration again
 	hostname string
 	log      *slog.Logger
 	level    *slog.LevelVar

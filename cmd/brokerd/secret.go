@@ -63,7 +63,7 @@ func (s *clusterSecret) refresh() error {
 // secrets returns the secret that is shown, and others that are taken.
 func (s *clusterSecret) secrets() [][]byte { return *s.lines.Load() }
 
-// openToOthers says whether others than the owner of the file and its group may read it.
+// openToOthers reports whether others than the owner of the file and its group may read it.
 func (s *clusterSecret) openToOthers() bool {
 	about, err := os.Stat(s.path)
 	return err == nil && about.Mode()&fs.FileMode(0o004) != 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// rooms are the packages that somebody enters by their doc.go: it numbers the invariants
+// rooms are the packages that someone enters by their doc.go: it numbers the invariants
 // and says where to start reading.
 var rooms = []string{
 	"pkg/broker", "pkg/channel", "pkg/cluster", "pkg/cluster/controller", "pkg/cluster/formation", "pkg/commitlog", "pkg/consume",

@@ -47,7 +47,7 @@ func (s source) imports() []string {
 	return paths
 }
 
-// generated tells whether a program wrote the file.
+// generated reports whether a program wrote the file.
 func (s source) generated() bool { return ast.IsGenerated(s.file) }
 
 // skipDir names the directories that are not ours or not sources.

@@ -38,7 +38,7 @@ func texts(t *testing.T, f func(name, text string)) {
 }
 
 // TestTheRepositoryStandsAlone finds what ties it to one machine or one
-// network: hosts of package registries, paths of somebody's home.
+// network: hosts of package registries, paths of someone's home.
 func TestTheRepositoryStandsAlone(t *testing.T) {
 	forbidden := regexp.MustCompile(`\b(registry|proxy|mirror|sum)[.][a-z0-9-]+[.](org|com|io|dev)\b|` +
 		`(^|[\s"'` + "`" + `(=])/(root|home|Users)/`)
@@ -80,7 +80,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// inBubble tells whether the file runs its tests with virtual time, where
+// inBubble reports whether the file runs its tests with virtual time, where
 // sleeping waits for nobody. The simulations do nothing else.
 func inBubble(s source) bool {
 	if s.dir == "test/sim" || strings.HasPrefix(s.dir, "test/sim/") {

@@ -16,7 +16,7 @@ type Of[T any] struct {
 	closed  bool
 }
 
-// Idle says whether there is nothing to do.
+// Idle reports whether there is nothing to do.
 func (b *Of[T]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

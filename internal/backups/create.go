@@ -90,7 +90,7 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 	return made, d.Complete(m)
 }
 
-// gone says whether a topic was deleted.
+// gone reports whether a topic was deleted.
 func (c *Cluster) gone(ctx context.Context, name string) bool {
 	_, err := ask(ctx, c, func(ctx context.Context) (*api.Topic, error) { return c.Client.Topic(ctx, name) })
 	return api.CodeOf(err) == api.CodeNotFound
@@ -354,7 +354,7 @@ func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
 	return nil
 }
 
-// had returns the full chunks of a partition in the backup before, if the log goes on behind them: the last message
+// had returns the full chunks of a partition in the backup before, if the log continues behind them: the last message
 // of them is what it was.
 func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.Chunk, err error) {
 	if t.before == nil || t.before.FirstID != t.made.FirstID || p.Partition >= len(t.before.Partitions) {
@@ -371,7 +371,7 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 	var last *backup.Message
 	end := chunks[len(chunks)-1]
 	if err := t.d.EachMessage(&end, func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
-		return nil, nil // it is copied anew
+		return nil, nil // it is copied again
 	}
 	same := false
 	err = t.each(ctx, "", p.Partition, last.Seq, last.Seq+1, func(m *api.Peeked) error {

@@ -247,7 +247,7 @@ func (p *partitionRestore) delay(m *backup.Message, now time.Time) time.Duration
 	return max(0, least)
 }
 
-// has says whether an offset is in ranges.
+// has reports whether an offset is in ranges.
 func has(ranges [][2]uint64, o uint64) bool {
 	i, found := slices.BinarySearchFunc(ranges, o, func(r [2]uint64, o uint64) int {
 		switch {

@@ -25,7 +25,7 @@ type Limits struct {
 	Total int // files that come later are left out
 }
 
-// DefaultLimits are 32 MiB a file and 512 MiB in all.
+// DefaultLimits are 32 MiB a file and 512 MiB in total.
 var DefaultLimits = Limits{File: 32 << 20, Total: 512 << 20}
 
 // Head says what an archive is.
@@ -44,7 +44,7 @@ type Question struct {
 	Timeout time.Duration
 }
 
-// Source is questions to one node, or to the cluster, which are asked one after the other. Sources are asked at the
+// Source is questions to one node, or to the cluster, which are asked one at a time. Sources are asked at the
 // same time.
 type Source struct {
 	Name      string

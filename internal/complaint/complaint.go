@@ -24,7 +24,7 @@ const (
 )
 
 // Book writes lines, of each kind one in a second at most. The zero value is ready. Its
-// methods may be called by many goroutines.
+// methods is safe for concurrent use.
 type Book struct {
 	mu    sync.Mutex // guards what follows
 	kinds map[string]*kind
@@ -60,7 +60,7 @@ func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text stri
 	return true
 }
 
-// turn says whether a line is to be written, and how many were not since the last one.
+// turn reports whether a line is to be written, and how many were not since the last one.
 func (b *Book) turn(now time.Time, text string) (untold int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

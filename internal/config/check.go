@@ -175,7 +175,7 @@ func (c *checker) reachable(key, address string, given bool) {
 	}
 }
 
-// IsUnix tells whether a listening address is the path of a unix socket.
+// IsUnix reports whether a listening address is the path of a unix socket.
 func IsUnix(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err != nil && strings.Contains(address, "/")

@@ -37,7 +37,7 @@ func (ps Problems) Error() string {
 	return b.String()
 }
 
-// Usage tells whether every mistake was made on the command line.
+// Usage reports whether every mistake was made on the command line.
 func (ps Problems) Usage() bool {
 	for _, p := range ps {
 		if !p.Flag {

@@ -24,10 +24,10 @@ func (s Setting) FileKey() string { return strings.ReplaceAll(s.Key, "-", "_") }
 // list, or the words to choose from.
 func (s Setting) Type() string { return s.value.typeName() }
 
-// IsBool tells whether the flag needs no value.
+// IsBool reports whether the flag needs no value.
 func (s Setting) IsBool() bool { _, ok := s.value.(boolValue); return ok }
 
-// IsList tells whether a flag may be repeated.
+// IsList reports whether a flag may be repeated.
 func (s Setting) IsList() bool { _, ok := s.value.(listValue); return ok }
 
 // JSON returns the setting's value as JSON shows it: durations in nanoseconds,

@@ -24,11 +24,11 @@ var (
 	ErrTooBig = errors.New("the request is too big for a frame")
 )
 
-// Handler takes the calls to a node, those of one session one after the other. It
+// Handler takes the calls to a node, those of one session one at a time. It
 // must not wait. The payload is its own.
 type Handler func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
 
-// Network connects nodes in memory. Its methods may be called by many goroutines.
+// Network connects nodes in memory. Its methods are safe for concurrent use.
 type Network struct {
 	running sync.WaitGroup // goroutines that carry something
 
@@ -365,7 +365,7 @@ func (p *pipe) answer(session uint64, c *call, answer []byte) {
 	c.done(answer, nil)
 }
 
-// line carries things one after the other, each not before its time. It has a
+// line carries things one at a time, each not before its time. It has a
 // goroutine only while something is on it. The network's mutex guards it.
 type line struct {
 	queue   []item

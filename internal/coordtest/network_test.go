@@ -111,7 +111,7 @@ func TestACutEndsTheSessionItHits(t *testing.T) {
 			cut(true)
 			d.call(link, "lost")
 			<-time.After(time.Second)
-			cut(false) // something is missing in the session: it cannot go on
+			cut(false) // something is missing in the session: it cannot continue
 			if got := d.read(); got != "[up lost: true down false up]" {
 				t.Errorf("a short cut: %s", got)
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Lanes do the work on each of many things in runs that come one after the other,
-// while the work on other things goes on. Who asks for work gets the outcome of a run
+// Lanes do the work on each of many things in runs that come one at a time,
+// while the work on other things continues. Who asks for work gets the outcome of a run
 // that begins after that, and shares it with all who asked meanwhile. So however
 // often it is asked, and however long a run takes, at most one more waits behind it.
 type Lanes[K comparable, R any] struct {
@@ -26,7 +26,7 @@ type Lanes[K comparable, R any] struct {
 
 // lane is a thing that is being worked on. The mutex of the lanes guards it.
 type lane[R any] struct {
-	next *Outcome[R] // the run behind the one under way; nil: none
+	next *Outcome[R] // the run behind the one in progress; nil: none
 }
 
 // Outcome is that of a run that was asked for.

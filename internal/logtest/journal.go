@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Journal is the lines of a log. Its methods may be called by many goroutines.
+// Journal is the lines of a log. Its methods are safe for concurrent use.
 type Journal struct {
 	mu    sync.Mutex // guards lines
 	lines []string
@@ -28,7 +28,7 @@ func (j *Journal) Lines() []string {
 	return slices.Clone(j.lines)
 }
 
-// Has says whether a line contains all of these words.
+// Has reports whether a line contains all of these words.
 func (j *Journal) Has(words ...string) bool {
 	return slices.ContainsFunc(j.Lines(), func(line string) bool {
 		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })

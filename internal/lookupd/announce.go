@@ -39,7 +39,7 @@ type Catalog interface {
 
 // Announcer makes a broker known to lookup daemons: it keeps a connection to
 // each, registers what the broker serves, and takes back what it no longer
-// does. Its methods may be called by many goroutines at once.
+// does. Its methods are safe for concurrent use at once.
 type Announcer struct {
 	node    introduction
 	catalog Catalog
@@ -138,7 +138,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// keep announces to one daemon, again and again after failures.
+// keep announces to one daemon, repeatedly after failures.
 func (a *Announcer) keep(ctx context.Context, address string) {
 	pause := firstRetry
 	for {

@@ -45,7 +45,7 @@ func (x explorer) next(s *State) {
 	}
 }
 
-// accepts tells whether f takes what r says as the leader of an epoch: it acts
+// accepts reports whether f takes what r says as the leader of an epoch: it acts
 // on metadata that names r and the epoch, and has answered in no later one.
 func (c *Config) accepts(s *State, f, r, epoch uint8) bool {
 	n := &s.nodes[f]
@@ -215,7 +215,7 @@ func (x explorer) receives(s *State, m message, step Step) {
 		if !x.on(AppendIsNotCommit) {
 			t.commit(m.to, g.end)
 		}
-	default: // a gap, or another record: logs must be compared anew
+	default: // a gap, or another record: logs must be compared again
 		if g.session && x.on(FenceFollower) {
 			g.session = false
 			x.emit(&t, Step{Refuse, m.from, m.to, uint8(m.record)})

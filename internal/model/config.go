@@ -14,7 +14,7 @@ type Config struct {
 	// its way, and later ones of the session still arrive.
 	Drops bool
 	// Alone: there is one replica. What a power cut takes from the only copy is
-	// lost, and life goes on.
+	// lost, and life continues.
 	Alone bool
 	// Disks: a crash may take a node's whole disk, or the replica's directory.
 	Disks bool

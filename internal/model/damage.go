@@ -23,7 +23,7 @@ func (n *replica) standing() standing {
 	return standing(1 + last*(maxLog+1) + n.end)
 }
 
-// electable tells whether the metadata lets r be elected: it is in sync, and not
+// electable reports whether the metadata lets r be elected: it is in sync, and not
 // suspect, or all in-sync replicas are and none ranks above it.
 func (s *State) electable(r uint8) bool {
 	isr, own := s.latest().isr, s.suspects[r]
@@ -92,7 +92,7 @@ func (x recovery) reports(s *State, r uint8) {
 	x.of.emit(&t, Step{Report, r, uint8(d.isr), uint8(t.suspects[r])})
 }
 
-// waits tells whether leader r may append nothing and take nobody out: its log was
+// waits reports whether leader r may append nothing and take nobody out: its log was
 // opened from disk, and another in-sync replica may hold more.
 func (c *Config) waits(s *State, r uint8) bool {
 	n := &s.nodes[r]
@@ -121,7 +121,7 @@ func (x recovery) goesAlone(s *State, r uint8) {
 	}
 }
 
-// keepsMore tells whether nothing of the log of f is to be cut in favour of leader
+// keepsMore reports whether nothing of the log of f is to be cut in favour of leader
 // r: f holds more than a leader that has only its disk to go by, or would cut what is
 // committed. The leader yields to a replica that is in sync. One that is out may set
 // its log aside at any moment, to be copied again.
@@ -185,7 +185,7 @@ func (s *State) heals(r uint8) {
 	n.harmed = false
 }
 
-// mayLeave tells whether follower f may be taken out of the ISR. Where logs are
+// mayLeave reports whether follower f may be taken out of the ISR. Where logs are
 // damaged it matters who asks: the leader, of the newest version, that has compared logs.
 func (c *Config) mayLeave(s *State, f uint8) bool {
 	if c.Damage == NoDamage {
@@ -209,7 +209,7 @@ func (s *State) absolve(leader uint8) {
 	}
 }
 
-// excused tells whether r is not expected to hold what was committed: it cannot know
+// excused reports whether r is not expected to hold what was committed: it cannot know
 // that its disk is older, and is not a leader that appends.
 func (c *Config) excused(s *State, r uint8) bool {
 	n := &s.nodes[r]

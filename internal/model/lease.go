@@ -75,7 +75,7 @@ func (x delivery) passesTime(s *State) {
 	x.of.emit(&t, Step{PassTime, 0, 0, 0})
 }
 
-// everyoneAnswered tells whether all without whom r commits nothing have
+// everyoneAnswered reports whether all without whom r commits nothing have
 // recognised its term in this time.
 func (c *Config) everyoneAnswered(s *State, r uint8) bool {
 	needed := c.counted(s, r)
@@ -126,7 +126,7 @@ func (x delivery) delivers(s *State, r uint8) {
 }
 
 // relayHands: the relay hands over what a leader has sent it, or finds that it
-// was paused for too long and begins anew.
+// was paused for too long and begins again.
 func (x delivery) relayHands(s *State) {
 	if s.relay.epoch == 0 {
 		return

@@ -2,7 +2,7 @@ package model
 
 // crashes: a node is killed and started again, its machine loses power, or it
 // loses what was on its disk. What it had in memory is gone. It starts with no
-// metadata and applies it anew, version by version, unless it has a loss to
+// metadata and applies it again, version by version, unless it has a loss to
 // register first.
 func (x explorer) crashes(s *State, r uint8) {
 	n := &s.nodes[r]
@@ -49,9 +49,9 @@ func (x explorer) losesPower(s *State, r, keep uint8) {
 	}
 }
 
-// afterKill returns what is known of a loss after another start. A node goes on
+// afterKill returns what is known of a loss after another start. A node continues
 // saying what it lost until the metadata has heard of it, and a replica without
-// its directory knows so for as long as somebody may count on it.
+// its directory knows so for as long as someone may count on it.
 func (l loss) afterKill(remembered bool) loss {
 	switch {
 	case !remembered:

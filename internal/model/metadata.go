@@ -59,7 +59,7 @@ func (c *Config) decide(t *State, d decision) {
 }
 
 // leavings: a follower leaves the ISR because it is down or lags. It does not
-// matter who asks: the leader goes on counting it until it has applied this.
+// matter who asks: the leader continues counting it until it has applied this.
 func (x explorer) leavings(s *State) {
 	d := s.latest()
 	if int(s.version) >= x.Versions || d.epoch == 0 {
@@ -172,7 +172,7 @@ func (x explorer) applies(s *State, r uint8) {
 	}
 	n.adopted = max(n.adopted, d.epoch)
 	if n.lost == missing && !d.isr.has(r) {
-		n.lost = intact // it starts anew
+		n.lost = intact // it starts again
 	}
 	if leads {
 		t.clock.begins(d.epoch)

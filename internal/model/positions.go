@@ -139,7 +139,7 @@ func (c *Config) notes(n *replica) {
 	}
 }
 
-// hears tells whether what r tells reaches f, in a session.
+// hears reports whether what r tells reaches f, in a session.
 func (c *Config) hears(s *State, r, f uint8) bool {
 	return s.nodes[f].session && s.view(f).leader == r && c.accepts(s, f, r, s.nodes[r].term)
 }

@@ -9,13 +9,13 @@ package model
 // message is handed out only when the FIN before is counted. The shares of another
 // channel can: they bring nothing that the model looks at, but their answers count.
 
-// holdsPosition tells whether leader n counts follower f as having the position
+// holdsPosition reports whether leader n counts follower f as having the position
 // that n delivers from.
 func (n *replica) holdsPosition(f uint8) bool {
 	return n.told.has(f) && n.dropped[f] == 0 && n.positions[f] >= n.position
 }
 
-// sendsChange tells whether there is a FIN of which follower f has not been told
+// sendsChange reports whether there is a FIN of which follower f has not been told
 // since the snapshot. Behind a gap no such change is sent: it would cover what was
 // dropped, or be refused as sharesBehindGap has it.
 func (n *replica) sendsChange(f uint8) bool {
@@ -29,7 +29,7 @@ func (n *replica) sent(f uint8) uint8 {
 }
 
 // drops: the next share for follower f is dropped on its way, as where a queue is
-// full. The session goes on. The leader hears of the error only later.
+// full. The session continues. The leader hears of the error only later.
 func (x channel) drops(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	if !x.of.hears(s, r, f) {

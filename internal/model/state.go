@@ -224,7 +224,7 @@ func (n *replica) closeTerm() {
 	n.lease = lease{}
 }
 
-// registered tells whether the metadata knows of this start of the node, as far
+// registered reports whether the metadata knows of this start of the node, as far
 // as that matters.
 func (n *replica) registered() bool { return n.lost == intact || n.lost == missing }
 

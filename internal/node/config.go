@@ -57,7 +57,7 @@ func (c *Config) announcement() meta.Node {
 type PeerTLS struct{ Server, Client func() *tls.Config }
 
 // Lookupds is the node's view of the lookup daemons that it is announced to.
-// Its methods may be called by many goroutines at once.
+// Its methods are safe for concurrent use at once.
 type Lookupds struct {
 	First     []string // until the announcer runs
 	Announcer atomic.Pointer[lookupd.Announcer]
@@ -87,7 +87,7 @@ func (l *Lookupds) Channels(ctx context.Context, topic string) ([]string, error)
 	return nil, nil
 }
 
-// DiskError says that the node cannot go on with its data directory.
+// DiskError says that the node cannot continue with its data directory.
 type DiskError struct{ Err error }
 
 // Error returns what happened.
@@ -105,8 +105,8 @@ func (e *AddressError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong with it.
 func (e *AddressError) Unwrap() error { return e.Err }
 
-// NoPlace tells whether err says that the cluster has no place for this node until
-// somebody changes something.
+// NoPlace reports whether err says that the cluster has no place for this node until
+// someone changes something.
 func NoPlace(err error) bool {
 	for _, why := range []error{
 		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,

@@ -19,7 +19,7 @@ func createTopic(ctx context.Context, b *broker.Broker, name string, partitions 
 	switch {
 	case err != nil:
 		_, err = b.Directory.CreateTopic(ctx, name, meta.TopicConfig{Partitions: partitions, Ext: ext})
-		if errors.Is(err, meta.ErrExists) { // somebody else has made it meanwhile
+		if errors.Is(err, meta.ErrExists) { // someone else has made it meanwhile
 			return nil
 		}
 		return err

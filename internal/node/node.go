@@ -75,7 +75,7 @@ type Node struct {
 	webFailed          chan error     // why one of them cannot; holds one
 
 	ready  chan struct{}
-	failed chan error // why the node cannot go on; holds one
+	failed chan error // why the node cannot continue; holds one
 
 	serving   context.Context
 	stop      context.CancelFunc
@@ -315,7 +315,7 @@ func (n *Node) live() []health.Reason {
 }
 
 // Serve answers on the listeners that the node was opened with. It returns nil after
-// Close, and otherwise why the node cannot go on: a DiskError where its data cannot be
+// Close, and otherwise why the node cannot continue: a DiskError where its data cannot be
 // used.
 func (n *Node) Serve() error {
 	g, ctx := errgroup.WithContext(n.serving)

@@ -25,7 +25,7 @@ import (
 )
 
 // newMetrics makes the node's metrics. What they are taken from need not be
-// open yet: it is asked when somebody scrapes.
+// open yet: it is asked when someone scrapes.
 func (n *Node) newMetrics() *metrics.Metrics {
 	o := &n.c.Options
 	return metrics.New(metrics.Options{

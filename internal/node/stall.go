@@ -26,7 +26,7 @@ type stalls struct {
 	looks  int
 }
 
-// look takes in what has been under way for longest, and returns whether that
+// look takes in what has been in progress for longest, and returns whether that
 // has been so for the limit.
 func (s *stalls) look(number int64, busy bool) bool {
 	if !busy || number != s.number {
@@ -56,7 +56,7 @@ func watchDisk(ctx context.Context, disk *vfs.Watch) error {
 }
 
 // closeWithin calls f and returns what it returns, or an error if that takes too
-// long; f goes on then.
+// long; f continues then.
 func closeWithin(d time.Duration, f func() error) error {
 	closed := make(chan error, 1)
 	go func() { closed <- f() }()

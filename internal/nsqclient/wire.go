@@ -53,7 +53,7 @@ func (e *Error) Error() string { return strings.TrimSpace(e.Code + " " + e.Text)
 // have been carried out.
 func (e *Error) Read() (failure.Code, fate.Fate) { return failure.Read(e.Code, e.Text) }
 
-// Fate tells whether the command was refused, or may have been carried out.
+// Fate reports whether the command was refused, or may have been carried out.
 func (e *Error) Fate() fate.Fate { _, f := e.Read(); return f }
 
 // ErrProtocol is what the peer is told by us to be: no NSQ broker.

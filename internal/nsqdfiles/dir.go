@@ -53,7 +53,7 @@ func (d *Dir) Messages() int {
 	return n
 }
 
-// Stamp tells whether a file was written to.
+// Stamp reports whether a file was written to.
 type Stamp struct {
 	Size    int64 `json:"size"`
 	Changed int64 `json:"changed_ns"` // ns since 1970
@@ -76,7 +76,7 @@ func Stamps(path string) (map[string]Stamp, error) {
 	return stamps, nil
 }
 
-// Present says whether a data path holds anything of nsqd's.
+// Present reports whether a data path holds anything of nsqd's.
 func Present(path string) (bool, error) {
 	names, err := list(path)
 	return len(names) > 0, err

@@ -125,7 +125,7 @@ func (n *Network) Plug(host string) {
 	delete(n.unplugged, host)
 }
 
-// Unplugged says whether a host is off the network.
+// Unplugged reports whether a host is off the network.
 func (n *Network) Unplugged(host string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -204,7 +204,7 @@ func (c *memConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline sets when reading gives up, for a Read under way, too.
+// SetReadDeadline sets when reading gives up, for a Read in progress, too.
 func (c *memConn) SetReadDeadline(t time.Time) error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
@@ -213,7 +213,7 @@ func (c *memConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline sets when writing gives up, for a Write under way, too.
+// SetWriteDeadline sets when writing gives up, for a Write in progress, too.
 func (c *memConn) SetWriteDeadline(t time.Time) error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()

@@ -87,7 +87,7 @@ func (s *Stopped) Unwrap() error { return s.Cause }
 // ErrTimeout is why a run stops at a step that takes too long.
 var ErrTimeout = errors.New("the step took longer than --step-timeout")
 
-// Run restarts the nodes of a plan, one after the other. It returns those that were restarted, and a [*Stopped]
+// Run restarts the nodes of a plan, one at a time. It returns those that were restarted, and a [*Stopped]
 // if some were not, also if the context ends.
 func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error) {
 	r := &run{Options: o, c: c, begun: o.Now(), resume: p.Resume}
@@ -319,7 +319,7 @@ func (r *run) stopped(ctx context.Context, step Step, cause error, state string)
 	return s
 }
 
-// until asks again and again until there is nothing left to wait for, and says what that is whenever it changes.
+// until asks repeatedly until there is nothing left to wait for, and says what that is whenever it changes.
 // A cluster that does not answer is asked again: the node that was asked may be the one that is away.
 func until[T any](ctx context.Context, r *run, step Step, ask func(context.Context) (v T, waits string, err error)) (T, error) {
 	said, ends := "", r.Now().Add(r.Timeout)

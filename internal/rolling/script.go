@@ -60,7 +60,7 @@ func (s *Script) For(n *api.NodeDetail) (string, error) {
 }
 
 // Run has the shell run the command for a node, and writes what that prints to out. What the command leaves in the
-// background goes on.
+// background continues.
 func (s *Script) Run(ctx context.Context, n *api.NodeDetail, out io.Writer) error {
 	line, err := s.For(n)
 	if err != nil {

@@ -4,7 +4,7 @@ package signal
 import "sync"
 
 // Signal tells any number of waiters that something happened. The zero value is
-// ready. Its methods may be called by many goroutines.
+// ready. Its methods are safe for concurrent use.
 type Signal struct {
 	mu sync.Mutex    // guards ch
 	ch chan struct{} // closed, and forgotten, each time; nil: nobody has waited since

@@ -104,7 +104,7 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 }
 
 // LosePower notes that a machine loses power now. An ordered channel may go back
-// once for it, by what was not synced, and goes on in order from there. It may not
+// once for it, by what was not synced, and continues in order from there. It may not
 // any more once it has gone on without going back: whoever was in sync then knew.
 func (c *Channel) LosePower() {
 	c.mu.Lock()

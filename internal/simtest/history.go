@@ -101,7 +101,7 @@ func (h *History) wrongLocked(format string, args ...any) {
 	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
 }
 
-// called says whether somebody published a message of that name.
+// called reports whether someone published a message of that name.
 func (h *History) called(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +139,7 @@ func (h *History) Counts() (acked, unknown, failed, open int) {
 // Copy is the name of what stands in a log for one channel: a copy of a message.
 const Copy = "copy"
 
-// elsewhere says whether a message was acknowledged at another offset.
+// elsewhere reports whether a message was acknowledged at another offset.
 func (h *History) elsewhere(name string, at uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *History) elsewhere(name string, at uint64) bool {
 	return m != nil && m.fate == Acked && m.at != at
 }
 
-// ackedIn says whether a message was acknowledged in [from, end), of some by their names.
+// ackedIn reports whether a message was acknowledged in [from, end), of some by their names.
 func (h *History) ackedIn(from, end uint64, of func(name string) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,7 +23,7 @@ func (c *Channel) lineLocked(name string) *Channel {
 	return line
 }
 
-// passesLocked says whether an ordered channel that delivers a message passes over one.
+// passesLocked reports whether an ordered channel that delivers a message passes over one.
 func (c *Channel) passesLocked(at uint64) bool {
 	switch {
 	case c.among != nil:

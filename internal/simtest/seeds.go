@@ -70,7 +70,7 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 
 // hangsAfter is how long, in real time, a run may take that takes well below a
 // second. In a bubble of testing/synctest time stands still while anybody works
-// or waits for a mutex, and so does a run in which somebody does so for ever.
+// or waits for a mutex, and so does a run in which someone does so for ever.
 const hangsAfter = 2 * time.Minute
 
 // guard runs f, and ends the program with what all goroutines do if it hangs.

@@ -23,7 +23,7 @@ type Fault struct {
 
 // Faulty is a file system that disturbs another one. Which operations, a
 // function decides: it is asked before each, with the operation's number from 0.
-// It may be called by many goroutines.
+// It is safe for concurrent use.
 type Faulty struct {
 	inner  vfs.FS
 	count  atomic.Int64

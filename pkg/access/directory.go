@@ -35,7 +35,7 @@ const (
 	maxText         = 256 // bytes, of a description or a name in a certificate
 )
 
-// User is somebody who may be granted something. What a Directory hands out must not be
+// User is someone who may be granted something. What a Directory hands out must not be
 // changed.
 type User struct {
 	Name         string   `json:"name"`
@@ -63,7 +63,7 @@ type Directory struct {
 	owners map[string]*User // by name in a certificate
 }
 
-// On says whether access control is on.
+// On reports whether access control is on.
 func (d *Directory) On() bool { return d != nil && d.on }
 
 // User returns a user, or nil.

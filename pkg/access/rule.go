@@ -81,19 +81,19 @@ func validPattern(of, pattern string, needed bool) error {
 	return nil
 }
 
-// plain says whether a byte may be in a name.
+// plain reports whether a byte may be in a name.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Demand is something that somebody wants to do.
+// Demand is something that someone wants to do.
 type Demand struct {
 	Right   Right
 	Topic   string // "": of no topic
 	Channel string // "": of no channel
 }
 
-// grants says whether the rule permits what is demanded.
+// grants reports whether the rule permits what is demanded.
 func (r Rule) grants(d Demand) bool {
 	switch {
 	case r.Right == Admin:
@@ -110,7 +110,7 @@ func (r Rule) grants(d Demand) bool {
 	return d.Channel != "" && match(r.Channel, d.Channel)
 }
 
-// match says whether a name is one that a pattern means. It takes no more steps than the
+// match reports whether a name is one that a pattern means. It takes no more steps than the
 // product of both lengths.
 func match(pattern, name string) bool {
 	p, n := 0, 0

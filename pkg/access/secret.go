@@ -34,7 +34,7 @@ func NewToken(random io.Reader) (text string, stored Token, err error) {
 	return text, Token{ID: id, Hash: hashToken(text)}, nil
 }
 
-// IsToken says whether a secret has the form of a token. Others are those of auth servers.
+// IsToken reports whether a secret has the form of a token. Others are those of auth servers.
 func IsToken(secret string) bool {
 	_, ok := idOf(secret)
 	return ok
@@ -77,7 +77,7 @@ func hashToken(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// is says whether a text is the token, in a time that does not depend on where they differ.
+// is reports whether a text is the token, in a time that does not depend on where they differ.
 func (t *Token) is(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.Hash), []byte(hashToken(text))) == 1
 }
@@ -130,7 +130,7 @@ func parsePassword(stored string) (salt, key []byte, ok bool) {
 	return salt, key, ok
 }
 
-// HasPassword says whether a password is the user's, at the cost of HashPassword. It is the
+// HasPassword reports whether a password is the user's, at the cost of HashPassword. It is the
 // same for a user that is nil or has none: who asks does not learn which users there are.
 func HasPassword(u *User, password string) bool {
 	var salt, key []byte

@@ -145,7 +145,7 @@ func createdBy(path string, body []byte) string {
 	return named.Name
 }
 
-// state describes a topic or a channel as the metadata has it; "": there is none.
+// state describes a topic or a channel as the metadata has it; "" if none.
 func (a audited) state(object string) string {
 	name, channel, _ := strings.Cut(object, "/")
 	t, err := a.broker.Topic(name)

@@ -15,7 +15,7 @@ import (
 
 // startPatience is how long a request waits for a node that is starting before it
 // is answered that the node is. One that waits for no others takes less: programs
-// that ping until there is an answer, and go on from there, find it ready.
+// that ping until there is an answer, and continue from there, find it ready.
 const startPatience = time.Second
 
 // Front answers for a node from the moment its sockets are bound: that it lives
@@ -92,12 +92,12 @@ type waiting struct {
 	since time.Time
 }
 
-// serves says whether it has an answer to a request.
+// serves reports whether it has an answer to a request.
 func (w *waiting) serves(r *http.Request) bool {
 	return w != nil && v1.Owns(r.URL.Path) && w.api.Knows(r)
 }
 
-// answersAtOnce says whether to answer a request now: the node has been waiting for
+// answersAtOnce reports whether to answer a request now: the node has been waiting for
 // so long that the request need not wait, too.
 func (w *waiting) answersAtOnce(r *http.Request, now time.Time) bool {
 	return w.serves(r) && now.Sub(w.since) >= startPatience

@@ -32,12 +32,12 @@ func (s *probes) route(t *nsqform.Router) {
 	t.Handle(http.MethodGet, "/startupz", s.startupz)
 }
 
-// livez says whether the process should be left alone. It asks no other node.
+// livez reports whether the process should be left alone. It asks no other node.
 func (s *probes) livez(w http.ResponseWriter, _ *http.Request) {
 	answerProbe(w, probe{Reasons: s.live()})
 }
 
-// readyz says whether the node should get clients. The parameter exclude names
+// readyz reports whether the node should get clients. The parameter exclude names
 // reasons, by comma, that are not to count.
 func (s *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	excluded := strings.Split(r.URL.Query().Get("exclude"), ",")
@@ -47,7 +47,7 @@ func (s *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	answerProbe(w, probe{Reasons: reasons})
 }
 
-// startupz says whether the node has read what it had on disk.
+// startupz reports whether the node has read what it had on disk.
 func (s *probes) startupz(w http.ResponseWriter, _ *http.Request) {
 	percent := int(100 * min(max(s.startup(), 0), 1))
 	p := probe{Percent: &percent, Reasons: []api.Reason{}}

@@ -11,7 +11,7 @@ const StepTrust = time.Hour
 const stepTolerance = time.Second
 
 // Steady reads a wall clock for what deletes data by age. A clock that is set
-// forward would age everything at once; Steady goes on at the pace of the
+// forward would age everything at once; Steady continues at the pace of the
 // monotonic clock until the new time has held for StepTrust. A clock that is set
 // back is followed at once: data then counts as younger and stays longer. The
 // clock that a process starts with is trusted. The zero Steady has read nothing.

@@ -32,7 +32,7 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 			t.Errorf("%d sources", live)
 		}
 
-		// somebody comes to n2: what is there is theirs
+		// someone comes to n2: what is there is theirs
 		d := m.nodes["n2"].subscribe("t", "c")
 		eventually(t, func() bool {
 			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {

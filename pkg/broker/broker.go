@@ -50,7 +50,7 @@ type Options struct {
 	MaxMsgTimeout       time.Duration    // what TOUCH can extend a delivery to
 	EphemeralBytes      int64            // memory that an ephemeral topic's partition may use; the oldest messages go
 	DiskReserve         uint64           // publishes are refused while less is free; at most a twentieth of the disk counts
-	CheckpointInterval  time.Duration    // positions of channels are stored this often at the most
+	CheckpointInterval  time.Duration    // positions of channels are stored this often at most
 	TickInterval        time.Duration    // precision of timeouts and deferrals
 	RetentionInterval   time.Duration
 	DiskInterval        time.Duration
@@ -81,7 +81,7 @@ type Options struct {
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
 	// Observer is told what happens; nil: nobody is.
 	Observer host.Observer
-	// Fatal is called once, without waiting, when this node cannot go on: a log
+	// Fatal is called once, without waiting, when this node cannot continue: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)
 }
@@ -103,7 +103,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Broker is one node: its rooms, which callers are given as they need them, and its life. The
-// fields do not change. The methods of all may be called by many goroutines.
+// fields do not change. The methods of all is safe for concurrent use.
 type Broker struct {
 	Host      *host.Host           // the replicas
 	Directory *directory.Directory // topics and channels change

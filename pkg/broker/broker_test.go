@@ -104,7 +104,7 @@ func (n *node) put(name string, bodies ...string) {
 	}
 }
 
-// consumer is a subscription with somebody behind it.
+// consumer is a subscription with someone behind it.
 type consumer struct {
 	*consume.Subscription
 	t     testing.TB
@@ -507,7 +507,7 @@ func wantRefusal(t *testing.T, got, want error) {
 }
 
 // A name that is a dot segment can be deleted where it exists, and not be made, by
-// whatever way somebody asks for it.
+// whatever way someone asks for it.
 func TestDotSegmentsCannotBeMade(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")

@@ -39,7 +39,7 @@ func (c *Calls) run(ctx context.Context) {
 }
 
 // HandleForward takes a call that another node made on peer.ClassForward. The
-// calls of one session come one after the other. It does not wait; payload is
+// calls of one session come one at a time. It does not wait; payload is
 // good until it returns, and reply is called exactly once, at any time.
 func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	answer := func(p [][]byte, err error) { reply(p, c.toRemote(err)) }

@@ -90,7 +90,7 @@ func (l *lan) follows(name string) meta.NodeID {
 	return p.Replicas[slices.IndexFunc(p.Replicas, func(n meta.NodeID) bool { return n != p.Leader })]
 }
 
-// TestAFollowerLeavesHalfOfTheReserve: what was under way may use the other half. Then
+// TestAFollowerLeavesHalfOfTheReserve: what was in progress may use the other half. Then
 // it takes nothing, leaves the in-sync set, and comes back when there is room. It wrote
 // until the disk was full.
 func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
@@ -127,7 +127,7 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 }
 
 // TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: what a publisher is told is
-// true, consuming goes on, and so does publishing when there is room.
+// true, consuming continues, and so does publishing when there is room.
 func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, func(o *Options) {

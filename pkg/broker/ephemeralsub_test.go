@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 )
 
-// A topic that somebody else is making is known a moment before it is led. An ephemeral
+// A topic that someone else is making is known a moment before it is led. An ephemeral
 // channel is then made where the subscription joins it.
 func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

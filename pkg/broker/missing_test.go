@@ -18,7 +18,7 @@ func (l *lan) lose(id meta.NodeID) {
 	}
 }
 
-// serves says whether a node has a role in partition 0 of a topic.
+// serves reports whether a node has a role in partition 0 of a topic.
 func (l *lan) serves(id meta.NodeID, name string) bool {
 	hp := l.at(id).Host.Lookup(name).Held(0)
 	return hp != nil && (hp.Led.Load() != nil || hp.Standby.Load() != nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// complains says whether a node's readiness and health name a code with a text.
+// complains reports whether a node's readiness and health name a code with a text.
 func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	b := l.at(id)
 	for _, reasons := range [][]health.Reason{b.Node.Ready(), b.Node.Health().Reasons} {

@@ -58,7 +58,7 @@ func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
 	}
 }
 
-// TestALogThatIsOpenedLaterIsSynced has one that cannot be read at the start. Somebody may have put
+// TestALogThatIsOpenedLaterIsSynced has one that cannot be read at the start. Someone may have put
 // its files there since.
 func TestALogThatIsOpenedLaterIsSynced(t *testing.T) {
 	n, left := killedNode(t)

@@ -125,7 +125,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 		if string(again.Body) != "b" || again.Attempts != 2 {
 			t.Errorf("got %+v", again)
 		}
-		for range 10 { // longer than the timeout in all
+		for range 10 { // longer than the timeout in total
 			tick := time.NewTimer(100 * time.Millisecond)
 			<-tick.C
 			if err := c.Touch(again.ID); err != nil {
@@ -484,7 +484,7 @@ func TestWhoWaitsIsServedInTurn(t *testing.T) {
 		sum := func() int { return got[0] + got[1] + got[2] + got[3] }
 		for sent := range messages {
 			m.nodes["n1"].put("t", "x")
-			for try := 0; sum() == sent; try++ { // until somebody has it
+			for try := 0; sum() == sent; try++ { // until someone has it
 				if try == 100 {
 					t.Fatalf("nobody gets message %d", sent)
 				}

@@ -189,7 +189,7 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 	})
 }
 
-// A node that restarts goes on with its check, and forgets what it does not hold.
+// A node that restarts continues with its check, and forgets what it does not hold.
 func TestScrubberGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })

@@ -151,7 +151,7 @@ func TestAStalledClientStarvesNobody(t *testing.T) {
 	})
 }
 
-// A relay that holds too much to fetch goes on when partitions that it had that of
+// A relay that holds too much to fetch continues when partitions that it had that of
 // are led elsewhere.
 func TestARelayFetchesAgainForThePartitionsThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

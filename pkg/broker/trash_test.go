@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// has says whether a node's disk has anything of a topic.
+// has reports whether a node's disk has anything of a topic.
 func (l *lan) has(id meta.NodeID, name string, in meta.Incarnation) bool {
 	_, err := l.hosts[id].disk.Stat("data/topics/" + datadir.TopicName(name, in))
 	return err == nil
@@ -28,7 +28,7 @@ func (l *lan) letGo(name string) {
 }
 
 // TestARestoredTopicIsWhatItWas deletes a topic, has nodes restart in every way while it is in
-// the trash or miss that, and restores it: messages and positions are there, the log goes on,
+// the trash or miss that, and restores it: messages and positions are there, the log continues,
 // and every replica holds it.
 func TestARestoredTopicIsWhatItWas(t *testing.T) {
 	all := []meta.NodeID{"n1", "n2", "n3"}

@@ -42,7 +42,7 @@ func Append(dst []byte, base, synced uint64, change []byte) []byte {
 
 // Record is a record that was read.
 type Record struct {
-	At, Size int // Size 0: there is none
+	At, Size int // Size 0 if none
 	Synced   uint64
 	Change   []byte
 }

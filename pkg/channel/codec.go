@@ -140,7 +140,7 @@ func (c *Change) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// overlaps says whether an unmarked offset is in another list, too.
+// overlaps reports whether an unmarked offset is in another list, too.
 func (c *Change) overlaps() bool {
 	unmarked := Position{Finished: c.Unmarked, Deferred: c.Deferred, Attempted: c.Attempted}
 	if unmarked.overlaps() {
@@ -150,7 +150,7 @@ func (c *Change) overlaps() bool {
 	return !slices.Equal(left, c.Unmarked)
 }
 
-// overlaps says whether an offset is in two of the lists.
+// overlaps reports whether an offset is in two of the lists.
 func (p *Position) overlaps() bool {
 	finished, attempted := p.Finished, p.Attempted
 	within := func(o seq.Offset, ranges []Range) ([]Range, bool) {

@@ -14,7 +14,7 @@ type Window struct {
 	Until time.Time // before
 }
 
-// has says whether something that is due at a time is meant.
+// has reports whether something that is due at a time is meant.
 func (w Window) has(due time.Time) bool {
 	return !due.Before(w.Since) && (w.Until.IsZero() || due.Before(w.Until))
 }
@@ -28,7 +28,7 @@ type DeferredPage struct {
 	Max   int
 }
 
-// Deferrals returns deferred messages, and how many there are in the window in all. It takes
+// Deferrals returns deferred messages, and how many there are in the window in total. It takes
 // time in proportion to what is tracked.
 func Deferrals(s *State, page DeferredPage) (list []Pending, total int) {
 	eachDeferred(s, func(m *message) {
@@ -111,7 +111,7 @@ func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offs
 	return done
 }
 
-// Advanced says whether an operator had a message delivered at once that was deferred, and
+// Advanced reports whether an operator had a message delivered at once that was deferred, and
 // it has not been deferred again since.
 func Advanced(s *State, o seq.Offset) bool {
 	slot, ok := s.slotOf(o)

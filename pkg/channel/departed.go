@@ -30,7 +30,7 @@ func (d *Departed) Name(id uint64) string {
 	return ""
 }
 
-// Failed counts what became of messages that had all their attempts. Its methods may be
+// Failed counts what became of messages that used up their attempts. Its methods may be
 // called by many goroutines.
 type Failed struct{ deadLettered, dropped atomic.Uint64 }
 

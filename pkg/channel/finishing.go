@@ -35,7 +35,7 @@ func (l *Finishings[C]) Add(o seq.Offset, by C, now time.Time) {
 // Len returns how many wait.
 func (l *Finishings[C]) Len() int { return len(l.list) }
 
-// Next returns those that others are to be told of now; nil: there are none, or others are
+// Next returns those that others are to be told of now; nil if none, or others are
 // being told of some. Settle and Done follow.
 func (l *Finishings[C]) Next() []*Finishing[C] {
 	if l.busy || len(l.list) == 0 {

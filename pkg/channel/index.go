@@ -36,7 +36,7 @@ func (x *index) home(low uint32) int {
 	return int(uint64(low) * golden >> x.shift)
 }
 
-// is says whether a cell that is not free is that of an offset.
+// is reports whether a cell that is not free is that of an offset.
 func (x *index) is(c *indexCell, o seq.Offset) bool {
 	return c.low == lowOf(o) && (*x.slots)[c.slot].offset == o
 }

@@ -61,7 +61,7 @@ func SetOrder(s *State, order policy.Order) {
 	s.revision++
 }
 
-// Confirms says whether a message has an order: its finish counts once others know of it, and it stays where
+// Confirms reports whether a message has an order: its finish counts once others know of it, and it stays where
 // it is. Of a channel that orders by key, those that have none have no order.
 func Confirms(s *State, o seq.Offset) bool {
 	if s.keyed == nil {
@@ -70,7 +70,7 @@ func Confirms(s *State, o seq.Offset) bool {
 	return KeyedOf(s).Binds(o)
 }
 
-// Binds says whether a message has a key, or may have one.
+// Binds reports whether a message has a key, or may have one.
 func (k Keyed) Binds(o seq.Offset) bool {
 	s := k.s
 	if s.keyed == nil {
@@ -91,7 +91,7 @@ func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) 
 	return s.keyed.scanned, k.open(end) && (s.ready-SortingOf(s).Len() < wanted || s.keyed.scanned < s.keyed.fence)
 }
 
-// open says whether keys may be learned of messages below end.
+// open reports whether keys may be learned of messages below end.
 func (k Keyed) open(end seq.Offset) bool {
 	return k.s.keyed.scanned < end && !k.s.keyed.lines.Full()
 }
@@ -155,7 +155,7 @@ type KeyBlock struct {
 	Full    bool // the channel remembers as many as it may, and looks no further
 }
 
-// Block says whether all messages that wait, wait for others of their key, or the channel has come
+// Block reports whether all messages that wait, wait for others of their key, or the channel has come
 // to the limit of what it remembers of keys; and for which key most wait. It looks at every
 // key.
 func (k Keyed) Block() (b KeyBlock, some bool) {
@@ -173,7 +173,7 @@ func (k Keyed) Block() (b KeyBlock, some bool) {
 	return b, true
 }
 
-// fenced says whether nothing is delivered, since keys of what is in flight are not known.
+// fenced reports whether nothing is delivered, since keys of what is in flight are not known.
 func fenced(l *ledger) bool {
 	return l.keyed != nil && l.keyed.scanned < l.keyed.fence && !l.keyed.lines.Full()
 }
@@ -189,7 +189,7 @@ func bar(l *ledger, slot int32) bool {
 	return true
 }
 
-// may says whether a message may be delivered, as far as its key goes.
+// may reports whether a message may be delivered, as far as its key goes.
 func (k *keyed) may(m *message, slot int32) bool {
 	if k.lines.In(slot) {
 		return k.lines.May(slot)
@@ -227,5 +227,5 @@ func unbar(l *ledger, slot int32) {
 	l.enqueue(slot)
 }
 
-// On says whether the State orders by key.
+// On reports whether the State orders by key.
 func (k Keyed) On() bool { return k.s.keyed != nil }

@@ -53,7 +53,7 @@ func (l *lanes) first(key string) (seq.Offset, bool) {
 	return 0, false
 }
 
-// outOf says whether a message of a key is with a consumer, or held.
+// outOf reports whether a message of a key is with a consumer, or held.
 func (l *lanes) outOf(key string) bool {
 	for o := range l.end {
 		if _, out := l.flying[o]; (out || l.held[o]) && l.keys[o] == key {

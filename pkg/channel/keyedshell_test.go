@@ -27,7 +27,7 @@ func TestKeysAreLearnedForThoseWhoMayTake(t *testing.T) {
 	}
 }
 
-// TestSortingKeepsTheOrderOfAKey: a Take that was under way when the channel began to order by key may
+// TestSortingKeepsTheOrderOfAKey: a Take that was in progress when the channel began to order by key may
 // sort a message that has to wait.
 func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 	now := time.Unix(1000, 0)

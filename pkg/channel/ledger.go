@@ -36,7 +36,7 @@ func (l *ledger) track() *tracked {
 	return l.t
 }
 
-// known says whether an offset is finished or tracked.
+// known reports whether an offset is finished or tracked.
 func (l *ledger) known(o seq.Offset) bool {
 	if o < l.floor || l.done.Contains(o) {
 		return true

@@ -50,7 +50,7 @@ func sequence(from, end seq.Offset) (out []seq.Offset) {
 	return out
 }
 
-// A channel that was moved, emptied or paused goes on with the next message,
+// A channel that was moved, emptied or paused continues with the next message,
 // whatever it had in flight or deferred.
 func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -157,7 +157,7 @@ func TestRestartDeliversOnlyTheUnfinished(t *testing.T) {
 	}
 }
 
-// A message that is deferred again and again, over restarts and told of twice,
+// A message that is deferred repeatedly, over restarts and told of twice,
 // is due once each time, and nothing is left at the end.
 func TestDeferredIsDueOnce(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -119,5 +119,5 @@ func (l Sorting) own(end seq.Offset) (int32, bool) {
 	return slot, slot != 0 && s.t.slots[slot].offset < end
 }
 
-// full says whether no more messages can be sorted than are.
+// full reports whether no more messages can be sorted than are.
 func (l Sorting) full() bool { return l.s.lot != 0 && l.Len() >= MaxSorted }

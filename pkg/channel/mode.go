@@ -11,7 +11,7 @@ type mode struct {
 // SetPaused stops or resumes delivery. Messages in flight stay so, and time out.
 func (m *mode) SetPaused(paused bool) { m.paused = paused }
 
-// Paused says whether delivery is stopped.
+// Paused reports whether delivery is stopped.
 func (m *mode) Paused() bool { return m.paused }
 
 // Order says in which order a channel delivers.

@@ -113,7 +113,7 @@ func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Du
 	return same(RetriesOf(p.s).Park(o, consumer, p.now, delay), want)
 }
 
-// takeSpent takes messages that have had all their attempts.
+// takeSpent takes messages that have used up their attempts.
 func (p *pair) takeSpent(rng *rand.Rand, consumer uint64, delay time.Duration) error {
 	max := 1 + rng.IntN(3)
 	p.note("take %d exhausted for %d until +%v", max, consumer, delay)

@@ -35,7 +35,7 @@ func (m *model) names(offsets []seq.Offset) (names []seq.Offset) {
 	return names
 }
 
-// unknown says whether a message is fresh.
+// unknown reports whether a message is fresh.
 func (m *model) unknown(o seq.Offset) bool { return o >= m.floor && m.at[o] == nil && o >= m.cursor }
 
 func (m *model) move(c Copy, now time.Time) {

@@ -188,7 +188,7 @@ func compare(a, b seq.Offset) int {
 	return 0
 }
 
-// Reaches says whether the position speaks of offsets at or beyond end.
+// Reaches reports whether the position speaks of offsets at or beyond end.
 func (p *Position) Reaches(end seq.Offset) bool {
 	n, a := len(p.Finished), len(p.Attempted)
 	last, deferred := p.Deferred.last()

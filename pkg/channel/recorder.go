@@ -59,7 +59,7 @@ func (r *Recorder) Position(now time.Time, wall int64, least int) Position {
 	return p
 }
 
-// Notes says whether Changes would return a change.
+// Notes reports whether Changes would return a change.
 func (r *Recorder) Notes() bool { return r.noting }
 
 // Changes returns what changed since the last call of Position or Changes. It takes

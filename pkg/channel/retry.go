@@ -20,10 +20,10 @@ type retries struct {
 	backedOff uint64        // ever
 }
 
-// exhausts says whether a message that was delivered so often is not to be again.
+// exhausts reports whether a message that was delivered so often is not to be again.
 func (r *retries) exhausts(attempts uint16) bool { return r.policy.Exhausts(attempts) }
 
-// delay returns the backoff of a message that failed; 0: there is none.
+// delay returns the backoff of a message that failed; 0 if none.
 func (r *retries) delay(m *message) time.Duration {
 	if !r.policy.Backoff.On() || r.exhausts(m.attempts) {
 		return 0
@@ -100,7 +100,7 @@ func (r Retries) SetPolicy(p policy.Policy) {
 
 // Park is Requeue in two steps, for a channel whose count of attempts others must know
 // before the next delivery: the message leaves the consumer and is deferred until Resume,
-// or for timeout if that is never called. One that has had all its attempts is not
+// or for timeout if that is never called. One that has used up its attempts is not
 // delivered again anyhow, and is where Requeue has it.
 func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time.Duration) error {
 	s := r.state
@@ -142,7 +142,7 @@ func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 	again(&s.ledger, slot, nanos, delay)
 }
 
-// Len returns how many messages have had all their attempts.
+// Len returns how many messages have used up their attempts.
 func (r Retries) Len() int { return r.state.retries.spent }
 
 // Disposable says whether Take has something: messages that have had all their attempts, if they do
@@ -196,7 +196,7 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 	return out
 }
 
-// First returns the first message in the order of the log that has had all its attempts.
+// First returns the first message in the order of the log that has used up its attempts.
 func (r Retries) First() (o seq.Offset, ok bool) {
 	s := r.state
 	if s.retries.spent == 0 {

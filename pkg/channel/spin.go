@@ -25,7 +25,7 @@ type Spin struct {
 }
 
 // Spins finds the messages of a channel that spin, by counting requeues in windows of a
-// second. The zero value is ready for use. Its methods may be called by many goroutines.
+// second. The zero value is ready for use. Its methods are safe for concurrent use.
 type Spins struct {
 	mu     sync.Mutex // guards what follows
 	began  time.Time  // the window

@@ -196,7 +196,7 @@ func (s *State) Finish(o seq.Offset, consumer uint64) error {
 
 // Requeue gives a message back, to be delivered again after the delay, or the channel's
 // backoff if that is longer. On an ordered channel what follows waits as long. A message
-// that has had all its attempts is not delivered again, whatever the delay.
+// that has used up its attempts is not delivered again, whatever the delay.
 func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time.Duration) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {

@@ -77,12 +77,12 @@ func (t *timers) pop() {
 	t.down(0)
 }
 
-// inRun says whether the earliest event is at the head of the run.
+// inRun reports whether the earliest event is at the head of the run.
 func (t *timers) inRun() bool {
 	return t.head < len(t.run) && (len(t.heap) == 0 || t.run[t.head].before(t.heap[0]))
 }
 
-// needsSweep says whether stale events outnumber the live ones.
+// needsSweep reports whether stale events outnumber the live ones.
 func (t *timers) needsSweep() bool { return t.stale >= minSweep && t.stale > t.len()/2 }
 
 // sweep drops the events that live denies.

@@ -188,7 +188,7 @@ func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	t.schedule(&t.deferrals, slot)
 }
 
-// live says whether an event still means its message.
+// live reports whether an event still means its message.
 func (t *tracked) live(e event) bool { return t.slots[e.slot].event == e.number }
 
 // earliest returns the first live event of a queue and drops the stale ones

@@ -32,7 +32,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 
 // Seek moves the channel to an offset, back or forth. Everything in flight,
 // ready, deferred or finished is forgotten: all messages from there on are
-// delivered anew, and answers to older deliveries fail with ErrNotInFlight.
+// delivered again, and answers to older deliveries fail with ErrNotInFlight.
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()
@@ -139,7 +139,7 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	return Ready, m.attempts
 }
 
-// HasReady says whether Take would hand something out.
+// HasReady reports whether Take would hand something out.
 func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 	if s.paused {
 		return false

@@ -139,7 +139,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkAsync has one goroutine publish without waiting, 1,000 under way at most.
+// BenchmarkAsync has one goroutine publish without waiting, 1,000 in progress at most.
 func BenchmarkAsync(b *testing.B) {
 	address := brokerFor(b)
 	body := make([]byte, 128)

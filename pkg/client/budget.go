@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// budget bounds the bytes of what is under way. Who asks first gets first.
+// budget bounds the bytes of what is in progress. Who asks first gets first.
 type budget struct {
 	max int64
 
@@ -14,7 +14,7 @@ type budget struct {
 	waiting []*claim
 }
 
-// claim is somebody who waits for bytes.
+// claim is someone who waits for bytes.
 type claim struct {
 	bytes   int64
 	granted chan struct{}

@@ -51,7 +51,7 @@ const (
 	callAbandoned               // by who waited; whoever ends it recycles it
 )
 
-// call is one publish under way, from the caller to the last answer. It is owned by one
+// call is one publish in progress, from the caller to the last answer. It is owned by one
 // place at a time: the caller's goroutine, a connection, or the retries.
 type call struct {
 	out   Outgoing

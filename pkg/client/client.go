@@ -22,8 +22,8 @@ type Client struct {
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
-	calls     int           // under way
-	idle      chan struct{} // closed once closed and no call is under way
+	calls     int           // in progress
+	idle      chan struct{} // closed once closed and no call is in progress
 	consumers map[*Consumer]struct{}
 	work      sync.WaitGroup // all goroutines
 }

@@ -73,7 +73,7 @@ func (q *callQueue) len() int { return len(q.all) - q.head }
 
 func (q *callQueue) markSent() { q.sent = q.len() }
 
-// pop takes the first one; nil: there is none that was sent.
+// pop takes the first one; nil if none that was sent.
 func (q *callQueue) pop() *call {
 	if q.sent == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (cn *conn) signal() {
 	}
 }
 
-// alive tells whether commands are taken.
+// alive reports whether commands are taken.
 func (cn *conn) alive() bool {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -309,7 +309,7 @@ func (cn *conn) failure(e *ServerError) error {
 	return nil
 }
 
-// lastWords tells whether a broker closes the connection after an error, and executes none
+// lastWords reports whether a broker closes the connection after an error, and executes none
 // of the commands that came after the one in error. nsqd and brokerd agree on these codes.
 func lastWords(code string) bool {
 	switch failure.WireNamed(code) {

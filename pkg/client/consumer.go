@@ -182,7 +182,7 @@ func (x *Consumer) lookAgain() {
 	}
 }
 
-// final tells whether a broker's answer to SUB would be the same again.
+// final reports whether a broker's answer to SUB would be the same again.
 func final(err error) bool {
 	e, ok := errors.AsType[*ServerError](err)
 	if !ok {
@@ -280,7 +280,7 @@ func compare(a, b string) int {
 // received implements owner.
 func (x *Consumer) received(_ *conn, m *Message) {
 	if closed(x.leaving) {
-		giveBack(m) // somebody else takes it
+		giveBack(m) // someone else takes it
 		return
 	}
 	m.answered = x.answeredOne
@@ -314,7 +314,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// next waits for the next message whose connection still stands; nil: there is none any
+// next waits for the next message whose connection still stands; nil if none any
 // more.
 func (x *Consumer) next(ctx context.Context) *Message {
 	for {

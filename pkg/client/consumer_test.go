@@ -143,7 +143,7 @@ func TestABrokersRefusalForGoodEndsAConsumer(t *testing.T) {
 	})
 }
 
-// TestAConsumerBacksOff sees by the ready counts that it pauses, tries one, and goes on.
+// TestAConsumerBacksOff sees by the ready counts that it pauses, tries one, and continues.
 func TestAConsumerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration

@@ -106,7 +106,7 @@ func ExampleClient_PublishBatch() {
 	// Output: <nil>
 }
 
-// Many messages are under way at the same time; each has its own outcome.
+// Many messages are in progress at the same time; each has its own outcome.
 func ExampleClient_PublishAsync() {
 	ctx := context.Background()
 	c, err := client.New([]string{address()}, client.WithMaxInFlightBytes(1<<20))

@@ -26,13 +26,13 @@ const (
 	nameTTL   = "##ttl"
 )
 
-// extended tells whether the call needs a header.
+// extended reports whether the call needs a header.
 func (c *call) extended() bool {
 	o := &c.out
 	return c.deduplicated() || o.Key != "" || o.TTL > 0 || len(o.Headers) > 0
 }
 
-// deduplicated tells whether the broker stores the messages once however often they are
+// deduplicated reports whether the broker stores the messages once however often they are
 // sent.
 func (c *call) deduplicated() bool { return c.out.DedupID != "" || c.producer != "" }
 
@@ -121,7 +121,7 @@ func checkHeader(o *Outgoing) error {
 		if strings.HasPrefix(name, reservedBy) {
 			return fmt.Errorf("a header %q: names that begin with %s are the broker's", name, reservedBy)
 		}
-		size += 6*(len(name)+len(value)) + 6 // as JSON, at the most
+		size += 6*(len(name)+len(value)) + 6 // as JSON, at most
 	}
 	if size > maxHeader {
 		return fmt.Errorf("headers of up to %d bytes; %d are allowed", size, maxHeader)

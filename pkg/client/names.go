@@ -17,7 +17,7 @@ const maxName = 64
 // ephemeral ends the names of what goes with its last consumer.
 const ephemeral = "#ephemeral"
 
-// validName tells whether a topic or a channel may have a name.
+// validName reports whether a topic or a channel may have a name.
 func validName(name string) bool {
 	if len(name) > maxName {
 		return false

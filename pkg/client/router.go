@@ -14,7 +14,7 @@ import (
 // Its methods may be called by any goroutine.
 type router struct {
 	client *Client
-	lookup *lookups // nil: there is none to ask
+	lookup *lookups // nil if none to ask
 	turn   atomic.Uint64
 
 	mu    sync.RWMutex // guards what follows
@@ -32,7 +32,7 @@ type route struct {
 	used    atomic.Bool // since the routes were looked through last
 }
 
-// hintPause is how long what was asked for counts at the least, whatever fails.
+// hintPause is how long what was asked for counts at least, whatever fails.
 const hintPause = 100 * time.Millisecond
 
 func newRouter(c *Client) *router {
@@ -183,7 +183,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	}
 }
 
-// claim tells whether the caller is the one to ask for a topic now.
+// claim reports whether the caller is the one to ask for a topic now.
 func (r *router) claim(topic string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ func membersMove(t *testing.T) {
 }
 
 // All machines get new addresses while they are down: nobody is where the metadata
-// says, and nobody can be told before somebody leads.
+// says, and nobody can be told before someone leads.
 func TestAClusterWhoseAddressesAllChangedFormsAgain(t *testing.T) {
 	membersMove(t)
 	for name, hosts := range map[string]map[string]string{

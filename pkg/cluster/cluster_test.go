@@ -32,7 +32,7 @@ func TestThreeNodesFormRestartAndPropose(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
 		}
-		for _, name := range three { // one after the other
+		for _, name := range three { // one at a time
 			if err := w.kill(name); err != nil {
 				t.Fatal(err)
 			}

@@ -210,7 +210,7 @@ func (w *world) kill(name string) error {
 	return err
 }
 
-// await waits until ok, which is asked again and again, for up to a minute.
+// await waits until ok, which is asked repeatedly, for up to a minute.
 func (w *world) await(what string, ok func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()

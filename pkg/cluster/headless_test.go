@@ -51,7 +51,7 @@ func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
 
 // fakeLeadership is a leadership that a test changes.
 type fakeLeadership struct {
-	id    atomic.Pointer[meta.NodeID] // nil: there is none
+	id    atomic.Pointer[meta.NodeID] // nil if none
 	moved signal.Signal
 }
 

@@ -127,7 +127,7 @@ func (l *line) hurry() {
 	}
 }
 
-// connected says whether a session is up.
+// connected reports whether a session is up.
 func (l *line) connected() bool {
 	if way := l.way.Load(); way != nil {
 		_, ok := way.Connected()

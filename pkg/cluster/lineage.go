@@ -28,7 +28,7 @@ type lineage struct {
 
 // check asks the other nodes which cluster they are in. It returns an ErrSuperseded
 // where one of them is in a cluster that came from this node's by a recovery: then
-// the old one must not go on, though a majority of it may be there. A node that does
+// the old one must not continue, though a majority of it may be there. A node that does
 // not answer does not matter.
 func (l *lineage) check(ctx context.Context) error {
 	if l.own == "" {

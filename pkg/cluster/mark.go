@@ -25,8 +25,8 @@ type marks struct {
 	dir string
 }
 
-// popClean returns whether the last process stopped in order, and takes the mark
-// away: from here on the node must stop in order again.
+// popClean returns whether the last process stopped cleanly, and takes the mark
+// away: from here on the node must stop cleanly again.
 func (m marks) popClean() (clean bool, err error) {
 	if clean, err = m.has(markClean); clean && err == nil {
 		err = m.clear(markClean)

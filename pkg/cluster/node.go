@@ -203,17 +203,17 @@ func (n *Node) Peers() coord.Peers { return n.roster }
 // Members returns who takes part in the agreement on the metadata.
 func (n *Node) Members() raftstore.Configuration { return n.store.Members().Configuration() }
 
-// Answers says whether there is a connection to another node.
+// Answers reports whether there is a connection to another node.
 func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
 
 // Lookout is a Node that is being opened, for who wants to know what it waits for.
-// Its methods may be called by many goroutines, also after Open has returned.
+// Its methods are safe for concurrent use, also after Open has returned.
 type Lookout struct{ n *Node }
 
 // Store returns the metadata, which may have no leader yet; nil: it is not open.
 func (l Lookout) Store() *raftstore.Store { return l.n.desk.opened.Load() }
 
-// Answers says whether there is a connection to another node.
+// Answers reports whether there is a connection to another node.
 func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
 
 // Waiting says what the node waits for before it can open its metadata; "": nothing.
@@ -231,14 +231,14 @@ func (n *Node) Controller() (controller.Decision, bool) {
 // Traffic returns the traffic with other nodes since Open.
 func (n *Node) Traffic() []peer.Stats { return n.transport.Stats() }
 
-// Failed is closed when the node cannot go on: the metadata's store failed, its
+// Failed is closed when the node cannot continue: the metadata's store failed, its
 // disk hangs, or the node was removed from the cluster. Err says which.
 func (n *Node) Failed() <-chan struct{} { return n.breakdown.failed }
 
-// Err returns why the node cannot go on, or nil.
+// Err returns why the node cannot continue, or nil.
 func (n *Node) Err() error { return n.breakdown.cause() }
 
-// StopClean is Close for a node that has stopped in order: all that it
+// StopClean is Close for a node that has stopped cleanly: all that it
 // acknowledged is on disk, and that is noted for the next start. The controller's
 // part is handed to another node first.
 func (n *Node) StopClean() error {
@@ -300,8 +300,8 @@ func (n *Node) closeStore() error {
 	}
 }
 
-// watch ends the node when its metadata cannot go on. A disk hangs when the same
-// write is seen again and again: by the clock alone, a process that was stopped
+// watch ends the node when its metadata cannot continue. A disk hangs when the same
+// write is seen repeatedly: by the clock alone, a process that was stopped
 // for a while would find that it does.
 func (n *Node) watch() {
 	tick := time.NewTimer(0)

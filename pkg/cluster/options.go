@@ -121,7 +121,7 @@ func (o *Options) validate() error {
 // goroutines that read connections and must not block; reply may be called by
 // any goroutine, once. payload is the handler's to keep.
 type Handlers struct {
-	// Replicate takes the requests of partitions' leaders. nil: there are none.
+	// Replicate takes the requests of partitions' leaders. nil if none.
 	Replicate func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
 	// Forward takes clients' requests from the nodes that they came to, of the
 	// kinds that package forward names. A session is one connection of that node.

@@ -37,7 +37,7 @@ const maxMark = 1 << 10
 // apart.
 const recoveryChance = 8
 
-// RecoverOptions name the data directory of the node that is to go on alone. Self
+// RecoverOptions name the data directory of the node that is to continue alone. Self
 // and DataDir are required.
 type RecoverOptions struct {
 	Self    meta.NodeID
@@ -99,7 +99,7 @@ func ReadSurvivor(o RecoverOptions) (*Survivor, error) {
 }
 
 // readMark returns the id of the cluster that an unfinished recovery was to make;
-// "": there is none.
+// "" if none.
 func readMark(fs vfs.FS, dir string) (string, error) {
 	there, err := marks{fs, dir}.has(markRecovering)
 	if err != nil || !there {

@@ -105,7 +105,7 @@ func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(over) }
 }
 
-// hopeless says whether a registration will not do better when tried again.
+// hopeless reports whether a registration will not do better when tried again.
 func hopeless(err error) bool {
 	for _, known := range []error{meta.ErrInvalidName, meta.ErrLimit, meta.ErrInvalidConfig, meta.ErrCommandTooLarge, meta.ErrLevel, raftstore.ErrRemoved} {
 		if errors.Is(err, known) {

@@ -36,7 +36,7 @@ func newRoster(self meta.NodeID, t *peer.Transport, run func(func())) *roster {
 	return r
 }
 
-// knows says whether a node is a member, as far as this one knows.
+// knows reports whether a node is a member, as far as this one knows.
 func (r *roster) knows(id meta.NodeID) bool {
 	_, ok := (*r.members.Load())[id]
 	return ok
@@ -86,7 +86,7 @@ func (r *roster) event(e peer.Event) {
 	}
 }
 
-// answers says whether there is a connection to a node.
+// answers reports whether there is a connection to a node.
 func (r *roster) answers(id meta.NodeID) bool {
 	l := r.find(lineKey{id, peer.ClassForward})
 	return l != nil && l.connected()

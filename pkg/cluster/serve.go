@@ -61,7 +61,7 @@ func (d *desk) admit(h *peer.Hello) peer.Reason {
 	return peer.ReasonNone
 }
 
-// vouch says whether a node is a member.
+// vouch reports whether a node is a member.
 func (d *desk) vouch(node peer.Node) peer.Reason {
 	id := meta.NodeID(node)
 	if d.roster.knows(id) {
@@ -104,7 +104,7 @@ const maxComplaints = 64
 const strangeFor = 3 * time.Second
 
 // complaints tells of refusals: of each once, as attempts to connect are repeated for as
-// long as somebody makes them, and of few in a second, as strangers may make any number.
+// long as someone makes them, and of few in a second, as strangers may make any number.
 // Who was left out is told of when it is refused again.
 type complaints struct {
 	book complaint.Book
@@ -135,7 +135,7 @@ func (c *complaints) tell(log *slog.Logger, e *peer.Event, now time.Time) {
 	c.told[k] = true
 }
 
-// isNew says whether a refusal is worth telling.
+// isNew reports whether a refusal is worth telling.
 func (c *complaints) isNew(k rejection, now time.Time) bool {
 	if k.reason == peer.ReasonClass || k.reason == peer.ReasonSelf {
 		return false // a node that is starting, or an address that is its own

@@ -55,7 +55,7 @@ func (s suspicion) unheard(store *raftstore.Store) time.Duration {
 	return quiet
 }
 
-// confirmed says whether what a look at the leader came to is the same again.
+// confirmed reports whether what a look at the leader came to is the same again.
 func (s suspicion) confirmed(look error) bool {
 	if s == silent {
 		return look != nil
@@ -131,7 +131,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 	}
 }
 
-// replaced says whether another node leads.
+// replaced reports whether another node leads.
 func replaced(store *raftstore.Store, dead meta.NodeID) bool {
 	leader, known := store.Leader()
 	return known && leader != dead

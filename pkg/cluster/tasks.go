@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// breakdown keeps why the node cannot go on.
+// breakdown keeps why the node cannot continue.
 type breakdown struct {
 	mu     sync.Mutex // guards err
 	err    error
@@ -55,7 +55,7 @@ func (t *tasks) start(f func()) bool {
 	return true
 }
 
-// must runs f, which is short, even when the Node is closed: somebody waits for
+// must runs f, which is short, even when the Node is closed: someone waits for
 // what it tells.
 func (t *tasks) must(f func()) {
 	if !t.start(f) {

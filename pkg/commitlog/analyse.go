@@ -262,7 +262,7 @@ func (a *analysis) segment(i int) (torn bool, err error) {
 	return torn, err
 }
 
-// provesLoss tells whether an intact batch, or a segment, that begins at next
+// provesLoss reports whether an intact batch, or a segment, that begins at next
 // proves that everything before it had been on disk.
 func (a *analysis) provesLoss(next seq.Offset) bool { return next <= a.durable || a.alternating }
 
@@ -313,7 +313,7 @@ func (a *analysis) addBatch(f *found, b Batch, pos int64) (int64, error) {
 }
 
 // invalid decides what it means that there is no batch at pos. It answers where
-// the segment goes on, if it does: then the range between is damaged.
+// the segment continues, if it does: then the range between is damaged.
 func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool, err error) {
 	f := a.segments[i]
 	if i+1 < len(a.segments) && a.segments[i+1].base == a.end {

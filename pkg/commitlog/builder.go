@@ -70,7 +70,7 @@ func RecordBytes(n int) int { return (bits.Len(uint(n)|1)+6)/7 + n }
 func (b *Builder) Count() int { return int(b.count) }
 
 // Size returns the number of bytes that the batch takes on disk as it is now: those of
-// its header at the least.
+// its header at least.
 func (b *Builder) Size() int {
 	return align(max(len(b.raw), headerBytes))
 }

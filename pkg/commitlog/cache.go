@@ -11,9 +11,9 @@ import (
 
 // Cache keeps pieces of logs, read and checked, for readers that jump about: of a
 // piece that is there nothing is read or checked again, whatever is wanted of it and
-// in which order. Readers that go on in order do not fill it. It takes memory of a
+// in which order. Readers that continue in order do not fill it. It takes memory of a
 // budget, drops pieces at random where that has no more, and all of them when
-// somebody waits for memory. Its methods may be called by many goroutines; a nil one
+// someone waits for memory. Its methods are safe for concurrent use; a nil one
 // keeps nothing.
 type Cache struct {
 	memory *limit.Memory
@@ -168,7 +168,7 @@ func (c *Cache) removeLocked(p *piece) {
 }
 
 // randomLocked returns a number below n. It need not be a good one: what matters is
-// that going through a log that does not fit, again and again, finds some of it.
+// that going through a log that does not fit, repeatedly, finds some of it.
 func (c *Cache) randomLocked(n int) int {
 	c.dice = c.dice*6364136223846793005 + 1442695040888963407
 	return int(c.dice >> 33 % uint64(n)) //nolint:gosec // below n

@@ -22,7 +22,7 @@ const checkChunk = 256 << 10
 // written, cut and shortened meanwhile. A Checker is for one goroutine.
 type Checker struct {
 	log  *Log
-	next seq.Offset // where the check goes on when no segment is open
+	next seq.Offset // where the check continues when no segment is open
 
 	seg         *segment // nil: none is open
 	scan        scanner
@@ -35,7 +35,7 @@ type Checker struct {
 // or with the first one behind it. It holds nothing yet.
 func NewChecker(l *Log, from seq.Offset) *Checker { return &Checker{log: l, next: from} }
 
-// Next returns where a new Checker goes on with what this one has not checked.
+// Next returns where a new Checker continues with what this one has not checked.
 func (c *Checker) Next() seq.Offset {
 	if c.seg != nil {
 		return c.seg.base
@@ -55,7 +55,7 @@ func (c *Checker) Close() {
 // is called with each intact batch, whose bytes are valid during the call; an error
 // of its ends the step and is returned; nil: nobody is called. done says that the
 // end of the log was reached. An error of type *CorruptionError tells of damage, and
-// the next step goes on behind it; any other leaves unsaid whether there is damage.
+// the next step continues behind it; any other leaves unsaid whether there is damage.
 func (c *Checker) Step(max int, visit func(Batch) error) (n int, done bool, err error) {
 	for n < max || c.seg != nil && c.at >= c.seg.size.Load() {
 		if c.seg == nil {
@@ -150,7 +150,7 @@ func (c *Checker) unopened(seg *segment, cause error) error {
 	return d.err()
 }
 
-// stands says whether a segment is still a part of the log as it was when it was
+// stands reports whether a segment is still a part of the log as it was when it was
 // opened. The log is not cut and not closed meanwhile.
 func (c *Checker) stands(seg *segment) (bool, error) {
 	l := c.log
@@ -162,7 +162,7 @@ func (c *Checker) stands(seg *segment) (bool, error) {
 	return stands(l, seg, c.truncations), nil
 }
 
-// stands says whether a segment is a part of a log that is open and has not been
+// stands reports whether a segment is a part of a log that is open and has not been
 // cut since the truncations were counted.
 func stands(l *Log, seg *segment, truncations uint64) bool {
 	return truncations == l.truncations.Load() && slices.Contains(l.view(), seg) && !closed(l)

@@ -137,7 +137,7 @@ func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 }
 
 // checkCrash recovers a crashed file system, then crashes it again somewhere in
-// that recovery, and goes on with the log.
+// that recovery, and continues with the log.
 func checkCrash(t *testing.T, origin, crashed *vfs.Mem, o Options, h history) {
 	t.Helper()
 	fail := func(fsys *vfs.Mem, err error) {

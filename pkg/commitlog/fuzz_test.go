@@ -62,7 +62,7 @@ func fuzzedLog(f *testing.F, o Options, noted int) *vfs.Mem {
 }
 
 // FuzzRecovery writes bytes somewhere into the files of a log and opens it: it
-// must never panic, never lose silently what was durable, and go on.
+// must never panic, never lose silently what was durable, and continue.
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(100), []byte{1, 2, 3}, false, false)
 	f.Add(uint8(1), uint16(8), []byte{0xff}, true, false)

@@ -28,7 +28,7 @@ import (
 //	+-----------------------+-----------------------+----------------------+
 //
 // The CRC covers everything behind it. An index is used only while its segment
-// file has exactly the noted size; otherwise it is made anew from the segment.
+// file has exactly the noted size; otherwise it is recreated from the segment.
 const (
 	indexMagic      = "BRKDIDX\x01"
 	indexHeadBytes  = 64

@@ -29,7 +29,7 @@ type Log struct {
 	before   atomic.Uint64                // epoch of the batch that ended at start; 0: none is known
 	failure  atomic.Pointer[error]        // what ended the log
 	// truncations is odd while a truncation runs. A reader drops what it read
-	// ahead when it changes: that may have been cut off and written anew.
+	// ahead when it changes: that may have been cut off and written again.
 	truncations atomic.Uint64
 	tail        tail
 	counts      counters
@@ -314,7 +314,7 @@ func (c checkpoint) write(l *Log) error {
 
 // positionOf returns the byte position of a durable end as far as it is known
 // without reading: it is exact at the end of a segment, and else that of the
-// log's end. It serves to go on counting after the loss of segments.
+// log's end. It serves to continue counting after the loss of segments.
 func positionOf(view []*segment, off seq.Offset, logEnd int64) int64 {
 	for _, s := range view {
 		if s.endOffset() >= off {
@@ -365,7 +365,7 @@ func (l *Log) Close() error {
 }
 
 // reopenPinnedLocked opens the last segment to write on if it is incomplete and not open,
-// so that whoever goes on behind it completes it.
+// so that whoever continues behind it completes it.
 func reopenPinnedLocked(l *Log) error {
 	view := l.view()
 	if l.out != nil || len(view) == 0 || !view[len(view)-1].isPinned() || l.Failed() != nil {

@@ -115,7 +115,7 @@ func (w *Writer) appendRun(r run) (added []Batch, err error) {
 	return added, nil
 }
 
-// fitsLocked tells whether a run goes at the log's end, with what follows it.
+// fitsLocked reports whether a run goes at the log's end, with what follows it.
 func (w *Writer) fitsLocked(head, rest run) error {
 	l := w.log
 	first := head.batches[0]

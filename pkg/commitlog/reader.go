@@ -53,7 +53,7 @@ type Reader struct {
 	next        seq.Offset
 	nextAt      int64       // where the batch that begins with next lies in seg
 	piece       *piece      // that was read from last; nil: none
-	order       seq.Offset  // where the last batch ended: a reader that goes on in order wants it next
+	order       seq.Offset  // where the last batch ended: a reader that continues in order wants it next
 	forAhead    limit.Share // empty: it reads poorAhead at once
 	forLarge    limit.Share // for a batch that is larger than that, until Rest
 }
@@ -136,7 +136,7 @@ func (r *Reader) affords(n int) bool {
 // Batch returns the batch that contains off. Its bytes are valid until the next
 // call. It answers ErrBeyondCommitted for an offset that is not committed,
 // *BelowStartError below the start, and *CorruptionError in a damaged range,
-// which says where to go on. A batch may reach beyond the committed end: only
+// which says where to continue. A batch may reach beyond the committed end: only
 // its records below may be used.
 func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	if off >= r.log.CommittedEnd() {
@@ -203,7 +203,7 @@ func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
 	return r.piece.batch(off), true
 }
 
-// ahead says whether off begins the next batch, and has been read with the last one.
+// ahead reports whether off begins the next batch, and has been read with the last one.
 func (r *Reader) ahead(off seq.Offset) bool {
 	return r.nextAt != 0 && r.next == off && r.nextAt >= r.scan.off && r.nextAt < r.scan.off+int64(len(r.scan.buf))
 }

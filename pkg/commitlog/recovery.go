@@ -31,7 +31,7 @@ type Recovery struct {
 	Scanned int64
 }
 
-// Clean tells whether nothing was lost, cut or damaged.
+// Clean reports whether nothing was lost, cut or damaged.
 func (r Recovery) Clean() bool {
 	return len(r.Cut) == 0 && len(r.Damaged) == 0 && !r.CheckpointLost
 }
@@ -87,7 +87,7 @@ func (a *analysis) repair() error {
 	return nil
 }
 
-// onDisk tells whether all of a segment is known to be synced, and with it the segment's name: by
+// onDisk reports whether all of a segment is known to be synced, and with it the segment's name: by
 // the owner, or by the checkpoint.
 func (a *analysis) onDisk(f *found) bool {
 	return a.synced || a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
@@ -154,7 +154,7 @@ type SegmentReport struct {
 	Indexed bool  // it has an intact index
 }
 
-// OK tells whether all that was ever durable can be read.
+// OK reports whether all that was ever durable can be read.
 func (r Report) OK() bool { return len(r.Damaged) == 0 && !r.CheckpointLost }
 
 // Verify reads and checks every byte of the log in a directory offline, and

@@ -18,7 +18,7 @@ type Origin struct {
 	Before seq.Epoch
 }
 
-// Reset removes all of the log, durably, and lets it begin anew at an origin: that
+// Reset removes all of the log, durably, and lets it begin again at an origin: that
 // of a leader's log that has moved past what this replica would need next. It
 // never starts below the committed end (ErrBelowCommitted); a start beyond the
 // log's end is what it is there for. Start, end, durable and committed end are
@@ -157,7 +157,7 @@ func removeBackwards(l *Log, gone []*segment) error {
 	return l.fs.SyncDir(l.dir)
 }
 
-// OriginOf returns where a log begins: what a replica that starts anew is given.
+// OriginOf returns where a log begins: what a replica that starts again is given.
 func OriginOf(l *Log) Origin {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()

@@ -15,7 +15,7 @@ import (
 type Retention struct {
 	// Floor is the lowest offset that is still wanted.
 	Floor seq.Offset
-	// Hold is the lowest offset that may be wanted again; nil: there is none. It counts
+	// Hold is the lowest offset that may be wanted again; nil if none. It counts
 	// as Floor does.
 	Hold *seq.Offset
 	// MaxAge is how long a segment stays after its last batch though it lies below
@@ -115,7 +115,7 @@ func (r retaining) completeRolled() error {
 }
 
 // storeStart notes where the log will start. On a full disk it makes room by
-// removing the indexes of the segments that go: they could be made anew.
+// removing the indexes of the segments that go: they could be recreated.
 func (r retaining) storeStart(start seq.Offset, going []*segment) error {
 	err := r.log.checkpointSerial(start)
 	if !vfs.LacksRoom(err) {
@@ -163,17 +163,17 @@ func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
 	return end
 }
 
-// finished tells whether a segment that ends at end is wanted by nobody.
+// finished reports whether a segment that ends at end is wanted by nobody.
 func (r Retention) finished(s *segment, end seq.Offset) bool {
 	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.old(s))
 }
 
-// old tells whether a segment is older than the age.
+// old reports whether a segment is older than the age.
 func (r Retention) old(s *segment) bool {
 	return r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s)
 }
 
-// young says whether this process has added to a segment within the age.
+// young reports whether this process has added to a segment within the age.
 func (r Retention) young(s *segment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (r Retention) young(s *segment) bool {
 
 // retireLast begins a segment at the log's end if the last one may go, so that it
 // is the last no longer. The new one is on disk, with the offset and the position
-// at which the log goes on, before anything is removed: they do not depend on the
+// at which the log continues, before anything is removed: they do not depend on the
 // checkpoint alone.
 func (r retaining) retireLast() error {
 	if !r.ask.Last || !r.lastFinished() {
@@ -204,7 +204,7 @@ func (r retaining) retireLast() error {
 	return out.sync(r.log)
 }
 
-// lastFinished tells whether the last segment holds anything and all of it may go.
+// lastFinished reports whether the last segment holds anything and all of it may go.
 func (r retaining) lastFinished() bool {
 	view := r.log.view()
 	if len(view) == 0 {

@@ -140,7 +140,7 @@ func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error
 	return 0, false, nil
 }
 
-// rescan reads all of a complete segment, to make its index anew.
+// rescan reads all of a complete segment, to make its index again.
 func (s *segment) rescan(fsys vfs.FS, indexBytes int64) (*contents, error) {
 	scan, err := openScanner(fsys, s.path)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *segment) rescan(fsys vfs.FS, indexBytes int64) (*contents, error) {
 	return c, nil
 }
 
-// zeroFrom tells whether all of the file at pos and after is zero.
+// zeroFrom reports whether all of the file at pos and after is zero.
 func (s *scanner) zeroFrom(pos int64) (bool, error) {
 	for pos < s.size {
 		p, err := s.window(pos, scanBytes)

@@ -184,7 +184,7 @@ func (s *segment) addBatch(b Batch, fileOff, indexBytes int64) {
 }
 
 // entries returns the index. It must not be changed. The caller has acquired the
-// segment. Where the index file is gone or damaged it is made anew in memory.
+// segment. Where the index file is gone or damaged it is recreated in memory.
 func (s *segment) entries(fsys vfs.FS, indexBytes int64) ([]indexEntry, error) {
 	s.mu.Lock()
 	index := s.index

@@ -9,7 +9,7 @@ const leastTail = 8 << 10
 // Tails shares a number of bytes among the tails of logs: each may take an equal part,
 // and no more than its own TailBytes. Logs that are not used hold none once they have
 // been told to ReleaseTail. A tail that has its part already shrinks with its log's next
-// append. The methods may be called by many goroutines; a nil Tails bounds nothing.
+// append. The methods is safe for concurrent use; a nil Tails bounds nothing.
 type Tails struct {
 	bytes int64
 	taken atomic.Int64 // tails that are not empty

@@ -12,14 +12,14 @@ import (
 
 // Writer is the right to change a log, for one epoch. Only the one that was
 // given out last is good: what another one asks for is refused with ErrRevoked.
-// Its methods may be called by many goroutines.
+// Its methods are safe for concurrent use.
 type Writer struct {
 	log    *Log
 	epoch  seq.Epoch
 	synced atomic.Bool // see SyncsEach
 }
 
-// SyncsEach says whether each append is followed by a sync before anybody is told of it. Then
+// SyncsEach reports whether each append is followed by a sync before anybody is told of it. Then
 // it need not survive a crash of the process until that: see vfs.WriteDeferred.
 func (w *Writer) SyncsEach(on bool) { w.synced.Store(on) }
 

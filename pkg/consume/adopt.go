@@ -64,14 +64,14 @@ type consumersFound struct {
 // clients come there.
 type adopter struct {
 	c    *Consumers
-	stir chan struct{} // somebody lost or found a source; holds one
+	stir chan struct{} // someone lost or found a source; holds one
 
 	mu   sync.Mutex // guards subs
 	subs map[*Subscription]struct{}
 
 	known   map[adoptKey]*adoptees      // of run's goroutine
 	orphans map[*Subscription]time.Time // that take from nowhere since then; likewise
-	// relaying: somebody takes from elsewhere, or from nowhere; likewise
+	// relaying: someone takes from elsewhere, or from nowhere; likewise
 	relaying bool
 }
 
@@ -252,7 +252,7 @@ func (a *adopter) place(ctx context.Context) {
 }
 
 // questions adds what is to be asked about a channel, by leader: the partitions
-// elsewhere that are not consumed from here, or only for want of others.
+// elsewhere that are not consumed from here, or only for lack of others.
 func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]consumersAsked) {
 	t := a.c.o.Meta.Topic(key.topic)
 	if t == nil || t.Incarnation != key.incarnation {
@@ -270,7 +270,7 @@ func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]con
 	}
 }
 
-// covers says whether a subscription takes from a partition, and whether it does
+// covers reports whether a subscription takes from a partition, and whether it does
 // so only as long as nobody else is there. One whose client does not consume takes
 // nothing.
 func (k *adoptees) covers(partition int) (covered, extra bool) {
@@ -304,7 +304,7 @@ func (a *adopter) ask(ctx context.Context, node meta.NodeID, all []consumersAske
 }
 
 // act adopts what is lonely for long enough, at once where this node leads none
-// of the topic, and lets go of what others have come for.
+// of the topic, and releases what others have come for.
 func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[consumersAsked]consumersFound) {
 	t := a.c.o.Meta.Topic(key.topic)
 	if t == nil {
@@ -365,7 +365,7 @@ func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, pa
 	}
 }
 
-// retire has the relays end that took from a partition for want of others, as
+// retire has the relays end that took from a partition for lack of others, as
 // soon as what the client has of them is answered.
 func (k *adoptees) retire(partition int) {
 	for _, s := range k.subs {
@@ -384,7 +384,7 @@ func (k *adoptees) sweep() {
 		for _, r := range s.Sources.Load().Relays {
 			if r.Retired() {
 				r.Close()
-				s.LedChanged() // it is to be let go of
+				s.LedChanged() // it is to be release
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (h *handed) add(s *Sources, i int) {
 	}
 }
 
-// may says whether all of it may be written to a socket at now.
+// may reports whether all of it may be written to a socket at now.
 func (h *handed) may(now time.Time) bool {
 	for _, k := range h.local {
 		if k.gone.Load() || !k.Leased(now) {
@@ -47,7 +47,7 @@ func (h *handed) forget() {
 	h.local, h.relays = h.local[:0], h.relays[:0]
 }
 
-// Deliverable says whether all that Take has handed over since it was asked
+// Deliverable reports whether all that Take has handed over since it was asked
 // last may be written to the client at now. The process may have been paused
 // since, and others may have been elected meanwhile, who deliver the same
 // messages: then the client must get none of them. They stay in flight until

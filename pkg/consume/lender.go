@@ -10,7 +10,7 @@ import (
 const (
 	// lendAfter is how long a client that has room waits before credit is lent.
 	lendAfter = 50 * time.Millisecond
-	// lendAtMost is how long it waits when nothing has come of that again and again.
+	// lendAtMost is how long it waits when nothing has come of that repeatedly.
 	lendAtMost = time.Second
 )
 

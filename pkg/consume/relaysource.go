@@ -271,7 +271,7 @@ func (fd *relaySource) fetch(max int, reply func([][]byte, error)) {
 	fd.wake()
 }
 
-// consumes says whether the other node asks for messages and lets some be in flight, or
+// consumes reports whether the other node asks for messages and lets some be in flight, or
 // did both a short while ago.
 func (fd *relaySource) consumes(now time.Time) bool {
 	fd.mu.Lock()
@@ -425,7 +425,7 @@ func (fd *relaySource) fill(limit int) ([]byte, error) {
 // without a pause.
 const starvedPause = 5 * time.Millisecond
 
-// mayStarve says whether the client's node may be told that there is something
+// mayStarve reports whether the client's node may be told that there is something
 // to be had with more credit.
 func (fd *relaySource) mayStarve(now time.Time) bool {
 	fd.mu.Lock()

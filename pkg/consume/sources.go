@@ -65,7 +65,7 @@ func (s *Sources) Live() int {
 	return n
 }
 
-// covers says whether a source that lives takes from a partition.
+// covers reports whether a source that lives takes from a partition.
 func (s *Sources) covers(partition int) bool {
 	for _, k := range s.local {
 		if k.Partition() == partition && !k.gone.Load() {
@@ -124,7 +124,7 @@ func (s *Sources) counts() topic.ConsumerCounts {
 	return sum
 }
 
-// endStrays has relays let go of partitions that their nodes do not lead any more, and end where nothing is left. t is
+// endStrays has relays release partitions that their nodes do not lead any more, and end where nothing is left. t is
 // what the metadata says of the topic, whose incarnation they are for. A node says so itself when it leads nothing of
 // what it was asked for, unless it hangs or is dead: nothing may be waiting for its answer then.
 func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation) {

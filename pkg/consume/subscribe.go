@@ -64,7 +64,7 @@ type Client interface {
 	ClientStats() stats.Client
 	// Disconnect ends the connection with a reason; it does not wait.
 	Disconnect(reason error)
-	// Unfinished says that a Finish that was taken came to nothing, since the node
+	// Unfinished says that a Finish that was taken failed, since the node
 	// that it went to did not take it: the message is delivered again. It may be
 	// called by any goroutine and does not wait.
 	Unfinished(id seq.MessageID, reason error)
@@ -83,7 +83,7 @@ type Options struct {
 }
 
 // Consumers are the subscriptions at this node: of its own clients, and of those of
-// other nodes to what is led here. Its methods may be called by many goroutines.
+// other nodes to what is led here. Its methods are safe for concurrent use.
 type Consumers struct {
 	o          Options
 	host       *host.Host
@@ -272,7 +272,7 @@ func (j joiner) begin(ctx context.Context) error {
 	}
 }
 
-// passes says whether what stands in the way of a subscription may be gone soon.
+// passes reports whether what stands in the way of a subscription may be gone soon.
 func passes(err error) bool {
 	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, host.ErrNoLeader) || errors.Is(err, host.ErrExiting) ||
 		!directory.Answered(err) && errors.Is(err, ErrNotReached))
@@ -449,7 +449,7 @@ func (e tooManyConsumers) Error() string {
 
 func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
 
-// consumes says whether a subscription at this node takes from a channel of the topic.
+// consumes reports whether a subscription at this node takes from a channel of the topic.
 func consumes(h *host.Topic, channel string) bool {
 	return h.IsWatched(func(w host.Watcher) bool {
 		s, ok := w.(*Subscription)

@@ -67,7 +67,7 @@ func (s *Subscription) change(f func(*Sources)) bool {
 	return true
 }
 
-// lost is told that a source has ended. While there are others, it is let go of.
+// lost is told that a source has ended. While there are others, it is release.
 // Otherwise, when the leadership of what was led here has gone, the client must
 // go as well: it finds the leader by itself, or comes again. A client that was
 // served from elsewhere anyway stays, and is served from wherever the leader is
@@ -82,7 +82,7 @@ func (s *Subscription) lost(reason error, relayed bool) {
 	s.ask.Client.Disconnect(reason)
 }
 
-// movedOn says whether a source has ended because another node leads, or none
+// movedOn reports whether a source has ended because another node leads, or none
 // for the moment, and not because there is nothing left to consume.
 func movedOn(reason error) bool {
 	for _, gone := range []error{meta.ErrTopicNotFound, meta.ErrChannelNotFound, topic.ErrChannelNotFound} {
@@ -99,7 +99,7 @@ func (s *Subscription) LedChanged() {
 	s.wake()
 }
 
-// renew lets go of sources that have ended and joins the partitions that this
+// renew releases sources that have ended and joins the partitions that this
 // node leads now. It is for Take's goroutine.
 func (s *Subscription) renew() {
 	s.changed.Store(false)
@@ -203,7 +203,7 @@ func (s *Subscription) wake() {
 	s.ask.Wake()
 }
 
-// consumes says whether the client takes messages as far as is known here: it reads
+// consumes reports whether the client takes messages as far as is known here: it reads
 // and lets some be in flight, or did so a short while ago. What depends on one that
 // does not is given to others.
 func (s *Subscription) consumes(now time.Time) bool {
@@ -279,7 +279,7 @@ func (s *Subscription) pass() {
 	}
 }
 
-// expects says whether there would be something if more could be in flight; if
+// expects reports whether there would be something if more could be in flight; if
 // not, Wake will be called when there is. It is for Take's goroutine.
 func (s *Subscription) expects(now time.Time) bool {
 	some := false

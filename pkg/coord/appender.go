@@ -41,7 +41,7 @@ type appender struct {
 
 func (a *appender) begin(t *Term) { a.t, a.here = t, a.appendHere }
 
-// startLocked has what waits appended, unless that is under way or the term is to
+// startLocked has what waits appended, unless that is in progress or the term is to
 // wait. The term's lock is held, so that Stop waits for the appender. e is the entry that
 // arrived; nil: none.
 func (a *appender) startLocked(e commitlog.Entry) {
@@ -148,8 +148,8 @@ func (a *appender) appendHere() {
 	}
 }
 
-// next takes the group that waits to be appended. nil: there is none, and the appender has
-// ended; or another goroutine goes on, if the caller is to hand over.
+// next takes the group that waits to be appended. nil if none, and the appender has
+// ended; or another goroutine continues, if the caller is to hand over.
 func (a *appender) next(handOver bool) *group {
 	t := a.t
 	t.mu.Lock()

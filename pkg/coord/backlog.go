@@ -116,7 +116,7 @@ type placedEntry struct {
 	index int // of its first record in the batch
 }
 
-// decide says whether it is known what became of the group. One that is in the
+// decide reports whether it is known what became of the group. One that is in the
 // log and not committed when the term ends may be committed by a later one.
 func (g *group) decide(committed seq.Offset, ended bool) bool {
 	switch {

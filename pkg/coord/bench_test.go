@@ -29,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkBatched is one producer with 1,000 entries under way.
+// BenchmarkBatched is one producer with 1,000 entries in progress.
 func BenchmarkBatched(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		for _, disk := range []string{"mem", "os"} {

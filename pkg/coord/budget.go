@@ -11,7 +11,7 @@ const DefaultUncommittedBytes = 1 << 30
 // followers or disks are slow, would still fill the node's memory.
 //
 // A term may hold a sixteenth of what is free. So partitions that do not progress do
-// not use up the budget, whether they stop at the same time or one after the other:
+// not use up the budget, whether they stop at the same time or one at a time:
 // each stops at less than a sixteenth of what was left to it, and behind twenty of
 // them a third of the budget is free for the others. All together exceed it by less
 // than one entry. A Budget may be used by many goroutines; a nil one is without a

@@ -36,7 +36,7 @@ func TestTheBudgetOfANodeBoundsItsPartitions(t *testing.T) {
 				all = append(all, c)
 				return c, c.elect("a", three...)
 			}
-			for range stuck { // one after the other
+			for range stuck { // one at a time
 				c, term := begin()
 				c.net.SetCut("a", "b", true)
 				go flood(term, size)
@@ -85,7 +85,7 @@ func TestWithoutABudgetEachPartitionHoldsItsMaximum(t *testing.T) {
 }
 
 // TestAnEntryBeyondTheBudgetIsRefusedAsBusy: a term that holds nothing does not wait
-// for others, and goes on when they have given back.
+// for others, and continues when they have given back.
 func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(1000)

@@ -68,7 +68,7 @@ func (d *drag) acked(now time.Time, own, others seq.Offset, trip time.Duration) 
 	d.mark = 0
 }
 
-// judge says whether the follower is slow, when a window is over.
+// judge reports whether the follower is slow, when a window is over.
 // What is not acknowledged yet does not count, and so a follower that is silent is
 // not slow: it lags.
 func (d *drag) judge(now time.Time, window time.Duration) {
@@ -109,8 +109,8 @@ func (d *drag) placed(was, is bool) {
 	}
 }
 
-// rested says whether a follower has kept up for as long as it must before it is
-// taken in. It is asked again and again.
+// rested reports whether a follower has kept up for as long as it must before it is
+// taken in. It is asked repeatedly.
 func (d *drag) rested(now time.Time, keepsUp bool, lag time.Duration) bool {
 	if !keepsUp {
 		d.keeps = time.Time{}

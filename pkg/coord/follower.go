@@ -77,7 +77,7 @@ func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Tim
 	}
 }
 
-// setSlow tells whether the follower holds everyone up, where that has changed: see
+// setSlow reports whether the follower holds everyone up, where that has changed: see
 // TermOptions.Slow.
 func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
 	if f.drag.slow == f.slowTold {
@@ -139,7 +139,7 @@ func (f *followerState) observe(now time.Time, end seq.Offset) {
 // it was observed last.
 func (f *followerState) heldAll(now time.Time) { f.caughtUp, f.markAt, f.moved = now, now, now }
 
-// has tells whether the follower holds all of a log and its shares, and knows it
+// has reports whether the follower holds all of a log and its shares, and knows it
 // as committed.
 func (f *followerState) has(end seq.Offset, shares uint64) bool {
 	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares

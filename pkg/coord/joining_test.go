@@ -210,7 +210,7 @@ func TestSharesOfManyAreDoneInOrder(t *testing.T) {
 	})
 }
 
-// TestBusyChannelsDoNotKeepAJoinerOut: there is always a change under way that a
+// TestBusyChannelsDoNotKeepAJoinerOut: there is always a change in progress that a
 // joiner has not stored; what is done before it joins is what it must have.
 func TestBusyChannelsDoNotKeepAJoinerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// proposeAgain is how long after one proposal came to nothing, or nothing was
+// proposeAgain is how long after one proposal failed, or nothing was
 // heard of it, the next is made.
 const proposeAgain = time.Second
 
@@ -46,7 +46,7 @@ type membership struct {
 	before   seq.Epoch  // of the last batch before the term
 	view     View
 	spoiled  bool      // a part of the log cannot be read: who lags behind it is not to blame
-	alone    time.Time // when an unverified term that has found no one may go on without the others; zero: it is verified
+	alone    time.Time // when an unverified term that has found no one may continue without the others; zero: it is verified
 	tracker  *isr.Tracker
 	proposal proposal
 	awaited  awaited
@@ -70,7 +70,7 @@ type proposal struct {
 type awaited struct {
 	follower *followerState // nil: nobody
 	until    time.Time
-	again    time.Time // when somebody may be awaited again
+	again    time.Time // when someone may be awaited again
 }
 
 func (m *membership) begin(o TermOptions, start seq.Offset) {
@@ -88,7 +88,7 @@ func (m *membership) begin(o TermOptions, start seq.Offset) {
 // lock.
 func (m *membership) followers() []*followerState { return *m.list.Load() }
 
-// few tells whether fewer are in sync than the topic asks for.
+// few reports whether fewer are in sync than the topic asks for.
 func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 
 // apply takes over a view, and returns the followers that are to be compared again:
@@ -239,7 +239,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 	return c, true
 }
 
-// unverified tells whether the term is to wait: this log was opened from disk, and no
+// unverified reports whether the term is to wait: this log was opened from disk, and no
 // other in-sync replica has been compared with it. Until then nothing is appended, and
 // none is taken out unheard that may be the only one to know of what the disk has lost.
 func (m *membership) unverified(now time.Time) bool {
@@ -249,7 +249,7 @@ func (m *membership) unverified(now time.Time) bool {
 	return !m.alone.IsZero()
 }
 
-// mayHoldMore tells whether another replica is in sync and may hold records that this
+// mayHoldMore reports whether another replica is in sync and may hold records that this
 // log has lost: it is not suspect, or said to hold more.
 func (m *membership) mayHoldMore(r ReplicaView) bool {
 	if r.Node == m.self || !slices.Contains(m.view.ISR, r.Node) {
@@ -258,13 +258,13 @@ func (m *membership) mayHoldMore(r ReplicaView) bool {
 	return !r.Suspect || !r.Broken && m.exceeded(r.LastEpoch, r.End)
 }
 
-// exceeded tells whether a log that ended in an epoch, and there, holds more than
+// exceeded reports whether a log that ended in an epoch, and there, holds more than
 // this one did when the term began.
 func (m *membership) exceeded(epoch seq.Epoch, end seq.Offset) bool {
 	return epoch > m.before || epoch == m.before && end > m.start
 }
 
-// keepsUp tells whether a follower has held all that there was not long ago, in a
+// keepsUp reports whether a follower has held all that there was not long ago, in a
 // session with the life of its node that metadata knows.
 func (m *membership) keepsUp(f *followerState, now time.Time) bool {
 	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= m.lag/joinMargin
@@ -321,7 +321,7 @@ func (m *membership) stored(last uint64) uint64 {
 	return last
 }
 
-// everywhere tells whether everyone who counts holds a log up to its end and all
+// everywhere reports whether everyone who counts holds a log up to its end and all
 // shares, and knows it as committed.
 func (m *membership) everywhere(end seq.Offset, shares uint64) bool {
 	for _, f := range m.followers() {
@@ -332,7 +332,7 @@ func (m *membership) everywhere(end seq.Offset, shares uint64) bool {
 	return true
 }
 
-// settled tells whether every replica is in sync, holds a log up to its end and
+// settled reports whether every replica is in sync, holds a log up to its end and
 // knows it as committed, and no change is asked for.
 func (m *membership) settled(end seq.Offset) bool {
 	if m.proposal.open || len(m.view.ISR) != len(m.view.Replicas) {

@@ -14,7 +14,7 @@ type Peers interface {
 }
 
 // LinkEvents are what a link tells of its node. They come from any goroutine,
-// one after the other, without a lock of the implementation's. Up and Down
+// one at a time, without a lock of the implementation's. Up and Down
 // alternate, but for the Down of a node that refuses.
 type LinkEvents struct {
 	// Up: a session began. Nothing that was sent before it is answered in it.

@@ -27,7 +27,7 @@ type ReplicaOptions struct {
 	// Wall returns what this node's wall clock shows at now, in ns since 1970; nil: the
 	// system's.
 	Wall func(now time.Time) int64
-	// Full says whether the disk has no room for what a leader sends; nil: it always has.
+	// Full reports whether the disk has no room for what a leader sends; nil: it always has.
 	// See replication.Following.
 	Full func() bool
 	// Peers is how it reaches the others; nil: this node is alone.
@@ -86,7 +86,7 @@ func OpenReplica(o ReplicaOptions) (*Replica, error) {
 	return r, nil
 }
 
-// failed takes what a follower cannot go on with.
+// failed takes what a follower cannot continue with.
 func (r *Replica) failed(err error) {
 	switch {
 	case errors.Is(err, replication.ErrLonger):
@@ -126,13 +126,13 @@ func (r *Replica) Log() *commitlog.Log { return r.log }
 // Recovery tells what opening the log found.
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 
-// Damaged tells whether a part of the log cannot be read that had been durable, as
+// Damaged reports whether a part of the log cannot be read that had been durable, as
 // was found when the log was opened, or by whoever has read it since;
 // or whether the leader's differs from what is committed here, as it may after an
-// election from outside of the in-sync set. Such a replica must not lead while another can, and must be copied anew.
+// election from outside of the in-sync set. Such a replica must not lead while another can, and must be copied again.
 func (r *Replica) Damaged() bool { return r.damaged.Load() }
 
-// Refusing tells whether this replica refuses its leader, because that one's log lacks
+// Refusing reports whether this replica refuses its leader, because that one's log lacks
 // records that are committed here. Nothing of this copy is changed meanwhile. It ends
 // with the next role, or once the logs agree.
 func (r *Replica) Refusing() bool { return r.refusing.Load() }

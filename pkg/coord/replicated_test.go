@@ -127,7 +127,7 @@ func TestASingleCopyIsNotCommitted(t *testing.T) {
 }
 
 // TestWhatIsInheritedIsReadable: a leader that is left alone commits what it
-// inherited, so that consuming goes on.
+// inherited, so that consuming continues.
 func TestWhatIsInheritedIsReadable(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
@@ -341,7 +341,7 @@ func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 
 // TestALogThatIsAheadOfTheLeadersIsKept: a follower holds committed records that its
 // leader lacks. It refuses to cut them; after an operator's election, which
-// supersedes them, it says that it must be copied anew.
+// supersedes them, it says that it must be copied again.
 func TestALogThatIsAheadOfTheLeadersIsKept(t *testing.T) {
 	for _, unclean := range []bool{false, true} {
 		logAhead(t, unclean)

@@ -42,7 +42,7 @@ func (s *sharings) popDecided(m *membership, ended bool) sharings {
 	return all[:n:n]
 }
 
-// Shared tells whether the partition has other replicas: sharing has somebody to
+// Shared reports whether the partition has other replicas: sharing has someone to
 // go to. It takes no lock.
 func (t *Term) Shared() bool { return len(t.members.followers()) > 0 }
 

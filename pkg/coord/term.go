@@ -247,7 +247,7 @@ func (t *Term) refusalLocked() error {
 	return nil
 }
 
-// Stop ends the term: it takes nothing more, the write that is under way is
+// Stop ends the term: it takes nothing more, the write that is in progress is
 // finished, and what is not committed by then is settled with ErrUnknownOutcome,
 // what is not written with ErrNotLeading. A term that is alone writes and commits
 // what it has taken first. All is on disk and nothing is called any more when

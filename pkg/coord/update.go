@@ -162,7 +162,7 @@ func (t *Term) ISRProposed(c ISRChange, err error) {
 
 // Confirmed returns when every in-sync replica was last known to recognise this
 // term: when the request was made that it answered. A term that is alone is
-// recognised now; the zero time says that somebody has yet to answer.
+// recognised now; the zero time says that someone has yet to answer.
 func (t *Term) Confirmed() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,7 +199,7 @@ func (w watch) up() {
 	w.f.rep.Connected()
 }
 
-// renew begins a session anew, if there is one: the follower's node is another
+// renew begins a session again, if there is one: the follower's node is another
 // process by now, and what the one before said counts for nothing.
 func (w watch) renew() {
 	w.t.mu.Lock()

@@ -72,7 +72,7 @@ func (w watch) yieldLocked() bool {
 	return true
 }
 
-// verified tells whether another in-sync replica has been compared with the log of a
+// verified reports whether another in-sync replica has been compared with the log of a
 // term, or the log needed none.
 func verified(t *Term) bool {
 	t.mu.Lock()

@@ -62,7 +62,7 @@ func TestADirectoryIsClaimed(t *testing.T) {
 	const mine = "MINE"
 	for _, of := range []struct {
 		name    string
-		owner   string // what the owner file holds; "": there is none
+		owner   string // what the owner file holds; "" if none
 		ledger  bool   // there is one, without entries
 		starts  int
 		foreign int

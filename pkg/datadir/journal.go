@@ -14,7 +14,7 @@ import (
 // are synced together, and returns the directory with that in its file system. What the
 // journal holds from before is written again first: nothing may be read before. Where there are many
 // replicas, all that the disk owes is written with one call. Of o only
-// the directories are Journaled's own; failed is told once when the journal cannot go on.
+// the directories are Journaled's own; failed is told once when the journal cannot continue.
 // The caller closes the journal after all else. The report says what was found.
 func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
@@ -45,7 +45,7 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 // call, which also waits for what other programs have written there: below, it syncs what it has to.
 const syncAllFrom = 64
 
-// onOneDisk says whether all topics lie in the file system of the directory itself: an operator may have mounted
+// onOneDisk reports whether all topics lie in the file system of the directory itself: an operator may have mounted
 // another one, or linked to it, and that one is synced file by file.
 func (d Dir) onOneDisk() bool {
 	topics, err := d.FS.ReadDir(d.Topics())

@@ -17,7 +17,7 @@ import (
 // told from one that was never made: the second has lost nothing, however long
 // the metadata has named it. A replica is entered before it has a role and hence
 // before it acknowledges anything, and stays entered until its topic is deleted for good. Its
-// methods may be called by many goroutines.
+// methods is safe for concurrent use.
 type Ledger struct {
 	fs  vfs.FS
 	dir string // holds an empty file for each entry
@@ -76,7 +76,7 @@ func (l *Ledger) create(names []string) error {
 	return err
 }
 
-// Has says whether a replica of this name was entered.
+// Has reports whether a replica of this name was entered.
 func (l *Ledger) Has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *Ledger) Trim(s *meta.State, self meta.NodeID) error {
 	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) })
 }
 
-// mayHold says whether the metadata gives the replica of an entry to a node, or
+// mayHold reports whether the metadata gives the replica of an entry to a node, or
 // does not know its topic yet.
 func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
 	topic, in, i, ok := ParseReplicaName(entry)

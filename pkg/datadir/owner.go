@@ -50,7 +50,7 @@ type claimant struct {
 // Claim makes the data directory that of the node's cluster, as the metadata knows both,
 // and reads the ledger, before any topic is opened. Topics of another cluster may have the
 // same names and incarnations, and must be neither served nor taken for deleted ones: they
-// are moved aside whole, and stay until somebody removes them. Claim returns how many
+// are moved aside whole, and stay until someone removes them. Claim returns how many
 // directories with such topics lie there.
 func (d Dir) Claim(l *Ledger, s *meta.State, self meta.NodeID, log *slog.Logger) (foreign int, err error) {
 	c := claimant{d, l, s, self, log}
@@ -155,7 +155,7 @@ func (c claimant) openLedger(ranBefore bool) error {
 	return c.ledger.create(names)
 }
 
-// startedBefore says whether this is not the first start of the node in this
+// startedBefore reports whether this is not the first start of the node in this
 // cluster.
 func (c claimant) startedBefore() bool {
 	self := c.state.Node(c.self)

@@ -81,7 +81,7 @@ func ReadOrigin(text []byte) (Origin, error) {
 	return *h.Origin, nil
 }
 
-// chosen says whether a filter chooses the message that became a dead letter: by its own
+// chosen reports whether a filter chooses the message that became a dead letter: by its own
 // header, which has dead_letter besides, its key, and what the Origin says of it.
 func (o *Origin) chosen(f *filter.Filter, m *topic.Message) bool {
 	fields := map[string]json.RawMessage{}

@@ -92,17 +92,17 @@ type Selection struct {
 	Filter         *filter.Filter // chooses some of them; nil: all
 }
 
-// Has says whether a message is one of the dead letters that are meant, and returns where it
+// Has reports whether a message is one of the dead letters that are meant, and returns where it
 // comes from.
 func (s Selection) Has(seen *topic.Seen) (Origin, bool) {
 	o, err := ReadOrigin(seen.Message.Header)
 	if err != nil || o.Topic != s.Topic || o.Channel != s.Channel {
-		return o, false // it is another's, or somebody published it
+		return o, false // it is another's, or someone published it
 	}
 	return o, s.Filter == nil || o.chosen(s.Filter, &seen.Message)
 }
 
-// scan returns up to max letters of a channel from an offset on, and where to go on; that is
+// scan returns up to max letters of a channel from an offset on, and where to continue; that is
 // from itself at the end.
 func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, max int) (letters []Letter, next seq.Offset, skipped int, err error) {
 	seen, err := p.Peek(c, from, batchMessages, batchBytes)

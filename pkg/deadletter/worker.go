@@ -29,7 +29,7 @@ const (
 	retryAfter = time.Second
 )
 
-// Node is what a Worker has the node do. Its methods may be called by many goroutines.
+// Node is what a Worker has the node do. Its methods are safe for concurrent use.
 type Node interface {
 	// Prepare makes sure that there is a topic for dead letters with its Channel. The
 	// topic is as safe as that of the origin.

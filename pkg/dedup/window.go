@@ -33,7 +33,7 @@ type Place[W any] struct {
 	Index   int
 }
 
-// NewWindow returns a window that lasts so long and knows so many ids at the most; 0:
+// NewWindow returns a window that lasts so long and knows so many ids at most; 0:
 // DefaultMost.
 func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 	if most == 0 {

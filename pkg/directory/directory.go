@@ -174,12 +174,12 @@ func (d *Directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
 	return cfg, err == nil && d.makesTopics()
 }
 
-// makesTopics says whether publishing and subscribing make topics.
+// makesTopics reports whether publishing and subscribing make topics.
 func (d *Directory) makesTopics() bool {
 	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
 }
 
-// EnsureTopic makes sure that a topic is there for somebody who wants to use
+// EnsureTopic makes sure that a topic is there for someone who wants to use
 // it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
 func (d *Directory) EnsureTopic(ctx context.Context, name string) error {
 	_, err := d.EnsureHosted(ctx, name)

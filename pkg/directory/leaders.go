@@ -152,7 +152,7 @@ func (d leaders) otherLeaders(t *meta.Topic) []meta.NodeID {
 	return all
 }
 
-// Answered says whether an error is another node's answer, and not the lack of
+// Answered reports whether an error is another node's answer, and not the lack of
 // one.
 func Answered(err error) bool {
 	_, is := errors.AsType[*peer.RemoteError](err)

@@ -54,11 +54,11 @@ const (
 
 // headroom is how many bytes may be appended before the disk is down to its reserve,
 // as far as is known from the last look at it and what was taken for appends since. Its
-// methods may be called by many goroutines.
+// methods is safe for concurrent use.
 type headroom struct {
 	left  atomic.Int64
 	taken atomic.Int64 // since the last look, or shortly before: the disk need not show it yet
-	short atomic.Bool  // somebody was refused since the last look
+	short atomic.Bool  // someone was refused since the last look
 }
 
 // observe notes what a look at the disk has shown.
@@ -80,7 +80,7 @@ func (h *headroom) reserve(n int64) bool {
 	return true
 }
 
-// shows returns how much a look counts as free: less than the reserve where somebody was
+// shows returns how much a look counts as free: less than the reserve where someone was
 // refused. Then the disk is low, though it need never show it: what would make it so
 // is not written.
 func (h *headroom) shows(free, reserve uint64) uint64 {
@@ -128,7 +128,7 @@ func (d *level) full(now time.Time) bool {
 	return !d.lowLast.IsZero() && now.Sub(d.lowLast) < calm
 }
 
-// yields says whether a node that has no space for the metadata's commands is to hand
+// yields reports whether a node that has no space for the metadata's commands is to hand
 // over the lead of the metadata, if it has it: once in a while. It is asked at every look.
 func (d *level) yields(now time.Time, leads, space bool) bool {
 	switch {
@@ -166,7 +166,7 @@ func New(fs vfs.FS, dir string, reserve uint64, log *slog.Logger) *Space {
 
 // Look has publishes refused while the disk has less than the reserve free, and has
 // followers refuse messages once half of it is used, so that positions and metadata
-// can still be stored and consuming goes on. It returns how much room there is.
+// can still be stored and consuming continues. It returns how much room there is.
 func (s *Space) Look() Room {
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {
@@ -201,19 +201,19 @@ func (s *Space) Look() Room {
 // reserveOf returns how much of a disk is kept free: less of a small one.
 func (s *Space) reserveOf(u vfs.Usage) uint64 { return min(s.reserve, u.Total/smallDisk) }
 
-// Reserve says whether the disk takes n bytes, and takes the room for them.
+// Reserve reports whether the disk takes n bytes, and takes the room for them.
 func (s *Space) Reserve(n int) bool { return !s.low.Load() && s.headroom.reserve(int64(n)) }
 
-// Low says whether publishes are refused for want of free space.
+// Low reports whether publishes are refused for lack of free space.
 func (s *Space) Low() bool { return s.low.Load() }
 
-// Brimful says whether followers here take no messages for want of free space.
+// Brimful reports whether followers here take no messages for lack of free space.
 func (s *Space) Brimful() bool { return s.brimful.Load() }
 
 // Full says what the other nodes are to be told: it was low not long ago.
 func (s *Space) Full(now time.Time) bool { return s.level.full(now) }
 
-// Yields says whether a node that leads the metadata is to hand that over, because it has
+// Yields reports whether a node that leads the metadata is to hand that over, because it has
 // no space for commands. It is asked at every look.
 func (s *Space) Yields(now time.Time, leads, space bool) bool {
 	return s.level.yields(now, leads, space)

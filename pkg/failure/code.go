@@ -96,6 +96,6 @@ func (c Code) Exit() int {
 	return ExitFailed
 }
 
-// Passes says whether the same request may succeed later, or at another node. After Uncertain it
+// Passes reports whether the same request may succeed later, or at another node. After Uncertain it
 // may have been carried out already.
 func (c Code) Passes() bool { return codes[c].passes }

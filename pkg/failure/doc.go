@@ -1,4 +1,4 @@
-// Package failure is the registry of what can go wrong and reach somebody: a client over the NSQ
+// Package failure is the registry of what can go wrong and reach someone: a client over the NSQ
 // protocol, a program over HTTP, an operator at brokerctl, or another node.
 //
 // It decides how each failure is called on each of these ways, and nothing else: who fails

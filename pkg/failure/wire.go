@@ -51,7 +51,7 @@ const (
 )
 
 // wires says how each code is spelled, which code of /v1 means the same, and whether the
-// connection goes on. A publish that could not be stored is the cluster's trouble and not the
+// connection continues. A publish that could not be stored is the cluster's trouble and not the
 // connection's, so it does not end it.
 var wires = [WireCount]struct {
 	name   string

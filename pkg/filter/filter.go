@@ -47,7 +47,7 @@ type variables struct {
 }
 
 // builtins are the functions that expressions may call. Each takes time proportional to its
-// arguments at the most, and returns nothing larger.
+// arguments at most, and returns nothing larger.
 var builtins = []string{
 	"abs", "ceil", "date", "duration", "float", "floor", "hasPrefix", "hasSuffix", "indexOf", "int", "lastIndexOf", "len",
 	"lower", "round", "string", "trim", "trimPrefix", "trimSuffix", "type", "upper",
@@ -120,10 +120,10 @@ func located(text string, err error) error {
 // String returns the text of the expression.
 func (f *Filter) String() string { return f.text }
 
-// UsesTag says whether Match looks at the message's tag.
+// UsesTag reports whether Match looks at the message's tag.
 func (f *Filter) UsesTag() bool { return f.uses["tag"] }
 
-// Match says whether a message is chosen. An error says why that cannot be evaluated, as when
+// Match reports whether a message is chosen. An error says why that cannot be evaluated, as when
 // a text is compared with a number; then it is not chosen. It keeps nothing of the message.
 func (f *Filter) Match(m *Message) (bool, error) {
 	at, _ := f.machine.Get().(*machine)

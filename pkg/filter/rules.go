@@ -54,7 +54,7 @@ func (r *rules) binary(n *ast.BinaryNode) {
 	}
 }
 
-// numeric says whether a node is a number whatever the message is.
+// numeric reports whether a node is a number whatever the message is.
 func numeric(n ast.Node) bool {
 	t := n.Type()
 	if t == nil {

@@ -34,7 +34,7 @@ func (s *Selection) Set(text string) (changed bool) {
 	return true
 }
 
-// All says whether all messages are chosen.
+// All reports whether all messages are chosen.
 func (s *Selection) All() bool { return s.now.Load() == nil }
 
 // Broken returns why the filter cannot be used; nil: it can. Nothing may be delivered, nor
@@ -46,7 +46,7 @@ func (s *Selection) Broken() error {
 	return nil
 }
 
-// Chooses says whether a message is to be delivered, and counts it if it is left out. It is asked
+// Chooses reports whether a message is to be delivered, and counts it if it is left out. It is asked
 // before each delivery: how often a message was taken does not say whether anybody got it. tagOf
 // returns the tag of a header; it is called only if it matters.
 func (s *Selection) Chooses(m *Message, tagOf func(header []byte) string) bool {

@@ -18,14 +18,14 @@ const (
 	GrowShare = 0.1
 )
 
-// Grows says whether a channel of some depth grows, by its rates, so that somebody should
+// Grows reports whether a channel of some depth grows, by its rates, so that someone should
 // look at it: more came in than went out over both windows, and not just a little.
 func (r Rates) Grows(depth int64) bool {
 	grown := (r.InLong - r.OutLong) * Long.Seconds()
 	return depth >= GrowDepth && r.In > r.Out && grown >= GrowShare*float64(depth)
 }
 
-// Suspect is a channel that may be stalled, or grow, as far as somebody knows it.
+// Suspect is a channel that may be stalled, or grow, as far as someone knows it.
 type Suspect struct {
 	Name    string        `json:"name"` // TOPIC/CHANNEL
 	Depth   int64         `json:"depth"`
@@ -33,7 +33,7 @@ type Suspect struct {
 	Rates   Rates         `json:"rates"`
 }
 
-// Suspicious says whether a channel with messages that wait may be stalled, or was
+// Suspicious reports whether a channel with messages that wait may be stalled, or was
 // measured for long enough to know whether it grows.
 func (m *Meter) Suspicious(now time.Time) bool {
 	return m.Stalled(now) >= StallAfter || m.Observed(now) >= Long

@@ -42,7 +42,7 @@ func (r *Rates) Add(o Rates) {
 	r.OutLong += o.OutLong
 }
 
-// DrainsIn says how long a channel takes to have nothing left, if it goes on as in the
+// DrainsIn says how long a channel takes to have nothing left, if it continues as in the
 // last minute: what goes out less what comes in counts. It returns false where that is
 // never: as much comes in as goes out, or more.
 func (r Rates) DrainsIn(depth int64) (time.Duration, bool) {
@@ -71,7 +71,7 @@ type sample struct {
 }
 
 // Meter measures one channel on one partition. The zero value is ready for use. Its
-// methods may be called by many goroutines.
+// methods is safe for concurrent use.
 type Meter struct {
 	mu    sync.Mutex // guards what follows
 	since sample     // the totals have been these from then, until last
@@ -189,7 +189,7 @@ func (m *Meter) Stalled(now time.Time) time.Duration {
 	return max(0, now.Sub(m.still))
 }
 
-// Observed returns for how long the channel has been measured, Long at the most.
+// Observed returns for how long the channel has been measured, Long at most.
 func (m *Meter) Observed(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

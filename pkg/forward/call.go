@@ -22,7 +22,7 @@ var (
 )
 
 // Caller asks other nodes, and gives their errors the meaning that they had there.
-// Its methods may be called by many goroutines.
+// Its methods are safe for concurrent use.
 type Caller struct {
 	Remote Remote // nil: this node is alone
 }

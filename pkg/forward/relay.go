@@ -101,7 +101,7 @@ func AppendDeliveriesHead(p []byte, starved bool) []byte {
 	return append(p, 0)
 }
 
-// DeliverySize returns the bytes that AppendDelivery appends, at the most.
+// DeliverySize returns the bytes that AppendDelivery appends, at most.
 func DeliverySize(d *topic.Delivery) int {
 	return 8 + 8 + 2 + 1 + 8 + 2*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32 + len(d.Header) + len(d.Body)
 }

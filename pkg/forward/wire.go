@@ -95,7 +95,7 @@ func (r *reader) bytes() []byte {
 
 func (r *reader) string() string { return string(r.bytes()) }
 
-// end says whether all was there and nothing is left.
+// end reports whether all was there and nothing is left.
 func (r *reader) end(what string) error {
 	switch {
 	case r.bad:

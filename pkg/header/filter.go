@@ -86,7 +86,7 @@ func ParseFilter(raw []byte) (*Filter, error) {
 	return f, nil
 }
 
-// equal says whether a part's key has its value.
+// equal reports whether a part's key has its value.
 func (p part) equal(values map[string]string) bool {
 	v, ok := values[p.Key]
 	return ok && v == p.Data
@@ -176,7 +176,7 @@ func (f *Filter) Raw() []byte {
 	return f.raw
 }
 
-// Match says whether a message with a header, or with none, is chosen. No filter chooses all.
+// Match reports whether a message with a header, or with none, is chosen. No filter chooses all.
 func (f *Filter) Match(raw []byte) bool {
 	if f == nil {
 		return true

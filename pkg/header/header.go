@@ -164,7 +164,7 @@ func bounded(key, text string, isText bool, most int) error {
 // MaxTag is the longest tag, in bytes.
 const MaxTag = 100
 
-// ValidTag says whether text can be a tag: 1 to MaxTag of the characters a-z A-Z 0-9 _ -.
+// ValidTag reports whether text can be a tag: 1 to MaxTag of the characters a-z A-Z 0-9 _ -.
 func ValidTag(text string) bool {
 	if len(text) == 0 || len(text) > MaxTag {
 		return false

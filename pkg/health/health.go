@@ -39,9 +39,9 @@ type Gravity uint8
 
 // The gravities, in their order.
 const (
-	ForInformation Gravity = iota // it is under way, or wanted
+	ForInformation Gravity = iota // it is in progress, or wanted
 	Degrading                     // it serves, with less safety than it should have
-	Failing                       // somebody is refused something now
+	Failing                       // someone is refused something now
 )
 
 // gravities is the table of the codes that Health may have. One that is not here
@@ -115,7 +115,7 @@ func (f *Findings) Add(code, what, name string) {
 	f.what[code] = what
 }
 
-// Has says whether something was found that a code is about.
+// Has reports whether something was found that a code is about.
 func (f *Findings) Has(code string) bool { return f.names[code] != nil }
 
 // Report makes the verdict: the gravest reasons first.

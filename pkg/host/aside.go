@@ -158,7 +158,7 @@ func (q *asides) discard(a controller.PartitionID, name string) error {
 	return err
 }
 
-// Lost says whether what the partition held is gone here, and no other replica is in
+// Lost reports whether what the partition held is gone here, and no other replica is in
 // sync.
 func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
 	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)

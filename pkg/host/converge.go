@@ -99,10 +99,10 @@ func (c *Converger) Adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 	return c.roles.adopt(h, t, i, nodes)
 }
 
-// Stop takes no more work on topics, and returns when none is under way.
+// Stop takes no more work on topics, and returns when none is in progress.
 func (c *Converger) Stop() { c.topics.Close() }
 
-// matches tells whether nothing is to be done about a partition.
+// matches reports whether nothing is to be done about a partition.
 func (c *Converger) matches(h *Topic, t *meta.Topic, i int, nodes Nodes) bool {
 	hp := h.Held(i)
 	if hp == nil {

@@ -166,7 +166,7 @@ func (d *fullDisk) yield() {
 	})
 }
 
-// hasRoom says whether a disk takes messages, and takes the room for them.
+// hasRoom reports whether a disk takes messages, and takes the room for them.
 func hasRoom(d *diskspace.Space) func([]topic.Message) bool {
 	return func(messages []topic.Message) bool { return d.Reserve(topic.StoredSize(messages)) }
 }

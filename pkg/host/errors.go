@@ -34,7 +34,7 @@ func OfThisIncarnation(err error) error {
 	return err
 }
 
-// Moving says whether a publish was refused because the leadership is elsewhere
+// Moving reports whether a publish was refused because the leadership is elsewhere
 // or on its way.
 func Moving(err error) bool {
 	return fate.Of(err) == fate.Refused &&

@@ -25,16 +25,16 @@ const (
 	restTimeout = time.Second
 	// quiesceTimeout is the same for what they were given since.
 	quiesceTimeout = 75 * time.Millisecond
-	// sealTimeout is how long publishes are held back at the most while the
-	// others catch up; a leader that cannot by then goes on leading.
+	// sealTimeout is how long publishes are held back at most while the
+	// others catch up; a leader that cannot by then continues leading.
 	sealTimeout = 500 * time.Millisecond
-	// electTimeout bounds an election: without a quorum the leader goes on.
+	// electTimeout bounds an election: without a quorum the leader continues.
 	electTimeout = time.Second
 	// outcomeTimeout is how long an election whose outcome is open is waited
-	// for before the leader goes on.
+	// for before the leader continues.
 	outcomeTimeout = time.Second
 	// handoverTogether is how many partitions are handed over in one step, and
-	// handoverSteps how many steps are under way at a time: the more there are, the
+	// handoverSteps how many steps are in progress at a time: the more there are, the
 	// longer the publishes of each wait.
 	handoverTogether = 16
 	handoverSteps    = 2
@@ -113,7 +113,7 @@ func (d *handovers) wake(es []meta.Election) {
 	}
 }
 
-// hopeless says whether trying again or trying others would end alike: the
+// hopeless reports whether trying again or trying others would end alike: the
 // metadata cannot be changed.
 func hopeless(failed []error) bool {
 	return slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, ErrNoElection) })
@@ -260,7 +260,7 @@ func (l *leaving) seal(ctx context.Context) error {
 	return l.lp.Part.Flush(bounded) // what was answered meanwhile
 }
 
-// stay goes on leading what could not be handed over.
+// stay continues leading what could not be handed over.
 func (l *leaving) stay() {
 	if l.lp == nil {
 		return
@@ -312,7 +312,7 @@ func (d *handovers) elect(ctx context.Context, all []*leaving) {
 }
 
 // outcome waits for the metadata to say whether an election took place whose
-// outcome is open. While it does not, the leader goes on: if the election comes
+// outcome is open. While it does not, the leader continues: if the election comes
 // true later, its term will find out.
 func (d *handovers) outcome(l *leaving, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)

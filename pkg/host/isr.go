@@ -11,7 +11,7 @@ import (
 
 // Bounds of what terms ask of the metadata.
 const (
-	// proposeTogether is how many changes are under way at a time. They share
+	// proposeTogether is how many changes are in progress at a time. They share
 	// the metadata's disk writes.
 	proposeTogether = 128
 	proposeTimeout  = 5 * time.Second
@@ -82,7 +82,7 @@ func (p *proposer) work() {
 	}
 }
 
-// close ends what is under way and takes no more.
+// close ends what is in progress and takes no more.
 func (p *proposer) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -16,7 +16,7 @@ import (
 
 const (
 	// leaveTimeout bounds how long a node that closes waits for the leaders of
-	// what it holds to go on without it.
+	// what it holds to continue without it.
 	leaveTimeout = time.Second
 	// seeOffPause is how long a leader gathers changes before it looks who is
 	// still in sync.
@@ -55,7 +55,7 @@ func (l *leavers) add(id meta.NodeID, incarnation uint64) {
 	l.said[id] = max(l.said[id], incarnation)
 }
 
-// has says whether the process of a node said that it closes.
+// has reports whether the process of a node said that it closes.
 func (l *leavers) has(n *meta.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *leavers) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothi
 	}
 }
 
-// leadsWith says whether leader leads a partition of the topic that another node
+// leadsWith reports whether leader leads a partition of the topic that another node
 // is in sync with.
 func leadsWith(t *meta.Topic, leader, other meta.NodeID) bool {
 	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {

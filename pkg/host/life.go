@@ -18,7 +18,7 @@ type life struct {
 	end      context.CancelFunc
 	running  fan.Group             // the node's loops and what it does in the background
 	exiting  atomic.Bool           // changes are refused
-	failed   atomic.Pointer[error] // why the node cannot go on
+	failed   atomic.Pointer[error] // why the node cannot continue
 	failOnce sync.Once
 }
 

@@ -22,7 +22,7 @@ const (
 	// hand-over before and after is below it.
 	RaceWindow = 10 * time.Second
 	raceEpochs = 10
-	// racesEnd is how long after the last change of the metadata no race goes on.
+	// racesEnd is how long after the last change of the metadata no race continues.
 	racesEnd = 2*RaceWindow + leadCheck
 )
 
@@ -132,7 +132,7 @@ func (r race) after(e seq.Epoch, now time.Time) race {
 	return r
 }
 
-// leads says whether partition i is led here in an epoch.
+// leads reports whether partition i is led here in an epoch.
 func (h *Topic) leads(i int, e seq.Epoch) bool {
 	lp := h.Led(i)
 	return lp != nil && lp.Term.Epoch() == e

@@ -85,14 +85,14 @@ func (n *Host) claim() error {
 	return err
 }
 
-// holds says whether this node holds a replica of a topic.
+// holds reports whether this node holds a replica of a topic.
 func (n *Host) holds(t *meta.Topic) bool {
 	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
 }
 
 // openAll opens the replicas that this node holds. What one topic lacks keeps no
 // other from being served: it is tried again while the node runs, and health
-// names it. An error says that the node itself cannot go on.
+// names it. An error says that the node itself cannot continue.
 func (n *Host) openAll() error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
@@ -149,5 +149,5 @@ func (n *Host) Exit() {
 	n.leaveOnce.Do(n.leavers.leave)
 }
 
-// Exiting says whether the node is about to stop.
+// Exiting reports whether the node is about to stop.
 func (n *Host) Exiting() bool { return n.life.exiting.Load() }

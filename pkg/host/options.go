@@ -60,15 +60,15 @@ type Options struct {
 	Log        commitlog.Options
 	Logger     *slog.Logger
 	Observer   Observer // is told what happens
-	// Exhausted is told of a channel with messages that had all their attempts.
+	// Exhausted is told of a channel with messages that used up their attempts.
 	Exhausted func(deadletter.Source)
-	// Fatal is called once, without waiting, when this node cannot go on: a log
+	// Fatal is called once, without waiting, when this node cannot continue: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)
 
 	EphemeralBytes     int64         // memory that an ephemeral topic's partition may use; the oldest messages go
 	DiskReserve        uint64        // publishes are refused while less is free; at most a twentieth of the disk counts
-	CheckpointInterval time.Duration // positions of channels are stored this often at the most
+	CheckpointInterval time.Duration // positions of channels are stored this often at most
 	TickInterval       time.Duration // precision of timeouts and deferrals
 	RetentionInterval  time.Duration
 	DiskInterval       time.Duration

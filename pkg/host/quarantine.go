@@ -25,7 +25,7 @@ import (
 // A replica whose data is damaged, or gone though it should be there, is in
 // quarantine while others are in sync: it answers no leader, which takes it out of
 // the in-sync set, and leads only until another does. Once metadata says that it
-// is out, its data is set aside and it is copied anew. It has acknowledged nothing
+// is out, its data is set aside and it is copied again. It has acknowledged nothing
 // since the damage was known, so nobody counts on what it lacks. The only in-sync
 // replica serves what is left of its data.
 
@@ -80,7 +80,7 @@ func (q *Quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// lost says whether a replica that finds nothing in its directory has lost what it
+// lost reports whether a replica that finds nothing in its directory has lost what it
 // held: the ledger says that it was made here, and it is in the in-sync set. A
 // replica that was never made here, or that is out of sync, has nothing to lose.
 func (q *Quarantine) lost(h *Topic, t *meta.Topic, i int, names []string) bool {
@@ -170,7 +170,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 // handOn has another in-sync replica lead a partition. If that cannot be done in
 // order, because followers cannot be served from a damaged log, this replica is
 // reported as suspect, which deposes it. Where no other can lead, this
-// one goes on after a pause, if it leads; one that has nothing to lead with tries
+// one continues after a pause, if it leads; one that has nothing to lead with tries
 // again for as long as metadata says that it is to.
 func (q *Quarantine) handOn(h *Topic, i int) {
 	hp := h.Held(i)
@@ -199,7 +199,7 @@ func (q *Quarantine) handOn(h *Topic, i int) {
 	})
 }
 
-// mustLead says whether metadata has a replica that is held here lead, and it
+// mustLead reports whether metadata has a replica that is held here lead, and it
 // does not.
 func (q *Quarantine) mustLead(h *Topic, hp *Held) bool {
 	t := q.o.Meta.Topic(h.Name)
@@ -325,7 +325,7 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	}
 }
 
-// elsewhere says whether other in-sync replicas hold what is damaged here.
+// elsewhere reports whether other in-sync replicas hold what is damaged here.
 func (q *Quarantine) elsewhere(h *Topic, i int) bool {
 	t := h.Config()
 	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0

@@ -103,7 +103,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	return replica, nil
 }
 
-// committedMayBeLost says whether a loss of power may have taken committed records
+// committedMayBeLost reports whether a loss of power may have taken committed records
 // from this node's replica: the machine lost power, or that is not known, and the
 // topic does not sync always or the replica was catching up.
 func (rs *roles) committedMayBeLost(t *meta.Topic, i int) bool {

@@ -127,7 +127,7 @@ func keptFor(c *meta.TopicConfig) time.Duration {
 }
 
 // boundsOf returns to which size a partition's log is cut, and which one it is not to exceed;
-// 0: there is none.
+// 0 if none.
 func boundsOf(c *meta.TopicConfig) (limit, share int64) {
 	limit, share = c.RetentionBytes, c.Quota()
 	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {

@@ -69,7 +69,7 @@ type matched struct {
 // Name returns the name of the replica on this node.
 func (hp *Held) Name() string { return hp.name }
 
-// untreated tells whether a replica that is not intact follows as if it were.
+// untreated reports whether a replica that is not intact follows as if it were.
 func (hp *Held) untreated() bool {
 	return condition(hp.state.Load()) != intact && hp.Standby.Load() != nil
 }
@@ -135,7 +135,7 @@ func (rs *roles) viewOf(t *meta.Topic, i int, nodes Nodes) coord.View {
 	return v
 }
 
-// sameView says whether two views say the same. Two of one version have the same
+// sameView reports whether two views say the same. Two of one version have the same
 // replicas and in-sync set.
 func sameView(a, b coord.View) bool {
 	return a.Epoch == b.Epoch && a.Version == b.Version && a.Leader == b.Leader &&

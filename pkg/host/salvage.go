@@ -23,7 +23,7 @@ import (
 // to lead before it leads itself.
 const SalvageAfter = 5 * time.Second
 
-// salvages says whether a replica that is to lead by the view v does so even if
+// salvages reports whether a replica that is to lead by the view v does so even if
 // its stored positions cannot be read.
 func (q *Quarantine) salvages(hp *Held, v coord.View) bool {
 	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= SalvageAfter {

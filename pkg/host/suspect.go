@@ -49,7 +49,7 @@ func (q *suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) e
 	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect), text)
 }
 
-// marked says whether a replica's log was cut, at an earlier start, by the names that were in its directory,
+// marked reports whether a replica's log was cut, at an earlier start, by the names that were in its directory,
 // or at this one, by what its recovery found.
 func (q *suspicion) marked(h *Topic, t *meta.Topic, i int, names []string, r commitlog.Recovery) (bool, error) {
 	if r.Clean() {
@@ -82,7 +82,7 @@ func (q *suspicion) standing(hp *Held) meta.Suspect {
 	}
 }
 
-// reported says whether the metadata knows of a suspect replica what there is to know.
+// reported reports whether the metadata knows of a suspect replica what there is to know.
 func (q *suspicion) reported(hp *Held, p *meta.Partition) bool {
 	s, known := p.SuspectOf(q.o.Self)
 	return known && s == q.standing(hp)
@@ -117,7 +117,7 @@ type suspectKey struct {
 	partition int
 }
 
-// unknown says whether a replica is in sync by the metadata, which does not know that
+// unknown reports whether a replica is in sync by the metadata, which does not know that
 // it is suspect.
 func (q *suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
 	t := q.o.Meta.Topic(h.Name)
@@ -143,7 +143,7 @@ func (q *suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
 	return errors.Join(append(r.Failed, err)...)
 }
 
-// canCopy says whether a partition has a leader elsewhere that is alive and not
+// canCopy reports whether a partition has a leader elsewhere that is alive and not
 // suspect, from which a replica here can be copied.
 func (q *suspicion) canCopy(p *meta.Partition) bool {
 	_, suspect := p.SuspectOf(p.Leader)

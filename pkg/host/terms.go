@@ -78,7 +78,7 @@ func (t *terms) stir(term *coord.Term) {
 }
 
 // list appends those to buf that are to be told the time: all, or those that are
-// not idle, which are asked for anew.
+// not idle, which are asked for again.
 func (t *terms) list(buf []*Led, all bool) []*Led {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *terms) list(buf []*Led, all bool) []*Led {
 	return buf
 }
 
-// busy says whether a term is stirred.
+// busy reports whether a term is stirred.
 func (t *terms) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *terms) run(ctx context.Context) {
 		}
 		since, last := t.contact.Unbroken()
 		now := time.Now()
-		gap := !since.Equal(before) // every lease is to begin anew
+		gap := !since.Equal(before) // every lease is to begin again
 		before = since
 		clear(due)
 		due = t.list(due[:0], gap || now.Sub(last) > coord.QuietQuorum)
@@ -141,7 +141,7 @@ func (t *terms) run(ctx context.Context) {
 	}
 }
 
-// idle says that telling the time can wait until somebody stirs the term.
+// idle says that telling the time can wait until someone stirs the term.
 func (lp *Led) idle() bool {
 	return lp.Term.Idle() && (lp.lease == nil || !lp.lease.Lapsed())
 }

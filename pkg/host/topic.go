@@ -136,7 +136,7 @@ func (h *Topic) Suspend() (resume func()) {
 	return func() { h.leading.Store(led) }
 }
 
-// Watch tells w of changes of led until stop is called; a call under way may
+// Watch tells w of changes of led until stop is called; a call in progress may
 // still be running then.
 func (h *Topic) Watch(w Watcher) (stop func()) {
 	entry := &watch{w}
@@ -214,7 +214,7 @@ func (h *Topic) Fits(messages []topic.Message, sizes limit.Sizes) error {
 // NextTurn returns a number that grows with every call: for what goes round.
 func (h *Topic) NextTurn() int { return int(h.turn.Add(1) & math.MaxInt32) }
 
-// IsWatched says whether f is true of a watcher of the topic.
+// IsWatched reports whether f is true of a watcher of the topic.
 func (h *Topic) IsWatched(f func(Watcher) bool) bool {
 	h.watching.Lock()
 	defer h.watching.Unlock()
@@ -230,7 +230,7 @@ func (h *Topic) IsWatched(f func(Watcher) bool) bool {
 // changed.
 func (h *Topic) Config() *meta.Topic { return h.config.Load() }
 
-// Used says whether a client of this node has used the topic since the process started.
+// Used reports whether a client of this node has used the topic since the process started.
 func (h *Topic) Used() bool { return h.used.Load() }
 
 // ConvergedTo returns up to which index of the metadata every leader of the topic is known to

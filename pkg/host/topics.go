@@ -117,7 +117,7 @@ func (ts *Topics) HandleReplication(_ meta.NodeID, kind uint8, payload []byte, r
 	reply(replication.NotReady())
 }
 
-// leads says whether metadata says here that this node leads a partition in an
+// leads reports whether metadata says here that this node leads a partition in an
 // epoch.
 func (ts *Topics) leads(h *Topic, i int, epoch seq.Epoch) bool {
 	t := ts.o.Meta.Topic(h.Name)
@@ -142,7 +142,7 @@ func (ts *Topics) newTopic(t *meta.Topic) *Topic {
 	return h
 }
 
-// DeletedLately says whether a topic, or with a name one of its channels, was deleted
+// DeletedLately reports whether a topic, or with a name one of its channels, was deleted
 // within the last ten seconds, at whatever node, as far as this one has learnt it.
 func (ts *Topics) DeletedLately(topic, channel string) bool {
 	return ts.deleted.has(deletion{topic, channel}, time.Now())

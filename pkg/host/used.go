@@ -21,8 +21,8 @@ const deletedFor = 10 * time.Second
 // maxDeletions bounds the deletions that are remembered.
 const maxDeletions = 4096
 
-// deletions remembers what was deleted of late, wherever that was asked for. Its
-// methods may be called by many goroutines.
+// deletions remembers what was deleted recently, wherever that was asked for. Its
+// methods is safe for concurrent use.
 type deletions struct {
 	mu sync.Mutex // guards what follows
 	at map[deletion]time.Time
@@ -60,7 +60,7 @@ func (d *deletions) compare(was, is *meta.Topic, now time.Time) {
 	}
 }
 
-// has says whether something was deleted of late.
+// has reports whether something was deleted recently.
 func (d *deletions) has(what deletion, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

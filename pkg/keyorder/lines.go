@@ -145,7 +145,7 @@ func (l *Lines) next(q *line) int32 {
 	return q.head
 }
 
-// In says whether a member is in a line.
+// In reports whether a member is in a line.
 func (l *Lines) In(m int32) bool { return int(m) < len(l.members) && l.members[m].line != 0 }
 
 // First returns the first member of the line that a member is in; 0: it is in none.
@@ -156,7 +156,7 @@ func (l *Lines) First(m int32) int32 {
 	return l.lines[l.members[m].line].head
 }
 
-// May says whether a member may go to a consumer: it is the first of its line, of which nobody
+// May reports whether a member may go to a consumer: it is the first of its line, of which nobody
 // is out, or in none.
 func (l *Lines) May(m int32) bool {
 	return !l.In(m) || l.next(&l.lines[l.members[m].line]) == m
@@ -185,11 +185,11 @@ func (l *Lines) Back(m int32) (next int32) {
 // Len returns how many members there are.
 func (l *Lines) Len() int { return l.tracked }
 
-// Full says whether nobody more should join for now.
+// Full reports whether nobody more should join for now.
 func (l *Lines) Full() bool { return l.tracked >= l.limits.Tracked || l.bytes >= l.limits.Bytes }
 
 // Longest returns the line in which most wait: its key, its first member, and how many there are;
-// 0: there is none. It looks at every line.
+// 0 if none. It looks at every line.
 func (l *Lines) Longest() (key string, first int32, members int) {
 	for i := range l.lines {
 		if q := &l.lines[i]; q.waiting > members || q.waiting == members && q.waiting > 0 && q.key < key {

@@ -67,7 +67,7 @@ func parsePointer(text string) (Rule, error) {
 	return Rule{pointer: parts}, nil
 }
 
-// None says whether the rule finds no key in any body.
+// None reports whether the rule finds no key in any body.
 func (r Rule) None() bool { return r.pointer == nil && !r.prefix }
 
 // Of returns the key of a body, or nil: it has none, or one that is empty or too long.

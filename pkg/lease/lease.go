@@ -11,7 +11,7 @@ import (
 
 // Lease says until when this node may deliver and take answers as the leader of
 // a partition. It begins when every in-sync replica has recognised the term: none
-// of them followed a later leader then. It goes on while the node is in touch,
+// of them followed a later leader then. It continues while the node is in touch,
 // without a gap longer than the lease, with a quorum of the metadata or with all
 // in-sync replicas: whoever else is elected leads only after one of them knew.
 // In touch with the quorum means that all that was decided until then is applied
@@ -34,7 +34,7 @@ type Lease struct {
 	until     atomic.Int64 // since base, in ns; never
 	from      atomic.Int64 // likewise: what was confirmed before does not count
 	ended     atomic.Bool  // there is a later leader
-	lapsed    atomic.Bool  // somebody was refused since it was last renewed
+	lapsed    atomic.Bool  // someone was refused since it was last renewed
 }
 
 // never is until when a lease holds that has not begun.
@@ -50,12 +50,12 @@ func New(c *Contact, epoch seq.Epoch, named func() bool) *Lease {
 }
 
 // Begin says how to learn when the in-sync replicas last confirmed the term, and whom
-// to tell that Held has refused somebody, once until Regained. It is called once.
+// to tell that Held has refused someone, once until Regained. It is called once.
 func (l *Lease) Begin(confirmed func() time.Time, refused func()) {
 	l.confirmed, l.refused = confirmed, refused
 }
 
-// Held says whether the lease holds at now, so that this node may deliver. Who is refused
+// Held reports whether the lease holds at now, so that this node may deliver. Who is refused
 // is to be told by Regained.
 func (l *Lease) Held(now time.Time) bool {
 	if l.Holds(now) {
@@ -67,16 +67,16 @@ func (l *Lease) Held(now time.Time) bool {
 	return false
 }
 
-// Holds says whether the lease holds at now. Nobody is refused by it.
+// Holds reports whether the lease holds at now. Nobody is refused by it.
 func (l *Lease) Holds(now time.Time) bool {
 	l.look(now)
 	return l.holds(now) || l.renew(now)
 }
 
-// Lapsed says whether Held has refused somebody since Regained found the lease to hold.
+// Lapsed reports whether Held has refused someone since Regained found the lease to hold.
 func (l *Lease) Lapsed() bool { return l.lapsed.Load() }
 
-// look ends the lease if the machine was suspended. It may begin anew.
+// look ends the lease if the machine was suspended. It may begin again.
 func (l *Lease) look(now time.Time) {
 	woke := l.contact.suspended.Last(now)
 	if woke.IsZero() {
@@ -107,7 +107,7 @@ func (l *Lease) Superseded(by seq.Epoch) {
 	}
 }
 
-// renew asks anew how long the lease holds, and returns whether it does at now.
+// renew asks again how long the lease holds, and returns whether it does at now.
 func (l *Lease) renew(now time.Time) bool {
 	l.look(now)
 	from := l.from.Load()
@@ -137,14 +137,14 @@ func (l *Lease) extend(until int64) {
 	}
 }
 
-// Regained says whether the lease holds again after somebody was refused.
+// Regained reports whether the lease holds again after someone was refused.
 func (l *Lease) Regained(now time.Time) bool {
 	return l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
 }
 
 // Contact is this node's contact with a quorum of the metadata, for all leases
-// together: Unbroken is called again and again, so that a lease that nobody asks for
-// goes on without a gap.
+// together: Unbroken is called repeatedly, so that a lease that nobody asks for
+// continues without a gap.
 type Contact struct {
 	span      time.Duration    // of a lease: a longer time without contact is a gap
 	latest    func() time.Time // contact; the zero time: never

@@ -64,7 +64,7 @@ func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
 		if !l.Held(time.Now()) {
 			t.Error("not held after ten seconds in touch")
 		}
-		time.Sleep(time.Minute) // the process is stopped, and goes on
+		time.Sleep(time.Minute) // the process is stopped, and continues
 		contact = time.Now()    // the first heartbeat: what was decided has not come yet
 		if l.contact.Unbroken(); l.Held(time.Now()) {
 			t.Error("held by the first heartbeat after a pause")

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Pulse says whether this process has been running all the time. A relay needs
+// Pulse reports whether this process has been running all the time. A relay needs
 // to know: what its leader sent before a pause lies in a socket, and looks like
-// news to a process that goes on.
+// news to a process that continues.
 type Pulse struct {
 	span      time.Duration // a longer one without a beat is a gap
 	base      time.Time
@@ -69,7 +69,7 @@ func (p *Pulse) Begin() Stretch {
 	return Stretch{p, p.gaps.Load()}
 }
 
-// Steady says whether there was no gap up to now. It knows of a pause as soon
+// Steady reports whether there was no gap up to now. It knows of a pause as soon
 // as that is over: whoever asks before the next beat finds the gap.
 func (s Stretch) Steady(now time.Time) bool {
 	p := s.pulse

@@ -7,7 +7,7 @@ import (
 )
 
 // TimeSuspended returns for how long the machine was suspended since it started: by how
-// much the clock that goes on meanwhile is ahead of the one that does not. It is read
+// much the clock that continues meanwhile is ahead of the one that does not. It is read
 // first, so that a pause in between does not look like a suspension.
 func TimeSuspended() time.Duration {
 	var boot, mono unix.Timespec

@@ -19,7 +19,7 @@ const lookEvery = 100 * time.Microsecond
 // meanwhile, as does every time that is measured by it: a lease seems to hold, and a
 // process seems to have been running.
 type Suspension struct {
-	slept func() time.Duration // in all; nil: that cannot be known here
+	slept func() time.Duration // in total; nil: that cannot be known here
 	base  time.Time
 	until atomic.Int64 // since base, in ns: the last look counts before
 

@@ -37,7 +37,7 @@ var (
 	AccessControl = Feature{1}
 )
 
-// Has says whether a cluster of this level has a feature.
+// Has reports whether a cluster of this level has a feature.
 func (l Level) Has(f Feature) bool { return l >= f.since }
 
 // String returns the number.
@@ -49,10 +49,10 @@ type Range struct {
 	Max Level `json:"max"`
 }
 
-// Supports says whether the range includes a level.
+// Supports reports whether the range includes a level.
 func (r Range) Supports(l Level) bool { return r.Min <= l && l <= r.Max }
 
-// Valid says whether there is a level in the range.
+// Valid reports whether there is a level in the range.
 func (r Range) Valid() bool { return r.Min <= r.Max }
 
 // String describes the range: "1" or "1 to 2".

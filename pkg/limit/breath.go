@@ -14,7 +14,7 @@ const (
 // Breath lets others have the processor now and then, in a loop of many short steps. The
 // scheduler asks the network for what has arrived where a processor has nothing to do,
 // and otherwise every 10 ms: to yield is not enough for who waits for a packet, as who
-// yields may go on at once. The loop sleeps for a moment. A Breath is for one goroutine; the
+// yields may continue at once. The loop sleeps for a moment. A Breath is for one goroutine; the
 // zero value is ready.
 type Breath struct {
 	steps int

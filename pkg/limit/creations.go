@@ -22,7 +22,7 @@ const (
 
 // Creations bounds how fast clients create topics and channels: each address, and all
 // together. Who may create a burst at once may create as many again when the time of
-// the rate has gone by. Its methods may be called by many goroutines; a nil one has no
+// the rate has gone by. Its methods are safe for concurrent use; a nil one has no
 // limit.
 type Creations struct {
 	one, all pace

@@ -11,7 +11,7 @@ const DropRate = 32 << 20
 // Drops paces what is read from clients only to be dropped: the rest of what was refused,
 // which is read so that the client sees the answer and not a reset. It costs the node as
 // much to read as what it stores, so that all such reads together are slow. Its methods
-// may be called by many goroutines; a nil one has no limit.
+// is safe for concurrent use; a nil one has no limit.
 type Drops struct {
 	rate int // bytes a second
 

@@ -58,7 +58,7 @@ func (u Use) String() string { return uses[u].name }
 // What is to be held is taken before it is allocated, and given back when it is no
 // longer needed; who finds no room waits in order, for at most MemoryWait, and is
 // refused. It counts what is held and not what the garbage collector has yet to
-// free. Its methods may be called by many goroutines; a nil one has no limit.
+// free. Its methods are safe for concurrent use; a nil one has no limit.
 type Memory struct {
 	limit int64
 
@@ -104,7 +104,7 @@ func (m *Memory) Usage() MemoryUsage {
 	return u
 }
 
-// Pressed reports whether somebody waits for memory.
+// Pressed reports whether someone waits for memory.
 func (m *Memory) Pressed() bool {
 	if m == nil {
 		return false
@@ -135,12 +135,12 @@ func (m *Memory) OnWait(f func()) {
 // Share returns an empty share of the budget.
 func (m *Memory) Share(use Use) Share { return Share{of: m, use: use} }
 
-// possible says whether n bytes may be taken when nothing else is.
+// possible reports whether n bytes may be taken when nothing else is.
 func (m *Memory) possible(use Use, n int64, small bool) bool {
 	return n <= m.limit/8*uses[use].eighths && (small || n <= m.limit/8*bulkEighths)
 }
 
-// fitsLocked says whether n more bytes may be taken now.
+// fitsLocked reports whether n more bytes may be taken now.
 func (m *Memory) fitsLocked(use Use, n int64, small bool) bool {
 	if small {
 		return m.state.Used+n <= m.limit && m.state.Uses[use]+n <= m.limit/8*uses[use].eighths
@@ -308,7 +308,7 @@ func (s *Share) Refuse() error {
 	return ErrNoMemory
 }
 
-// small says whether the share is small with n bytes more.
+// small reports whether the share is small with n bytes more.
 func (s *Share) small(n int) bool { return s.held+int64(n) <= SmallShare }
 
 // Give gives back n bytes, at most what the share has.

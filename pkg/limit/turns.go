@@ -28,7 +28,7 @@ const burstTurn = 2 * time.Millisecond
 type Turns struct {
 	places  chan struct{}
 	waiting atomic.Int32
-	bursts  atomic.Int32 // that are under way
+	bursts  atomic.Int32 // that are in progress
 	rested  atomic.Int64 // when one that had a turn left its processor, in ns since 1970
 }
 
@@ -65,7 +65,7 @@ func (t *Turns) Give() {
 	}
 }
 
-// Pass lets others have their turn before this one goes on.
+// Pass lets others have their turn before this one continues.
 func (t *Turns) Pass() {
 	if t == nil {
 		return

@@ -178,7 +178,7 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 	return nil
 }
 
-// SetNodeDisk says whether the disk of a node takes publishes. Leaderships do not
+// SetNodeDisk reports whether the disk of a node takes publishes. Leaderships do not
 // change by it: a node whose disk is full hands them over itself.
 type SetNodeDisk struct {
 	ID   NodeID `json:"id"`

@@ -6,7 +6,7 @@ import (
 )
 
 // A reassignment gives a partition other replicas, a step at a time, and all of
-// it is in the metadata, so that any controller can go on with it:
+// it is in the metadata, so that any controller can continue with it:
 //
 //	StartReassign    Replicas = target, then those that go; Adding, Removing; Before
 //	AlterISR         the leader takes the new replicas into the in-sync set
@@ -16,7 +16,7 @@ import (
 // Nothing is taken away before FinishReassign, and that is refused while it
 // would leave fewer good copies than there were.
 
-// Moving says whether the partition is being reassigned.
+// Moving reports whether the partition is being reassigned.
 func (p *Partition) Moving() bool { return len(p.Adding)+len(p.Removing) > 0 }
 
 // Target returns the replicas that the partition is to have: all of them where it
@@ -26,10 +26,10 @@ func (p *Partition) Target() []NodeID {
 }
 
 // held returns the replicas that hold data or are to hold it still, other than those
-// that the reassignment under way adds.
+// that the reassignment in progress adds.
 func (p *Partition) held() []NodeID { return minus(p.Replicas, p.Adding) }
 
-// UnderReplicated says whether a replica is not in sync that is not just being made.
+// UnderReplicated reports whether a replica is not in sync that is not just being made.
 func (p *Partition) UnderReplicated() bool {
 	return slices.ContainsFunc(p.Replicas, func(id NodeID) bool {
 		return !slices.Contains(p.ISR, id) && !slices.Contains(p.Adding, id)
@@ -58,7 +58,7 @@ func (p *Partition) MoveReady() error {
 }
 
 // StartReassign says which replicas a partition is to have. It takes the place of
-// a reassignment under way. With the same replicas in another order it only
+// a reassignment in progress. With the same replicas in another order it only
 // changes which is preferred, and is done at once.
 type StartReassign struct {
 	Topic       string      `json:"topic"`
@@ -104,7 +104,7 @@ func (c StartReassign) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d replicas, below min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
 	}
 	// What holds data stays until the end: the replicas from before, and those
-	// that a move under way has already brought up.
+	// that a move in progress has already brought up.
 	hold, before := p.held(), p.Before
 	if !p.Moving() {
 		before = p.Replicas

@@ -24,7 +24,7 @@ const (
 	DefaultSyncInterval = 200 * time.Millisecond
 	// MaxSyncInterval is the longest interval of a SyncPolicy.
 	MaxSyncInterval = time.Minute
-	// DefaultDedupWindow is the window of a topic to which somebody publishes with dedup
+	// DefaultDedupWindow is the window of a topic to which someone publishes with dedup
 	// ids, and MaxDedupWindow the longest.
 	DefaultDedupWindow = 10 * time.Minute
 	MaxDedupWindow     = 24 * time.Hour
@@ -39,7 +39,7 @@ const (
 // SyncAlways is the policy under which an acknowledged message is on disk.
 func SyncAlways() SyncPolicy { return SyncPolicy{Every: 1} }
 
-// Always says whether an acknowledged message is on disk.
+// Always reports whether an acknowledged message is on disk.
 func (p SyncPolicy) Always() bool { return p.Every == 1 }
 
 // String returns the policy as ParseSyncPolicy reads it: "always", an interval
@@ -349,7 +349,7 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 	}, nil
 }
 
-// asAskedFor says whether a topic with the configuration c is what somebody wants
+// asAskedFor reports whether a topic with the configuration c is what someone wants
 // who asks for a new topic with the complete configuration asked. What that one
 // left open may have any value. A number that was asked for is not what c has if c
 // may still outgrow it.
@@ -368,7 +368,7 @@ func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
 		asked.DedupWindow = c.DedupWindow // the first id that was published has set it
 	}
 	if asked.Trace == "" {
-		asked.Trace = c.Trace // somebody has switched it on
+		asked.Trace = c.Trace // someone has switched it on
 	}
 	return c == asked
 }

@@ -32,16 +32,16 @@ const (
 // last user.
 const EphemeralSuffix = "#ephemeral"
 
-// ValidTopicName says whether a topic may be given this name: 1 to 64 bytes in
+// ValidTopicName reports whether a topic may be given this name: 1 to 64 bytes in
 // all, of letters, digits, '.', '_' and '-', and perhaps EphemeralSuffix, but
 // neither "." nor "..".
 func ValidTopicName(name string) bool { return validName(name) }
 
-// ValidChannelName says whether a channel may be given this name. The rule is
+// ValidChannelName reports whether a channel may be given this name. The rule is
 // that of topics.
 func ValidChannelName(name string) bool { return validName(name) }
 
-// NSQName says whether name satisfies nsqd's rule for names of topics and
+// NSQName reports whether name satisfies nsqd's rule for names of topics and
 // channels. It accepts what ValidTopicName accepts, and also "." and "..": stored
 // topics and channels of these names can be found and deleted, but not made.
 func NSQName(name string) bool {
@@ -52,14 +52,14 @@ func NSQName(name string) bool {
 	return base != "" && plain(base)
 }
 
-// IsDotSegment says whether name is "." or "..": as a segment of a path it names
+// IsDotSegment reports whether name is "." or "..": as a segment of a path it names
 // another resource.
 func IsDotSegment(name string) bool { return name == "." || name == ".." }
 
-// IsEphemeral says whether name has the suffix of an ephemeral topic or channel.
+// IsEphemeral reports whether name has the suffix of an ephemeral topic or channel.
 func IsEphemeral(name string) bool { return strings.HasSuffix(name, EphemeralSuffix) }
 
-// ValidNodeID says whether id may name a node: 1 to 64 bytes of letters,
+// ValidNodeID reports whether id may name a node: 1 to 64 bytes of letters,
 // digits, '.', '_' and '-'.
 func ValidNodeID(id NodeID) bool {
 	return len(id) > 0 && len(id) <= MaxNameLength && plain(string(id))

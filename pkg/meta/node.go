@@ -37,12 +37,12 @@ type Node struct {
 	// other in-sync replica can.
 	DiskFull bool `json:"disk_full,omitempty"`
 
-	// LostPower: its machine went down under it, and it has not stopped in order
+	// LostPower: its machine went down under it, and it has not stopped cleanly
 	// since: what it had not synced then may be gone.
 	LostPower bool `json:"lost_power,omitempty"`
 }
 
-// MayHold says whether new replicas may be placed on the node: it is up, or drains
+// MayHold reports whether new replicas may be placed on the node: it is up, or drains
 // and is to stay a member.
 func (n *Node) MayHold() bool {
 	return n.State == NodeUp || n.State == NodeDraining && n.Intent != IntentDecommission

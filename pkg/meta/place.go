@@ -164,7 +164,7 @@ func placeOne(cands []*candidate, replicas int) []*candidate {
 
 // compare says which of two should get the next replica: one that does not drain
 // first, then the one in the less used zone, then the one with less of this topic, then the one with less
-// in all. Ties fall to the earlier, so to the lesser id.
+// in total. Ties fall to the earlier, so to the lesser id.
 func (c *candidate) compare(d *candidate, zones map[string]int) int {
 	return cmp.Or(
 		c.draining()-d.draining(),

@@ -34,7 +34,7 @@ func (l loss) apply(t *Topic, id NodeID, index uint64) *Topic {
 	return nil
 }
 
-// lostPower says whether a start of a node means that what it had not synced may
+// lostPower reports whether a start of a node means that what it had not synced may
 // be gone: its process did not end in order, and the machine was started since.
 // A process that was killed on a machine that kept running has lost nothing.
 // Where one of the boot ids is not known, the answer is the careful one.
@@ -42,15 +42,15 @@ func lostPower(was *Node, c *NodeStarted) bool {
 	return was != nil && c.Unclean && (c.Node.BootID == "" || was.BootID != c.Node.BootID)
 }
 
-// unsynced says whether acknowledged messages of the topic may be in memory only.
+// unsynced reports whether acknowledged messages of the topic may be in memory only.
 // What it was acknowledged by counts, and not how the topic syncs now.
 func (t *Topic) unsynced() bool { return !t.Config.Sync.Always() || t.Tightened }
 
-// SyncedEach says whether each message of the topic was synced before the next was
+// SyncedEach reports whether each message of the topic was synced before the next was
 // appended, since the topic was made.
 func (t *Topic) SyncedEach() bool { return !t.unsynced() }
 
-// ordering says whether a channel of the topic has an order. What such a channel has
+// ordering reports whether a channel of the topic has an order. What such a channel has
 // confirmed is replicated before it counts, and synced a moment later.
 func (t *Topic) ordering() bool {
 	if t.Config.Ordered {

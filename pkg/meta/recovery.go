@@ -23,7 +23,7 @@ func RecoveredID(id, chance string) string {
 	return fmt.Sprintf("%s.%d.%s", origin, epoch+1, chance)
 }
 
-// Supersedes says whether newer is the id of the cluster older after one or more
+// Supersedes reports whether newer is the id of the cluster older after one or more
 // recoveries.
 func Supersedes(newer, older string) bool {
 	newOrigin, newEpoch := clusterEpoch(newer)

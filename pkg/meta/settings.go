@@ -96,13 +96,13 @@ func (s Settings) Get(key string) (value string, known bool) {
 	return def.value, ok
 }
 
-// IsSet says whether a key has a value other than by default.
+// IsSet reports whether a key has a value other than by default.
 func (s Settings) IsSet(key string) bool { _, ok := s.values[key]; return ok }
 
-// AutoCreateTopics says whether topics and channels are made on first use.
+// AutoCreateTopics reports whether topics and channels are made on first use.
 func (s Settings) AutoCreateTopics() bool { return s.is(SettingAutoCreateTopics) }
 
-// AutoBalance says whether leaderships go back to the preferred leaders by
+// AutoBalance reports whether leaderships go back to the preferred leaders by
 // themselves. An operator holds that while an upgrade goes from node to node.
 func (s Settings) AutoBalance() bool { return s.is(SettingAutoBalance) }
 

@@ -97,7 +97,7 @@ type snapshotChannel struct {
 }
 
 // Snapshot returns the state as it is now, to be kept or written while the
-// original goes on. It copies a pointer for each node: the nodes themselves and all
+// original continues. It copies a pointer for each node: the nodes themselves and all
 // topics are shared, as they never change.
 func (s *State) Snapshot() *State {
 	c := *s

@@ -92,7 +92,7 @@ func (s *State) Node(id NodeID) *Node {
 // Nodes goes over the nodes in the order of their ids.
 func (s *State) Nodes() iter.Seq[*Node] { return slices.Values(s.nodes) }
 
-// SameNodes says whether no node differs between two states of which one came of the
+// SameNodes reports whether no node differs between two states of which one came of the
 // other.
 func SameNodes(a, b *State) bool { return slices.Equal(a.nodes, b.nodes) }
 

@@ -53,7 +53,7 @@ func (p *Partition) SuspectOf(id NodeID) (Suspect, bool) {
 	return p.Suspects[i], true
 }
 
-// Electable says whether a replica may become the leader without an operator: it
+// Electable reports whether a replica may become the leader without an operator: it
 // is in sync, and not suspect while an in-sync replica is not, or is one that holds more.
 func (p *Partition) Electable(id NodeID) bool {
 	if !slices.Contains(p.ISR, id) {

@@ -80,7 +80,7 @@ type Partition struct {
 	Version  uint64   // bumps on every change: the compare-and-swap token
 	Adding   []NodeID
 	Removing []NodeID
-	Before   []NodeID  // the replicas before the reassignment under way, preferred leader first: cancelling goes back to them
+	Before   []NodeID  // the replicas before the reassignment in progress, preferred leader first: cancelling goes back to them
 	Suspects []Suspect // in-sync replicas that may have lost what they acknowledged
 	// Unclean is the epoch of the last leader that an operator elected though it may
 	// lack acknowledged records; 0: there was none. Copies that differ from its log

@@ -28,7 +28,7 @@ type topicSet struct {
 // page is some topics that follow each other, at least one. It is never changed.
 type page []*Topic
 
-// same says whether two are one page, rather than alike.
+// same reports whether two are one page, rather than alike.
 func (p page) same(q page) bool { return len(p) == len(q) && &p[0] == &q[0] }
 
 // find returns the page of a topic and its place there, or where it would be.

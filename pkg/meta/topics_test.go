@@ -140,7 +140,7 @@ func manyTopics(n int) (s topicSet) {
 	return s
 }
 
-// What a change makes anew, and what is looked at to find it, does not grow with the
+// What a change makes again, and what is looked at to find it, does not grow with the
 // number of topics.
 func TestAChangeCostsAPage(t *testing.T) {
 	for _, n := range []int{1, 100, 10_000, 20_000} {

@@ -52,7 +52,7 @@ func TrashOf(s *State) Trash { return Trash{s.trash} }
 // All goes over the trash, the first deleted first.
 func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }
 
-// Holds says whether a topic is in the trash.
+// Holds reports whether a topic is in the trash.
 func (t Trash) Holds(name string, in Incarnation) bool { return t.find(name, in) >= 0 }
 
 // Topic returns a topic that is in the trash, or nil.
@@ -63,7 +63,7 @@ func (t Trash) Topic(name string, in Incarnation) *Topic {
 	return nil
 }
 
-// Gone goes over the names of topics that were in an older trash and are not any more.
+// Gone goes over the names of topics that were in an older trash and are no longer.
 func (t Trash) Gone(since Trash) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(t.deleted) == len(since.deleted) && (len(t.deleted) == 0 || &t.deleted[0] == &since.deleted[0]) {
@@ -77,7 +77,7 @@ func (t Trash) Gone(since Trash) iter.Seq[string] {
 	}
 }
 
-// has says whether there is a topic that was deleted at an index.
+// has reports whether there is a topic that was deleted at an index.
 func (t Trash) has(index uint64) bool {
 	_, found := slices.BinarySearchFunc(t.deleted, index, func(d *Deleted, index uint64) int { return cmp.Compare(d.Index, index) })
 	return found

@@ -9,7 +9,7 @@ import (
 // LevelOf returns the feature level of the cluster.
 func LevelOf(s *State) level.Level { return s.cluster.Level }
 
-// CheckLevel returns nil if a program that supports a range of levels may take part in
+// CheckLevel returns nil if a program that supports a range of levels may participate in
 // the cluster. The error wraps ErrLevel.
 func CheckLevel(s *State, has level.Range) error { return checkLevel(s.cluster.Level, has) }
 

@@ -13,7 +13,7 @@ func started(id NodeID, least, most level.Level) NodeStarted {
 	return NodeStarted{Node: Node{ID: id, Version: "1.0", Levels: level.Range{Min: least, Max: most}}}
 }
 
-// applied returns a function that applies commands to s, one after the other.
+// applied returns a function that applies commands to s, one at a time.
 func applied(s *State) func(Command) Result {
 	return func(c Command) Result { return s.Apply(s.Index()+1, c) }
 }

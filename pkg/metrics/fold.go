@@ -107,7 +107,7 @@ func (f *folder) add(t *stats.Topic) {
 	}
 }
 
-// standsForMany says whether a topic's name is that of a sum.
+// standsForMany reports whether a topic's name is that of a sum.
 func standsForMany(topic string) bool { return topic == otherName || topic == ephemeralName }
 
 // topic returns the sum that a topic goes to.

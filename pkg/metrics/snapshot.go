@@ -30,7 +30,7 @@ func counter(name, help string, labels ...string) metric {
 	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
 }
 
-// timed is a summary without quantiles: how often and how long in all.
+// timed is a summary without quantiles: how often and how long in total.
 type timed struct{ desc *prometheus.Desc }
 
 func timing(name, help string) timed { return timed{prometheus.NewDesc(name, help, nil, nil)} }

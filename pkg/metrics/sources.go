@@ -26,7 +26,7 @@ type Sources struct {
 	Topics func() []stats.Topic
 	// Ready says what keeps the node from serving; empty: nothing.
 	Ready func() []health.Reason
-	// Draining says whether the node is being taken out of service.
+	// Draining reports whether the node is being taken out of service.
 	Draining func() bool
 	// Placement counts partitions.
 	Placement func() operate.Placement

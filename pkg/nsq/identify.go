@@ -36,7 +36,7 @@ type Identity struct {
 	Multiplexing *bool           `json:"multiplexing"`
 }
 
-// KnowsExtensions says whether the client sends what only clients of the extensions do.
+// KnowsExtensions reports whether the client sends what only clients of the extensions do.
 func (id *Identity) KnowsExtensions() bool {
 	return id.ExtendSupport || id.DesiredTag != nil || id.ExtFilter != nil || id.Multiplexing != nil
 }

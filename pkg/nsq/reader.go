@@ -316,7 +316,7 @@ func (r *Reader) fit(n int) {
 		size = max(size, len(r.buf))
 	}
 	if size > len(r.buf) && !r.pay(size) {
-		// It goes on with what it has: n fits that, or is of a line and free.
+		// It continues with what it has: n fits that, or is of a line and free.
 		size = max(n, len(r.buf))
 		r.want = size
 	}

@@ -221,7 +221,7 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 
 // awaitLocked has a publish wait for a message that is in the log, unless that is committed.
 func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
-	k.outstanding.Add(1) // before the committed end is looked at: Committed looks at both the other way round
+	k.outstanding.Add(1) // before the committed end is looked at: Committed looks at both vice versa
 	if o < k.o.Partition.Log().CommittedEnd() {
 		k.outstanding.Add(-1)
 		return
@@ -367,7 +367,7 @@ func (e *publish) finish() {
 	e.done(r)
 }
 
-// ascending says whether offsets have no gaps.
+// ascending reports whether offsets have no gaps.
 func ascending(offsets []seq.Offset) bool {
 	for i, o := range offsets {
 		if o != offsets[0]+seq.Offset(i) { //nolint:gosec // an index is not negative

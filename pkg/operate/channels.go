@@ -260,7 +260,7 @@ func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 }
 
-// elsewhere says whether a request about something that is there may find what it
+// elsewhere reports whether a request about something that is there may find what it
 // needs at another node, or at the same one a little later: a leader may know less
 // of the metadata yet than this node. Nothing was done.
 func elsewhere(err error) bool {

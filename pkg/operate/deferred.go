@@ -22,14 +22,14 @@ type Deferrals struct{ node *Node }
 // DeferralsOf returns the deferred messages of the channels of a node's cluster.
 func DeferralsOf(o *Node) Deferrals { return Deferrals{o} }
 
-// DeferredPlace is where a list of deferred messages goes on: behind that message.
+// DeferredPlace is where a list of deferred messages continues: behind that message.
 type DeferredPlace struct {
 	Due       time.Time
 	Partition int
 	Offset    seq.Offset
 }
 
-// from returns where a partition goes on.
+// from returns where a partition continues.
 func (p *DeferredPlace) from(partition int) (after time.Time, from seq.Offset) {
 	switch {
 	case p == nil:

@@ -49,7 +49,7 @@ func noteMetadata(f *health.Findings, s *meta.State) {
 	})
 }
 
-// noteReleases notes an upgrade that is under way, or not finished.
+// noteReleases notes an upgrade that is in progress, or not finished.
 func noteReleases(f *health.Findings, s *meta.State) {
 	byVersion := map[string][]string{}
 	for n := range s.Nodes() {
@@ -120,7 +120,7 @@ var askHealth = question[forward.Nothing, []health.Reason]{"health", func(o *Nod
 	return o.Health().Reasons, nil
 }}
 
-// ClusterHealth tells whether the cluster does what it should, and what is wrong
+// ClusterHealth reports whether the cluster does what it should, and what is wrong
 // if it does not: by the metadata, by what the controller cannot do, and by what
 // each node says of itself.
 func (o *Operator) ClusterHealth(ctx context.Context) health.Report {

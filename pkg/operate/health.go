@@ -20,7 +20,7 @@ import (
 // lack is worth telling: one that goes well takes less.
 const electionTime = 3 * time.Second
 
-// Health tells whether the cluster does what it should as this node sees it, and what is
+// Health reports whether the cluster does what it should as this node sees it, and what is
 // wrong if it does not.
 func (o *Node) Health() health.Report {
 	now := time.Now()
@@ -82,7 +82,7 @@ func (o *Node) Ready() []health.Reason {
 	return reasons
 }
 
-// leaderless says whether the lack of a leader of the metadata is worth telling, and
+// leaderless reports whether the lack of a leader of the metadata is worth telling, and
 // how. silent are the members that do not answer.
 func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 	if gone <= electionTime {
@@ -95,7 +95,7 @@ func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 	return health.Reason{Code: "no_controller", Count: 1, What: what}, true
 }
 
-// failingReasons says which channels here have messages that had all their attempts, and keep them.
+// failingReasons says which channels here have messages that used up their attempts, and keep them.
 func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []health.Reason) {
 	var blocked, refused []string
 	for _, h := range topics {

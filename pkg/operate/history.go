@@ -275,7 +275,7 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 // SavedDelete is the verb of positions that were saved when a channel was deleted.
 const SavedDelete = "delete"
 
-// RestoreChannel creates a channel anew that was deleted, where it was then.
+// RestoreChannel creates a channel again that was deleted, where it was then.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {

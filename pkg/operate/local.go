@@ -93,7 +93,7 @@ type ReplicaLag struct {
 	Node       string
 	Partitions int           // that it follows
 	Behind     int           // of those, partitions of which it lacks something
-	Messages   int64         // that it lacks in all
+	Messages   int64         // that it lacks in total
 	Bytes      int64         // likewise, about
 	Longest    time.Duration // that one of them has been behind; those that never were level do not count
 }

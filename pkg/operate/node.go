@@ -24,7 +24,7 @@ import (
 )
 
 // Members is who takes part in the metadata, and what only the node that leads
-// it knows. Its methods may be called by many goroutines.
+// it knows. Its methods are safe for concurrent use.
 type Members interface {
 	// Members returns who takes part, as this node knows it.
 	Members() raftstore.Configuration
@@ -35,7 +35,7 @@ type Members interface {
 	TransferController(ctx context.Context) error
 	// Controller returns the last decision while this node is the controller.
 	Controller() (controller.Decision, bool)
-	// Answers says whether there is a connection to another node.
+	// Answers reports whether there is a connection to another node.
 	Answers(id meta.NodeID) bool
 }
 
@@ -206,7 +206,7 @@ func clusterOf(s *meta.State, self, leader meta.NodeID, members raftstore.Config
 	return info
 }
 
-// answers says whether a node answers this one.
+// answers reports whether a node answers this one.
 func (o *Node) answers(id meta.NodeID) bool {
 	return id == o.Self || o.Agreement == nil || o.Agreement.Answers(id)
 }

@@ -145,7 +145,7 @@ func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func
 	}
 }
 
-// removable says whether a node may be taken out.
+// removable reports whether a node may be taken out.
 func removable(s *meta.State, n *meta.Node) bool {
 	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
 }

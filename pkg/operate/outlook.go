@@ -19,7 +19,7 @@ import (
 type Opening interface {
 	// Store returns the metadata, which may have no leader; nil: it is not open yet.
 	Store() *raftstore.Store
-	// Answers says whether there is a connection to another node.
+	// Answers reports whether there is a connection to another node.
 	Answers(id meta.NodeID) bool
 	// Waiting says what the node waits for before it can open its metadata; "":
 	// nothing.
@@ -28,7 +28,7 @@ type Opening interface {
 
 // Outlook answers an operator for a node that waits for its cluster, and is no
 // broker yet: from what its disk says, which may be out of date, and from which
-// nodes answer it. Its methods may be called by many goroutines.
+// nodes answer it. Its methods are safe for concurrent use.
 type Outlook struct {
 	self meta.NodeID
 	of   Opening
@@ -76,7 +76,7 @@ func (o *Outlook) stored(v view) *meta.State {
 	return o.disk.State
 }
 
-// there says whether a node takes part as far as this one can tell.
+// there reports whether a node takes part as far as this one can tell.
 func (o *Outlook) there(id meta.NodeID) bool { return id == o.self || o.of.Answers(id) }
 
 // silent returns the members that do not answer, by id.

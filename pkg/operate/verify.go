@@ -138,7 +138,7 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 	return out
 }
 
-// identical says whether all digests are the same, and none of an in-sync replica is missing.
+// identical reports whether all digests are the same, and none of an in-sync replica is missing.
 func identical(digests map[string]string, isr []meta.NodeID) bool {
 	first := ""
 	for _, d := range digests {

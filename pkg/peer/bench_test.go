@@ -25,7 +25,7 @@ func benchPeer(b *testing.B) *Peer {
 	return p
 }
 
-// pipelined makes b.N calls from callers that have window calls under way each.
+// pipelined makes b.N calls from callers that have window calls in progress each.
 func pipelined(b *testing.B, callers, window, size int) {
 	p := benchPeer(b)
 	payload := [][]byte{make([]byte, size)}

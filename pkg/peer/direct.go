@@ -12,7 +12,7 @@ type direct struct {
 	raw  syscall.RawConn
 	once func(fd uintptr) (done bool) // writeOnce, bound
 
-	data []byte // of the write under way
+	data []byte // of the write in progress
 	n    int    // bytes of it that the socket took
 }
 

@@ -8,7 +8,7 @@
 // Invariants:
 //
 //  1. Calls of one Peer arrive in the order in which they were made, and the
-//     Handler sees the calls of one session one after the other.
+//     Handler sees the calls of one session one at a time.
 //  2. done is called exactly once per call. A call without a response reports whether it may
 //     have been carried out: errors marked fate.Refused were not sent, ErrDisconnected may have
 //     been.

@@ -98,7 +98,7 @@ func (f *frameReader) give() {
 	}
 }
 
-// ready tells whether next will return without reading.
+// ready reports whether next will return without reading.
 func (f *frameReader) ready() bool {
 	if f.w-f.r < frameHeader {
 		return false
@@ -203,7 +203,7 @@ func (f *frameReader) makeRoom(n int) error {
 	return nil
 }
 
-// rewind begins the chunk anew once everything in it has been read, with a
+// rewind begins the chunk again once everything in it has been read, with a
 // smaller one when it was much too large for some time, or counts as large.
 func (f *frameReader) rewind() {
 	if f.w > 0 {

@@ -40,7 +40,7 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %#02x", byte(c))
 }
 
-// visits says whether a connection of the class is for who need not be a member: it
+// visits reports whether a connection of the class is for who need not be a member: it
 // carries little and ends soon.
 func (c Class) visits() bool { return c == ClassPing || c == ClassForm }
 
@@ -288,7 +288,7 @@ func cutString(b []byte) (s string, rest []byte, ok bool) {
 	return string(b[1:n]), b[n:], true
 }
 
-// within tells whether s is ASCII from the given byte on: what a stranger sends
+// within reports whether s is ASCII from the given byte on: what a stranger sends
 // may land in a log.
 func within(s string, from byte) bool {
 	for i := range len(s) {

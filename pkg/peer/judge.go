@@ -58,10 +58,10 @@ func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 	return nil
 }
 
-// otherCluster tells whether both are formed and differ.
+// otherCluster reports whether both are formed and differ.
 func otherCluster(a, b string) bool { return a != "" && b != "" && a != b }
 
-// certifies tells whether a certificate is for a node: one of its DNS names or,
+// certifies reports whether a certificate is for a node: one of its DNS names or,
 // failing any, its common name is the node's.
 func certifies(leaf *x509.Certificate, n Node) bool {
 	if len(leaf.DNSNames) > 0 {

@@ -76,11 +76,11 @@ type outbox struct {
 
 	mu      sync.Mutex // guards what follows
 	waiting load
-	writing int    // bytes that somebody has taken and not written
+	writing int    // bytes that someone has taken and not written
 	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
 	awake   bool      // the writer will look again by itself, or whoever stands in for it tells it
-	standIn bool      // somebody writes in the writer's place
+	standIn bool      // someone writes in the writer's place
 	wrote   time.Time // when a load was taken last
 	atOnce  load      // what the stand-in writes
 	corked  bool      // the reader will tell the writer, after what it has at hand

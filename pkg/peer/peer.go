@@ -10,7 +10,7 @@ import (
 )
 
 // Peer is the way to one node in one class: a connection that is made when it is
-// wanted, and made again. Its methods may be called by many goroutines.
+// wanted, and made again. Its methods are safe for concurrent use.
 type Peer struct {
 	t       *Transport
 	node    Node
@@ -33,7 +33,7 @@ type Peer struct {
 	bytes   int           // of waiting
 	running bool          // a goroutine connects
 	stopped chan struct{} // closed when it has ended; nil: there was none
-	attempt int           // in a row that came to nothing
+	attempt int           // in a row that failed
 	retryAt time.Time     // not before
 	lastErr error         // of the last attempt
 }
@@ -115,7 +115,7 @@ func (p *Peer) Connected() (session uint64, ok bool) {
 // answer's done is called by the connection's reader, in the order in which the
 // answers come, and must not block. A call that cannot be sent is done before Go
 // returns or later; its error is marked fate.Refused. While there is no
-// connection, calls wait for the attempt that is under way; between two attempts
+// connection, calls wait for the attempt that is in progress; between two attempts
 // they fail at once with the reason of the last.
 func (p *Peer) Go(kind uint8, payload [][]byte, done func(reply []byte, err error)) {
 	if err := p.Send(0, kind, payload, done); err != nil {
@@ -269,7 +269,7 @@ func (p *Peer) wanted() bool {
 	}
 }
 
-// pause waits for d, unless there is reason to go on.
+// pause waits for d, unless there is reason to continue.
 func (p *Peer) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,7 +9,7 @@ import (
 
 // raftListener is where connections of class Raft come out.
 type raftListener struct {
-	wanted atomic.Bool // somebody listens
+	wanted atomic.Bool // someone listens
 	conns  chan net.Conn
 	addr   address
 	ctx    context.Context
@@ -69,7 +69,7 @@ func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address strin
 	return conn, answer, nil
 }
 
-// offer waits a while for somebody to accept the connection, and closes it
+// offer waits a while for someone to accept the connection, and closes it
 // otherwise.
 func (l *raftListener) offer(conn net.Conn, patience time.Duration) {
 	timer := time.NewTimer(patience)

@@ -34,7 +34,7 @@ func prove(secret []byte, by side, dialer, acceptor *Hello) []byte {
 	return mac.Sum(nil)
 }
 
-// proven says whether proof shows one of the secrets. It takes as long for a wrong
+// proven reports whether proof shows one of the secrets. It takes as long for a wrong
 // proof as for a right one.
 func proven(secrets [][]byte, proof []byte, by side, dialer, acceptor *Hello) bool {
 	found := false

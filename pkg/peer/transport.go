@@ -61,7 +61,7 @@ func (t *Transport) start(f func()) bool {
 }
 
 // Close ends every connection that is not Raft's, and returns when all is
-// still. Calls under way end with ErrDisconnected. It must not be called from a
+// still. Calls in progress end with ErrDisconnected. It must not be called from a
 // callback.
 func (t *Transport) Close() error {
 	t.mu.Lock()

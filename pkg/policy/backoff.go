@@ -16,7 +16,7 @@ type Backoff struct{ Min, Max time.Duration }
 // Off is a Backoff that was chosen to be none.
 func Off() Backoff { return Backoff{Unlimited, Unlimited} }
 
-// On says whether there is a delay.
+// On reports whether there is a delay.
 func (b Backoff) On() bool { return b.Min > 0 }
 
 // Delay returns the delay after a number of attempts of a message. It is between Min and

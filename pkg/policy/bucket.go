@@ -28,7 +28,7 @@ func (b *Bucket) SetRate(perSecond float64, now time.Time) {
 	b.tokens = min(b.tokens, b.room(perSecond))
 }
 
-// Limits says whether the bucket bounds anything.
+// Limits reports whether the bucket bounds anything.
 func (b *Bucket) Limits() bool { return b.perSecond > 0 }
 
 // Reserve takes up to n messages out and returns how many.

@@ -31,7 +31,7 @@ func (o Order) String() string {
 	return string(o)
 }
 
-// Some says whether there is any order: then a finish counts once every in-sync replica knows.
+// Some reports whether there is any order: then a finish counts once every in-sync replica knows.
 func (o Order) Some() bool { return o != Unordered }
 
 // StrictIf returns Strict or Unordered.

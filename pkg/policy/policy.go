@@ -70,7 +70,7 @@ func Effective(levels ...Policy) Policy {
 	return p
 }
 
-// Exhausts says whether a message that has been delivered so often is not to be
+// Exhausts reports whether a message that has been delivered so often is not to be
 // delivered again. It is for an effective policy.
 func (p Policy) Exhausts(attempts uint16) bool {
 	return p.MaxAttempts > 0 && int(attempts) >= p.MaxAttempts

@@ -6,7 +6,7 @@ import (
 )
 
 // Limit bounds the rate of a channel over all partitions that have it in common. Its methods
-// may be called by many goroutines.
+// is safe for concurrent use.
 type Limit struct {
 	mu        sync.Mutex // guards what follows
 	bucket    Bucket
@@ -91,7 +91,7 @@ func (r *Rates) Throttled(channel string) time.Duration {
 }
 
 // Of returns the limit of a channel whose rate is so many messages a second over all
-// nodes; nil, for 0: there is none.
+// nodes; nil, for 0 if none.
 func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {
 	r.mu.Lock()
 	defer r.mu.Unlock()

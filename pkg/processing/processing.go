@@ -10,7 +10,7 @@ import (
 )
 
 // Times is how long the messages of a channel took from their publish to their
-// Finish, of late. Its methods may be called by many goroutines; nil keeps nothing.
+// Finish, recently. Its methods are safe for concurrent use; nil keeps nothing.
 type Times struct {
 	Base time.Time // times are kept since then
 
@@ -50,7 +50,7 @@ func (p *Times) Histogram(now time.Time) *latency.Histogram {
 const Least = 1024
 
 // Published is when the messages that a consumer was given were published, since the base
-// of a Times. Its methods may be called by many goroutines.
+// of a Times. Its methods are safe for concurrent use.
 type Published struct {
 	mu sync.Mutex // guards at
 	at map[seq.Offset]time.Duration

@@ -35,7 +35,7 @@ const (
 	hungGrace  = 25 * time.Millisecond
 
 	// A partition that is refused is tried again after a pause that doubles from
-	// the first to the last of these, and begins anew whenever its metadata changes.
+	// the first to the last of these, and begins again whenever its metadata changes.
 	retryFirst = 2 * time.Millisecond
 	retryLast  = 50 * time.Millisecond
 )
@@ -82,7 +82,7 @@ func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
 
 // queue is the way of publishes to one partition, in order. It is there while
 // something is on its way. Where things are refused, it waits until all that is
-// under way has been answered; then all that came back goes first, in a new
+// in progress has been answered; then all that came back goes first, in a new
 // round, of which the leader takes nothing that came behind a refusal.
 type queue struct {
 	all *queues
@@ -97,9 +97,9 @@ type queue struct {
 	closed   error      // why nothing is kept any more
 	bytes    int
 	next     uint64                      // sequence of queued publishes
-	round    uint64                      // of those under way
-	target   meta.NodeID                 // of those under way
-	flying   map[*queuedPublish]struct{} // under way, or being sent
+	round    uint64                      // of those in progress
+	target   meta.NodeID                 // of those in progress
+	flying   map[*queuedPublish]struct{} // in progress, or being sent
 	answered time.Time                   // something of those was last, or they began
 	strayed  time.Time                   // another than the target was seen to lead since; zero: no
 	sending  bool                        // a goroutine sends what waited
@@ -127,7 +127,7 @@ func (n *numbers) give(round uint64) uint64 {
 	return n.next - 1
 }
 
-// holds says whether publishes to a partition must take their way through its
+// holds reports whether publishes to a partition must take their way through its
 // forward queue, since others are in it. Where those are just being handed to the term of
 // this node, it waits until they are: under a steady load the queue would
 // otherwise never be empty, and every publish would take the long way for good.
@@ -318,7 +318,7 @@ func (s *queues) drop(o *queue) {
 	delete(s.all, o.key)
 }
 
-// passing says whether a refusal may be over soon, because the leadership moves.
+// passing reports whether a refusal may be over soon, because the leadership moves.
 // Nothing was done then.
 func (s *queues) passing(k queueKey, err error) bool {
 	if fate.Of(err) != fate.Refused {
@@ -339,7 +339,7 @@ func (s *queues) passing(k queueKey, err error) bool {
 	return false
 }
 
-// handsOver says whether a leader whose disk is full has another in-sync replica to
+// handsOver reports whether a leader whose disk is full has another in-sync replica to
 // hand the partition over to, as far as the metadata knows.
 func (s *queues) handsOver(k queueKey) bool {
 	t := s.Meta.Topic(k.topic)
@@ -374,7 +374,7 @@ func (s *queues) run(ctx context.Context) {
 	}
 }
 
-// retry lets every forward queue look whether it can go on. It returns when that is to
+// retry lets every forward queue look whether it can continue. It returns when that is to
 // be done again at the latest; negative: nothing waits.
 func (s *queues) retry(now time.Time) time.Duration {
 	if s.active.Load() == 0 {
@@ -467,7 +467,7 @@ func (o *queue) sendAll(pending []*queuedPublish, target meta.NodeID, round uint
 	o.all.poke() // for what came behind it, or came back
 }
 
-// popStraysLocked gives up what is under way to a node that another has
+// popStraysLocked gives up what is in progress to a node that another has
 // succeeded, and that has not answered for a while: it may be hanging. It
 // returns whom to tell, and when to look again; negative: no need.
 func (o *queue) popStraysLocked(now time.Time, leader meta.NodeID) (strays []func(topic.Receipt), again time.Duration) {

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish under way to a node
+// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish in progress to a node
 // that leads no longer, and that answered something else before.
 func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
 	for _, test := range []struct{ silent, grace time.Duration }{

@@ -146,7 +146,7 @@ func (x *queuedPublish) comeBack(refusal error) {
 	o.all.poke()
 }
 
-// tell ends a queued publish that is under way.
+// tell ends a queued publish that is in progress.
 func (x *queuedPublish) tell(r topic.Receipt) {
 	done, since, o := x.done, x.since, x.queue
 	r.Partition = o.key.partition
@@ -157,7 +157,7 @@ func (x *queuedPublish) tell(r topic.Receipt) {
 	done(r)
 }
 
-// leave takes a queued publish that is under way out of the queue.
+// leave takes a queued publish that is in progress out of the queue.
 func (x *queuedPublish) leave() {
 	o := x.queue
 	o.mu.Lock()

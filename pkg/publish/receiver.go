@@ -175,7 +175,7 @@ func (in *receiver) serve(a arrival) {
 	}
 }
 
-// turn says whether a publish is at turn. If it is not, something that was sent
+// turn reports whether a publish is at turn. If it is not, something that was sent
 // before it is missing or was refused, and nothing more of its round is taken.
 func (in *receiver) turn(round, number uint64) bool {
 	in.mu.Lock()

@@ -129,7 +129,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	return r.queues.send(key, p, err)
 }
 
-// accepts says whether a publish may be made at all, and to which topic.
+// accepts reports whether a publish may be made at all, and to which topic.
 func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
 	if r.host.Exiting() {
 		return nil, host.ErrExiting
@@ -175,7 +175,7 @@ func choose(h *host.Topic, p *Request, full bool) (int, []*route.Part, error) {
 	return anyOf(h, t, full), nil, nil
 }
 
-// useIDs sees to it that a topic to which somebody publishes with dedup ids has a window
+// useIDs sees to it that a topic to which someone publishes with dedup ids has a window
 // for them. The first such publish waits until the metadata says so.
 func useIDs(ctx context.Context, d *directory.Directory, h *host.Topic) error {
 	if h.Config().Config.DedupWindow > 0 {
@@ -211,7 +211,7 @@ func anyOf(h *host.Topic, t *meta.Topic, full bool) int {
 	return turn % len(t.Partitions)
 }
 
-// writable says whether publishes to a partition can be committed, as far as the
+// writable reports whether publishes to a partition can be committed, as far as the
 // metadata knows.
 func writable(t *meta.Topic, i int) bool {
 	if i >= len(t.Partitions) {

@@ -21,7 +21,7 @@ const (
 )
 
 // Disk sees to the maximum of a topic on a node: which publishes are refused, and when the
-// oldest messages are to go. Its methods may be called by many goroutines. The zero Disk
+// oldest messages are to go. Its methods are safe for concurrent use. The zero Disk
 // tells nobody.
 type Disk struct {
 	full     chan<- struct{} // of capacity 1: room is wanted
@@ -34,7 +34,7 @@ type Disk struct {
 // Tells has full be told when room is wanted. It is called before anything else.
 func (d *Disk) Tells(full chan<- struct{}) { d.full = full }
 
-// Reserve says whether a partition that has stored bytes takes messages. Where the oldest
+// Reserve reports whether a partition that has stored bytes takes messages. Where the oldest
 // messages go to make room, it does: they go within tellEvery, in files of a quarter of
 // the share.
 func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Message) error {
@@ -71,7 +71,7 @@ func (d *Disk) tell(now time.Time) {
 // Dropped notes that messages went which some channel had not finished.
 func (d *Disk) Dropped(messages uint64) { d.dropped.Add(messages) }
 
-// Full says whether messages were refused not long before now.
+// Full reports whether messages were refused not long before now.
 func (d *Disk) Full(now time.Time) bool {
 	last := d.lastFull.Load()
 	return last != 0 && now.UnixNano()-last < int64(Recently)

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Place is where somebody reads in a log. It is not for concurrent use.
+// Place is where someone reads in a log. It is not for concurrent use.
 type Place struct {
 	reader  *commitlog.Reader
 	batch   commitlog.Batch
@@ -27,7 +27,7 @@ func New(log *commitlog.Log) Place { return Place{reader: log.NewReader().Paid()
 // Batch returns the batch of the record that was read last.
 func (r *Place) Batch() commitlog.Batch { return r.batch }
 
-// Has says whether a batch is at hand.
+// Has reports whether a batch is at hand.
 func (r *Place) Has() bool { return r.have }
 
 // PositionOf returns where in the log the record stands that was read last, of so many bytes.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hasOptions says whether m has what few messages have: a key, a dedup id or a
+// hasOptions reports whether m has what few messages have: a key, a dedup id or a
 // time to live.
 func (m *Message) hasOptions() bool { return len(m.Key)|len(m.Dedup)|int(m.TTL) != 0 }
 

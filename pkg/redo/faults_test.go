@@ -192,7 +192,7 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 			}
 			d.Decide(nil)
 		}
-		// A file of which the journal holds nothing goes on.
+		// A file of which the journal holds nothing continues.
 		if _, err := g.WriteAt([]byte("other"), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// FS is a file system with a journal. Its methods may be called by many goroutines.
+// FS is a file system with a journal. Its methods are safe for concurrent use.
 // Nobody else may write to files below its root while it is open.
 type FS struct {
 	vfs.FS
@@ -244,7 +244,7 @@ func (h *handle) WriteNote(about vfs.File, p []byte, off int64) error {
 // FillAt is WriteAt of bytes that need not be durable: see vfs.FillAt.
 func (h *handle) FillAt(p []byte, off int64) (int, error) { return h.File.WriteAt(p, off) }
 
-// Deferred tells whether syncs of the file go through the journal: see vfs.Deferred.
+// Deferred reports whether syncs of the file go through the journal: see vfs.Deferred.
 func (h *handle) Deferred() bool { return h.fs.journal.live(h.file) }
 
 // Truncate implements vfs.File. The next sync is direct: the length is not in the journal.

@@ -55,7 +55,7 @@ type journal struct {
 	record []byte // the leader's
 }
 
-// buffers lends byte slices. Its methods may be called by many goroutines.
+// buffers lends byte slices. Its methods are safe for concurrent use.
 type buffers struct{ pool sync.Pool } // of *[]byte
 
 // get returns an empty buffer.
@@ -110,7 +110,7 @@ type turn struct {
 
 func (j *journal) live(f *file) bool { return f.live.Load() != 0 }
 
-// ready tells whether the journal's files are there. Where they are not it has them
+// ready reports whether the journal's files are there. Where they are not it has them
 // made meanwhile.
 func (j *journal) ready() bool {
 	j.mu.Lock()
@@ -467,7 +467,7 @@ func (j *journal) watchLocked() {
 	})
 }
 
-// rotateLocked goes on with the other half, and settles this one meanwhile. It gives up
+// rotateLocked continues with the other half, and settles this one meanwhile. It gives up
 // the lock while it waits for the other one.
 func (j *journal) rotateLocked() error {
 	for j.settling != nil {

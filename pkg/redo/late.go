@@ -36,7 +36,7 @@ type late struct {
 func (l *late) end() int64 { return l.at + int64(len(*l.p)) }
 
 // WriteDeferred keeps bytes of a live file in memory until there is a large piece of them, or
-// somebody needs them in the file: see vfs.WriteDeferred.
+// someone needs them in the file: see vfs.WriteDeferred.
 func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	f, j := h.file, h.fs.journal
 	if !f.journaled.Load() || f.gone.Load() || f.noted.Load() || len(p) > maxKept || !j.live(f) {
@@ -101,7 +101,7 @@ func (f *file) landLocked(j *journal) error {
 	return nil
 }
 
-// lateIn says whether any of what is kept of a file lies in a range.
+// lateIn reports whether any of what is kept of a file lies in a range.
 func (f *file) lateIn(off int64, n int) bool {
 	if !f.isLate.Load() {
 		return false

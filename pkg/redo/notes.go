@@ -11,7 +11,7 @@ import (
 // notes are what files are to hold about other files. While the journal holds what a note
 // is about, the note need not be in its file: a replay brings back what it is to tell, so
 // that damage to that is repaired. A note that changes with every sync is so written once
-// in the life of a half of the journal. The methods may be called by many goroutines.
+// in the life of a half of the journal. The methods is safe for concurrent use.
 type notes struct {
 	fs vfs.FS
 

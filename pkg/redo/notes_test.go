@@ -42,7 +42,7 @@ func (l *ledger) must(err error) {
 
 func ledgerBytes(n int64) []byte { return bytes.Repeat([]byte{byte(1 + n%250)}, ledgerRecord) }
 
-// begin goes on in a new file.
+// begin continues in a new file.
 func (l *ledger) begin(number int) {
 	l.noted.Store(0)
 	l.path = fmt.Sprintf("%s/f%d", root, number)
@@ -118,7 +118,7 @@ func TestAKillAfterAnyOperationLeavesTheNoteOrWhatItIsAbout(t *testing.T) {
 		})
 		for i := range 100 {
 			switch rng.IntN(15) {
-			case 0: // the note is opened anew
+			case 0: // the note is opened again
 				l.must(l.note.Close())
 				note, err := l.fs.OpenReadWrite(ledgerNote)
 				l.must(err)

@@ -204,7 +204,7 @@ func (h *history) restart() {
 	h.fs.journal.tasks.Wait()
 }
 
-// crash goes on with what a loss of power leaves.
+// crash continues with what a loss of power leaves.
 func (h *history) crash() {
 	h.checking = false
 	left := h.left()

@@ -56,7 +56,7 @@ type recovery struct {
 	o          Options
 	fs         vfs.FS
 	report     Report
-	halves     [2]vfs.File // to go on with; nil: they are to be made
+	halves     [2]vfs.File // to continue with; nil: they are to be made
 	generation uint64      // the last that was used
 }
 
@@ -230,7 +230,7 @@ func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) 
 	return written, errors.Join(sync(f), f.Close())
 }
 
-// reuse says of all images that they are settled, the older first, and goes on with
+// reuse says of all images that they are settled, the older first, and continues with
 // their files. Damaged ones, and those of another size, are removed.
 func (y *recovery) reuse(images []image) error {
 	whole := len(images) == len(y.halves) && !y.report.Damaged

@@ -10,7 +10,7 @@ type Claim struct {
 	Retiring bool // it is to get nothing more
 }
 
-// Full says whether the leader can send nothing more, whatever it has.
+// Full reports whether the leader can send nothing more, whatever it has.
 func (c Claim) Full() bool {
 	return !c.Retiring && c.InFlight >= c.Credit && (c.InFlight > 0 || c.Starved)
 }
@@ -81,7 +81,7 @@ func withhold(parts []int, claims []Claim) {
 	}
 }
 
-// Lend shares out anew what is not in flight, where a client waits with credit
+// Lend shares out again what is not in flight, where a client waits with credit
 // that lies with leaders which do not use it: all get the same of it beside what
 // they have in flight, and of the rest one more each, those that are full first, and
 // of them the one at turn. local is how much is in flight of what is led here, others

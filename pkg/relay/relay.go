@@ -122,10 +122,10 @@ func New(o Options) *Relay {
 // Node returns the leader that the relay consumes from.
 func (r *Relay) Node() meta.NodeID { return r.o.Node }
 
-// Extra says whether the relay is there only for want of consumers that are nearer.
+// Extra reports whether the relay is there only for lack of consumers that are nearer.
 func (r *Relay) Extra() bool { return r.o.Extra }
 
-// Steady says whether the process has gone on without a pause since the relay was made.
+// Steady reports whether the process has gone on without a pause since the relay was made.
 func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
 
 // Open joins the channel at the leader, which it waits for.
@@ -251,7 +251,7 @@ func (r *Relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) 
 	return answers, slices.Collect(maps.Keys(r.here.inFlight.all)), true
 }
 
-// Gone says whether the relay has ended.
+// Gone reports whether the relay has ended.
 func (r *Relay) Gone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +315,7 @@ func (r *Relay) Count(now time.Time) int {
 	return len(r.here.inFlight.all)
 }
 
-// Waiting says whether the relay has, or would fetch, messages for which the client
+// Waiting reports whether the relay has, or would fetch, messages for which the client
 // has no room; and when the first of those that the client has times out, the zero
 // time if it has none.
 func (r *Relay) Waiting() (waits bool, expiry time.Time) {
@@ -327,7 +327,7 @@ func (r *Relay) Waiting() (waits bool, expiry time.Time) {
 	return len(r.here.queue.all) > 0 || r.here.stalled, r.here.inFlight.next()
 }
 
-// Serves says whether the relay is for a partition.
+// Serves reports whether the relay is for a partition.
 func (r *Relay) Serves(partition int) bool {
 	return slices.Contains(*r.partitions.Load(), partition)
 }
@@ -430,7 +430,7 @@ func (r *Relay) Retire() {
 	r.ReturnQueued()
 }
 
-// Retired says whether a relay that is to end can.
+// Retired reports whether a relay that is to end can.
 func (r *Relay) Retired() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

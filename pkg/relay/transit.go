@@ -171,7 +171,7 @@ func (t *transit) unwatch() {
 
 // dropExpired drops what timed out in the queue, and returns how many messages. The client
 // does not read, or has no room: what would be fetched for it now would time out as well,
-// and is kept from other consumers meanwhile. The next reserve goes on.
+// and is kept from other consumers meanwhile. The next reserve continues.
 func (t *transit) dropExpired(now time.Time) int {
 	t.watched = false
 	dropped := t.queue.dropBefore(now.Add(-t.timeout))

@@ -148,11 +148,11 @@ func (r *Remover) popKept(name string, s *meta.State) []meta.Incarnation {
 	return gone
 }
 
-// Busy says whether something is being deleted: there will be more room soon.
+// Busy reports whether something is being deleted: there will be more room soon.
 func (r *Remover) Busy() bool { return r.removing.Load() > 0 }
 
 // Oldest returns the topic that has been in the trash for longest of those of which the node
-// has at least so many bytes, and one; nil: there is none.
+// has at least so many bytes, and one; nil if none.
 func (r *Remover) Oldest(s *meta.State, least int64) *meta.Deleted {
 	for d := range meta.TrashOf(s).All() {
 		if r.keeps(d.Topic) && r.holds(d.Topic, least) {
@@ -168,7 +168,7 @@ func (r *Remover) keeps(t *meta.Topic) bool {
 	return slices.Contains(r.kept[t.Name], t.Incarnation)
 }
 
-// holds says whether the files of a topic have so many bytes. What cannot be read has none.
+// holds reports whether the files of a topic have so many bytes. What cannot be read has none.
 func (r *Remover) holds(t *meta.Topic, least int64) bool {
 	files := r.o.Dirs.FS
 	for i := range t.Partitions {

@@ -72,7 +72,7 @@ func (t Topic) Split(messages []topic.Message, route []byte, rest func() int) (a
 	return at, named, nil
 }
 
-// Unplaced says whether any of the messages has no key.
+// Unplaced reports whether any of the messages has no key.
 func Unplaced(messages []topic.Message) bool {
 	for i := range messages {
 		if messages[i].Key == nil {

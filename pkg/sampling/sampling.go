@@ -111,13 +111,13 @@ func (r Rule) String() string {
 	return strings.Join(words, " ")
 }
 
-// On says whether the rule traces anything.
+// On reports whether the rule traces anything.
 func (r Rule) On() bool { return r.every > 0 || len(r.ids) > 0 }
 
-// All says whether it traces every message.
+// All reports whether it traces every message.
 func (r Rule) All() bool { return r.every == 1 }
 
-// Has says whether it traces a message that clients know by an id. All nodes agree.
+// Has reports whether it traces a message that clients know by an id. All nodes agree.
 func (r Rule) Has(id seq.WireID) bool {
 	switch {
 	case r.every == 1:
@@ -128,7 +128,7 @@ func (r Rule) Has(id seq.WireID) bool {
 	return slices.Contains(r.ids, id)
 }
 
-// HasChannel says whether deliveries in a channel are traced.
+// HasChannel reports whether deliveries in a channel are traced.
 func (r Rule) HasChannel(name string) bool {
 	return len(r.channels) == 0 || slices.Contains(r.channels, name)
 }

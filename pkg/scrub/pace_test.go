@@ -48,7 +48,7 @@ func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
 }
 
 // A disk on which a step takes a second is busy: reading takes a tenth of the time
-// at most, and what was left is caught up on when it is not any more.
+// at most, and what was left is caught up on when it no longer is.
 func TestPaceYieldsToLoad(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	p := &Pace{Interval: time.Hour}

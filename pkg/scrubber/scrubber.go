@@ -121,7 +121,7 @@ func New(o Options) *Scrubber {
 	return &Scrubber{o: o, pace: scrub.Pace{Interval: o.Interval}}
 }
 
-// Stats returns the figures as of now.
+// Stats returns the figures currently.
 func (s *Scrubber) Stats() Stats {
 	wall := s.o.WallClock(time.Now())
 	s.mu.Lock()
@@ -171,7 +171,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 	}
 }
 
-// look adjusts the notes to what the node holds, and leaves a replica that was copied anew
+// look adjusts the notes to what the node holds, and leaves a replica that was copied again
 // or is held no longer.
 func (s *Scrubber) look() {
 	held, current := map[string]bool{}, false
@@ -231,7 +231,7 @@ func (s *Scrubber) step(most int) (read int) {
 }
 
 // check checks about so many bytes of the replica at hand. Damage is passed on, and
-// the check goes on behind it.
+// the check continues behind it.
 func (s *Scrubber) check(n int) (read int, done bool, err error) {
 	for read < n && !done && err == nil {
 		var step int
@@ -262,7 +262,7 @@ func (s *Scrubber) choose() bool {
 	return true
 }
 
-// leave ends the check of a replica; its note says where it goes on.
+// leave ends the check of a replica; its note says where it continues.
 func (s *Scrubber) leave() {
 	if s.checker != nil {
 		s.checker.Close()

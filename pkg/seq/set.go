@@ -19,7 +19,7 @@ type Set struct {
 // Len returns how many offsets are in the set.
 func (s *Set) Len() uint64 { return s.n }
 
-// Empty says whether the set has no offsets.
+// Empty reports whether the set has no offsets.
 func (s *Set) Empty() bool { return s.n == 0 }
 
 // Add puts an offset into the set.
@@ -47,7 +47,7 @@ func (s *Set) cover(o uint64) {
 	}
 }
 
-// Contains says whether an offset is in the set.
+// Contains reports whether an offset is in the set.
 func (s *Set) Contains(o Offset) bool {
 	if s.n == 0 || uint64(o)>>s.root.bits() != 0 {
 		return false
@@ -109,7 +109,7 @@ func (s *Set) Ranges() iter.Seq2[Offset, Offset] {
 	}
 }
 
-// Equal says whether two sets hold the same offsets.
+// Equal reports whether two sets hold the same offsets.
 func (s *Set) Equal(other *Set) bool {
 	if s.n != other.n {
 		return false

@@ -15,7 +15,7 @@ const (
 )
 
 // answer is the place of one command's answer in the order of the connection.
-// Answers to publishes are used again and again, with a Done that is bound once.
+// Answers to publishes are used repeatedly, with a Done that is bound once.
 type answer struct {
 	home *sync.Pool
 	done func(topic.Receipt) // publishDone, bound
@@ -154,7 +154,7 @@ func (q *answerQueue) popReady(batch []*answer) int {
 	return n
 }
 
-// single tells whether there is one answer under way.
+// single reports whether there is one answer in progress.
 func (q *answerQueue) single() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -182,7 +182,7 @@ func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
 	}
 	s.sub.StopDelivery()
 	s.setState(stateClosing)
-	// The writer goes on asking: what the consumer was woken for goes to another.
+	// The writer continues asking: what the consumer was woken for goes to another.
 	return s.answerFrame(ctx, []byte(nsq.CloseWait), nil)
 }
 

@@ -18,7 +18,7 @@ var errStopped = errors.New("connection closed by server")
 
 // meteredConn is a connection's socket. It counts bytes and keeps the read deadline:
 // patience after the last command, without touching the timer for each. A
-// deadline that passes while commands have come since is set anew.
+// deadline that passes while commands have come since is set again.
 //
 // Read and what it uses belong to the reader, stop to anyone.
 type meteredConn struct {
@@ -168,10 +168,10 @@ func (a *arriving) end() { a.look = time.Time{} }
 // freeOfTurns is how much of a body is read without a turn.
 const freeOfTurns = 64 << 10
 
-// long says whether more of the body is to be read in turns.
+// long reports whether more of the body is to be read in turns.
 func (a *arriving) long() bool { return a.read >= freeOfTurns && !a.look.IsZero() }
 
-// late says whether the body has taken too long, and if not, when to look again.
+// late reports whether the body has taken too long, and if not, when to look again.
 func (a *arriving) late(now time.Time) bool {
 	if a.look.IsZero() || now.Before(a.look) {
 		return false
@@ -205,7 +205,7 @@ func (c *meteredConn) setPatience(d time.Duration, now time.Time) {
 	c.patience, c.since, c.armed = d, now, time.Time{}
 }
 
-// stop makes the Read under way and all later ones fail with errStopped.
+// stop makes the Read in progress and all later ones fail with errStopped.
 func (c *meteredConn) stop() {
 	c.stopped.Store(true)
 	// An error means that the socket is closed, and then nothing reads.

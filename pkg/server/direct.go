@@ -23,7 +23,7 @@ func newDirect(w *writer) *direct {
 	return d
 }
 
-// answer writes the only answer that is under way, and says whether it did. It does not wait.
+// answer writes the only answer that is in progress, and says whether it did. It does not wait.
 func (d *direct) answer() bool {
 	w := d.writer
 	if !w.mu.TryLock() {

@@ -13,7 +13,7 @@ import (
 )
 
 // A process that is paused between taking messages and writing them may find,
-// when it goes on, that another node delivers them.
+// when it continues, that another node delivers them.
 func TestMessagesAreNotWrittenAfterTheLeaseHasEnded(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -63,7 +63,7 @@ type Subscription interface {
 	// ends it and is returned; the message that emit refused counts as not
 	// delivered. 0 and no error: nothing now, Wake will be called.
 	Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error)
-	// Deliverable says whether all that Take has delivered since it was asked
+	// Deliverable reports whether all that Take has delivered since it was asked
 	// last may still be written to the client at now. If not, nothing of it is,
 	// and Close follows.
 	Deliverable(now time.Time) bool

@@ -28,15 +28,15 @@ type publisher struct {
 	link     *link
 	reader   *nsq.Reader
 	rights   *rights
-	messages []topic.Message // of the publish under way
+	messages []topic.Message // of the publish in progress
 	memory   *purse
 	listed   int            // bytes of memory that are paid for messages
 	last     *producedTopic // published to last
 	// subscribed says that the connection gets messages, too: its reader has answers to take
-	// while a publish is under way.
+	// while a publish is in progress.
 	subscribed bool
 	inline     func(func()) // sets appends, bound
-	appends    func()       // what appends the messages that were published last; nil: somebody else does
+	appends    func()       // what appends the messages that were published last; nil: someone else does
 }
 
 func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publisher {
@@ -297,7 +297,7 @@ func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	return nil
 }
 
-// waits tells whether the client seems to wait for the answer to the publish under way, and
+// waits reports whether the client seems to wait for the answer to the publish in progress, and
 // nobody waits for a turn that the reader has: it may then append the messages by itself.
 func (p *publisher) waits() bool {
 	c := p.link.conn

@@ -20,7 +20,7 @@ import (
 // ErrClosed is returned by Serve after Shutdown.
 var ErrClosed = errors.New("server is shutting down")
 
-// Server serves NSQ clients. Its methods may be called by many goroutines.
+// Server serves NSQ clients. Its methods are safe for concurrent use.
 type Server struct {
 	opts       Options
 	limits     nsq.Limits
@@ -52,7 +52,7 @@ func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 	}, nil
 }
 
-// Bounds of the pause after an Accept that failed for want of something.
+// Bounds of the pause after an Accept that failed for lack of something.
 const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second

@@ -235,7 +235,7 @@ func TestAnswersKeepTheOrderOfCommands(t *testing.T) {
 		in.WriteString("PUB held\n" + sized("a") + "PUB busy\n" + sized("b") + "FIN " + id0 + "\n")
 	}
 	w.send(in.String())
-	// All publishes are under way though none is answered.
+	// All publishes are in progress though none is answered.
 	eventually(t, "all publishes arrive", func() bool { return h.broker.heldCount() == rounds })
 	h.broker.release()
 	for range rounds {

@@ -208,7 +208,7 @@ func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
 }
 
 // A FIN that came to a node which leads no more ends the connection of a client of the
-// extensions: it looks the leader up. A standard client goes on.
+// extensions: it looks the leader up. A standard client continues.
 func TestAFinAfterTheLeadershipHasGone(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)

@@ -101,7 +101,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 }
 
 // A client that asked for extensions gets their codes for every publishing command,
-// and the connection goes on.
+// and the connection continues.
 func TestExtendedClientsGetTheCodesOfRefusals(t *testing.T) {
 	h := newHarness(t, Options{})
 	const (

@@ -117,7 +117,7 @@ func (w *writer) run(ctx context.Context) {
 }
 
 // rest waits until there may be something to do, and leaves the writer's place to others
-// meanwhile. It says whether the writer goes on.
+// meanwhile. It says whether the writer continues.
 func (w *writer) rest(ctx context.Context) bool {
 	ready, mixed := w.link.queue.await()
 	if ready {

@@ -13,7 +13,7 @@ import (
 // nil once every in-sync replica has what was shared, with an error if the term
 // ends before. What is shared arrives in the order of the calls.
 type Sharer interface {
-	// Shared says whether other replicas exist. It is called with locks held and
+	// Shared reports whether other replicas exist. It is called with locks held and
 	// must not wait.
 	Shared() bool
 	// Epoch returns the term's epoch.
@@ -49,7 +49,7 @@ type Change struct {
 	Done func(error)
 }
 
-// Shared says whether there are other replicas.
+// Shared reports whether there are other replicas.
 func (o *Outbox) Shared() bool { return o.To != nil && o.To.Shared() }
 
 // Advance shares a change, now or behind the snapshot that is being made.

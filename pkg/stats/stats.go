@@ -71,7 +71,7 @@ type Channel struct {
 	Failing      Failing
 	OldestAge    time.Duration      // of the oldest unfinished message; 0: none
 	Rates        flow.Rates         // of messages that come and are finished
-	Latency      *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
+	Latency      *latency.Histogram // from publish to FIN, recently; nil: not kept, see Options.LatencyWindow
 	Partitions   []Place
 	Ready        int64    // messages that consumers take at a time: their RDY, summed
 	Consumers    int      // subscriptions, whether Clients lists them or not
@@ -106,7 +106,7 @@ type Place struct {
 	Leader    string
 	Confirmed seq.Offset        // everything below is finished
 	Lag       int64             // committed end - confirmed
-	Blocked   *seq.Offset       // the first message that has had all its attempts, and stays; nil: none
+	Blocked   *seq.Offset       // the first message that has used up its attempts, and stays; nil: none
 	KeyBlock  *channel.KeyBlock // the key for which most messages wait; nil: others do not
 	Spinning  []Spinning        // messages that consumers requeue as soon as they get them, the fastest first
 }

@@ -39,7 +39,7 @@ type arrivals struct {
 	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before
 }
 
-// untold says whether channels are still to be told of some of what was found: addressed, or any.
+// untold reports whether channels are still to be told of some of what was found: addressed, or any.
 func (a *arrivals) untold(addressed bool) bool {
 	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.told.Load() && (at.to != nil || !addressed) })
 }
@@ -179,7 +179,7 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	return c.armLocked()
 }
 
-// isFor says whether a message of the address is for a channel.
+// isFor reports whether a message of the address is for a channel.
 func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or

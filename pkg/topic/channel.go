@@ -41,7 +41,7 @@ type Channel struct {
 	Spins     channel.Spins    // the messages that consumers requeue as soon as they get them
 	Flow      flow.Meter       // how many messages come and go, as Measure notes it
 	Selection filter.Selection // which messages the channel gets
-	Failed    channel.Failed   // what became of messages that had all their attempts
+	Failed    channel.Failed   // what became of messages that used up their attempts
 	bounded   atomic.Bool      // attempts are
 	limit     atomic.Pointer[policy.Limit]
 	keys      keyScan
@@ -54,7 +54,7 @@ type Channel struct {
 	waiting   waitlist
 	lastID    uint64 // of a consumer
 	departed  channel.Departed
-	limited   bool                          // somebody was refused by limit
+	limited   bool                          // someone was refused by limit
 	armed     bool                          // ticks have been asked for
 	finishing channel.Finishings[*Consumer] // FINs that others have yet to store; of nobody: what consumers left out
 	movers    movers
@@ -95,7 +95,7 @@ func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *ch
 // Name returns the channel's name.
 func (c *Channel) Name() string { return c.name }
 
-// Ephemeral says whether the channel goes with its last consumer.
+// Ephemeral reports whether the channel goes with its last consumer.
 func (c *Channel) Ephemeral() bool { return c.ephemeral }
 
 // Floor returns the offset below which every message is finished.
@@ -115,11 +115,11 @@ type ChannelStats struct {
 	Expired uint64
 	// Limited says that consumers wait for the channel's rate.
 	Limited bool
-	// Blocked is the first message that has had all its attempts, and stays; nil: none.
+	// Blocked is the first message that has used up its attempts, and stays; nil: none.
 	Blocked *seq.Offset
 	// KeyBlock is the key for which most messages wait; nil: others do not.
 	KeyBlock *channel.KeyBlock
-	// Latency is how long the messages that were finished of late took since their publish,
+	// Latency is how long the messages that were finished recently took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
 }
@@ -260,7 +260,7 @@ func (c *Channel) Trim() {
 	c.state.Trim()
 }
 
-// armLocked says whether ticks must be asked for, and notes that they were.
+// armLocked reports whether ticks must be asked for, and notes that they were.
 func (c *Channel) armLocked() bool {
 	if c.armed || c.closed != nil {
 		return false

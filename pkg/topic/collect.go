@@ -53,7 +53,7 @@ func (g *collector) current() Snapshot {
 	slices.SortFunc(g.known, compareKnown)
 	if len(s.Channels) == 0 && len(p.channels) > 0 {
 		// only ephemeral channels: after a restart the next first channel
-		// goes on where they were
+		// continues where they were
 		s.BacklogFrom = max(s.BacklogFrom, seen)
 	}
 	return s
@@ -104,7 +104,7 @@ func (g *collector) changes() (update, bool) {
 	return u, true
 }
 
-// notes says whether it is noted what changes of a channel.
+// notes reports whether it is noted what changes of a channel.
 func (g *collector) notes(c *Channel) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

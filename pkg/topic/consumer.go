@@ -48,7 +48,7 @@ type Consumer struct {
 	taken []channel.Delivery
 	undo  undo
 	tags  channel.Tags // of the channel, when taken was taken
-	// madeRoom says that others can go on which had found too many messages of others.
+	// madeRoom says that others can continue which had found too many messages of others.
 	madeRoom bool
 	// address is that of the message that was read last; nil: it is for all channels.
 	address *Address
@@ -195,7 +195,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	return c.armLocked(), false
 }
 
-// Pass says that the consumer takes nothing for now, for want of room: it waits
+// Pass says that the consumer takes nothing for now, for lack of room: it waits
 // no more, and what it was woken for goes to another. Its next Take may find
 // what was passed on. It is for the goroutine that takes.
 func (k *Consumer) Pass() {
@@ -220,7 +220,7 @@ func (k *Consumer) Pass() {
 	}
 }
 
-// sampled says whether a message is delivered at a sample rate in percent, 0 for
+// sampled reports whether a message is delivered at a sample rate in percent, 0 for
 // all of them, when 0 to 99 is drawn for it.
 func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 
@@ -399,7 +399,7 @@ func (k *Consumer) putBack(now time.Time) {
 	u.left = u.left[:0]
 }
 
-// Leased says whether what was taken may still be handed over at now: see
+// Leased reports whether what was taken may still be handed over at now: see
 // Partition.Leased.
 func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 

@@ -44,7 +44,7 @@ func (x Retries) Policy() policy.Policy {
 	return channel.RetriesOf(x.c.state).Policy()
 }
 
-// disposableLocked says whether messages wait for a Disposer.
+// disposableLocked reports whether messages wait for a Disposer.
 func (x Retries) disposableLocked() bool {
 	c := x.c
 	return channel.RetriesOf(c.state).Disposable() && c.p.o.Exhausted != nil
@@ -135,7 +135,7 @@ func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 	return c.limited && c.armLocked()
 }
 
-// waitsLocked says whether ticks are needed, whenever something may be due.
+// waitsLocked reports whether ticks are needed, whenever something may be due.
 func (x Retries) waitsLocked() bool {
 	c := x.c
 	return c.finishing.Len() > 0 || c.limited || x.disposableLocked()
@@ -164,7 +164,7 @@ type Exhausted struct {
 	Version, Moves uint64
 }
 
-// Disposer takes the messages of a channel that have had all their attempts, and finishes
+// Disposer takes the messages of a channel that have used up their attempts, and finishes
 // them or has the channel keep them. Its methods are for one goroutine.
 type Disposer struct {
 	k     *Consumer

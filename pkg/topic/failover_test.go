@@ -52,7 +52,7 @@ func (s *story) attend(w *watched) {
 	w.flying = nil
 }
 
-// anew makes a channel that begins at the committed end.
+// again makes a channel that begins at the committed end.
 func (s *story) anew(name string, ordered bool) {
 	s.made++
 	w := &watched{name: name, version: s.made, ordered: ordered, started: s.end, last: s.end - 1, got: map[int]bool{}}
@@ -276,7 +276,7 @@ func (s *story) drain() error {
 
 // TestNothingIsSkippedByAFailOver tells random stories of three nodes: what a
 // leader shares is lost, late, or told twice, and leaders change. Nothing is
-// skipped, an ordered channel goes on in order, and what every replica was told
+// skipped, an ordered channel continues in order, and what every replica was told
 // is finished is not delivered again.
 func TestNothingIsSkippedByAFailOver(t *testing.T) {
 	rng := testrand.New(t)

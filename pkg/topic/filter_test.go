@@ -40,7 +40,7 @@ func TestAChannelGetsWhatItsFilterChooses(t *testing.T) {
 	}
 }
 
-// What consumers give back is decided on anew; what was left out stays finished, until a seek leads
+// What consumers give back is decided on again; what was left out stays finished, until a seek leads
 // back to it.
 func TestAFilterIsAlteredFromNowOn(t *testing.T) {
 	b := newBench(t)

@@ -29,7 +29,7 @@ type gate struct {
 // Channels returns the channels. The slice is shared and must not be changed.
 func (g *gate) Channels() []*Channel { return *g.list.Load() }
 
-// Leased says whether messages may be delivered and answered at now. Take asks
+// Leased reports whether messages may be delivered and answered at now. Take asks
 // by the time that it is given; whoever writes what was taken to a socket later
 // asks again, since the process may have been paused in between.
 func (g *gate) Leased(now time.Time) bool {
@@ -37,7 +37,7 @@ func (g *gate) Leased(now time.Time) bool {
 }
 
 // Suspend stops deliveries. What is in flight stays so, and is answered or
-// times out; publishing goes on.
+// times out; publishing continues.
 func (g *gate) Suspend() { g.suspended.Store(true) }
 
 // Resume ends a Suspend.

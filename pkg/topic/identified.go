@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Identified says whether any of the messages has a dedup id. A copy for one channel does
+// Identified reports whether any of the messages has a dedup id. A copy for one channel does
 // not count: it is stored besides its origin.
 func Identified(msgs []Message) bool {
 	for i := range msgs {

@@ -33,7 +33,7 @@ type journal struct {
 	mu      sync.Mutex // guards what follows; held over a write that nobody waits to be synced
 	base    uint64     // number of the snapshot that changes follow from now on
 	file    vfs.File   // nil: not open
-	end     int64      // of what is good in the file of base; 0: make it anew
+	end     int64      // of what is good in the file of base; 0: recreates it
 	synced  int64      // of it, known to be on disk
 	named   bool       // the file's name is known to be on disk
 	ragged  bool       // something before end is unreadable, or unknown: no update may follow
@@ -100,7 +100,7 @@ func (j *journal) writeUpdate(change []byte) (vfs.File, int64, error) {
 // errRagged is wrapped by the error of an update that must be a snapshot instead.
 var errRagged = errors.New("earlier position changes may not be stored")
 
-// takesUpdates says whether an update may be stored.
+// takesUpdates reports whether an update may be stored.
 func (j *journal) takesUpdates() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

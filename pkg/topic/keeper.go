@@ -28,7 +28,7 @@ type keeper struct {
 	saving    sync.Mutex // held over a checkpoint's write; guards what follows
 	positions *Positions
 	closed    bool
-	last      *shared // what was shared last; nil: nothing since there is somebody to share with
+	last      *shared // what was shared last; nil: nothing since there is someone to share with
 	told      uint32  // snapshots and updates shared
 	partial   bool    // what is stored, and was shared if there are others, can be updated
 }
@@ -217,7 +217,7 @@ func (k *keeper) share() (Snapshot, []byte, error) {
 
 // serve starts to share with others and tells them what there is. They may not
 // know it: what the leader before shared last may have reached this node alone.
-// Until they do, an ordered channel must not go on from there, or the next
+// Until they do, an ordered channel must not continue from there, or the next
 // leader would lead it back.
 func (k *keeper) serve(to sharing.Sharer) {
 	k.saving.Lock()

@@ -33,7 +33,7 @@ func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, s
 	return from, end, some
 }
 
-// unreadLocked says whether keys are to be read before anything may go, and nobody reads them: whoever
+// unreadLocked reports whether keys are to be read before anything may go, and nobody reads them: whoever
 // does wakes those who wait.
 func (x *keyScan) unreadLocked(c *Channel) bool {
 	if !x.on.Load() || x.reading {
@@ -104,7 +104,7 @@ func (x *keyScan) releaseLocked() {
 	}
 }
 
-// intactElsewhere says whether other replicas hold what is damaged here.
+// intactElsewhere reports whether other replicas hold what is damaged here.
 func intactElsewhere(p *Partition) bool { return p.o.Elsewhere != nil && p.o.Elsewhere() }
 
 // leaveOutLocked finishes messages that were taken and that the consumer did not choose, or that have expired. Where

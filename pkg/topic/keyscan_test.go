@@ -146,7 +146,7 @@ func TestADeferredMessageHoldsBackItsKey(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyFinishesLetsItsKeyGo: expired, and had all its attempts.
+// TestWhatNobodyFinishesLetsItsKeyGo: expired, and used up its attempts.
 func TestWhatNobodyFinishesLetsItsKeyGo(t *testing.T) {
 	b, c := keyedBench(t)
 	expiring := keyedOf("a1")[0]

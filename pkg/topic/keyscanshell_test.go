@@ -97,7 +97,7 @@ func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 	}
 }
 
-// TestATakeOfNoneReadsKeys: it asks whether there is something, and is woken again and again for keys that it
+// TestATakeOfNoneReadsKeys: it asks whether there is something, and is woken repeatedly for keys that it
 // leaves unread.
 func TestATakeOfNoneReadsKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
@@ -116,7 +116,7 @@ func TestATakeOfNoneReadsKeys(t *testing.T) {
 	t.Error("it is woken each time, though nothing may go")
 }
 
-// TestAPausedChannelReadsNoKeys, nor has it consumers ask for them again and again.
+// TestAPausedChannelReadsNoKeys, nor has it consumers ask for them repeatedly.
 func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	c.Configure(ChannelOptions{Order: policy.ByKey, Paused: true})

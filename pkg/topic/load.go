@@ -40,7 +40,7 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 	return max(0, delay-passed)
 }
 
-// expired says whether the message that a consumer read last has lived for a time at now. A copy
+// expired reports whether the message that a consumer read last has lived for a time at now. A copy
 // is as old as its origin.
 func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 	p, of := k.ch.p, ageOf(k.at.Batch())

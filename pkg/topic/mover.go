@@ -20,7 +20,7 @@ type MovePolicy struct {
 	// where a few unfinished messages may keep it.
 	CarryAge   time.Duration
 	CarryBytes int64
-	// Room says whether the disk takes messages for which no publisher waits. nil: always.
+	// Room reports whether the disk takes messages for which no publisher waits. nil: always.
 	Room func([]Message) bool
 }
 
@@ -127,7 +127,7 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 	return moving{c, o, due}, deferred
 }
 
-// movable says whether messages of a channel may be appended again, but for those that have an
+// movable reports whether messages of a channel may be appended again, but for those that have an
 // order: see channel.Confirms. Of an ephemeral one nothing is kept. While the topic is paused,
 // what is appended is not delivered.
 func movable(c *Channel) bool {

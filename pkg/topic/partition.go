@@ -63,7 +63,7 @@ type Options struct {
 	// Damaged reports a damaged range that a consumer has come to. It is led
 	// past it, unless Elsewhere says otherwise.
 	Damaged func(*commitlog.CorruptionError)
-	// Elsewhere says whether other in-sync replicas hold what is damaged here.
+	// Elsewhere reports whether other in-sync replicas hold what is damaged here.
 	// Then no consumer is led past it: the partition suspends deliveries, as
 	// Suspend does, until another node leads. It must not block. nil: never.
 	Elsewhere func() bool
@@ -78,11 +78,11 @@ type Options struct {
 	// Unsaved tells that there is something for Checkpoint to do, once until it was
 	// called. It is called with locks held and must not block. nil: nobody is told.
 	Unsaved func()
-	// Exhausted tells that a channel has messages which have had all their attempts, for a
-	// Disposer to take. It is called again and again until there is none. It must not
+	// Exhausted tells that a channel has messages which have used up their attempts, for a
+	// Disposer to take. It is called repeatedly until there is none. It must not
 	// block. nil: they stay.
 	Exhausted func(*Channel)
-	// Leased says whether deliveries may be made and answered at a time: nobody
+	// Leased reports whether deliveries may be made and answered at a time: nobody
 	// else may have been made leader by then. It must not block. nil: always.
 	Leased func(now time.Time) bool
 	// Ages tells the age of the log's batches; nil: by this node's wall clock.

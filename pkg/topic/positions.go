@@ -259,10 +259,10 @@ func (p *Positions) Append(change []byte) error { return p.journal.append(change
 // update can be. It is for the goroutine that saves.
 func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
 
-// takesUpdates says whether Update may be called.
+// takesUpdates reports whether Update may be called.
 func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates() }
 
-// grown says whether the changes since the newest snapshot take more than it does.
+// grown reports whether the changes since the newest snapshot take more than it does.
 func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold) }
 
 // minFold is how many bytes of changes are not worth a new snapshot.

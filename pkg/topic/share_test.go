@@ -79,7 +79,7 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 }
 
 // TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow: the leader before
-// told this node of a message and died. If this one goes on from there and dies
+// told this node of a message and died. If this one continues from there and dies
 // too, the third would go back.
 func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
 	s := newSet(t)

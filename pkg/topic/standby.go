@@ -300,7 +300,7 @@ func (s *Standby) store() error {
 	return nil
 }
 
-// equal says whether two snapshots say the same.
+// equal reports whether two snapshots say the same.
 func (s *Snapshot) equal(t *Snapshot) bool {
 	if s.Lost != t.Lost || s.Addressed != t.Addressed || s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
 		s.PausedAt != nil && *s.PausedAt != *t.PausedAt {

@@ -29,7 +29,7 @@ type Start struct {
 	Value int64 // of the kind, not negative
 }
 
-// Valid says whether a Start, perhaps from elsewhere, is one.
+// Valid reports whether a Start, perhaps from elsewhere, is one.
 func (s Start) Valid() bool { return s.Kind < startKinds && s.Value >= 0 }
 
 // in returns the place in a log.

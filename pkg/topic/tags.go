@@ -70,7 +70,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 	return woken
 }
 
-// selected says whether the channel's filter chooses the message that was read last. It is not
+// selected reports whether the channel's filter chooses the message that was read last. It is not
 // asked about what an operator sends to this channel alone.
 func selected(k *Consumer, d *Delivery) bool {
 	if k.address != nil && !k.address.Moves {

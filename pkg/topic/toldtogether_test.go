@@ -19,7 +19,7 @@ import (
 )
 
 // TestAFinishThatIsGivenUpIsNotNoted: the message is delivered again, and this node, should it be
-// started anew, must not take it for finished.
+// started again, must not take it for finished.
 func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)

@@ -18,7 +18,7 @@ const (
 	Requeued                     // its consumer gave it back, or left
 	TimedOut                     // its consumer did not answer in time
 	Deferred                     // it waits before it is delivered
-	DeadLettered                 // it had all its attempts, and went to another topic
+	DeadLettered                 // it used up its attempts, and went to another topic
 	Finished                     // it is done with
 	whats
 )
@@ -64,7 +64,7 @@ type Event struct {
 // count returns of how many messages the event is.
 func (e *Event) count() uint64 { return uint64(max(e.Count, 1)) } //nolint:gosec // not negative
 
-// has says whether the event is of a message.
+// has reports whether the event is of a message.
 func (e *Event) has(m Message) bool {
 	return e.Message.Incarnation == m.Incarnation && m.ID >= e.Message.ID && uint64(m.ID-e.Message.ID) < e.count()
 }

@@ -162,7 +162,7 @@ func partsOf(e *Event) (parts uint16) {
 	return parts
 }
 
-// full says whether the frame is to be written.
+// full reports whether the frame is to be written.
 func (f *frame) full() bool { return len(f.data) >= frameBytes }
 
 // seal returns the bytes of the frame, and begins another.

@@ -97,7 +97,7 @@ func (p *Partition) message(o seq.Offset) Message {
 	return Message{p.source.Incarnation, seq.NewMessageID(p.source.Partition, o)}
 }
 
-// traces says whether a message is traced: by its own id, or by that of its origin.
+// traces reports whether a message is traced: by its own id, or by that of its origin.
 func (p *Partition) traces(o seq.Offset, of *record.Address) bool {
 	if p.rule.All() {
 		return true

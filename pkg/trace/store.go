@@ -92,7 +92,7 @@ type segment struct {
 	bytes  int64 // that were written in full
 }
 
-// Store keeps the events of a node. Its methods may be called by many goroutines.
+// Store keeps the events of a node. Its methods are safe for concurrent use.
 type Store struct {
 	o       Options
 	wake    chan struct{} // something waits to be written at once

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// spareTries is how often a directory is opened anew after the spare descriptor was closed
+// spareTries is how often a directory is opened again after the spare descriptor was closed
 // for it, and takeTries how often a descriptor is looked for while all are in use.
 const (
 	spareTries = 100
@@ -47,7 +47,7 @@ const candidates = 8
 // One descriptor is kept back for what must not fail for the lack of one: the sync of a
 // directory, behind which what was written would be uncertain.
 //
-// Its methods may be called by many goroutines.
+// Its methods are safe for concurrent use.
 type Files struct {
 	limit     int64 // of all descriptors, but for those that are never lent
 	least     int64
@@ -97,14 +97,14 @@ func (f *Files) most() int64 {
 	return max(f.limit-f.elsewhere.Load(), f.least)
 }
 
-// over says whether more are lent than may be.
+// over reports whether more are lent than may be.
 func (f *Files) over() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return int64(len(f.lent)+f.taken) > f.most()
 }
 
-// counts tells whether a file of a name counts.
+// counts reports whether a file of a name counts.
 func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix(name, TempSuffix) }
 
 // acquire counts a descriptor that is about to be opened for a file. While all are in use,
@@ -223,13 +223,13 @@ func (f *Files) keepLocked() {
 	}
 }
 
-// OutOfFiles tells whether an error says that the process, or the machine, has too many
+// OutOfFiles reports whether an error says that the process, or the machine, has too many
 // files open.
 func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// LacksRoom tells whether an error says that there was no room for what was to be written:
+// LacksRoom reports whether an error says that there was no room for what was to be written:
 // on the disk, in a quota, in a file of the largest size, or for another descriptor.
 func LacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || OutOfFiles(err)

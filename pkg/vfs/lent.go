@@ -82,7 +82,7 @@ func (l *lentFile) reopen() error {
 // errReplaced is why a file fails whose name another one has.
 var errReplaced = errors.New("another file has the name")
 
-// mayRest says whether the file can do without its descriptor now. The caller holds the
+// mayRest reports whether the file can do without its descriptor now. The caller holds the
 // lock.
 func (l *lentFile) mayRest() bool { return l.users == 0 && l.failed == nil && !l.unsynced }
 

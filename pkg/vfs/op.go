@@ -67,7 +67,7 @@ func (k OpKind) String() string {
 	return "unknown"
 }
 
-// Changes tells whether the operation may change what is stored, or what of it
+// Changes reports whether the operation may change what is stored, or what of it
 // survives a power cut.
 func (k OpKind) Changes() bool {
 	switch k {

@@ -140,7 +140,7 @@ func (s OS) SyncAll(name string) error {
 	return errors.Join(named("syncfs", f, err), f.Close())
 }
 
-// tellsFailedWrites says whether syncfs(2) of the kernel that runs returns an error where a write
+// tellsFailedWrites reports whether syncfs(2) of the kernel that runs returns an error where a write
 // has failed.
 func tellsFailedWrites() bool {
 	var name unix.Utsname
@@ -150,7 +150,7 @@ func tellsFailedWrites() bool {
 	return atLeast(unix.ByteSliceToString(name.Release[:]), 5, 8)
 }
 
-// atLeast says whether a release of the kernel is one of a version or later.
+// atLeast reports whether a release of the kernel is one of a version or later.
 func atLeast(release string, major, minor int) bool {
 	var m, n int
 	if _, err := fmt.Sscanf(release, "%d.%d", &m, &n); err != nil {

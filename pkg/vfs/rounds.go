@@ -5,7 +5,7 @@ import "sync"
 // rounds lets callers who ask for the same thing at the same time share its work: who
 // asks while it is done for others waits for the end of that, and what is done then is
 // done once for all who have asked by then. The zero value is ready to use; its methods
-// may be called by many goroutines.
+// is safe for concurrent use.
 type rounds struct {
 	mu   sync.Mutex // guards what follows, and the fields of the queues
 	open map[string]*roundQueue
@@ -14,7 +14,7 @@ type rounds struct {
 // roundQueue is those who ask for one thing.
 type roundQueue struct {
 	turn  chan struct{} // holds an element while the work is done
-	next  *round        // that has not begun; nil: there is none
+	next  *round        // that has not begun; nil if none
 	users int           // who are waiting or at work; guarded by rounds.mu
 }
 

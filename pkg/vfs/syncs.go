@@ -25,7 +25,7 @@ const maxRequests = 64
 // hand-over and the wake-up take.
 //
 // Where the kernel takes no such requests, or has enough of them, syncs block as they do
-// without a Syncs. The methods may be called by many goroutines. A nil Syncs hands
+// without a Syncs. The methods is safe for concurrent use. A nil Syncs hands
 // nothing over.
 type Syncs struct {
 	most     int32        // syncs that may block at the same time
@@ -110,7 +110,7 @@ func (s *Syncs) aside(f *os.File, kind syncKind) error {
 	return err
 }
 
-// get returns a request that is not in use; nil: there is none.
+// get returns a request that is not in use; nil if none.
 func (s *Syncs) get() *syncRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ type aioEvent struct {
 	_      int64
 }
 
-// syncRequest is one request to the kernel, used again and again.
+// syncRequest is one request to the kernel, used repeatedly.
 type syncRequest struct {
 	context uintptr  // of the kernel
 	event   *os.File // an eventfd, which is signalled at the completion

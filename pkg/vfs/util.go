@@ -160,7 +160,7 @@ func SyncAll(fsys FS, name string) error {
 	return errors.ErrUnsupported
 }
 
-// SameDisk says whether two names are known to lie in one file system. Those that are not of the operating system are one.
+// SameDisk reports whether two names are known to lie in one file system. Those that are not of the operating system are one.
 func SameDisk(fsys FS, a, b string) bool {
 	of, err := fsys.Stat(a)
 	if err != nil {
@@ -211,7 +211,7 @@ func WriteDeferred(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
-// Deferred tells whether what SyncData makes durable is kept elsewhere at first, so that
+// Deferred reports whether what SyncData makes durable is kept elsewhere at first, so that
 // the blocks of the file itself do not matter to how long that takes.
 func Deferred(f File) bool {
 	d, ok := f.(interface{ Deferred() bool })

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// FS is a file system. Its methods may be called by many goroutines. Errors
+// FS is a file system. Its methods are safe for concurrent use. Errors
 // wrap the fs and syscall sentinels, so errors.Is(err, fs.ErrNotExist) and
 // errors.Is(err, syscall.ENOSPC) work on every implementation.
 type FS interface {
@@ -45,7 +45,7 @@ type FS interface {
 // Usage is the state of a disk, in bytes.
 type Usage struct{ Total, Free uint64 }
 
-// File is an open file. ReadAt may be called by many goroutines at once and
+// File is an open file. ReadAt is safe for concurrent use at once and
 // beside WriteAt; the other methods are for one goroutine at a time, except
 // that SyncData may run beside WriteAt and then covers the writes that returned
 // before it was called.

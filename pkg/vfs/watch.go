@@ -4,7 +4,7 @@ import "sync"
 
 // Watch is a file system around another one that knows which of the operations
 // that change it have not returned: a disk that hangs gives no error. Its
-// methods may be called by many goroutines. Watching allocates nothing for a
+// methods is safe for concurrent use. Watching allocates nothing for a
 // write or a sync.
 type Watch struct {
 	FS
@@ -26,11 +26,11 @@ var _ FS = (*Watch)(nil)
 // NewWatch returns a Watch around inner.
 func NewWatch(inner FS) *Watch { return &Watch{FS: inner} }
 
-// Oldest returns the operation that has been under way for longest, with its
-// number, which no other one gets. false: none is under way.
+// Oldest returns the operation that has been in progress for longest, with its
+// number, which no other one gets. false: none is in progress.
 //
 // Whoever wants to know for how long should count looks, and not ask the clock:
-// a process that was stopped finds every operation old when it goes on.
+// a process that was stopped finds every operation old when it continues.
 func (w *Watch) Oldest() (number int64, op Op, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

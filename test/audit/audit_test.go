@@ -158,7 +158,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			s.Close(s.now, a, false)
 			s.Close(s.now, b, false)
 			s.Renumber()
-			for i, other := range []int{5, 0, 6} { // its new id, the old one heard of late, and a third
+			for i, other := range []int{5, 0, 6} { // its new id, the old one heard recently, and a third
 				c := s.conn(0, i+2)
 				s.Deliver(s.now, c, Key{0, 0}, sum(0), id(other))
 				if i < 2 {

@@ -23,7 +23,7 @@ func (t *turmoil) Move(now time.Duration, partition int) {
 	t.moves = append(t.moves, move{now, partition})
 }
 
-// moved tells whether a partition's leader changed between two times.
+// moved reports whether a partition's leader changed between two times.
 func (t *turmoil) moved(partition int, from, to time.Duration) bool {
 	for i := range t.moves {
 		if m := &t.moves[i]; m.partition == partition && from <= m.at && m.at <= to {
@@ -106,12 +106,12 @@ func doubtful(now, notice time.Duration, partition int, p *place, kind Kind, tex
 	return d, true
 }
 
-// explained tells whether the end of the doubt's connection explains it.
+// explained reports whether the end of the doubt's connection explains it.
 func (d *doubt) explained(now time.Duration, x *conn, o *Options) bool {
 	return now-d.at <= o.Notice && (d.end == 0 || x.cut(d.end, o.Grace+o.Notice))
 }
 
-// excused tells whether the doubt's partition got another leader, which is noticed a
+// excused reports whether the doubt's partition got another leader, which is noticed a
 // little later: what was in flight comes again then, and what was finished or put
 // back within the window.
 func (d *doubt) excused(t *turmoil, o *Options) bool {

@@ -71,7 +71,7 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 		a.ids[id] = k
 		return
 	}
-	if m.id != id && m.was != id { // what was delivered before may be heard of late
+	if m.id != id && m.was != id { // what was delivered before may be heard recently
 		a.violate(now, TwoIDs, "%v is both %s and %s", k, m.id, id)
 	}
 }
@@ -154,7 +154,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	panic("BUG: a delivery ends in no known way")
 }
 
-// cut tells whether what was sent on the connection at t may never have arrived.
+// cut reports whether what was sent on the connection at t may never have arrived.
 func (x *conn) cut(t, grace time.Duration) bool {
 	return x.state == connCut && x.at-t <= grace
 }
@@ -175,7 +175,7 @@ func (a *Audit) Forget(now time.Duration) {
 	}
 }
 
-// past tells whether m has been at its end for as long as keep.
+// past reports whether m has been at its end for as long as keep.
 func (m *message) past(now, keep time.Duration) bool {
 	if m.settled == 0 || now-m.settled <= keep {
 		return false

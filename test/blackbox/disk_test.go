@@ -33,7 +33,7 @@ func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
 	}
 }
 
-// On a full disk publishes are refused with a reason and consuming goes on.
+// On a full disk publishes are refused with a reason and consuming continues.
 // When there is room again all is well by itself.
 // A node has more busy partitions than it may open files: none is refused, and nothing is
 // lost. (A process that may raise its limit does so, and has enough.)

@@ -159,7 +159,7 @@ func TestInPlaceOfAnNsqd(t *testing.T) {
 	}
 }
 
-// TestAnImportThatIsKilled begins anew: nothing is lost and nothing is there twice.
+// TestAnImportThatIsKilled begins again: nothing is lost and nothing is there twice.
 func TestAnImportThatIsKilled(t *testing.T) {
 	t.Parallel()
 	const count = 3000

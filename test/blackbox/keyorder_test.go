@@ -31,7 +31,7 @@ type keyWatch struct {
 	term     int // how many leaders were killed
 }
 
-// delivered says whether a message may be delivered: it is the last one of its key again, or the
+// delivered reports whether a message may be delivered: it is the last one of its key again, or the
 // next, after the last was answered. What a killed leader sent does not count.
 func (w *keyWatch) delivered(m keyedMessage, term int) bool {
 	w.mu.Lock()
@@ -150,7 +150,7 @@ func produceKeys(t *testing.T, addresses []string, keys []string, messages int) 
 }
 
 // TestAKeyIsInOrderWhoeverIsKilled has consumers that know nothing of keys take a channel that orders by them, while
-// the leader is killed again and again.
+// the leader is killed repeatedly.
 func TestAKeyIsInOrderWhoeverIsKilled(t *testing.T) {
 	t.Parallel()
 	const producers, keys, messages, consumers, kills = 3, 6, 60, 6, 2

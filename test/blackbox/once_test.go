@@ -101,7 +101,7 @@ func checkOnce(t *testing.T, ids []string, producers, messages int) {
 	}
 }
 
-// TestAnIDIsStoredOnceWhoeverIsKilled kills the leader again and again: the only node, and of
+// TestAnIDIsStoredOnceWhoeverIsKilled kills the leader repeatedly: the only node, and of
 // three.
 func TestAnIDIsStoredOnceWhoeverIsKilled(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func killLeaders(t *testing.T, size int) {
 			topic, err := c.Topic(t.Context(), "once")
 			n := c.Node(topic.Partitions[0].Leader)
 			if err != nil || n == nil {
-				continue // an election is under way
+				continue // an election is in progress
 			}
 			if err = n.End(syscall.SIGKILL); err == nil {
 				err = n.Start()

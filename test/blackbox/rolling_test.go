@@ -51,7 +51,7 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 }
 
 // A rolling restart under load: each node starts again, one at a time, no publish that was acknowledged is lost, and
-// nobody is drained afterwards. A command that fails stops it, and it goes on where it stopped.
+// nobody is drained afterwards. A command that fails stops it, and it continues where it stopped.
 func TestARollingRestart(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)

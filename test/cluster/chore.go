@@ -41,7 +41,7 @@ func newChore(st *stage, name string, config map[string]any) (*chore, error) {
 // path returns one of /v1 below the topic.
 func (c *chore) path(of string) string { return "/v1/topics/" + c.topic + of }
 
-// sure does something again and again until it succeeds.
+// sure does something repeatedly until it succeeds.
 func (c *chore) sure(what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(c.st.ctx, choreTimeout, fmt.Errorf("%s: not after %v", what, choreTimeout))
 	defer cancel()

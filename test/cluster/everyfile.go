@@ -129,7 +129,7 @@ func injuries(data, topic string) (all []injury, err error) {
 			for _, file := range slices.Compact([]string{slices.Min(found), slices.Max(found)}) {
 				for _, w := range wounds {
 					if w.name == aDirectory && !k.refuses {
-						continue // the copy is tried again until somebody removes it: docs/reliability.md
+						continue // the copy is tried again until someone removes it: docs/reliability.md
 					}
 					all = append(all, injury{k, w, file})
 				}

@@ -201,7 +201,7 @@ func failover(ctx context.Context, o options) error {
 	return os.RemoveAll(dir)
 }
 
-// suffer plays an incident again and again.
+// suffer plays an incident repeatedly.
 func (st *stage) suffer(in incident) (result, error) {
 	r := result{incident: in}
 	for round := range st.o.failover {

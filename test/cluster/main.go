@@ -2,7 +2,7 @@
 // clusters, while clients publish and consume, and holds it to its promises: no
 // acknowledged message is lost, none is invented or altered, every redelivery has a
 // cause, and afterwards every replica is in sync again by itself, holds the same,
-// and every consumer goes on.
+// and every consumer continues.
 //
 // It drives the built program from outside: the NSQ protocol with a client of its
 // own, signals, and the HTTP API for who leads and what replicas hold. Where it may
@@ -245,7 +245,7 @@ func play(ctx context.Context, o options, s scenario, seed uint64) error {
 // exitLate is the exit status of a run in which scenarios failed by time limits only.
 const exitLate = 3
 
-// onlyLate tells whether all that an error joins is about time limits.
+// onlyLate reports whether all that an error joins is about time limits.
 func onlyLate(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it has to see all of a tree
 	case *nodes.Late:

@@ -177,7 +177,7 @@ func playDrainCreate(st *stage) error {
 	return errors.Join(st.whole("made"), healthyAgain(st), takenEverywhere(st, "made"), st.identical("made"))
 }
 
-// playTwoNodes stops one of two nodes in order: publishing goes on, and the cluster
+// playTwoNodes stops one of two nodes in order: publishing continues, and the cluster
 // says that it tolerates no failure.
 func playTwoNodes(st *stage) error {
 	if err := st.make("pair", map[string]any{"partitions": 1}); err != nil {
@@ -228,7 +228,7 @@ func limitsDiffer(_ *stage, o *nodes.Options) error {
 
 // playLimits publishes at one node what the others would take from no client, to the
 // partitions of all leaders, and the largest to that of the node with the smallest
-// limits. All hold what it took, and go on.
+// limits. All hold what it took, and continue.
 func playLimits(st *stage) error {
 	if err := st.make("large", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	aMinimum      = 50
 )
 
-// playQuorumLost kills two of three nodes. What does not need them goes on, what
+// playQuorumLost kills two of three nodes. What does not need them continues, what
 // does says why not.
 func playQuorumLost(st *stage) error {
 	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}); err != nil {

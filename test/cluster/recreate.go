@@ -30,7 +30,7 @@ type rebirth struct {
 
 	mu         sync.Mutex // guards what follows
 	generation int
-	between    bool               // a deletion is under way
+	between    bool               // a deletion is in progress
 	acked      map[audit.Key]int  // the generation in which it was sent and acknowledged
 	seen       map[audit.Key]bool // it has come
 	owed       map[audit.Key]bool // acknowledged in this generation, and not come

@@ -344,7 +344,7 @@ func (st *stage) drained() error {
 }
 
 // identical compares what all replicas of a topic hold. One that is just being copied
-// anew is waited for.
+// again is waited for.
 func (st *stage) identical(name string) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
 	defer cancel()

@@ -55,7 +55,7 @@ func playStarved(st *stage) error {
 	return nil
 }
 
-// starve stops a node again and again.
+// starve stops a node repeatedly.
 func starve(st *stage, n *nodes.Node, rng *rand.Rand) error {
 	for end := time.Now().Add(starvedTime); time.Now().Before(end) && st.ctx.Err() == nil; {
 		if err := n.Pause(); err != nil {

@@ -242,7 +242,7 @@ func consumeAll(st *stage, name string, owed func() bool, take func(body string)
 	}
 }
 
-// subscribe subscribes to a topic's channel c, again and again while the
+// subscribe subscribes to a topic's channel c, repeatedly while the
 // leadership moves.
 func subscribe(st *stage, name string) (c *wire.Client, err error) {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))

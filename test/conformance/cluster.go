@@ -137,7 +137,7 @@ func behindNSQD(broker string, n int) (program string, err error) {
 	return self, nil
 }
 
-// calledNSQD tells whether this program was started as nsqd.
+// calledNSQD reports whether this program was started as nsqd.
 func calledNSQD() bool { return filepath.Base(os.Args[0]) == "nsqd" }
 
 // describe names what is tested.

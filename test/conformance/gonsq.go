@@ -140,7 +140,7 @@ func countGoTests(events []byte) goCount {
 	return c
 }
 
-// logsLate tells whether the suite's own logging ended the process. The test that ran at
+// logsLate reports whether the suite's own logging ended the process. The test that ran at
 // that moment, if there was one, counts as failed.
 func (c goCount) logsLate() bool {
 	ended := func(name string) bool {

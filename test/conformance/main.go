@@ -79,7 +79,7 @@ func main() {
 	}
 }
 
-// run runs the chosen suites one after the other and reports all of them.
+// run runs the chosen suites one at a time and reports all of them.
 func run(ctx context.Context, broker, cache, only string, n int) error {
 	root, err := os.Getwd()
 	if err != nil {

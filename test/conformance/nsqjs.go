@@ -100,7 +100,7 @@ func readMocha(out []byte) (mocha, error) {
 	return m, json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&m)
 }
 
-// mayFail says whether all that failed depends on the suite's own timing: tests of
+// mayFail reports whether all that failed depends on the suite's own timing: tests of
 // how the client shares its readiness among connections that the test made up, which
 // wait for timers, and tests that close their writer as soon as the message has come,
 // and take the publish for failed if its OK had not. The protocol does not say which of

@@ -157,7 +157,7 @@ func (c *tapCount) add(out string) {
 	}
 }
 
-// onlyFailed says whether the one test failed and no other.
+// onlyFailed reports whether the one test failed and no other.
 func (c *tapCount) onlyFailed(test string) bool {
 	if len(c.bad) != 1 {
 		return false

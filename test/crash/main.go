@@ -1,4 +1,4 @@
-// Command crash kills a broker again and again with SIGKILL while clients
+// Command crash kills a broker repeatedly with SIGKILL while clients
 // publish and consume, and holds it to its promises with package audit: no
 // acknowledged message is lost, none is invented or altered, and every
 // redelivery has a cause.

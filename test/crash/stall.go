@@ -53,7 +53,7 @@ func (s *stalls) succeed(now time.Time) {
 }
 
 // take returns by how much the longest time between two successes, the one that
-// goes on included, was longer than it should be, and begins anew.
+// continues included, was longer than it should be, and begins again.
 func (s *stalls) take() time.Duration {
 	now := time.Now()
 	s.mu.Lock()

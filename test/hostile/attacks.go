@@ -111,7 +111,7 @@ func (f *foe) send(text string) error {
 	return err
 }
 
-// raw sends a command and reads an answer, again and again.
+// raw sends a command and reads an answer, repeatedly.
 func raw(text string) func(*foe) error {
 	command := []byte(text) // one for all: what a foe computes the broker cannot
 	return func(f *foe) error {

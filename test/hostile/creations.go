@@ -10,7 +10,7 @@ import (
 // an attack uses them up.
 const mayCreate = "1000"
 
-// creates publishes to one topic after the other that there is not, and goes on when it
+// creates publishes to one topic after the other that there is not, and continues when it
 // is refused.
 func creates(f *foe) error {
 	_, port, err := net.SplitHostPort(f.LocalAddr().String())

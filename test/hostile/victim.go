@@ -110,7 +110,7 @@ func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
 }
 
 // held returns how many bytes the broker says that clients make it hold, without what it
-// keeps only to be quicker and drops as soon as somebody waits for memory.
+// keeps only to be quicker and drops as soon as someone waits for memory.
 func (v *victim) held(ctx context.Context) (int64, error) {
 	text, err := v.get(ctx, http.MethodGet, "/metrics")
 	if err != nil {

@@ -44,7 +44,7 @@ func restartMistakes() []mistake {
 	}
 }
 
-// rollingMistakes are about when a rolling restart goes on.
+// rollingMistakes are about when a rolling restart continues.
 func rollingMistakes() []mistake {
 	tests := []string{"./internal/rolling"}
 	return []mistake{

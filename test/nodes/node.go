@@ -83,7 +83,7 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// Running tells whether there is a process that is not paused.
+// Running reports whether there is a process that is not paused.
 func (n *Node) Running() bool { return n.state.Load() == running }
 
 // Exited is closed once the last process has ended.
@@ -92,7 +92,7 @@ func (n *Node) Exited() <-chan struct{} { return n.exited }
 // How returns how the last process ended.
 func (n *Node) How() string { return n.cmd.ProcessState.String() }
 
-// Crashed tells whether the last process ended by a panic.
+// Crashed reports whether the last process ended by a panic.
 func (n *Node) Crashed() bool {
 	select {
 	case <-n.exited:
@@ -134,7 +134,7 @@ func (n *Node) answers(ctx context.Context, client *http.Client) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Pause stops the process as SIGSTOP does, Resume lets it go on.
+// Pause stops the process as SIGSTOP does, Resume lets it continue.
 func (n *Node) Pause() error {
 	n.state.CompareAndSwap(running, paused)
 	return n.cmd.Process.Signal(syscall.SIGSTOP)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// passing is the name of a topic that is created, used and deleted again and again.
+	// passing is the name of a topic that is created, used and deleted repeatedly.
 	passing = "passing"
 	// changePause is at most the time between two changes of an operator.
 	changePause = 400 * time.Millisecond
@@ -47,7 +47,7 @@ func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 	}
 }
 
-// comeAgain deletes the topic and creates it anew, when nothing fails any more.
+// comeAgain deletes the topic and creates it again, when nothing fails any more.
 func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
 	w.await(toRecover, passing+" is deleted and created", func() string {
 		l := w.machines[rnd.IntN(len(w.machines))].running()

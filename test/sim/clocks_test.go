@@ -39,7 +39,7 @@ func (c *clocks) delay(name string, oneIn int, rnd *rand.Rand) time.Duration {
 	return d
 }
 
-// calm says whether no process starts from now on, and every replica is in sync.
+// calm reports whether no process starts from now on, and every replica is in sync.
 func (c *clocks) calm(calm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *machine) setClock(rnd *rand.Rand) {
 func (m *machine) wall(now time.Time) int64 { return now.UnixNano() + m.offset.Load() }
 
 // strobe sets clocks for a while in which nothing else happens but that a machine
-// stops in order: then others lead what it led. No message is delivered before its
+// stops cleanly: then others lead what it led. No message is delivered before its
 // delay has passed.
 func (w *world) strobe() {
 	w.clocks.calm(true)

@@ -50,7 +50,7 @@ const readWhole = 3
 // keyOf returns the key of a message with a name: a digit.
 func keyOf(name string) string { return name[len(name)-1:] }
 
-// lease is how long a leader may go on that was replaced: its lease, and what the
+// lease is how long a leader may continue that was replaced: its lease, and what the
 // news of it may take on the way to a consumer.
 const lease = host.DefaultLease + 500*time.Millisecond
 
@@ -130,7 +130,7 @@ type world struct {
 	calm      atomic.Bool // publishers publish little
 	draining  atomic.Bool // consumers finish whatever they get
 	clocks    *clocks
-	work      *work        // nil: there is none
+	work      *work        // nil if none
 	lost      atomic.Int64 // how often positions may have been lost
 
 	mu      sync.Mutex // guards what follows
@@ -174,7 +174,7 @@ type life struct {
 	cancel context.CancelFunc
 	over   chan struct{} // it is to end
 	gone   chan struct{} // it has ended
-	leave  chan struct{} // it is to stop in order
+	leave  chan struct{} // it is to stop cleanly
 
 	leaving atomic.Bool
 
@@ -277,10 +277,10 @@ func (m *machine) alive() *life {
 	return m.life
 }
 
-// mayHearLate says whether what a cut held back may be arriving.
+// mayHearLate reports whether what a cut held back may be arriving.
 func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }
 
-// twoLeaders says whether a leader that was replaced and is alive may not know it
+// twoLeaders reports whether a leader that was replaced and is alive may not know it
 // yet. It delivers for as long as its lease lets it, though nothing that is
 // answered to it counts.
 func (w *world) twoLeaders(partition int) bool {
@@ -415,7 +415,7 @@ func (m *machine) bootID() string {
 	return fmt.Sprint("boot-", m.boot)
 }
 
-// ends is a process that cannot go on. Only a broken disk is a reason.
+// ends is a process that cannot continue. Only a broken disk is a reason.
 func (l *life) ends(err error) {
 	l.m.mu.Lock()
 	broken := l.m.broken

@@ -34,7 +34,7 @@ func (h *harm) remember() {
 }
 
 // do harms replicas that are not the only one in sync of their partition, after the
-// nodes ended with this metadata, in order or not. Of nodes that stop in order all but the
+// nodes ended with this metadata, in order or not. Of nodes that stop cleanly all but the
 // last leave the in-sync set: who that is may have changed when nobody saw it any more.
 func (h *harm) do(state *meta.State, inOrder bool) {
 	if state == nil {
@@ -121,7 +121,7 @@ func (h *harm) spoil(path string) {
 	_ = f.SyncData()
 }
 
-// oldestOfMany says whether a file is the oldest of several segments. Without it, and
+// oldestOfMany reports whether a file is the oldest of several segments. Without it, and
 // without the small files beside it, a log looks as if retention had dropped it.
 func oldestOfMany(disk *vfs.Mem, path string) bool {
 	var segments []string

@@ -15,7 +15,7 @@ import (
 const repeatFor = 2 * time.Minute
 
 // repeat is a publisher of one partition that gives each message a dedup id, and sends it at
-// any node until it is acknowledged, before it goes on with the next. What it publishes is
+// any node until it is acknowledged, before it continues with the next. What it publishes is
 // in the log once and in its order, whatever fails.
 func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
 	h := w.histories[partition]
@@ -93,7 +93,7 @@ func (w *world) again(rnd *rand.Rand) {
 	}
 }
 
-// isRepeated says whether a message has a dedup id: its publisher is one of the last.
+// isRepeated reports whether a message has a dedup id: its publisher is one of the last.
 func (w *world) isRepeated(name string) bool {
 	var publisher int
 	_, err := fmt.Sscanf(name, "p%d-", &publisher)

@@ -330,8 +330,8 @@ func (m *machine) losePower(l *life, c vfs.Crash) {
 	l.kill(c, "loses power")
 }
 
-// thin says whether a partition may have one copy only, now or soon: a leader
-// that misses the others may have proposed to go on without them, which nobody
+// thin reports whether a partition may have one copy only, now or soon: a leader
+// that misses the others may have proposed to continue without them, which nobody
 // has applied yet. If that is decided after it has lost power, it is the only
 // one in sync, and serves what it has left.
 func (w *world) thin() bool {
@@ -342,7 +342,7 @@ func (w *world) thin() bool {
 	return thin
 }
 
-// twoThere says whether two of the nodes run, stay, and reach each other.
+// twoThere reports whether two of the nodes run, stay, and reach each other.
 func (w *world) twoThere(nodes []meta.NodeID) bool {
 	for i, m := range w.machines {
 		for _, o := range w.machines[i+1:] {
@@ -354,7 +354,7 @@ func (w *world) twoThere(nodes []meta.NodeID) bool {
 	return false
 }
 
-// stays says whether the machine's node is one of some and serves, and was not
+// stays reports whether the machine's node is one of some and serves, and was not
 // told to stop.
 func (m *machine) stays(nodes []meta.NodeID) bool {
 	l := m.running()
@@ -490,7 +490,7 @@ func (w *world) sameMetadata() {
 	}
 }
 
-// stopAll stops everybody in order, one after the other.
+// stopAll stops everybody in order, one at a time.
 func (w *world) stopAll() {
 	for _, m := range w.machines {
 		if l := m.alive(); l != nil {

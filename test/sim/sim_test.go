@@ -9,7 +9,7 @@ import (
 
 var seeds = simtest.NewSeeds(seedCount)
 
-// TestBrokersLoseNothing runs clusters through faults, again and again.
+// TestBrokersLoseNothing runs clusters through faults, repeatedly.
 func TestBrokersLoseNothing(t *testing.T) {
 	seeds.Run(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ type job struct {
 // tag returns the tag of a job.
 func (j *job) tag() string { return string("ab"[j.number/2%2]) }
 
-// mayCome says whether a channel may deliver the job, now or ever, whatever its delay.
+// mayCome reports whether a channel may deliver the job, now or ever, whatever its delay.
 func (j *job) mayCome(name string) bool {
 	switch name {
 	case evenChannel:
@@ -75,7 +75,7 @@ func (j *job) mayCome(name string) bool {
 	return true
 }
 
-// mustCome says whether a channel has to deliver the job, which has no far delay.
+// mustCome reports whether a channel has to deliver the job, which has no far delay.
 func (j *job) mustCome(name string) bool {
 	switch {
 	case j.acked.IsZero():
@@ -314,7 +314,7 @@ func (x *work) finishing(name, body string) {
 	}
 }
 
-// mustComeLocked says whether a channel has to deliver a job. One that is far is delivered where it was advanced, but
+// mustComeLocked reports whether a channel has to deliver a job. One that is far is delivered where it was advanced, but
 // may be deferred again where positions were lost since.
 func (x *work) mustComeLocked(j *job, name string) bool {
 	if !j.far {

@@ -128,7 +128,7 @@ func (r *rendered) agree() error {
 	return errors.Join(append(problems, mounted(set)...)...)
 }
 
-// hasPort says whether the pod has a port of a name.
+// hasPort reports whether the pod has a port of a name.
 func hasPort(set apps.StatefulSet, who, name string) error {
 	for _, c := range set.Spec.Template.Spec.Containers {
 		for _, p := range c.Ports {

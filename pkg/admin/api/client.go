@@ -204,7 +204,7 @@ func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Publi
 type PeekOptions struct {
 	Partition *int    // nil: all of them
 	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message
-	Max       int     // how many in all; 0: the broker's default
+	Max       int     // how many in total; 0: the broker's default
 	Filter    string  // an expression that chooses some; "": all
 }
 

@@ -39,7 +39,7 @@
 //	GET    /v1/topics/T/partitions/P                     PartitionDetail
 //	POST   /v1/topics/T/partitions/P/transfer  TransferLeader → 200 PartitionDetail
 //	POST   /v1/topics/T/partitions/P/elect     ElectLeader    → 200 PartitionDetail
-//	POST   /v1/topics/T/partitions/P/move      MovePartition  → 200 PartitionDetail; it goes on by itself
+//	POST   /v1/topics/T/partitions/P/move      MovePartition  → 200 PartitionDetail; it continues automatically
 //	DELETE /v1/topics/T/partitions/P/move                → 200 PartitionDetail; the move is taken back
 //	GET    /v1/cluster                                   Cluster
 //	GET    /v1/cluster/health                            Health; the status is 200 whatever the health
@@ -49,9 +49,9 @@
 //	POST   /v1/cluster/raft/transfer                   → 200 Raft; another voter leads
 //	GET    /v1/nodes                                     NodeList
 //	GET    /v1/nodes/N                                   NodeDetail
-//	POST   /v1/nodes/N/drain         DrainNode         → 200 NodeDetail; it goes on by itself
+//	POST   /v1/nodes/N/drain         DrainNode         → 200 NodeDetail; it continues automatically
 //	POST   /v1/nodes/N/undrain                         → 200 NodeDetail; also takes back a decommission
-//	POST   /v1/nodes/N/decommission  DecommissionNode  → 200 NodeDetail; it goes on by itself
+//	POST   /v1/nodes/N/decommission  DecommissionNode  → 200 NodeDetail; it continues automatically
 //	DELETE /v1/nodes/N                                 → 204; refused while it holds a replica
 //
 // Requests are JSON, and an unknown field is refused. Names in a path are

@@ -13,7 +13,7 @@ type Policy struct {
 	Own []string `json:"own"`
 }
 
-// What becomes of a message that has had all its attempts.
+// What becomes of a message that has used up its attempts.
 const (
 	OnExhaustedDeadLetter = "dead-letter" // it goes to the dead-letter topic
 	OnExhaustedDrop       = "drop"        // it is finished

@@ -62,7 +62,7 @@ func steadfast(c *http.Client) *http.Client {
 	return &s
 }
 
-// isDotSegment says whether a name cannot be a segment of a path, because it means
+// isDotSegment reports whether a name cannot be a segment of a path, because it means
 // the segment itself or the one above.
 func isDotSegment(name string) bool { return name == "." || name == ".." }
 

@@ -92,7 +92,7 @@ func (p *lookupProducer) tombstone() string {
 	return net.JoinHostPort(p.BroadcastAddress, strconv.Itoa(p.HTTPPort))
 }
 
-// leads says whether a node should be found as the leader of a partition.
+// leads reports whether a node should be found as the leader of a partition.
 func (d *directory) leads(id meta.NodeID) (api.Node, bool) {
 	n, ok := d.nodes[string(id)]
 	return n, ok && n.State != api.NodeDown
@@ -142,7 +142,7 @@ func (d *directory) shown(topic string, leader api.Node, p *meta.Partition) (api
 	return api.Node{}, false
 }
 
-// isHidden says whether a node has a tombstone for a topic.
+// isHidden reports whether a node has a tombstone for a topic.
 func (d *directory) isHidden(topic string, n api.Node) bool {
 	p := d.producer(n)
 	return d.hidden.Has(topic, p.tombstone(), d.now)

@@ -60,7 +60,7 @@ func New(b Broker, id nsqform.Identity) *Lookup {
 	}
 }
 
-// HasDeleted says whether a topic, or with a name a channel, was deleted here of late.
+// HasDeleted reports whether a topic, or with a name a channel, was deleted here recently.
 func (s *Lookup) HasDeleted(topic, channel string, now time.Time) bool {
 	return s.deleted.Has(topic, channel, now)
 }
@@ -103,7 +103,7 @@ func (s *Lookup) directory() *directory {
 	return d
 }
 
-// TombstonedHere says whether a topic has a tombstone on this node, of those
+// TombstonedHere reports whether a topic has a tombstone on this node, of those
 // that were set here.
 func (s *Lookup) TombstonedHere(topic string, now time.Time) bool {
 	d := s.directory()
@@ -322,7 +322,7 @@ func (s *Lookup) tombstone(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// sameAddress says whether b, perhaps an IPv6 address without its brackets, is
+// sameAddress reports whether b, perhaps an IPv6 address without its brackets, is
 // the address a.
 func sameAddress(a, b string) bool {
 	if a == b {

@@ -51,11 +51,11 @@ type Broker struct {
 	nsqform.ClusterReader
 }
 
-// Lookups knows what the lookup endpoints of this node were told of late.
+// Lookups knows what the lookup endpoints of this node were told recently.
 type Lookups interface {
-	// HasDeleted says whether they have deleted a topic, or with a name a channel.
+	// HasDeleted reports whether they have deleted a topic, or with a name a channel.
 	HasDeleted(topic, channel string, now time.Time) bool
-	// TombstonedHere says whether a topic has a tombstone on this node.
+	// TombstonedHere reports whether a topic has a tombstone on this node.
 	TombstonedHere(topic string, now time.Time) bool
 }
 

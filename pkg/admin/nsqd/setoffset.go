@@ -15,7 +15,7 @@ import (
 // maxOffsetBody is the longest body that says where a channel is moved to, in bytes.
 const maxOffsetBody = 256
 
-// setOffset moves a channel to the place that the body names, as SUB_ADVANCED does, in all
+// setOffset moves a channel to the place that the body names, as SUB_ADVANCED does, in total
 // partitions or in one.
 func (s *nodeTopics) setOffset(r *http.Request) (any, error) {
 	name, channel, err := nsqform.ChannelParams(r)

@@ -157,7 +157,7 @@ func (s *Statsd) gauge(name string, value int64) {
 }
 
 // count writes how much a counter has grown since the last push. One that is smaller
-// has begun anew.
+// has begun again.
 func (s *Statsd) count(before map[string]uint64, name string, value uint64) {
 	s.last[name] = value
 	was := before[name]

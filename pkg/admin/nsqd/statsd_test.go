@@ -75,7 +75,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	if len(p.got) != 2 {
 		t.Errorf("%d packets", len(p.got))
 	}
-	now[0].Messages, now[0].Bytes = 8, 20 // the one grew, the other began anew
+	now[0].Messages, now[0].Bytes = 8, 20 // the one grew, the other began again
 	if got := push(); got[0] != topic+"message_count:3|c" || got[1] != topic+"message_bytes:20|c" {
 		t.Errorf("second push: %v", got[:2])
 	}

@@ -14,12 +14,12 @@ import (
 type nodeTopics struct {
 	nsqform.Catalog
 	broker  Broker
-	lookups Lookups           // knows what was deleted or tombstoned of late
+	lookups Lookups           // knows what was deleted or tombstoned recently
 	own     *nsqform.Recently // what these endpoints have deleted
 	bodies  *web.Bodies
 }
 
-// gone says whether what there is not was deleted of late, and not by these
+// gone reports whether what there is not was deleted recently, and not by these
 // endpoints: an admin page deletes at one node after the other what they have in
 // common.
 func (s *nodeTopics) gone(topic, channel string, now time.Time) bool {
@@ -57,7 +57,7 @@ func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 	now := time.Now()
 	if info := s.broker.Cluster(); len(info.Nodes) > 1 && s.lookups.TombstonedHere(name, now) {
 		// A tombstone on this node is followed by the deletion "on this node".
-		// There is no such thing as a part of a topic of a cluster.
+		// There is none as a part of a topic of a cluster.
 		return nil, nsqform.Refuse("TOMBSTONED_HERE: topics are deleted cluster-wide, not on one node")
 	}
 	if err = s.Whole(r, name); err != nil {

@@ -40,9 +40,9 @@ type Node interface {
 	Ready() []health.Reason
 }
 
-// Deletions knows what was deleted of late.
+// Deletions knows what was deleted recently.
 type Deletions interface {
-	// DeletedLately says whether a topic, or with a name one of its channels, was
+	// DeletedLately reports whether a topic, or with a name one of its channels, was
 	// deleted within the last seconds, at whatever node.
 	DeletedLately(topic, channel string) bool
 }
@@ -118,7 +118,7 @@ func (c Catalog) Channels(t *meta.Topic) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(names))...)
 }
 
-// Has says whether the metadata, as far as this node knows it, has a channel.
+// Has reports whether the metadata, as far as this node knows it, has a channel.
 func (c Catalog) Has(topic, channel string) bool {
 	t, err := c.Topic(topic)
 	return err == nil && t.Channels[channel] != nil

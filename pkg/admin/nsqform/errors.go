@@ -39,7 +39,7 @@ func PublishError(err error) error { return rowOf(failure.OfPublish(err)) }
 
 func rowOf(k *failure.Kind) *Error { return &Error{k.Code.Status(), k.Word} }
 
-// IsMissing says whether an error is that a topic or channel is not there.
+// IsMissing reports whether an error is that a topic or channel is not there.
 func IsMissing(err error) bool {
 	return err != nil && errorOf(err).Status == http.StatusNotFound && !errors.Is(err, meta.ErrPartitionNotFound)
 }

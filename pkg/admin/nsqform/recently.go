@@ -52,7 +52,7 @@ func (r *Recently) Add(topic, other string, now time.Time) {
 	}
 }
 
-// Has says whether a key was added within the last while before now.
+// Has reports whether a key was added within the last while before now.
 func (r *Recently) Has(topic, other string, now time.Time) bool {
 	_, ok := r.When(topic, other, now)
 	return ok

@@ -130,7 +130,7 @@ func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error
 	})
 }
 
-// straight says whether a path names what it seems to: no segment of it is empty,
+// straight reports whether a path names what it seems to: no segment of it is empty,
 // "." or "..", or holds a slash, also not percent-encoded. Proxies, libraries and
 // ServeMux clean such paths, and the clean one names another resource. The last
 // segment may be empty: no endpoint has such a path.
@@ -145,7 +145,7 @@ func straight(u *url.URL) bool {
 	return true
 }
 
-// Owns says whether a path is below /v1.
+// Owns reports whether a path is below /v1.
 func Owns(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
 
 // Serve answers a request that [Owns] and returns the pattern of its path, or "".

@@ -67,7 +67,7 @@ func (v auditAPI) audit(r *http.Request) (answer, error) {
 	return success(out)
 }
 
-// about says whether an object is the one that is wanted, or is of it; "": all are.
+// about reports whether an object is the one that is wanted, or is of it; "": all are.
 func about(object, wanted string) bool {
 	return wanted == "" || object == wanted || strings.HasPrefix(object, wanted+"/")
 }

@@ -81,7 +81,7 @@ type Policies interface {
 	// ChannelDefaults returns the policy of channels that choose nothing and whose topics
 	// do not either.
 	ChannelDefaults() policy.Policy
-	// LettersOf returns the dead-letter topic of a channel; "": there is none yet.
+	// LettersOf returns the dead-letter topic of a channel; "" if none yet.
 	LettersOf(t *meta.Topic, channel string) string
 	// DeadLetters lists the channels that have dead letters, or may have some.
 	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters
@@ -133,7 +133,7 @@ type ClusterReader interface {
 	ClusterHealth(ctx context.Context) health.Report
 }
 
-// NodeOperator looks after nodes. What it starts goes on by itself.
+// NodeOperator looks after nodes. What it starts continues automatically.
 type NodeOperator interface {
 	DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDetail, error)
 	// DrainNode asks that a node lead nothing. It is refused where that costs a

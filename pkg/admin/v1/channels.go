@@ -35,7 +35,7 @@ func (v channelsAPI) route(t *API) {
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.of(v.seek))
 }
 
-// exists says whether a channel exists: in the metadata, or ephemeral on any node.
+// exists reports whether a channel exists: in the metadata, or ephemeral on any node.
 func (v channelsAPI) exists(ctx context.Context, t *meta.Topic, channel string) bool {
 	if _, ok := t.Channels[channel]; ok {
 		return true

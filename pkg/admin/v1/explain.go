@@ -54,7 +54,7 @@ func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, c api.Chan
 // unfinished counts the messages of a channel that are not finished.
 func unfinished(c *api.Channel) int64 { return c.Depth + c.InFlight + c.Deferred }
 
-// heldBack says whether messages of a topic wait before its channels, since it is paused.
+// heldBack reports whether messages of a topic wait before its channels, since it is paused.
 func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
 
 // explained says what holds back the messages of a channel, of which there were two looks.

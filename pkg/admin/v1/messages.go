@@ -153,7 +153,7 @@ func (v messagesAPI) numbering(name string) seq.Numbering {
 // formType is what curl -d says of a body for which nobody gave a type.
 const formType = "application/x-www-form-urlencoded"
 
-// beginsWithMessages says whether a body is a JSON object whose first name is messages.
+// beginsWithMessages reports whether a body is a JSON object whose first name is messages.
 func beginsWithMessages(body []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {

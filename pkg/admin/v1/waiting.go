@@ -32,7 +32,7 @@ func NewWaiting(of Waiting) *API {
 	return v
 }
 
-// Knows says whether there is an endpoint for a request.
+// Knows reports whether there is an endpoint for a request.
 func (v *API) Knows(r *http.Request) bool {
 	_, pattern := v.mux.Handler(r)
 	return pattern != ""

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// IsProbe says whether a path is one of those by which the node's health is asked.
+// IsProbe reports whether a path is one of those by which the node's health is asked.
 func IsProbe(path string) bool {
 	return path == "/livez" || path == "/healthz" || path == "/readyz" || path == "/startupz"
 }

@@ -26,7 +26,7 @@ type Answers struct {
 	Turns  *limit.Turns  // nil: no limit
 }
 
-// Lengths is what the answers of one endpoint have been like of late. The zero value has
+// Lengths is what the answers of one endpoint have been like recently. The zero value has
 // seen none.
 type Lengths struct{ most atomic.Int64 }
 

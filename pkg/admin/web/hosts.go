@@ -37,7 +37,7 @@ func NewHosts(names []string) Hosts {
 	return h
 }
 
-// allows says whether a request may name this host; "": it names none.
+// allows reports whether a request may name this host; "": it names none.
 func (h Hosts) allows(host string) bool {
 	if split, _, err := net.SplitHostPort(host); err == nil {
 		host = split
@@ -77,7 +77,7 @@ const maxHostShown = 64
 // Networks are addresses that clients come from.
 type Networks []netip.Prefix
 
-// Has says whether a request comes from one of the networks, or over a unix socket.
+// Has reports whether a request comes from one of the networks, or over a unix socket.
 func (n Networks) Has(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if local != nil && local.Network() == "unix" {

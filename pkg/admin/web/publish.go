@@ -42,7 +42,7 @@ type Publishing struct {
 	Turns *limit.Turns
 }
 
-// Ensure makes a topic that there is not for somebody who uses it. The name is valid.
+// Ensure makes a topic that there is not for someone who uses it. The name is valid.
 func (s *Publishing) Ensure(ctx context.Context, name string) error {
 	if _, err := s.Broker.Topic(name); err == nil {
 		return nil

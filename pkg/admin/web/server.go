@@ -103,7 +103,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) string {
 	return h.Serve(w, r)
 }
 
-// plain says whether a path is answered without TLS whoever asks.
+// plain reports whether a path is answered without TLS whoever asks.
 func (h *Handler) plain(path string) bool {
 	return IsProbe(path) || h.PlainMetrics && path == "/metrics"
 }

@@ -15,7 +15,7 @@ type Decision struct {
 	Commands []meta.Command
 	Verdicts []Verdict     // why nodes change their state
 	Probe    []meta.NodeID // ask these nodes whether they are there
-	Troubles []Trouble     // what cannot go on; shared, not to be changed
+	Troubles []Trouble     // what cannot continue; shared, not to be changed
 	Next     time.Time     // decide again then, or when something has changed
 }
 
@@ -29,7 +29,7 @@ type Core struct {
 	balanced time.Time // when leaderships last went back
 
 	// What the last round over the metadata was about, and what came of it.
-	seen     *meta.State // with what was found to be as it should since
+	seen     *meta.State // with what was found to be as expected since
 	nodes    Conditions
 	looked   time.Time
 	settled  bool // there was nothing to do
@@ -85,7 +85,7 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	return d
 }
 
-// rests says whether nothing has changed since the last round that could be about
+// rests reports whether nothing has changed since the last round that could be about
 // other topics than those that changed, and nothing is or was to be done about them. It
 // looks at no other.
 func (c *Core) rests(s *meta.State, nodes Conditions) bool {

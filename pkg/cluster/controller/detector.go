@@ -100,7 +100,7 @@ func (d *Detector) Suspect(id meta.NodeID) {
 // Tick goes over the nodes of the metadata and returns what has changed about
 // them, by id, which to probe now, and when to ask again. It must be called at
 // least every ProbeEvery: after a gap longer than SessionTimeout, or a
-// step backwards, everything believed is learned anew, since what was not heard
+// step backwards, everything believed is learned again, since what was not heard
 // meanwhile says something about this node and not about the others. For the same
 // reason the time by which a Tick comes too late counts as nobody's silence.
 func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
@@ -149,7 +149,7 @@ func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe
 	return verdicts, probe, next
 }
 
-// Alive says whether the node is believed to be alive.
+// Alive reports whether the node is believed to be alive.
 func (d *Detector) Alive(id meta.NodeID) bool {
 	p := d.nodes[id]
 	return p != nil && p.alive
@@ -183,7 +183,7 @@ func (d *Detector) excuse(missed time.Duration, now time.Time) {
 	}
 }
 
-// meet returns what is known of a node, made anew for a new process of it.
+// meet returns what is known of a node, recreated for a new process of it.
 func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 	p := d.nodes[n.ID]
 	if p != nil && p.incarnation == n.Incarnation {

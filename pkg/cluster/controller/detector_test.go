@@ -64,7 +64,7 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 	return said
 }
 
-// asleep says whether the detector does not run: from "falls asleep" on until
+// asleep reports whether the detector does not run: from "falls asleep" on until
 // "asleep until then".
 func asleep(events map[int]string, ms int) bool {
 	for k, what := range events {

@@ -55,7 +55,7 @@ type PartitionID struct {
 	Partition   int
 }
 
-// TroubleKind says what kind of thing cannot go on by itself.
+// TroubleKind says what kind of thing cannot continue by itself.
 type TroubleKind string
 
 // The kinds of trouble.
@@ -74,7 +74,7 @@ type Trouble struct {
 	Nodes []meta.NodeID // which it is about; shared, not to be changed
 }
 
-// same says whether two speak of the same trouble.
+// same reports whether two speak of the same trouble.
 func (t Trouble) same(u Trouble) bool {
 	return t.Kind == u.Kind && t.PartitionID == u.PartitionID && slices.Equal(t.Nodes, u.Nodes)
 }

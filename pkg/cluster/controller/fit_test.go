@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// grown says whether a topic has n replicas in sync everywhere, and that min ISR.
+// grown reports whether a topic has n replicas in sync everywhere, and that min ISR.
 func (w *world) grown(name string, n, minISR int) bool {
 	t := w.state.Topic(name)
 	return t.Config.MinISR == minISR && t.Config.Replicas == n && !slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {

@@ -124,7 +124,7 @@ func (l *Loop) probe(ctx context.Context, n *meta.Node, timeout time.Duration, a
 	}
 }
 
-// propose brings the commands forward one after the other. What becomes of each
+// propose brings the commands forward one at a time. What becomes of each
 // shows in the metadata.
 func (l *Loop) propose(ctx context.Context, commands []meta.Command, done chan<- struct{}) {
 	for _, c := range commands {

@@ -106,7 +106,7 @@ func (c *chaos) heal() {
 	}
 }
 
-// ill says what is not as it should be in a cluster where all is well.
+// ill says what is not as expected be in a cluster where all is well.
 func (c *chaos) ill() string {
 	for n := range c.state.Nodes() {
 		if n.State != meta.NodeUp {

@@ -18,9 +18,9 @@ var (
 	ErrLeaving      error = failure.NodeLeaving
 )
 
-// Moves makes the next step of every reassignment under way, and starts those
+// Moves makes the next step of every reassignment in progress, and starts those
 // that decommissioned nodes need and those that give topics the replicas which
-// their operators left open, within the limits of o. A move goes on when the
+// their operators left open, within the limits of o. A move continues when the
 // added replicas are in sync: the leadership leaves a replica that goes, then the
 // replica goes. A decommissioned node need not be alive: others have what it had.
 func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
@@ -145,13 +145,13 @@ func fit(s *meta.State, t *meta.Topic) meta.FitTopic {
 	return c
 }
 
-// whole says whether every partition of a topic has all its replicas, in sync.
+// whole reports whether every partition of a topic has all its replicas, in sync.
 func whole(t *meta.Topic) bool {
 	return t.LeastInSync() >= t.Config.Replicas &&
 		!slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Moving() })
 }
 
-// lacks says whether a partition has fewer replicas than its topic is to have, and the
+// lacks reports whether a partition has fewer replicas than its topic is to have, and the
 // operator named no number.
 func lacks(t *meta.Topic, p *meta.Partition) bool {
 	return t.Config.AutoReplicas && len(p.Replicas) < t.Config.Replicas
@@ -230,8 +230,8 @@ func (w *works) place(p *meta.Partition, target []meta.NodeID) (best meta.NodeID
 	return best
 }
 
-// slots counts the moves under way: on each node that sends (the leader) or
-// receives (the added), and in all. A move of a partition without a leader copies
+// slots counts the moves in progress: on each node that sends (the leader) or
+// receives (the added), and in total. A move of a partition without a leader copies
 // nothing, and holds up no other.
 type slots struct {
 	node map[meta.NodeID]int

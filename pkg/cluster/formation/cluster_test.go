@@ -189,7 +189,7 @@ func (w *world) kill(address string) error {
 	return p.err
 }
 
-// await waits until ok, which is asked again and again, for up to a minute.
+// await waits until ok, which is asked repeatedly, for up to a minute.
 func (w *world) await(what string, ok func() bool) {
 	w.t.Helper()
 	for range 600 {

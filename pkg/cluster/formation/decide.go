@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Why a node cannot come into a cluster, until somebody changes something.
+// Why a node cannot come into a cluster, until someone changes something.
 var (
 	// ErrNodeIDTaken: another process of that name runs. Refused.
 	ErrNodeIDTaken = fate.Refuse("node id is in use by another running node")

@@ -175,7 +175,7 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 }
 
 // wait tells of a node that waits for its cluster: when the reason changes, and
-// again and again while it does not.
+// repeatedly while it does not.
 type wait struct {
 	began  time.Time
 	log    *slog.Logger
@@ -254,8 +254,8 @@ func (n *Node) look(ctx context.Context) (found sight, err error) {
 	return found, nil
 }
 
-// passing says whether an error is what a node gives that is starting, stopping or
-// cut off. Others, a refused certificate for one, need somebody to look at them.
+// passing reports whether an error is what a node gives that is starting, stopping or
+// cut off. Others, a refused certificate for one, need someone to look at them.
 func passing(err error) bool {
 	var op *net.OpError
 	switch {

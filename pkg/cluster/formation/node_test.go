@@ -53,7 +53,7 @@ func TestARefusalIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// A node that waits for its cluster says so again and again, and says whom it
+// A node that waits for its cluster says so repeatedly, and says whom it
 // waits for: for ever in silence looks like a node that works.
 func TestANodeThatWaitsSaysForWhom(t *testing.T) {
 	for _, expect := range []int{0, 1, 3} {

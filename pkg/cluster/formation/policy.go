@@ -82,7 +82,7 @@ type neighbours struct {
 //
 // A node that takes the address of another member is the only one that answers
 // there: the other is dead or has moved. It stays a member and loses its address,
-// which it gets anew when it comes back.
+// which it gets again when it comes back.
 func admit(c raftstore.Configuration, committed uint64, who candidate, around neighbours) (action, error) {
 	m, known := c.Find(who.Node)
 	holder, taken := holderOf(c, who.identity)
@@ -123,6 +123,6 @@ func holderOf(c raftstore.Configuration, who identity) (raftstore.Member, bool) 
 // be reached there.
 const noAddress = ".address-unknown.invalid:1"
 
-// AddressUnknown says whether the address of a member is none: another node has
+// AddressUnknown reports whether the address of a member is none: another node has
 // taken the one that it had.
 func AddressUnknown(address string) bool { return strings.HasSuffix(address, noAddress) }

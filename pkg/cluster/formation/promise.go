@@ -8,7 +8,7 @@ import "time"
 //
 //	free --promise--> promised --bind--> bound
 //	  ^                  |                 |
-//	  +--release, time---+      promise of the same node, started anew at the
+//	  +--release, time---+      promise of the same node, started again at the
 //	                            same address: its old process is gone
 //
 // Once the node joins a cluster or founds one, it gives no more promises.

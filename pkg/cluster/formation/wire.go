@@ -94,7 +94,7 @@ func (e *refusedError) Error() string { return e.text }
 // Unwrap returns the refusal as it is known everywhere.
 func (e *refusedError) Unwrap() error { return e.is }
 
-// final says whether trying again does not help.
+// final reports whether trying again does not help.
 func final(err error) bool {
 	for _, known := range codes {
 		if errors.Is(err, known.err) {

@@ -37,7 +37,7 @@ type member struct {
 
 // New returns the tracker of a term that starts with the given ISR. committed
 // is how far the log is known to be committed; what lies beyond it is committed
-// only once every member has acknowledged it anew.
+// only once every member has acknowledged it again.
 func New(members []meta.NodeID, committed seq.Offset) *Tracker {
 	t := &Tracker{committed: committed}
 	t.Apply(members)
@@ -51,7 +51,7 @@ func (t *Tracker) Require(least int, start seq.Offset) (committed seq.Offset, mo
 	return t.advance()
 }
 
-// Counts tells whether nothing is committed without node.
+// Counts reports whether nothing is committed without node.
 func (t *Tracker) Counts(node meta.NodeID) bool {
 	for _, m := range t.members {
 		if m.node == node {

@@ -97,7 +97,7 @@ func (c *CatchUp) Answered(now time.Time, bytes int) {
 	}
 }
 
-// Copying says whether anything was copied not long ago. Only then Committed wants to be
+// Copying reports whether anything was copied not long ago. Only then Committed wants to be
 // called.
 func (c *CatchUp) Copying() bool { return c != nil && c.copying.Load() }
 
@@ -131,7 +131,7 @@ type copier struct {
 	timer   *time.Timer // of the last wait; nil: there was none in this session
 }
 
-// waits tells whether a follower that lacks so many bytes has to wait. One that lacks no more
+// waits reports whether a follower that lacks so many bytes has to wait. One that lacks no more
 // than a chunk is about to join and does not.
 func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
 	if lacks <= int64(chunk) {

@@ -47,7 +47,7 @@ type Following struct {
 	// lack committed records; 0: none. Where this log differs from the leader's and
 	// has nothing of that epoch or later, the operator's decision supersedes it.
 	Unclean seq.Epoch
-	// Full says whether the disk has no room for batches: then none are taken, while
+	// Full reports whether the disk has no room for batches: then none are taken, while
 	// positions are. It must not block. nil: it always has.
 	Full func() bool
 }
@@ -55,7 +55,7 @@ type Following struct {
 // Follower is the follower's side of one partition at one node. Requests come
 // in the order in which the leader sent them and are worked off in that order
 // by one goroutine, which runs only while there are any. Puts that wait together
-// are appended one after the other and share one sync. A change of the role passes
+// are appended one at a time and share one sync. A change of the role passes
 // all requests that wait: those of the old epoch are then refused.
 type Follower struct {
 	log    *commitlog.Log
@@ -173,7 +173,7 @@ func (f *Follower) change(a Following, serve bool) error {
 // Epoch returns the highest epoch that was adopted or yielded to.
 func (f *Follower) Epoch() seq.Epoch { return seq.Epoch(f.adopted.Load()) }
 
-// Compared says whether a leader has compared logs with this one, and cut what it
+// Compared reports whether a leader has compared logs with this one, and cut what it
 // lacked itself, since the log was opened.
 func (f *Follower) Compared() bool { return f.compared.Load() }
 
@@ -478,7 +478,7 @@ func (f *Follower) reconcile() answer {
 	return a
 }
 
-// truncate cuts the log back to a point that both logs have, or starts it anew.
+// truncate cuts the log back to a point that both logs have, or starts it again.
 func (f *Follower) truncate(m truncate) answer {
 	f.known = false
 	if err := f.cut(m.to.End); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // A follower whose disk is full takes no batches and hears what is committed. Its leader
-// says why it gets nothing, and it goes on when there is room.
+// says why it gets nothing, and it continues when there is room.
 func TestAFollowerWithAFullDiskTakesNoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")

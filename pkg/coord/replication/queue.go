@@ -12,7 +12,7 @@ type queue struct {
 	mu      sync.Mutex // guards what follows
 	waiting []request
 	bytes   int
-	working bool // somebody works a request off, or has taken the place of who would
+	working bool // someone works a request off, or has taken the place of who would
 	takers  int  // changes of the role that wait until working is false
 	closed  bool
 	idle    sync.Cond // working became false

@@ -12,7 +12,7 @@ import (
 
 // Limits of a replicator.
 const (
-	// maxAdvances is how many messages with changes of positions may be under way.
+	// maxAdvances is how many messages with changes of positions may be in progress.
 	// What comes meanwhile goes into the next.
 	maxAdvances = 4
 	// retryAfter is how long a follower that is not ready is left alone first. The
@@ -43,7 +43,7 @@ type State uint8
 const (
 	// Disconnected says that there is no session. Nothing is sent.
 	Disconnected State = iota
-	// Reconciling is finding out where the logs agree. One request is under way at a
+	// Reconciling is finding out where the logs agree. One request is in progress at a
 	// time.
 	Reconciling
 	// Replicating is sending batches as they come, several at a time.
@@ -109,7 +109,7 @@ type Replicator struct {
 	position int64      // in the virtual log, of the end of what it holds
 	told     seq.Offset // committed end that it was last sent
 	shared   sent       // what it was sent of the shares
-	advances int        // messages with changes that are under way
+	advances int        // messages with changes that are in progress
 	inFlight int        // bytes sent and not answered
 	large    int        // bytes of the next put, where the credit had no room for it
 	waiting  int        // puts sent and not answered
@@ -252,7 +252,7 @@ func (r *Replicator) Share() {
 }
 
 // Tell lets the follower know how far the log is committed, if it was not told
-// and nothing is under way. With always it is asked in any case.
+// and nothing is in progress. With always it is asked in any case.
 func (r *Replicator) Tell(always bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,7 +323,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 }
 
 // cut has the follower cut its log back to a point, or start it over at that point,
-// and goes on from there. differs, if not nil, is called if what is there is not the
+// and continues from there. differs, if not nil, is called if what is there is not the
 // same.
 func (r *Replicator) cut(session uint64, m truncate, differs func()) {
 	m.header = r.head
@@ -400,7 +400,7 @@ func (r *Replicator) refused(session uint64, a answer) {
 	r.retry(session, failed, a.outcome.trouble())
 }
 
-// retry reconciles anew after a moment. why is for people.
+// retry reconciles again after a moment. why is for people.
 func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.mu.Lock()
 	if session != r.session || r.stopped || r.state == Disconnected {
@@ -431,7 +431,7 @@ func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.o.Events.Forget(next)
 }
 
-// kickLocked sees to it that somebody sends what the follower lacks, on a
+// kickLocked sees to it that someone sends what the follower lacks, on a
 // goroutine of its own, since it is read from the log. One pumps at a time.
 func (r *Replicator) kickLocked() {
 	if r.pumping || r.stopped {
@@ -457,7 +457,7 @@ func (r *Replicator) pump() {
 	r.pumping = false
 }
 
-// sendLocked sends one put, and returns whether to try another. It lets go of
+// sendLocked sends one put, and returns whether to try another. It releases
 // the lock while it reads.
 func (r *Replicator) sendLocked() bool {
 	if r.state != Replicating || !r.sendSharesLocked() {
@@ -532,7 +532,7 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 }
 
 // sendSharesLocked sends what was shared since the last time. It returns false if that
-// waits for the credit, in which case the pump goes on with it.
+// waits for the credit, in which case the pump continues with it.
 func (r *Replicator) sendSharesLocked() bool {
 	for r.advances < maxAdvances { // what waits then goes with an answer
 		kind, payload, next := r.o.Shares.after(r.head, r.shared)

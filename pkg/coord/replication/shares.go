@@ -13,7 +13,7 @@ import (
 type Shares struct {
 	mu      sync.Mutex // guards what follows
 	last    uint64     // number of the newest share
-	base    uint64     // number of the snapshot that is kept; 0: there is none
+	base    uint64     // number of the snapshot that is kept; 0 if none
 	shot    []byte
 	changes []change // behind the snapshot: the newest has number last
 }

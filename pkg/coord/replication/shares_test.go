@@ -212,7 +212,7 @@ func TestASnapshotOverTheFrameLimitArrives(t *testing.T) {
 }
 
 // TestPiecesOfDifferentSnapshotsAreNotJoined: a newer snapshot begins while an older
-// one is under way, and a piece is dropped.
+// one is in progress, and a piece is dropped.
 func TestPiecesOfDifferentSnapshotsAreNotJoined(t *testing.T) {
 	r := newReplica(t, "b")
 	took := &ledger{}

@@ -14,7 +14,7 @@ import (
 const (
 	KindPut       uint8 = 1 // PutMessages: batches and the committed end
 	KindReconcile uint8 = 2 // where does your log stand?
-	KindTruncate  uint8 = 3 // cut your log back, or start it anew
+	KindTruncate  uint8 = 3 // cut your log back, or start it again
 	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
 	KindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
 	KindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
@@ -147,7 +147,7 @@ func decodeReconcile(payload []byte) (reconcile, error) {
 }
 
 // truncate has a follower cut its log back to a point, if the batch that ends
-// there is the same; with reset, it starts its log anew at the point.
+// there is the same; with reset, it starts its log again at the point.
 type truncate struct {
 	header
 	to       Point

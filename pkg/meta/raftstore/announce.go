@@ -17,7 +17,7 @@ const announceAgain = 50 * time.Millisecond
 // on the change, would wait that long. So the leader of the metadata appends a barrier
 // behind the commands that it has applied: an ordinary entry, by the library's own
 // interface. Barriers share the write of commands that arrive meanwhile, and one is
-// under way at a time: a busy leader appends few, an idle one none.
+// in progress at a time: a busy leader appends few, an idle one none.
 type announcer struct {
 	due chan struct{} // has room for one: something was applied since the last barrier
 }

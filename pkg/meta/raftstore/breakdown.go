@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// breakdown ends a store that cannot go on, once.
+// breakdown ends a store that cannot continue, once.
 type breakdown struct {
 	mu       sync.Mutex         // guards the fields below
 	shutdown func() raft.Future // tells the library to stop; always the same future

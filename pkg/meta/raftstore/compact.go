@@ -16,7 +16,7 @@ const (
 	compactTxBytes = 1 << 20  // copied in one transaction
 )
 
-// compact writes a log file anew that is large and mostly free: its storage
+// compact writes a log file again that is large and mostly free: its storage
 // never gives space back to the disk by itself. It is called on a file that was
 // verified and that nobody has open.
 func compact(path string, log *slog.Logger) error {

@@ -80,7 +80,7 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 // since it was opened. It is a monotonic reading, and does not wait: it is meant
 // to be asked before whatever a lease allows.
 //
-// A leader asks a majority anew with every heartbeat, others ask the leader with
+// A leader asks a majority again with every heartbeat, others ask the leader with
 // every second one. That they hear of it would not do: what it has sent may
 // wait for their disk.
 func (s *Store) QuorumContact() time.Time {
@@ -110,7 +110,7 @@ func (m *moment) advance(at time.Time) {
 // leader is asked again.
 const contactPatience = time.Second
 
-// keep asks for the confirmation of a majority again and again while this node
+// keep asks for the confirmation of a majority repeatedly while this node
 // leads, and asks the leader while it does not, until Close. What it asks for goes
 // to all nodes at one moment, and is the leader's heartbeat.
 func (s contacts) keep() {

@@ -20,12 +20,12 @@ type flights struct {
 	over   chan struct{}   // closed when Close has stopped it
 
 	mu       sync.Mutex    // guards the fields below
-	count    int           // under way
+	count    int           // in progress
 	closed   bool          // none begins
-	finished chan struct{} // closed when closed and none is under way
+	finished chan struct{} // closed when closed and none is in progress
 }
 
-// begin says whether a request may be made.
+// begin reports whether a request may be made.
 func (f *flights) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *flights) finishLocked() {
 	}
 }
 
-// close lets no request begin, and waits for those under way for up to d.
+// close lets no request begin, and waits for those in progress for up to d.
 func (f *flights) close(d time.Duration) {
 	f.mu.Lock()
 	f.closed, f.finished = true, make(chan struct{})

@@ -34,7 +34,7 @@ type guard struct {
 	writes timing
 
 	mu      sync.Mutex  // guards writing
-	writing []time.Time // when each write that is under way began, the oldest first
+	writing []time.Time // when each write that is in progress began, the oldest first
 }
 
 // begin takes note of a write that begins.
@@ -71,7 +71,7 @@ func (g *guard) write(what string, do func() error) error {
 	return err
 }
 
-// oldest returns when the oldest write began that is under way: a vote may be
+// oldest returns when the oldest write began that is in progress: a vote may be
 // stored beside a batch of entries that hangs.
 func (g *guard) oldest() (began time.Time, ok bool) {
 	g.mu.Lock()
@@ -82,7 +82,7 @@ func (g *guard) oldest() (began time.Time, ok bool) {
 	return g.writing[0], true
 }
 
-// stalled returns for how long a write has been under way; 0: none is.
+// stalled returns for how long a write has been in progress; 0: none is.
 func (g *guard) stalled(now time.Time) time.Duration {
 	if began, ok := g.oldest(); ok {
 		return max(0, now.Sub(began))
@@ -115,7 +115,7 @@ func (g *guard) SetUint64(key []byte, value uint64) error {
 	return g.write("store term", func() error { return g.storage.SetUint64(key, value) })
 }
 
-// isFull says whether a write failed for want of space, and before it was
+// isFull reports whether a write failed for lack of space, and before it was
 // synced. The storage reports a file that cannot grow as text alone.
 func isFull(err error) bool {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||

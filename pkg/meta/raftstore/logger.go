@@ -100,7 +100,7 @@ func routineWarnings() []string {
 	}
 }
 
-// routine says whether a line is about a connection that broke or could not be
+// routine reports whether a line is about a connection that broke or could not be
 // made, or another everyday matter: whoever runs the node is told of nodes by
 // those who judge them.
 func routine(msg string, args []any) bool {

@@ -77,8 +77,8 @@ func boltOptions() *bbolt.Options {
 	return &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout}
 }
 
-// Exists says whether dir holds the metadata of node id, so that the node has
-// to open it and not to join a cluster anew. A directory of another node, and
+// Exists reports whether dir holds the metadata of node id, so that the node has
+// to open it and not to join a cluster again. A directory of another node, and
 // damage where it is met, are errors.
 func Exists(dir string, id meta.NodeID) (bool, error) {
 	if made, err := readIdentity(filepath.Join(dir, identityFile), id); made || err != nil {

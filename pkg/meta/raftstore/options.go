@@ -90,7 +90,7 @@ type Options struct {
 	SnapshotInterval                time.Duration
 	SnapshotThreshold, TrailingLogs uint64
 	// ReserveBytes of disk are held back and let go when the disk is full, so
-	// that the agreement can go on while space is made; -1: none.
+	// that the agreement can continue while space is made; -1: none.
 	ReserveBytes int64
 }
 
@@ -129,7 +129,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// distributed says whether there can be other nodes.
+// distributed reports whether there can be other nodes.
 func (o *Options) distributed() bool { return o.Stream != nil || o.Transport != nil }
 
 // remembered is how many results are kept.

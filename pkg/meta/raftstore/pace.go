@@ -17,11 +17,11 @@ const (
 	tolerated = 5
 )
 
-// lateness is how late this process was of late: how long after their time its
+// lateness is how late this process was recently: how long after their time its
 // timers fired, and how long its writes took. A process that has no processor or no
 // disk for so long takes as long to hear of others that are well, and to be heard of:
 // it must not take them for dead. One late moment counts for nothing: a process that
-// was stopped and goes on is not slow.
+// was stopped and continues is not slow.
 type lateness struct {
 	mu          sync.Mutex       // guards the fields below
 	began       time.Time        // of the window

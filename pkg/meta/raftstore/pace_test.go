@@ -12,7 +12,7 @@ func TestLatenessIsTheSecondWorstMomentOfLate(t *testing.T) {
 	if got := l.usual(at); got != 0 {
 		t.Errorf("%v before anything was noted", got)
 	}
-	l.observe(at, 30*time.Second) // it was stopped, and goes on
+	l.observe(at, 30*time.Second) // it was stopped, and continues
 	if got := l.usual(at); got != 0 {
 		t.Errorf("%v after one late moment", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrNotMember says that the node does not take part in the agreement that its
+// ErrNotMember says that the node does not participate in the agreement that its
 // own disk knows of. Refused.
 var ErrNotMember = errors.New("node is not a member according to its own metadata")
 

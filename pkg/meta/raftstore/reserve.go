@@ -77,7 +77,7 @@ func (r *reserve) release() bool {
 	return os.Remove(r.path) == nil
 }
 
-// isLow says whether the reserve is not whole.
+// isLow reports whether the reserve is not whole.
 func (r *reserve) isLow() bool {
 	if r == nil {
 		return false
@@ -103,7 +103,7 @@ func (r *reserve) restore(now time.Time) bool {
 	return err == nil
 }
 
-// claim says whether the caller is the one to make the reserve again.
+// claim reports whether the caller is the one to make the reserve again.
 func (r *reserve) claim(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *reserve) claim(now time.Time) bool {
 	return true
 }
 
-// TendReserve makes the reserve of disk space again, if it was let go of, and says
+// TendReserve makes the reserve of disk space again, if it was release, and says
 // whether it is whole. A node that leads and has no reserve refuses every command;
 // one that follows would not otherwise make it again. It writes to the disk.
 func (m Members) TendReserve() bool { return m.s.guard.reserve.restore(time.Now()) }

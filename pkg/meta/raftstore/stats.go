@@ -37,14 +37,14 @@ type Stats struct {
 	StoreFree  int64  // of them, those in pages that hold nothing and are used again
 	Applies    Timing // batches of commands put into the state
 	Writes     Timing // writes to the log, each synced
-	// Stalled is for how long a write has been under way. Beyond StallLimit the
+	// Stalled is for how long a write has been in progress. Beyond StallLimit the
 	// disk has failed, though it has not said so.
 	Stalled  time.Duration
 	DiskFull bool  // commands are refused until there is space
 	Err      error // why the store failed; nil: it did not
 }
 
-// Writing returns since when the oldest write to the disk has been under way that
+// Writing returns since when the oldest write to the disk has been in progress that
 // has not ended. Unlike Stats it never touches the disk.
 func (s *Store) Writing() (since time.Time, ok bool) { return s.guard.oldest() }
 

@@ -153,7 +153,7 @@ func (s *Store) identify() {
 	}
 }
 
-// alone says whether node is the only voter.
+// alone reports whether node is the only voter.
 func alone(r *raft.Raft, node meta.NodeID) bool {
 	voters, self := 0, false
 	for _, v := range r.GetConfiguration().Configuration().Servers {
@@ -196,7 +196,7 @@ func (s *Store) watch() {
 	}
 }
 
-// IsLeader says whether this node leads the metadata, as far as it knows.
+// IsLeader reports whether this node leads the metadata, as far as it knows.
 func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
 
 // Leader returns the node that leads the metadata, as far as this one knows.
@@ -268,7 +268,7 @@ func (s *Store) Snapshot() error {
 }
 
 // Close stops taking part and returns when all is still. It may be called
-// again. It waits a moment for commands under way; those that are not decided
+// again. It waits a moment for commands in progress; those that are not decided
 // then get ErrUnknownOutcome.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {

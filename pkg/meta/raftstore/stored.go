@@ -86,7 +86,7 @@ func (s *Store) Stored() (*Stored, error) {
 	return readBack(s.guard, s.guard, s.snapshots, nil)
 }
 
-// StoredCluster returns the id of the cluster whose metadata a node's disk holds; "": there is none. It
+// StoredCluster returns the id of the cluster whose metadata a node's disk holds; "" if none. It
 // reads no more than it needs to know that.
 func StoredCluster(s *Store) (string, error) {
 	if id := s.View().Cluster().ID; id != "" { // a snapshot has said so when the store was opened
@@ -131,7 +131,7 @@ func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsho
 }
 
 // restore starts from the newest snapshot, and returns the index at which it was
-// made; 0: there is none.
+// made; 0 if none.
 func (o *Stored) restore(snapshots raft.SnapshotStore) (uint64, error) {
 	all, err := snapshots.List()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// stalledAfter is how long a write may be under way until this node sends no
+	// stalledAfter is how long a write may be in progress until this node sends no
 	// entries and no heartbeats as the leader.
 	stalledAfter = time.Second
 	// awayCheck is how often a delayed error is reconsidered: whether this node still
@@ -104,7 +104,7 @@ type pipeline struct {
 	raft.AppendPipeline
 	stalled func(now time.Time) time.Duration
 	// patience is how long a request may wait to be taken: longer than the time-out of the
-	// answer that may be under way before it.
+	// answer that may be in progress before it.
 	patience time.Duration
 }
 
@@ -121,7 +121,7 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// heartbeat says whether a request is a heartbeat, as the library's own transport
+// heartbeat reports whether a request is a heartbeat, as the library's own transport
 // decides when it receives one: it carries no entry, no place in the log and no
 // commit index.
 func heartbeat(a *raft.AppendEntriesRequest) bool {
@@ -147,7 +147,7 @@ func (t *transport) awaitReturn(id raft.ServerID, target raft.ServerAddress, ans
 	}
 }
 
-// wanted says whether this node, as the leader, replicates to a member at an address.
+// wanted reports whether this node, as the leader, replicates to a member at an address.
 func (t *transport) wanted(id raft.ServerID, target raft.ServerAddress) bool {
 	r := t.raft.Load()
 	if r == nil || r.State() != raft.Leader {

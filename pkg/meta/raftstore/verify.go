@@ -170,7 +170,7 @@ func syncDir(dir string) error {
 }
 
 // verifySnapshots reads the newest snapshot whole and the descriptions of the
-// others, and returns the index of the newest; 0: there is none.
+// others, and returns the index of the newest; 0 if none.
 func verifySnapshots(dir string) (uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -203,7 +203,7 @@ func verifySnapshots(dir string) (uint64, error) {
 	return newest.Index, verifySnapshot(filepath.Dir(dir), newest.ID)
 }
 
-// newer says whether the consensus library would rather start from a than from b.
+// newer reports whether the consensus library would rather start from a than from b.
 func newer(a, b *raft.SnapshotMeta) bool {
 	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID)) > 0
 }

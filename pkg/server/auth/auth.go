@@ -55,7 +55,7 @@ type Query struct {
 // ErrNoServer is returned without a configured address.
 var ErrNoServer = errors.New("no auth server configured")
 
-// Client asks auth servers. Its methods may be called by many goroutines.
+// Client asks auth servers. Its methods are safe for concurrent use.
 type Client struct {
 	opts Options
 	http *http.Client
@@ -82,7 +82,7 @@ func New(opts Options) *Client {
 	}}
 }
 
-// Close lets go of idle connections.
+// Close releases idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Grant asks for the rights of a connection, at the time now. It fails when no

@@ -24,7 +24,7 @@ var (
 )
 
 // network carries the calls between processes. Sessions keep the order of calls,
-// and break: because somebody breaks them, because a process ends, or because a
+// and break: because someone breaks them, because a process ends, or because a
 // direction was cut for too long.
 type network struct {
 	mu    sync.Mutex // guards what follows, and everything of links and sessions

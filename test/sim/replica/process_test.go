@@ -163,7 +163,7 @@ func (p *process) sleep(d time.Duration) bool {
 	}
 }
 
-// reachable says whether the node reaches the metadata.
+// reachable reports whether the node reaches the metadata.
 func (p *process) reachable() bool {
 	p.life.RLock()
 	defer p.life.RUnlock()

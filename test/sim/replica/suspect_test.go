@@ -213,7 +213,7 @@ func (w *world) harm(n *node) {
 	}
 }
 
-// everyoneWhole says whether all replicas are in sync, run, and are not suspect.
+// everyoneWhole reports whether all replicas are in sync, run, and are not suspect.
 func (w *world) everyoneWhole() bool {
 	part, _ := w.reg.view()
 	if len(part.ISR) < len(part.Replicas) || len(part.ISR) < 2 || len(part.Suspects) > 0 || time.Since(w.lastWipe) < time.Second {

@@ -106,7 +106,7 @@ func (n *node) running() *process {
 	return n.process
 }
 
-// record is what stands at an offset that somebody called committed.
+// record is what stands at an offset that someone called committed.
 type record struct {
 	epoch seq.Epoch
 	name  string

@@ -78,7 +78,7 @@ func memory(d time.Duration) ([]Limit, error) {
 func checksum(d time.Duration) ([]Limit, error) {
 	t := crc32.MakeTable(crc32.Castagnoli)
 	var out []Limit
-	var sum uint32 // each block goes on from the one before: nothing can be left out
+	var sum uint32 // each block continues from the one before: nothing can be left out
 	for _, n := range []int{128, 1 << 10, 16 << 10, 1 << 20} {
 		a := make([]byte, n)
 		v := per(d, n, func() { sum = crc32.Update(sum, t, a) })

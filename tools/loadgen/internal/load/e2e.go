@@ -49,7 +49,7 @@ type exchange struct {
 	producer *producer
 	on       atomic.Bool // latencies are recorded while set
 	received atomic.Int64
-	last     atomic.Int64  // messages sent in all; -1: not known yet
+	last     atomic.Int64  // messages sent in total; -1: not known yet
 	room     chan struct{} // batches published and not yet received
 	start    int64         // of the open-loop schedule
 	interval float64       // between two messages of it, in ns
@@ -73,14 +73,14 @@ func newExchange(o Options) *exchange {
 }
 
 // The schedule starts leadTime after it is made; the consumer has drainTime for
-// what is still under way when the producer has stopped.
+// what is still in progress when the producer has stopped.
 const (
 	leadTime  = 100 * time.Millisecond
 	drainTime = 10 * time.Second
 )
 
 // run lets both work for the warm-up and the measured interval, waits for what
-// is under way, and fills in r.
+// is in progress, and fills in r.
 func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
