@@ -23,8 +23,8 @@ type journalOptions struct {
 
 func (o *journalOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.since, "since", "", "those since a `TIME`, or an age such as 2h")
-	f.StringVar(&o.object, "object", "", "those about a topic, a channel or partition of it, or a node, `OBJECT`")
+	f.StringVar(&o.since, "since", "", "only entries since `TIME`, or since an age such as 2h")
+	f.StringVar(&o.object, "object", "", "only entries about this `OBJECT`: a topic, one of its channels or partitions, or a node")
 	o.max = 100
 	f.IntVarP(&o.max, "max", "n", o.max, "the last `N`")
 }
@@ -53,7 +53,7 @@ func newAuditCommand(g *globals) *cobra.Command {
 	var o journalOptions
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Show what operators did: who, when, what and why",
+		Short: "Show operator actions: who, when, what and why",
 		Long: `Show what operators did to topics, channels, partitions and nodes, from any node: who, when, what, why
 (--reason of each command) and with which result. -o json has the object before and after. The last
 5,000 acts are kept.`,
@@ -61,7 +61,7 @@ func newAuditCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
 	}
 	o.addFlags(cmd)
-	cmd.Flags().StringVar(&o.actor, "actor", "", "those of an address or identity, or a part of it, `ACTOR`")
+	cmd.Flags().StringVar(&o.actor, "actor", "", "only entries whose address or identity contains `ACTOR`")
 	return newGroup("audit", "Show what operators did", cmd)
 }
 
@@ -104,7 +104,7 @@ what happens, until Ctrl-C. The last 3,000 are kept, and as many of leaders and 
 		RunE: func(cmd *cobra.Command, _ []string) error { return events(cmd, g, o) },
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what happens")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "keep running and print new events")
 	return cmd
 }
 

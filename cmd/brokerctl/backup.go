@@ -78,8 +78,8 @@ func (b *backupSummary) state() string {
 func newBackupListCommand(g *globals) *cobra.Command {
 	return inDirectory(&cobra.Command{
 		Use:   "list DIR",
-		Short: "List the backups in a directory, the oldest first",
-		Long: `List the backups in a directory, the oldest first. An incomplete one was broken off, or is being made. Bytes
+		Short: "List the backups in a directory, oldest first",
+		Long: `List the backups in a directory, oldest first. An incomplete one was broken off, or is being made. Bytes
 are on disk; what several backups share counts for each of them.`,
 	}, func(cmd *cobra.Command, d backup.Dir) error {
 		listed, err := d.List()
@@ -147,7 +147,7 @@ No broker is asked.`,
 			return err
 		}
 		if len(wrong) > 0 {
-			return fmt.Errorf("backup %s is damaged in %s; other backups that share those files are, too", m.ID, plural(len(wrong), "place"))
+			return fmt.Errorf("backup %s is corrupt in %s; so are other backups that share these files", m.ID, plural(len(wrong), "place"))
 		}
 		return nil
 	})

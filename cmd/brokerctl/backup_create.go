@@ -47,10 +47,10 @@ delivered again after a restore; nothing is missing.`,
 		return g.show(cmd, view{object: report, names: []string{m.ID}, text: func(p *page) {
 			p.line("backup %s: %s of %s, %d of them copied now", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), made.Copied)
 			for _, name := range made.Gone {
-				p.line("topic %s was deleted meanwhile and is not in it", name)
+				p.line("topic %s was deleted during the backup and is not included", name)
 			}
 		}})
 	})
-	cmd.Flags().StringArrayVar(&patterns, "topics", nil, "only topics whose name fits a `PATTERN` with * and ?; repeat to add more (default: all)")
+	cmd.Flags().StringArrayVar(&patterns, "topics", nil, "only topics whose name matches a `PATTERN` with * and ?; repeat to add more (default: all)")
 	return cmd
 }

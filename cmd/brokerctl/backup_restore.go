@@ -22,7 +22,7 @@ func newBackupRestoreCommand(g *globals) *cobra.Command {
 	var o restoreOptions
 	cmd := inDirectory(&cobra.Command{
 		Use:   "restore DIR",
-		Short: "Restore topics of a backup",
+		Short: "Restore topics from a backup",
 		Long: `Restore the topics of a backup, or one of them, into a new cluster or a running one: settings, messages in their
 order and partitions, and channels, each of which has to deliver what it had. A topic that is there is refused, and
 then nothing is restored; --as restores one under another name. All of the backup is checked before anything is
@@ -39,20 +39,20 @@ leaves: purge the topic, and repeat the command.`,
 	f := cmd.Flags()
 	f.StringVar(&o.id, "backup", "", "the `ID` of the backup (default: the latest that is complete)")
 	f.StringVar(&o.topic, "topic", "", "only this `TOPIC` (default: all of the backup)")
-	f.StringVar(&o.as, "as", "", "with --topic: the `NAME` that it gets")
-	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default: as it was)")
-	f.BoolVar(&o.dry, "dry-run", false, "check the backup and the names, and change nothing")
+	f.StringVar(&o.as, "as", "", "with --topic: restore it under this `NAME`")
+	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default: as in the backup)")
+	f.BoolVar(&o.dry, "dry-run", false, "check the backup and the names without restoring anything")
 	return cmd
 }
 
-var errNoTopic = errors.New("the backup has no such topic")
+var errNoTopic = errors.New("topic not found in the backup")
 
 func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error {
 	switch {
 	case o.as != "" && o.topic == "":
-		return usageError("--as goes with --topic only")
+		return usageError("--as requires --topic")
 	case o.as != "" && !meta.ValidTopicName(o.as):
-		return usageError("%q is no name of a topic", o.as)
+		return usageError("%q is not a valid topic name", o.as)
 	case o.replicas < 0:
 		return usageError("--replicas must not be below 0")
 	}
@@ -97,7 +97,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error
 	})
 }
 
-// restore restores topics, once it is known that no name is taken.
+// restore restores topics, once it is known that no name is in use.
 func (o *restoreOptions) restore(cmd *cobra.Command, g *globals, d backup.Dir, topics []backup.Topic) (all []backups.Restored, err error) {
 	for _, dry := range []bool{true, false} {
 		if o.dry && !dry {

@@ -48,9 +48,9 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 		{[]string{"backup", "verify", dir, "--backup", "b2"}, exitRefused, "", "backup is incomplete"},
 		{[]string{"backup", "verify", dir, "--backup", "b3"}, exitNotFound, "", "no such backup"},
 		{[]string{"backup", "verify"}, exitUsage, "", "takes one directory"},
-		{[]string{"backup", "restore", dir, "--as", "x"}, exitUsage, "", "--as goes with --topic only"},
-		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, exitUsage, "", "no name of a topic"},
-		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitNotFound, "", "topic clicks: the backup has no such topic"},
+		{[]string{"backup", "restore", dir, "--as", "x"}, exitUsage, "", "--as requires --topic"},
+		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, exitUsage, "", "is not a valid topic name"},
+		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitNotFound, "", "topic clicks: topic not found in the backup"},
 		{[]string{"backup", "restore", dir, "--replicas", "-1"}, exitUsage, "", "--replicas must not be below 0"},
 	} {
 		r := newFakeBroker(t).brokerctl(t, c.args...)

@@ -115,7 +115,7 @@ type producer struct {
 	err    error // the first that was answered
 }
 
-// run publishes until the budget or the context ends, or no broker can be reached, and waits
+// run publishes until the budget or the context ends, or no broker is reachable, and waits
 // for the answers.
 func (p *producer) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)

@@ -12,7 +12,7 @@ import (
 func newChannelExplainCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "explain TOPIC/CHANNEL",
-		Short: "Say what keeps a channel from moving",
+		Short: "Explain why a channel makes no progress",
 		Long: `Say whether a channel moves, and what holds its messages back.
 
 The broker observes the channel for up to a second. Check the first cause first: it explains most.`,
@@ -45,7 +45,7 @@ func explanation(p *page, e *api.Explanation) {
 		p.line("    -> %s", c.Do)
 	}
 	if !e.Moving && len(e.Causes) == 0 {
-		p.line("No cause was found. The consumers have room and messages wait: ask again, and see brokerctl channel describe.")
+		p.line("No cause found: messages are ready and the consumers have capacity. Repeat the command, and see brokerctl channel describe.")
 	}
 	p.missing(e.MissingNodes)
 }

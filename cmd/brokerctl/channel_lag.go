@@ -13,7 +13,7 @@ import (
 func newChannelLagCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "lag [TOPIC[/CHANNEL]]",
-		Short: "Show how far channels are behind, and when they have caught up",
+		Short: "Show the lag of channels, and when they will have caught up",
 		Long: `Show how far channels are behind: those of all topics, of one topic, or one channel.
 
 OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are messages that came

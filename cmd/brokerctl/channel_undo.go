@@ -12,8 +12,8 @@ func newChannelUndoCommand(g *globals) *cobra.Command {
 	var list bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "undo TOPIC/CHANNEL",
-		Short: "Take back the last seek, skip or empty of a channel",
-		Long: `Take back the last seek, skip or empty of a channel: what was not finished before it is delivered
+		Short: "Undo the last seek, skip or empty of a channel",
+		Long: `Undo the last seek, skip or empty of a channel: what was not finished before it is delivered
 again. The last 10 positions of a channel are kept for 7 days, and the messages for 24 hours at
 least, unless the disk is nearly full or the topic's size is limited. Undo again to take back what
 was done before. --list shows what can be taken back.`,
@@ -23,14 +23,14 @@ was done before. --list shows what can be taken back.`,
 		}
 		return about(undoChannel(cmd, g, at, g.client.History.Undo), at.topic, at.channel)
 	})
-	cmd.Flags().BoolVar(&list, "list", false, "list the saved positions and change nothing")
+	cmd.Flags().BoolVar(&list, "list", false, "list the saved positions without changing anything")
 	return cmd
 }
 
 func newChannelRestoreCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "restore TOPIC/CHANNEL",
-		Short: "Bring back a deleted channel, where it was",
+		Short: "Restore a deleted channel at its last position",
 		Long: `Bring back a channel that was deleted, where it was then. Its messages are kept for 24 hours at least,
 unless the disk is nearly full or the topic's size is limited.`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -61,7 +61,7 @@ func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Co
 			p.table(t)
 			if gone > 0 {
 				p.line("")
-				p.line("warning: %s had been deleted meanwhile and cannot be delivered again", plural(gone, "message"))
+				p.line("warning: %s deleted since then cannot be redelivered", plural(gone, "message"))
 			}
 		},
 	})
@@ -102,7 +102,7 @@ func newChannelSkipCommand(g *globals) *cobra.Command {
 	var o skipOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "skip TOPIC/CHANNEL",
-		Short: "Pass over one message, or all up to one in a partition",
+		Short: "Skip one message, or all messages of a partition up to a sequence number",
 		Long: `Pass over one message of a channel (--id), as message finish does, or over all that is not finished in
 a partition before a message (--partition and --to), which channel undo takes back. More than 1,000
 messages are asked about first.`,
@@ -110,9 +110,9 @@ messages are asked about first.`,
   brokerctl channel skip orders/invoice --partition 0 --to 4881203`,
 	}, func(cmd *cobra.Command, at target) error { return about(o.skip(cmd, g, at), at.topic, at.channel) })
 	f := cmd.Flags()
-	f.StringVar(&o.id, "id", "", "`ID` of the message, or its place PARTITION/SEQ")
+	f.StringVar(&o.id, "id", "", "`ID` of the message, or its position PARTITION/SEQ")
 	f.IntVar(&o.partition, "partition", 0, "the partition")
-	f.Uint64Var(&o.to, "to", 0, "the first message that is not skipped, `SEQ`")
+	f.Uint64Var(&o.to, "to", 0, "skip the messages before this `SEQ`")
 	o.sure.addYes(cmd)
 	return cmd
 }

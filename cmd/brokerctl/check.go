@@ -86,7 +86,7 @@ Do not restart a node because it is not ready: it may be waiting for others.`,
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return checkNode(cmd, g, live) },
 	}
-	cmd.Flags().BoolVar(&live, "live", false, "check only that the process is not stuck, whatever other nodes do")
+	cmd.Flags().BoolVar(&live, "live", false, "check liveness only: that the process is not stuck, whatever the state of other nodes")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ func newClusterFinalizeCommand(g *globals) *cobra.Command {
 	var req api.FinalizeUpgrade
 	cmd := &cobra.Command{
 		Use:   "finalize-upgrade",
-		Short: "Let the cluster use what its new release brings, and shut older releases out",
+		Short: "Enable the features of the new release, and refuse nodes of older releases",
 		Long: `Raise the feature level of the cluster to the highest that the release on its nodes supports. Until then
 a new release does without what an older one would not understand, so that nodes can go back to the older
 release. Afterwards a node of the older release refuses to start, with exit code 78.
@@ -41,8 +41,8 @@ func upgradeText(p *page, u *api.Upgrade, dry bool) {
 	case u.Finalized:
 		p.line("feature level %d: nothing to do", u.Level)
 	case len(u.Lagging)+len(u.Unregistered) > 0:
-		p.line("feature level %d would not become %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
+		p.line("feature level %d cannot be raised to %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
 	default:
-		p.line("feature level %d would become %d; nothing was changed", u.Level, u.Target)
+		p.line("dry run: feature level %d would be raised to %d", u.Level, u.Target)
 	}
 }

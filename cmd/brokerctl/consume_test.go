@@ -119,7 +119,7 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "this is an HTTP address"},
 		{[]string{"message", "tail", "orders/c", "--from", "start"}, exitUsage, "--from applies to topics only"},
 		{[]string{"message", "tail", "orders", "--from", "x"}, exitUsage, `--from "x" is not a valid position`},
-		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, exitUnavailable, "no broker can be reached"},
+		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, exitUnavailable, "no broker is reachable"},
 		{[]string{"bench", "pub", "orders", "--tcp", "nowhere"}, exitUsage, "neither host:port of a broker"},
 		{[]string{"bench", "pub", "orders", "--size", "0"}, exitUsage, "--size must be at least 1"},
 		{[]string{"bench", "e2e", "orders", "--size", "15"}, exitUsage, "--size must be at least 16"},

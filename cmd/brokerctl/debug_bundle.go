@@ -21,7 +21,7 @@ type bundleOptions struct {
 }
 
 func newDebugCommand(g *globals) *cobra.Command {
-	return newGroup("debug", "Gather what is needed to look into a problem", newDebugBundleCommand(g))
+	return newGroup("debug", "Collect diagnostic data", newDebugBundleCommand(g))
 }
 
 func newDebugBundleCommand(g *globals) *cobra.Command {
@@ -40,8 +40,8 @@ passwords. A node that does not answer is noted in index.json, and the exit code
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.nodes, "node", nil, "only these `NODES`, beside the cluster (default: all)")
-	durationVar(f, &o.profile, "profile", "also profile the processors of each node for so long, and its memory")
+	f.StringSliceVar(&o.nodes, "node", nil, "besides the cluster, only these `NODES` (default: all)")
+	durationVar(f, &o.profile, "profile", "also take a CPU profile of each node for this long, and a memory profile")
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(g)) // the flag is there
 	return cmd
 }

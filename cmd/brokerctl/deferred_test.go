@@ -40,8 +40,8 @@ func TestCancelAndAdvanceSayWhichMessagesAreMeant(t *testing.T) {
 		want string
 	}{
 		{[]string{"cancel"}, exitUsage, "TOPIC/CHANNEL"},
-		{[]string{"cancel", "orders/invoice"}, exitUsage, "say which deferred messages"},
-		{[]string{"cancel", "orders/invoice", "--all", "--until", "2h"}, exitUsage, "say which deferred messages"},
+		{[]string{"cancel", "orders/invoice"}, exitUsage, "name the deferred messages"},
+		{[]string{"cancel", "orders/invoice", "--all", "--until", "2h"}, exitUsage, "name the deferred messages"},
 		{[]string{"cancel", "orders/invoice", "--until", "noon"}, exitUsage, "not a valid time"},
 		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders"}, exitUsage, "both --topic and --channel"},
 		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders", "--channel", "invoice", "--all"}, exitUsage, "either ids"},

@@ -9,7 +9,7 @@ import (
 )
 
 func newDLQCommand(g *globals) *cobra.Command {
-	return newGroup("dlq", "Manage dead letters: messages that have had all their attempts",
+	return newGroup("dlq", "Manage dead letters: messages that used up their attempts",
 		newDLQListCommand(g), newDLQPeekCommand(g), newDLQRedriveCommand(g), newDLQPurgeCommand(g))
 }
 
@@ -55,7 +55,7 @@ func newDLQPeekCommand(g *globals) *cobra.Command {
 	var filter string
 	cmd := acting(g, &cobra.Command{
 		Use:   "peek TOPIC/CHANNEL",
-		Short: "Show dead letters of a channel without touching them",
+		Short: "Show dead letters of a channel without consuming them",
 	}, func(cmd *cobra.Command, at target) error {
 		if n < 1 {
 			return usageError("-n must be above 0")

@@ -20,7 +20,7 @@ func newDLQRedriveCommand(g *globals) *cobra.Command {
 	var dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "redrive TOPIC/CHANNEL",
-		Short: "Bring dead letters back to the channel that failed",
+		Short: "Return dead letters to the channel that failed",
 		Long: `Bring the dead letters of a channel back to it, the oldest first. Other channels of the topic do not get them
 again. Attempts count from 1 again. A dead letter is finished once its message is stored, so that nothing is lost
 and nothing is brought back twice, however often the command is run or interrupted. Only a leader that fails in
@@ -36,8 +36,8 @@ between leaves up to 64 dead letters of a partition to be brought back again.`,
 		return about(settleDeadLetters(cmd, g, at, settling{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter}), at.topic, at.channel)
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
-	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages a second; none means as fast as possible")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
+	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages per second; none means no limit")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them without changing anything")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 	})
 	sure.addFlags(cmd)
 	filterVar(cmd.Flags(), &filter, "dead letters")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them without changing anything")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func rateOf(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSuffix(text, "/s"), 10, 31)
 	if err != nil || n == 0 {
-		return 0, usageError("--rate is %q, must be a number of messages a second, such as 100/s, or none", text)
+		return 0, usageError("--rate %q must be a number of messages per second, such as 100/s, or none", text)
 	}
 	return int(n), nil
 }
@@ -124,7 +124,7 @@ func settledText(s settling, d *api.SettledDeadLetters) string {
 		}
 	}
 	if d.Skipped > 0 {
-		text += "; " + strconv.Itoa(d.Skipped) + " skipped: a consumer of the dead-letter topic has them, or they are deferred"
+		text += "; " + strconv.Itoa(d.Skipped) + " skipped: in flight at a consumer of the dead-letter topic, or deferred"
 	}
 	return text
 }

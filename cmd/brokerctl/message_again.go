@@ -12,7 +12,7 @@ func newMessageRequeueCommand(g *globals) *cobra.Command {
 	var o oneMessage
 	cmd := &cobra.Command{
 		Use:   "requeue ID",
-		Short: "Send one message to one channel again",
+		Short: "Redeliver one message to one channel",
 		Long: `Send one message, by its id or its place PARTITION/SEQ, to one channel again, whatever became of it
 there. It is published to the end of its partition for this channel alone; other channels do not get it.`,
 		Example: `  brokerctl message requeue 2b839aa76e4d64b7 --topic orders --channel invoice`,
@@ -23,7 +23,7 @@ there. It is published to the end of its partition for this channel alone; other
 			})
 		},
 	}
-	o.addFlags(cmd, "`CHANNEL` that gets it again")
+	o.addFlags(cmd, "`CHANNEL` to redeliver it to")
 	_ = cmd.MarkFlagRequired("channel") // it is there
 	return cmd
 }
@@ -34,7 +34,7 @@ func newMessageCopyCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "copy ID",
 		Short:   "Publish one message to another topic",
-		Long:    `Publish one message, by its id or its place PARTITION/SEQ, to another topic that exists. The message stays as it is.`,
+		Long:    `Publish one message, named by its id or its position PARTITION/SEQ, to another existing topic. The original stays.`,
 		Example: `  brokerctl message copy 2b839aa76e4d64b7 --topic orders --to orders-test`,
 		Args:    exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,8 +20,8 @@ type dueWindow struct{ since, until string }
 
 func (w *dueWindow) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&w.since, "since", "", "those that are due at a `TIME` or later, such as 2026-11-21T06:00:00Z, or 2h for in two hours")
-	f.StringVar(&w.until, "until", "", "those that are due before a `TIME`")
+	f.StringVar(&w.since, "since", "", "only messages due at this `TIME` or later, such as 2026-11-21T06:00:00Z, or 2h for in two hours")
+	f.StringVar(&w.until, "until", "", "only messages due before this `TIME`")
 }
 
 // query returns what the window asks for.
@@ -57,7 +57,7 @@ func newMessageDeferredCommand(g *globals) *cobra.Command {
 	var next string
 	cmd := acting(g, &cobra.Command{
 		Use:   "deferred TOPIC/CHANNEL",
-		Short: "List the deferred messages of a channel by when they are due",
+		Short: "List the deferred messages of a channel in the order in which they are due",
 		Long: `List the messages that a channel does not deliver before a time, the next one first, and why: their
 publisher deferred them, a consumer requeued them with a delay, or the channel's backoff defers them.`,
 		Example: `  brokerctl message deferred orders/invoice --until 1h
@@ -75,7 +75,7 @@ publisher deferred them, a consumer requeued them with a delay, or the channel's
 	})
 	w.addFlags(cmd)
 	cmd.Flags().IntVarP(&n, "n", "n", 100, "the first `N`")
-	cmd.Flags().StringVar(&next, "next", "", "go on where a list before ended, as it said: `PLACE`")
+	cmd.Flags().StringVar(&next, "next", "", "continue a previous list at the `PLACE` it printed")
 	return cmd
 }
 
@@ -133,18 +133,18 @@ type rescheduling struct {
 
 func newMessageCancelCommand(g *globals) *cobra.Command {
 	r := rescheduling{verb: "cancel", would: "cancelled and not delivered by this channel"}
-	return r.command(g, `Cancel deferred messages of a channel: they are finished and not delivered. Other channels keep them.`)
+	return r.command(g, `Cancel deferred messages of a channel: they are finished without delivery. Other channels are not affected.`)
 }
 
 func newMessageAdvanceCommand(g *globals) *cobra.Command {
 	r := rescheduling{verb: "advance", would: "delivered now"}
-	return r.command(g, `Have a channel deliver deferred messages now, in the order of the log. Other channels wait.`)
+	return r.command(g, `Deliver deferred messages of a channel now, in log order. Other channels are not affected.`)
 }
 
 func (r *rescheduling) command(g *globals, long string) *cobra.Command {
 	short, _, _ := strings.Cut(long, ":")
 	if r.verb == "advance" {
-		short = "Have a channel deliver deferred messages now"
+		short = "Deliver deferred messages of a channel now"
 	}
 	cmd := &cobra.Command{
 		Use:   r.verb + " ID",
@@ -158,11 +158,11 @@ channel, and which of its deferred messages are meant: --until, --since or --all
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(cmd, g, args) }
 	f := cmd.Flags()
-	f.StringVar(&r.about.topic, "topic", "", "`TOPIC` of the messages that are named by id")
+	f.StringVar(&r.about.topic, "topic", "", "`TOPIC` of the messages named by id")
 	f.StringVar(&r.about.channel, "channel", "", "`CHANNEL` that defers them")
 	r.window.addFlags(cmd)
 	f.BoolVar(&r.all, "all", false, "all deferred messages of the channel")
-	f.BoolVar(&r.dry, "dry-run", false, "count them and change nothing")
+	f.BoolVar(&r.dry, "dry-run", false, "count them without changing anything")
 	r.sure.addYes(cmd)
 	return cmd
 }
@@ -183,7 +183,7 @@ func (r *rescheduling) run(cmd *cobra.Command, g *globals, args []string) error 
 	case len(args) > 0 && (windowed || r.all):
 		return usageError("give either ids, or --until, --since or --all")
 	case len(args) == 0 && windowed == r.all:
-		return usageError("say which deferred messages of %s/%s are meant: ids, or --until and --since, or --all", at.topic, at.channel)
+		return usageError("name the deferred messages of %s/%s: by ids, by --until and --since, or by --all", at.topic, at.channel)
 	}
 	return about(r.change(cmd, g, at, args), at.topic, at.channel)
 }
@@ -202,7 +202,7 @@ func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names [
 		req.Until = &q.Until
 	}
 	if len(names) > deferredAtOnce {
-		return usageError("%d messages are named, exceeds the maximum, %d", len(names), deferredAtOnce)
+		return usageError("%d messages named, the maximum is %d", len(names), deferredAtOnce)
 	}
 	for _, text := range names {
 		id, err := r.about.id(cmd.Context(), g, text)
@@ -231,7 +231,7 @@ func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names [
 		return err
 	}
 	e := api.Errorf(api.CodeNotFound, "not deferred in %s/%s: %s", done.Topic, done.Channel, list(done.NotDeferred))
-	e.Hint = "they are waiting, with a consumer, finished or not there: see brokerctl message get"
+	e.Hint = "they are ready, in flight, finished or not found: see brokerctl message get"
 	if done.Count > 0 {
 		return partial(cmd.Context(), g, e, plural(done.Count, "message")+" "+done.Action)
 	}

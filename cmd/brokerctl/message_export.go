@@ -37,7 +37,7 @@ func newMessageExportCommand(g *globals) *cobra.Command {
 	var o exporting
 	cmd := acting(g, &cobra.Command{
 		Use:   "export TOPIC",
-		Short: "Write messages to a file, one JSON object a line",
+		Short: "Write messages to a file, one JSON object per line",
 		Long: `Write the messages of a topic that are kept, or a range of them, to a file or to standard output, one JSON
 object a line, partition by partition. Nothing is consumed. The export ends where each partition ended when it
 began. Messages that retention deletes meanwhile are missing, and counted. brokerctl message import reads it.`,
@@ -46,8 +46,8 @@ began. Messages that retention deletes meanwhile are missing, and counted. broke
 	}, func(cmd *cobra.Command, at target) error { return about(o.run(cmd, g, at.topic), at.topic, "") })
 	f := cmd.Flags()
 	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
-	f.StringVar(&o.from, "from", "start", "from the first message at a `PLACE` on: start, end, a time, an age such as -2h, or an offset")
-	f.StringVar(&o.to, "to", "end", "up to the first message at a `PLACE`, without that")
+	f.StringVar(&o.from, "from", "start", "first message to write, as a `POSITION`: start, end, a time, an age such as -2h, or an offset")
+	f.StringVar(&o.to, "to", "end", "write the messages before this `POSITION`")
 	f.StringVarP(&o.file, "file", "f", "", "write to `FILE`, which must not exist; - means standard output")
 	return cmd
 }
@@ -122,7 +122,7 @@ func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) erro
 		text += " to " + r.File
 	}
 	if r.Gone > 0 {
-		text += "; " + plural(r.Gone, "message") + " were deleted by retention meanwhile and are not in it"
+		text += "; " + plural(r.Gone, "message") + " were deleted by retention during the export and are not included"
 	}
 	if o.file == "-" {
 		if !g.quiet {

@@ -35,7 +35,7 @@ func newMessageImportCommand(g *globals) *cobra.Command {
 	var o importing
 	cmd := acting(g, &cobra.Command{
 		Use:   "import TOPIC",
-		Short: "Publish the messages of a file that message export wrote",
+		Short: "Publish the messages of a file written by message export",
 		Long: `Publish the messages of a file that brokerctl message export wrote, or of standard input, in its order: body,
 key, headers, time to live, and what is left of a delay. They get new ids and times, and go to the partition of
 their key, or one that the broker picks; --same-partitions keeps theirs.
@@ -49,12 +49,12 @@ publishes nothing.`,
 	}, func(cmd *cobra.Command, at target) error { return about(o.run(cmd, g, at.topic), at.topic, "") })
 	f := cmd.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "publish the messages of `FILE`; - means standard input")
-	f.StringVar(&o.rate, "rate", "none", "publish at most `N/s` messages a second; none means as fast as possible")
-	f.BoolVar(&o.once, "once", false, "store each message once, however often the command is repeated")
-	f.BoolVar(&o.same, "same-partitions", false, "publish each message to the partition that it was in")
+	f.StringVar(&o.rate, "rate", "none", "publish at most `N/s` messages per second; none means no limit")
+	f.BoolVar(&o.once, "once", false, "store each message only once, even if the command is repeated")
+	f.BoolVar(&o.same, "same-partitions", false, "publish each message to its original partition")
 	f.IntVar(&o.from, "from-line", 1, "skip the lines before line `N`")
 	f.IntVar(&o.batch, "batch", 500, "maximum messages per request")
-	f.BoolVar(&o.dry, "dry-run", false, "read the whole file and publish nothing")
+	f.BoolVar(&o.dry, "dry-run", false, "read the whole file without publishing anything")
 	return cmd
 }
 
@@ -177,7 +177,7 @@ func (o *importing) messageOf(e *exported, now time.Time) (m api.Message, err er
 		m.DelayMS = max(0, e.DeliverAt.Sub(now).Milliseconds())
 	}
 	if len(e.Headers) > 0 && !json.Valid(e.Headers) {
-		return m, errors.New("its headers are no JSON")
+		return m, errors.New("its headers are not JSON")
 	}
 	if o.once {
 		if e.ID == "" {

@@ -28,7 +28,7 @@ func (o *oneMessage) id(ctx context.Context, g *globals, text string) (string, e
 	if !ok {
 		if _, err := seq.ParseID([]byte(text)); err != nil {
 			e := usageError("%q is not a message id", text)
-			e.answer.Hint = "an id has 16 hexadecimal digits; PARTITION/SEQ means the message at a place"
+			e.answer.Hint = "an id has 16 hexadecimal digits; PARTITION/SEQ names a message by its position"
 			return "", e
 		}
 		return strings.ToLower(text), nil
@@ -39,7 +39,7 @@ func (o *oneMessage) id(ctx context.Context, g *globals, text string) (string, e
 	}
 	n, err2 := strconv.ParseUint(offset, 10, 64)
 	if err != nil || err2 != nil || n > uint64(seq.MaxOffset) {
-		return "", usageError("%q is not a place, PARTITION/SEQ", text)
+		return "", usageError("%q is not a position PARTITION/SEQ", text)
 	}
 	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, o.topic) })
 	if err != nil {
@@ -134,7 +134,7 @@ func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) er
 			switch {
 			case g.quiet:
 			case m.Was == api.PeekFinished:
-				p.line("message %s was finished already in %s/%s", m.ID, m.Topic, m.Channel)
+				p.line("message %s was already finished in %s/%s", m.ID, m.Topic, m.Channel)
 			default:
 				p.line("message %s finished in %s/%s, it was %s", m.ID, m.Topic, m.Channel, m.Was)
 			}

@@ -94,7 +94,7 @@ func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
 			timeLine(p, &list.Messages[i])
 		}
 		if len(list.Messages) == 0 {
-			p.line("no traced message of topic %s has it", list.Topic)
+			p.line("no traced message of topic %s matches", list.Topic)
 		}
 		traceNotes(p, list.Missing, list.Truncated)
 	}})
@@ -144,6 +144,6 @@ func traceNotes(p *page, missing []string, truncated bool) {
 		p.line("incomplete: no answer from %s", strings.Join(missing, ", "))
 	}
 	if truncated {
-		p.line("incomplete: there are more events than are shown")
+		p.line("incomplete: only the first events are shown")
 	}
 }

@@ -60,7 +60,7 @@ func deletedAt(n *api.NodeDetail) string {
 	if n.DeletedTopics == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("it has a copy of %d that can be restored; these copies do not move, and go with the node", n.DeletedTopics)
+	text := fmt.Sprintf("it has copies of %d that can be restored; these copies are not moved and are lost with the node", n.DeletedTopics)
 	if len(n.OnlyCopies) > 0 {
 		text += fmt.Sprintf(". Without it these are lost: %s; to keep one, restore it first: brokerctl topic restore T", strings.Join(n.OnlyCopies, " "))
 	}

@@ -62,12 +62,12 @@ func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
 	b.set("GET /v1/nodes/n2", n)
 	b.set("POST /v1/nodes/n2/decommission", n)
 	r := b.brokerctl(t, "node", "decommission", "n2")
-	if want := "Of deleted topics, it has a copy of 3 that can be restored; these copies do not move, and go with the node. " +
+	if want := "Of deleted topics, it has copies of 3 that can be restored; these copies are not moved and are lost with the node. " +
 		"Without it these are lost: a b; to keep one, restore it first"; !strings.Contains(r.stderr, want) {
 		t.Errorf("asked with %q, want %q in it", r.stderr, want)
 	}
 	for _, args := range [][]string{{"node", "decommission", "n2", "--yes"}, {"node", "describe", "n2"}} {
-		if r := b.brokerctl(t, args...); r.exit != exitOK || !strings.Contains(r.stdout, "deleted topics: it has a copy of 3") {
+		if r := b.brokerctl(t, args...); r.exit != exitOK || !strings.Contains(r.stdout, "deleted topics: it has copies of 3") {
 			t.Errorf("%q: exit %d, %q", args, r.exit, r.stdout)
 		}
 	}

@@ -30,14 +30,14 @@ type rollingOptions struct {
 }
 
 func newRollingCommand(g *globals) *cobra.Command {
-	return newGroup("rolling", "Restart or upgrade all nodes, one after the other",
+	return newGroup("rolling", "Restart or upgrade all nodes, one at a time",
 		newRollingVerb(g, &rollingOptions{}), newRollingVerb(g, &rollingOptions{upgrade: true}))
 }
 
 func newRollingVerb(g *globals, o *rollingOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restart --exec COMMAND",
-		Short: "Restart all nodes, one after the other",
+		Short: "Restart all nodes, one at a time",
 		Long: `Restart the nodes of the cluster one after the other, the controller last. A node goes when all others are
 up and everything is in sync; it is drained first, so that no publish fails. COMMAND restarts it, by the shell of
 this machine; {{.Node}}, {{.Host}}, {{.Hostname}}, {{.TCPAddress}}, {{.HTTPAddress}} and {{.ClusterAddress}} in it
@@ -53,20 +53,20 @@ it was drained is not restarted again.`,
 	}
 	f := cmd.Flags()
 	if o.upgrade {
-		cmd.Use, cmd.Short = "upgrade --exec COMMAND", "Upgrade all nodes, one after the other"
+		cmd.Use, cmd.Short = "upgrade --exec COMMAND", "Upgrade all nodes, one at a time"
 		cmd.Long = strings.Replace(cmd.Long, "Restart the nodes", "Upgrade the nodes", 1) + `
 
 After COMMAND a node has to run another version than before, or the one that --to names; nodes that run that
 one already are skipped, so that the same command line continues a run that stopped.`
 		cmd.Example = `  brokerctl rolling upgrade --to 1.3.0 --exec 'ssh {{.Host}} "apt-get install -y brokerd=1.3.0 && systemctl restart brokerd"'`
-		f.StringVar(&o.version, "to", "", "`VERSION` that nodes run afterwards; those that do already are skipped")
+		f.StringVar(&o.version, "to", "", "target `VERSION`; nodes that already run it are skipped")
 	}
 	f.StringVar(&o.command, "exec", "", "`COMMAND` that restarts a node (required)")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "only these `NODES`, in this order (default: all, the controller last)")
 	f.BoolVar(&o.resume, "continue", false, "go on with the last run, which was interrupted")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the order, the commands and what stands in the way; change nothing")
 	o.timeout = defaultStepTimeout
-	durationVar(f, &o.timeout, "step-timeout", "how long one step with one node may take")
+	durationVar(f, &o.timeout, "step-timeout", "timeout of one step on one node")
 	return cmd
 }
 

@@ -132,8 +132,8 @@ func (g *globals) addFlags(root *cobra.Command) {
 	durationVar(f, &g.timeout, "timeout", "timeout of a request")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "print results only, no progress messages")
-	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers the largest\nfirst, texts from A to Z, with - before it the other way")
-	f.StringVar(&g.reason, "reason", "", "why something is changed, `TEXT` for the audit log")
+	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers descending,\ntexts ascending; a leading - reverses the order")
+	f.StringVar(&g.reason, "reason", "", "reason for a change, as `TEXT` for the audit log")
 	g.addWatch(root)
 	g.access.AddFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there

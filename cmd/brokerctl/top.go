@@ -19,7 +19,7 @@ func newTopCommand(g *globals) *cobra.Command {
 	o := topOptions{rows: 20}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show the busiest channels, topics, nodes or clients again and again",
+		Short: "Show the busiest channels, topics, nodes or clients, refreshed periodically",
 		Long: `Show the busiest channels, topics, nodes or clients, every 2 seconds until Ctrl-C. --once prints
 them once, for scripts; --watch sets another interval, --sort-by another order.`,
 		Args: noArgs,
@@ -31,10 +31,10 @@ them once, for scripts; --watch sets another interval, --sort-by another order.`
 
 func (o *topOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.channels, "channels", false, "channels, those with the most messages first (default)")
-	f.BoolVar(&o.topics, "topics", false, "topics, the largest first")
-	f.BoolVar(&o.nodes, "nodes", false, "nodes, those that lead the most partitions first")
-	f.BoolVar(&o.clients, "clients", false, "consumers, those with the most messages in flight first")
+	f.BoolVar(&o.channels, "channels", false, "channels, most messages first (default)")
+	f.BoolVar(&o.topics, "topics", false, "topics, largest first")
+	f.BoolVar(&o.nodes, "nodes", false, "nodes, most led partitions first")
+	f.BoolVar(&o.clients, "clients", false, "consumers, most messages in flight first")
 	f.BoolVar(&o.once, "once", false, "print once")
 	f.IntVarP(&o.rows, "max", "n", o.rows, "print at most `N` rows; 0 prints all")
 	cmd.MarkFlagsMutuallyExclusive("channels", "topics", "nodes", "clients")
@@ -45,7 +45,7 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 		return usageError("--max must not be negative")
 	}
 	if o.once && g.watch > 0 {
-		return usageError("--once and --watch exclude each other")
+		return usageError("--once and --watch are mutually exclusive")
 	}
 	show := map[bool]func(context.Context) (view, string, error){
 		o.topics: g.topTopics, o.nodes: g.topNodes, o.clients: g.topClients,

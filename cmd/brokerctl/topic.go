@@ -49,8 +49,8 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")
 	sizeVar(f, &o.maxBytes, "max-bytes", "maximum `SIZE` of the topic, each partition an equal share; 0 means no limit")
 	f.StringVar(&o.onFull, "on-full", "", "at --max-bytes, reject publishes or drop-oldest messages, finished or not")
-	durationVar(f, &o.trash, "retention-trash", "how long the topic can be restored once it is deleted, 24h by default, at most 30d; 0 deletes it at once")
-	f.StringVar(&o.trace, "trace", "", "note what happens to messages: `RULE` is off, on, 1/N, or id:ID; with channel:NAME in that channel")
+	durationVar(f, &o.trash, "retention-trash", "how long the topic can be restored after its deletion, 24h by default, at most 30d; 0 deletes it at once")
+	f.StringVar(&o.trace, "trace", "", "record what happens to messages: `RULE` is off, on, 1/N or id:ID; add channel:NAME to trace one channel")
 	o.channels.addFlags(f, "channel-")
 }
 

@@ -25,14 +25,14 @@ once, and with --incarnation one that was deleted before.`,
 	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at.topic) })
 	f := cmd.Flags()
 	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
-	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: the topic of this incarnation, which may have been deleted before")
+	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: delete the topic of this incarnation, which may already be in the trash")
 	d.sure.addYes(cmd)
 	return cmd
 }
 
 func (d *deletion) run(cmd *cobra.Command, g *globals, name string) error {
 	if d.incarnation != 0 && !d.purge {
-		return usageError("--incarnation goes with --purge only")
+		return usageError("--incarnation requires --purge")
 	}
 	warning, action := "deleting topic "+name+" can be undone for a time only (brokerctl topic restore "+name+")", "deleted"
 	if d.purge {

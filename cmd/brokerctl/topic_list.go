@@ -20,7 +20,7 @@ func newTopicListCommand(g *globals) *cobra.Command {
 			return listTopics(cmd, g)
 		},
 	}
-	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted topics that can be restored, the last deleted first")
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted topics that can be restored, most recently deleted first")
 	return cmd
 }
 

@@ -14,7 +14,7 @@ func newTopicRestoreCommand(g *globals) *cobra.Command {
 	var which api.RestoreTopic
 	cmd := acting(g, &cobra.Command{
 		Use:   "restore TOPIC",
-		Short: "Bring back a deleted topic with its messages and channels",
+		Short: "Restore a deleted topic with its messages and channels",
 		Long: `Bring back a deleted topic with its messages, its channels and their positions. A topic is kept
 for 24 hours after it was deleted (--retention-trash), unless a disk is nearly full. topic list --deleted
 shows what can be restored. If a topic of the name was created since, as by publishers that go on, --replace with

@@ -38,7 +38,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 	var skew bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the version of brokerctl, and whether the nodes run the same",
+		Short: "Show the version of brokerctl, and whether the nodes run it",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if skew {

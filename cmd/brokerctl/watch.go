@@ -24,7 +24,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 func (g *globals) addWatch(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	durationVarP(f, &g.watch, "watch", "w", "repeat a command that only reads, every `INTERVAL` (-w alone: 2s), until Ctrl-C")
+	durationVarP(f, &g.watch, "watch", "w", "repeat a read-only command every `INTERVAL` (-w alone: 2s) until Ctrl-C")
 	f.Lookup("watch").NoOptDefVal = units.FormatDuration(defaultWatch)
 }
 
@@ -42,7 +42,7 @@ func (g *globals) makeWatchable(cmd *cobra.Command) {
 		case g.watch == 0:
 			return once(cmd, args)
 		case cmd.HasSubCommands() || !slices.Contains(watchable, cmd.Name()):
-			return usageError("--watch repeats commands that only read, and %s is none", cmd.CommandPath())
+			return usageError("--watch repeats read-only commands only, and %s is not one", cmd.CommandPath())
 		case g.watch < minWatch:
 			return usageError("--watch must be at least %v", minWatch)
 		}

@@ -76,7 +76,7 @@ func guardCluster(o *config.Cluster, bound []net.Listener) error {
 	}
 	for _, l := range bound {
 		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
-			return exitWith(exitConfig, fmt.Errorf("cluster-address: %w, %s: give all nodes the same cluster-secret-file, or set cluster-tls-cert, cluster-tls-key and cluster-tls-ca; or bind it to a loopback address; or set insecure-cluster on an isolated network",
+			return exitWith(exitConfig, fmt.Errorf("cluster-address: %w, %s: configure the same cluster-secret-file on all nodes, or set cluster-tls-cert, cluster-tls-key and cluster-tls-ca; or bind it to a loopback address; or set insecure-cluster on an isolated network",
 				errOpenCluster, at))
 		}
 	}

@@ -50,7 +50,7 @@ type Created struct {
 	Gone     []string // topics that were deleted meanwhile
 }
 
-var errNoTopic = fate.Refuse("no topic has such a name")
+var errNoTopic = fate.Refuse("no topic matches")
 
 // Make adds a backup to a directory. After an error the directory has an incomplete one at most.
 func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, error) {
@@ -149,7 +149,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 		return err
 	}
 	if first.FirstID != last.FirstID {
-		return fate.Mark(fmt.Errorf("it was deleted and created anew meanwhile; make the backup again"), fate.Refused)
+		return fate.Mark(fmt.Errorf("topic was deleted and recreated during the backup; repeat the backup"), fate.Refused)
 	}
 	t.made = backup.Topic{Name: t.name, FirstID: last.FirstID, Paused: last.Paused, Config: config, Channels: t.made.Channels}
 	for i := range positions {
@@ -179,7 +179,7 @@ func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
 		if missing := slices.IndexFunc(about.Partitions, func(p api.Partition) bool { return p.Leader == "" || len(p.MissingNodes) > 0 }); missing < 0 {
 			return about, nil
 		} else if try == leaderTries {
-			return nil, fate.Mark(fmt.Errorf("partition %d has no leader that answers", missing), fate.Refused)
+			return nil, fate.Mark(fmt.Errorf("leader of partition %d does not respond", missing), fate.Refused)
 		}
 		if err := pause(ctx, leaderPause); err != nil {
 			return nil, err

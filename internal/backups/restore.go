@@ -28,7 +28,7 @@ const (
 // What a restore is refused with. Each is marked fate.Refused.
 var (
 	ErrTopicThere = fate.Refuse("topic exists; nothing was changed. Restore it under another name with --as, or delete it first")
-	ErrBrokenOff  = fate.Refuse("an earlier restore of the topic was broken off; purge the topic (brokerctl topic delete TOPIC --purge --yes) and repeat the command")
+	ErrBrokenOff  = fate.Refuse("an earlier restore of the topic was interrupted; purge the topic (brokerctl topic delete TOPIC --purge --yes) and repeat the command")
 )
 
 // Restored is what was restored of a topic.
@@ -272,7 +272,7 @@ func (p *partitionRestore) flush(ctx context.Context) error {
 		return err
 	}
 	if got.Count != len(p.batch) || len(got.Parts) > 0 {
-		return errors.New("the messages of one publish are not one behind the other")
+		return errors.New("messages of one publish did not get consecutive offsets")
 	}
 	for i, was := range p.seqs {
 		is := got.FirstSeq + uint64(i) //nolint:gosec // not negative

@@ -130,7 +130,7 @@ func (a *archive) add(f File, content []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if f.Error == "" && a.total+len(content) > a.limits.Total {
-		f = File{Name: f.Name, Error: fmt.Sprintf("the bundle has its maximum of %d bytes", a.limits.Total)}
+		f = File{Name: f.Name, Error: fmt.Sprintf("the bundle has reached its maximum of %d bytes", a.limits.Total)}
 	}
 	a.index.Files = append(a.index.Files, f)
 	if f.Error != "" {

@@ -94,7 +94,7 @@ func TestABundleHasAMaximum(t *testing.T) {
 	index, err := Write(t.Context(), io.Discard, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{
 		{"n1", []Question{{"1", half, time.Hour}, {"2", half, time.Hour}, {"3", says("x"), time.Hour}}},
 	})
-	if err != nil || index.Failures != 1 || index.Files[2].Error != "the bundle has its maximum of 100 bytes" {
+	if err != nil || index.Failures != 1 || index.Files[2].Error != "the bundle has reached its maximum of 100 bytes" {
 		t.Errorf("%+v, %v", index, err)
 	}
 }

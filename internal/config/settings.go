@@ -189,9 +189,9 @@ func (o *Options) topicSettings() []Setting {
 		{Key: "retention-bytes", Default: "0", value: sizeValue{&t.RetentionBytes}, Doc: "Default retention size per partition: older messages are deleted, finished or not; 0 means no limit. Data is deleted in files of a quarter of this size, so a partition may exceed it for a while."},
 		{Key: "segment-size", Default: "64MiB", value: sizeValue{&t.SegmentSize}, Doc: "Size of a log segment file. Finished messages are deleted by whole segments."},
 		{Key: "carry-forward-age", Default: "24h", value: durationValue{&t.CarryAge}, Doc: "Age of log segments that a few unfinished messages of a channel (in flight, deferred or requeued) may keep from being deleted. Then these messages are appended again, for their channel alone; at most 1,024, and one in 16 of those stored before. 0 disables it."},
-		{Key: "carry-forward-size", Default: "1GiB", value: sizeValue{&t.CarryBytes}, Doc: "The same by size: how far behind the end of a partition's log such segments may be. 0 disables it."},
+		{Key: "carry-forward-size", Default: "1GiB", value: sizeValue{&t.CarryBytes}, Doc: "The same limit by size: distance of such segments from the end of a partition's log. 0 disables it."},
 		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Doc: "Free disk space (at most a twentieth of the disk) below which publishes are refused, or which they may not use up; replicas stop accepting messages at half of it. Consuming continues."},
-		{Key: "catch-up-rate", Default: "0", value: sizeValue{&t.CatchUpRate}, Doc: "Maximum rate, in bytes per second, at which this node sends data to replicas that are not in sync, all together, such as 50MiB. Below it the rate adapts: it falls while publishes take more than twice as long as without, and is never under 4 MiB. 0 means no maximum."},
+		{Key: "catch-up-rate", Default: "0", value: sizeValue{&t.CatchUpRate}, Doc: "Maximum rate, in bytes per second, at which this node sends data to replicas that are not in sync, all together, such as 50MiB. Below it the rate adapts: it falls while publishes take more than twice as long as without this traffic, but never below 4 MiB. 0 means no maximum."},
 		{Key: "scrub-interval", Default: "168h", value: durationValue{&t.ScrubInterval}, Doc: "Scrub interval: every stored byte is read from disk once in this time, at low priority, to find corruption while other replicas are intact; 0 disables scrubbing."},
 	}
 }
@@ -213,7 +213,7 @@ func (o *Options) statsdSettings() []Setting {
 func (o *Options) tracingSettings() []Setting {
 	t := &o.Tracing
 	return []Setting{
-		{Key: "trace-size", Default: "64MiB", value: sizeValue{&t.Bytes}, Doc: "Maximum size on disk of what this node notes of traced messages (brokerctl topic alter --trace); the oldest events are deleted."},
+		{Key: "trace-size", Default: "64MiB", value: sizeValue{&t.Bytes}, Doc: "Maximum size on disk of this node's trace events (brokerctl topic alter --trace); the oldest events are deleted."},
 		{Key: "slow-publish", Default: "0s", value: durationValue{&t.SlowPublish}, Doc: "Log publishes that take at least this long until they are committed, at most one a second; 0 disables it."},
 		{Key: "slow-delivery", Default: "0s", value: durationValue{&t.SlowDelivery}, Doc: "Log messages that are first delivered at least this long after their publish, at most one a second; 0 disables it. Deferred messages do not count."},
 		{Key: "otlp-endpoint", value: textValue{&t.OTLPEndpoint}, Doc: "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://localhost:4318: what happens to traced messages (brokerctl topic alter --trace) is sent to it as spans. Empty disables it."},
@@ -225,7 +225,7 @@ func (o *Options) processSettings() []Setting {
 	p := &o.Process
 	return []Setting{
 		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "Shutdown timeout: how long a stopping node waits for pending client requests."},
-		{Key: "metrics-max-objects", Default: "2000", value: numberValue{&p.MetricsObjects}, Doc: "Topics and channels with series of their own in /metrics; the others are summed up under the name _other."},
+		{Key: "metrics-max-objects", Default: "2000", value: numberValue{&p.MetricsObjects}, Doc: "Topics and channels with their own series in /metrics; the others are aggregated under the name _other."},
 		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Notify systemd's watchdog while the node is alive. Only effective if the unit sets WatchdogSec."},
 		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address, to clients of allow-config-from-cidr."},
 		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "Minimum severity of logged lines."},

@@ -24,11 +24,11 @@ func Command(nodes Nodes) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "generate",
 		Short: "Print files to install and monitor brokerd with",
-		Long:  "Print files to install and monitor brokerd with. They are those of this release; none but\nprometheus-config needs a running node.",
+		Long:  "Print files to install and monitor brokerd with, as of this release. Only prometheus-config\nneeds a running node.",
 	}
 	group.AddCommand(
 		printed("config", "Print a configuration file with every setting and its default", deploy.Config),
-		printed("systemd-unit", "Print the unit of systemd", deploy.Unit),
+		printed("systemd-unit", "Print the systemd unit", deploy.Unit),
 		printed("alert-rules", "Print alert and recording rules for Prometheus", deploy.AlertRules),
 		printed("grafana-dashboard", "Print a dashboard to import into Grafana", deploy.Dashboard),
 		prometheusCommand(nodes),
@@ -61,9 +61,9 @@ func prometheusCommand(nodes Nodes) *cobra.Command {
 	var rules string
 	cmd := &cobra.Command{
 		Use:   "prometheus-config",
-		Short: "Print a configuration of Prometheus that scrapes the cluster",
-		Long: "Print a configuration of Prometheus that scrapes the cluster: the nodes named by --target, or\n" +
-			"all nodes that the cluster knows. Nodes that join later have to be added.",
+		Short: "Print a Prometheus configuration that scrapes the cluster",
+		Long: "Print a Prometheus configuration that scrapes the cluster: the nodes named by --target, or\n" +
+			"all nodes of the cluster. Add nodes that join later.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(targets) == 0 {

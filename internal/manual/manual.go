@@ -25,7 +25,7 @@ const (
 // makes if it is not there.
 func Write(root *cobra.Command, section, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // manual pages are for everyone
-		return fmt.Errorf("make the directory of the manual pages: %w", err)
+		return fmt.Errorf("create directory for manual pages: %w", err)
 	}
 	origin := build.This()
 	date, err := time.Parse(time.RFC3339, origin.Date)
@@ -37,7 +37,7 @@ func Write(root *cobra.Command, section, dir string) error {
 	defer func() { root.DisableAutoGenTag = off }()
 	header := &doc.GenManHeader{Section: section, Source: root.Name() + " " + origin.Version, Manual: "brokerd", Date: &date}
 	if err := doc.GenManTree(root, header, dir); err != nil {
-		return fmt.Errorf("write the manual pages: %w", err)
+		return fmt.Errorf("write manual pages: %w", err)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func appendBody(dst, body []byte) []byte {
 func appendIdentify(dst []byte, id identify) []byte {
 	body, err := json.Marshal(id)
 	if err != nil {
-		panic("BUG: strings and numbers do not become JSON: " + err.Error())
+		panic("BUG: cannot encode strings and numbers as JSON: " + err.Error())
 	}
 	return appendBody(append(dst, "IDENTIFY\n"...), body)
 }

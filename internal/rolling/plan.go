@@ -31,7 +31,7 @@ func PlanFor(c *api.Cluster, names []string, version string) (Plan, error) {
 	for _, n := range nodes {
 		switch {
 		case n.Intent == api.IntentDecommission:
-			return Plan{}, fmt.Errorf("node %s is being decommissioned: wait until it is removed, cancel that with brokerctl node undrain %s, or name the others with --nodes", n.ID, n.ID)
+			return Plan{}, fmt.Errorf("node %s is being decommissioned: wait until it is removed, cancel with brokerctl node undrain %s, or name the other nodes with --nodes", n.ID, n.ID)
 		case version != "" && n.Version == version && n.State == api.NodeUp:
 			p.Done = append(p.Done, n)
 		default:

@@ -250,7 +250,7 @@ func TestTheNextNodeWaitsForTheLast(t *testing.T) {
 	}
 	said := strings.Join(c.said, "\n")
 	for _, want := range []string{
-		"return wait: nobody answers", "return wait: has not started again", "return wait: does not answer",
+		"return wait: nobody answers", "return wait: has not come up again", "return wait: does not answer",
 		"sync wait: 1 of 2 replicas are not in sync", "wait wait: partitions_under_replicated",
 	} {
 		if !strings.Contains(said, want) {
@@ -288,15 +288,15 @@ func TestStops(t *testing.T) {
 	}{
 		{
 			"something is wrong before", func(c *fakeCluster, _ *Options) { c.reasons = []api.Reason{{Code: "disk_full"}} },
-			StepWait, ErrTimeout, "nothing was done", nil,
+			StepWait, ErrTimeout, "the node was not touched", nil,
 		},
-		{"nobody answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, ErrTimeout, "nothing was done", nil},
+		{"nobody answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, ErrTimeout, "the node was not touched", nil},
 		{"the drain is refused", func(c *fakeCluster, _ *Options) { c.refused = refused }, StepDrain, refused, "it was not restarted", nil},
 		{
 			"the command fails", func(_ *fakeCluster, o *Options) {
 				o.Exec = func(context.Context, *api.NodeDetail) error { return failed }
 			},
-			StepExec, failed, "it may be drained",
+			StepExec, failed, "it may still be drained",
 			[]string{"drain n2"},
 		},
 		{
@@ -344,7 +344,7 @@ func TestTwoRunsDoNotMeet(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), c, c.plan("n2"), o)
-	stoppedAt(t, err, StepDrain, "its drain was taken back")
+	stoppedAt(t, err, StepDrain, "its drain was cancelled")
 	c.wantActs("drain n2", "undrain n2")
 }
 

@@ -85,7 +85,7 @@ func (s *Stopped) Error() string {
 func (s *Stopped) Unwrap() error { return s.Cause }
 
 // ErrTimeout is why a run stops at a step that takes too long.
-var ErrTimeout = errors.New("the step took longer than --step-timeout")
+var ErrTimeout = errors.New("the step exceeded --step-timeout")
 
 // Run restarts the nodes of a plan, one at a time. It returns those that were restarted, and a [*Stopped]
 // if some were not, also if the context ends.
@@ -147,7 +147,7 @@ func (r *run) resumed(now *api.NodeDetail) (*api.NodeDetail, bool) {
 func (r *run) restart(ctx context.Context) (Restarted, error) {
 	before, err := r.mayGo(ctx)
 	if err != nil {
-		return Restarted{}, r.stopped(ctx, StepWait, err, "nothing was done to it")
+		return Restarted{}, r.stopped(ctx, StepWait, err, "the node was not touched")
 	}
 	r.before = before
 	if was, ok := r.resumed(before); ok {
@@ -233,7 +233,7 @@ func (r *run) takeBack(ctx context.Context) string {
 	if _, err := r.c.UndrainNode(r.recording(ctx, stateKept), r.node); err != nil {
 		return "it was not restarted, " + r.drained()
 	}
-	return "it was not restarted, and its drain was taken back"
+	return "it was not restarted, and its drain was cancelled"
 }
 
 func (r *run) exec(ctx context.Context, n *api.NodeDetail) error {
@@ -250,7 +250,7 @@ func (r *run) back(ctx context.Context, before *api.NodeDetail) (*api.NodeDetail
 		case err != nil:
 			return nil, "", err
 		case n.Incarnation == before.Incarnation:
-			return nil, "has not started again", nil
+			return nil, "has not come up again", nil
 		case n.State == api.NodeDown || n.Silent:
 			return nil, "does not answer", nil
 		}
@@ -305,7 +305,7 @@ func (r *run) inSync(ctx context.Context) error {
 }
 
 func (r *run) drained() string {
-	return "it may be drained: brokerctl node undrain " + r.node + " has it lead again"
+	return "it may still be drained: brokerctl node undrain " + r.node + " has it lead again"
 }
 
 func (r *run) stopped(ctx context.Context, step Step, cause error, state string) error {

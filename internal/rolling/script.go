@@ -49,7 +49,7 @@ func (s *Script) For(n *api.NodeDetail) (string, error) {
 	f := fields{n.ID, host, n.Hostname, n.TCPAddress, n.HTTPAddress, n.ClusterAddress}
 	for _, v := range []string{f.Node, f.Host, f.Hostname, f.TCPAddress, f.HTTPAddress, f.ClusterAddress} {
 		if !plain.MatchString(v) {
-			return "", fmt.Errorf("node %s advertises %q, which is no plain word for a shell: nothing was run", n.ID, v)
+			return "", fmt.Errorf("node %s advertises %q, which is not safe to pass to a shell: nothing was run", n.ID, v)
 		}
 	}
 	var line strings.Builder

@@ -75,7 +75,7 @@ func validPattern(of, pattern string, needed bool) error {
 	}
 	for i := range len(pattern) {
 		if c := pattern[i]; !plain(c) && c != '*' && c != '#' {
-			return fmt.Errorf("%w: %s pattern %q has a character that no name has", ErrInvalid, of, pattern)
+			return fmt.Errorf("%w: %s pattern %q contains a character that names cannot contain", ErrInvalid, of, pattern)
 		}
 	}
 	return nil

@@ -170,7 +170,7 @@ func (d Dir) check(f *os.File, c *Chunk) error {
 	case err != nil:
 		return corrupt("chunk %s cannot be read: %w", d.chunkPath(c.SHA256), err)
 	case n != c.Bytes:
-		return corrupt("chunk %s has %d bytes, not %d", d.chunkPath(c.SHA256), n, c.Bytes)
+		return corrupt("chunk %s has %d bytes, want %d", d.chunkPath(c.SHA256), n, c.Bytes)
 	case got != c.SHA256:
 		return corrupt("chunk %s has checksum %s", d.chunkPath(c.SHA256), got)
 	}
@@ -199,7 +199,7 @@ func each[T any](d Dir, c *Chunk, f func(*T) error) (err error) {
 		case errors.Is(err, io.EOF) && n == c.Lines:
 			return nil
 		case errors.Is(err, io.EOF):
-			return corrupt("chunk %s has %d lines, not %d", c.SHA256, n, c.Lines)
+			return corrupt("chunk %s has %d lines, want %d", c.SHA256, n, c.Lines)
 		case err != nil:
 			return corrupt("chunk %s, line %d: %w", c.SHA256, n+1, err)
 		}

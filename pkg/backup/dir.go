@@ -28,7 +28,7 @@ const (
 // What is refused. Each is marked fate.Refused.
 var (
 	ErrNoBackup   = fate.Refuse("no such backup in the directory")
-	ErrIncomplete = fate.Refuse("backup is incomplete: it was broken off, or is being made")
+	ErrIncomplete = fate.Refuse("backup is incomplete: it was interrupted or is still running")
 )
 
 // Dir is a directory of backups. Its methods may be called by several processes at once.
@@ -99,7 +99,7 @@ func (d Dir) Load(id string) (*Manifest, error) {
 	}
 	m, err := decodeManifest(data)
 	if err == nil && m.ID != id {
-		err = corrupt("the manifest is that of backup %s", m.ID)
+		err = corrupt("the manifest belongs to backup %s", m.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("backup %s: %w", id, err)

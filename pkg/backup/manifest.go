@@ -16,7 +16,7 @@ import (
 const Format = 1
 
 // ErrNewerFormat refuses a backup of another format than this build reads.
-var ErrNewerFormat = fate.Refuse("backup has another format than this brokerctl reads; use the version that wrote it")
+var ErrNewerFormat = fate.Refuse("backup format not supported by this brokerctl; use the version that wrote it")
 
 // errCorrupt is wrapped by the errors for what is not what was written.
 var errCorrupt = errors.New("corrupt")
@@ -160,7 +160,7 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	text, rest, ok := bytes.Cut(data, []byte("\n"))
 	sum := sha256.Sum256(text)
 	if !ok || string(rest) != "sha256 "+hex.EncodeToString(sum[:])+"\n" {
-		return nil, corrupt("manifest has not the checksum that it was written with")
+		return nil, corrupt("manifest checksum mismatch")
 	}
 	m := new(Manifest)
 	if err := json.Unmarshal(text, m); err != nil {

@@ -118,7 +118,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 				if relayed := r.Sources.Load().Relays[0]; relayed.Claim().InFlight > 0 {
 					t.Errorf("the relay holds %d messages that the leader gave up long ago", relayed.Claim().InFlight)
 				}
-				if n := strings.Count(m.lines.String(), "consumer does not read"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
+				if n := strings.Count(m.lines.String(), "consumer stopped reading"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
 					t.Errorf("complained %d times of the client:\n%s", n, m.lines.String())
 				}
 				r.readFor(5 * time.Second)

@@ -118,7 +118,7 @@ func (x *Consumer) nodes() []string {
 		found, err = r.lookup.nodes(ctx) // nobody has the topic: any node makes it
 	}
 	if err != nil && x.ctx.Err() == nil {
-		x.client.cfg.log.Warn("lookup failed; the consumer stays with its nodes", "topic", x.topic, "error", err)
+		x.client.cfg.log.Warn("lookup failed; the consumer keeps its current connections", "topic", x.topic, "error", err)
 	}
 	for _, a := range found {
 		if !slices.Contains(all, a) {
@@ -299,7 +299,7 @@ func (x *Consumer) ended(*call, error) {}
 
 // complained implements owner.
 func (x *Consumer) complained(cn *conn, err error) {
-	x.client.cfg.log.Info("a message was answered too late; it is delivered again", "address", cn.address, "topic", x.topic, "channel", x.channel, "error", err)
+	x.client.cfg.log.Info("message answered after its timeout; it will be redelivered", "address", cn.address, "topic", x.topic, "channel", x.channel, "error", err)
 }
 
 // giveBack requeues a message that nobody was given, for others.

@@ -23,7 +23,7 @@ var (
 	// ErrClosed: the client, the consumer or the connection was closed.
 	ErrClosed = errors.New("closed")
 	// ErrUnreachable: no connection to any broker.
-	ErrUnreachable = errors.New("no broker can be reached")
+	ErrUnreachable = errors.New("no broker is reachable")
 	// ErrConnectionLost: the connection ended before the broker answered.
 	ErrConnectionLost = errors.New("connection lost before the response")
 	// ErrStalled: the broker sent or accepted nothing for two heartbeats.
@@ -31,7 +31,7 @@ var (
 	// ErrProtocol: the peer does not speak the NSQ protocol.
 	ErrProtocol = errors.New("not an NSQ endpoint")
 	// ErrAnswered: the message was already finished or requeued.
-	ErrAnswered = errors.New("message was answered already")
+	ErrAnswered = errors.New("message already answered")
 )
 
 // ServerError is a broker's error response; test with errors.As.
@@ -103,6 +103,6 @@ const tooMuchWaiting = "E_PUB_TOO_MUCH_WAITING"
 
 // Errors that do not leave the package bare.
 var (
-	errUnsent   = errors.New("connection ended before the command was sent")
+	errUnsent   = errors.New("connection closed before the command was sent")
 	errTooLarge = errors.New("message exceeds the bytes that may be in flight")
 )

@@ -46,7 +46,7 @@ func (x *Consumer) handle(ctx context.Context, m *Message, handle Handler) {
 		_ = m.Requeue(wait.delay)
 	default:
 		_ = m.Requeue(x.cfg.requeueDelay(m.Attempts))
-		x.client.cfg.log.Warn("handler failed; the message is requeued", "topic", x.topic, "channel", x.channel, "id", m.ID.String(), "attempts", m.Attempts, "error", err)
+		x.client.cfg.log.Warn("handler failed; message requeued", "topic", x.topic, "channel", x.channel, "id", m.ID.String(), "attempts", m.Attempts, "error", err)
 	}
 	x.judge(err != nil && !asked)
 }

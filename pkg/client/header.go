@@ -84,7 +84,7 @@ func appendString(dst []byte, s string) []byte {
 		if b := s[i]; b < ' ' || b > '~' || b == '"' || b == '\\' {
 			quoted, err := json.Marshal(s)
 			if err != nil {
-				panic("BUG: a string does not become JSON: " + err.Error())
+				panic("BUG: cannot encode a string as JSON: " + err.Error())
 			}
 			return append(dst, quoted...)
 		}
@@ -119,12 +119,12 @@ func checkHeader(o *Outgoing) error {
 	}
 	for name, value := range o.Headers {
 		if strings.HasPrefix(name, reservedBy) {
-			return fmt.Errorf("a header %q: names that begin with %s are the broker's", name, reservedBy)
+			return fmt.Errorf("header %q: names beginning with %s are reserved", name, reservedBy)
 		}
 		size += 6*(len(name)+len(value)) + 6 // as JSON, at most
 	}
 	if size > maxHeader {
-		return fmt.Errorf("headers of up to %d bytes; %d are allowed", size, maxHeader)
+		return fmt.Errorf("headers may take %d bytes; the maximum is %d", size, maxHeader)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func longDedup(o *Outgoing) int {
 	return len(o.DedupID) + len("/") + len(strconv.Itoa(len(o.Bodies)-1))
 }
 
-var errDelayed = errors.New("a delay together with a key, a dedup id, a time to live or headers: the protocol has no command for that")
+var errDelayed = errors.New("a delay cannot be combined with a key, a dedup id, a time to live or headers: the protocol has no such command")
 
 // The versions of what stands for a header in a message frame.
 const (
@@ -145,7 +145,7 @@ const (
 	headerJSON = 4
 )
 
-var errShortHeader = fmt.Errorf("%w: a message ends within its header", ErrProtocol)
+var errShortHeader = fmt.Errorf("%w: truncated message header", ErrProtocol)
 
 // splitHeader takes the header off what a consumer with headers gets for a body.
 func splitHeader(data []byte) (header, body []byte, err error) {

@@ -78,9 +78,9 @@ func TestHeadersAreTakenOffABody(t *testing.T) {
 		"\x00body":           {"", "body", ""},
 		"\x00":               {"", "", ""},
 		"\x04\x00\x02{}body": {"{}", "body", ""},
-		"":                   {"", "", "within"},
-		"\x04\x00":           {"", "", "within"},
-		"\x04\x00\x09{}":     {"", "", "within"},
+		"":                   {"", "", "truncated"},
+		"\x04\x00":           {"", "", "truncated"},
+		"\x04\x00\x09{}":     {"", "", "truncated"},
 		"\x02\x00\x02{}body": {"", "", "version 2"},
 	} {
 		header, body, err := splitHeader([]byte(in))

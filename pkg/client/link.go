@@ -132,7 +132,7 @@ func pause(cfg *config, failures int, jitter float64) time.Duration {
 // notReachable says that none of several nodes could be connected to.
 func notReachable(errs []error) error {
 	if len(errs) == 0 {
-		return fmt.Errorf("%w: no node is known", ErrUnreachable)
+		return fmt.Errorf("%w: no known node", ErrUnreachable)
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(errs...))
 }

@@ -8,7 +8,7 @@ import (
 // Messages that no broker takes.
 var (
 	errEmpty = errors.New("an empty message")
-	errBatch = errors.New("a batch together with a body or a delay: the protocol has no command for that")
+	errBatch = errors.New("a batch cannot be combined with a body or a delay: the protocol has no such command")
 )
 
 // maxName is the longest name of a topic or a channel.

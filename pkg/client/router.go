@@ -159,7 +159,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	}
 	leaders, err := r.lookup.producers(ctx, topic)
 	if err != nil {
-		r.client.cfg.log.Warn("lookup failed; publishing goes on to the nodes that are known", "topic", topic, "error", err)
+		r.client.cfg.log.Warn("lookup failed; publishing continues to known nodes", "topic", topic, "error", err)
 	}
 	nodes, _ := r.lookup.nodes(ctx) // without them the leaders must do
 	r.mu.Lock()

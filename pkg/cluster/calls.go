@@ -109,7 +109,7 @@ func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.S
 		return raftstore.Standing{}, err
 	}
 	if len(reply) != 16 {
-		return raftstore.Standing{}, fmt.Errorf("malformed standing of %d bytes", len(reply))
+		return raftstore.Standing{}, fmt.Errorf("malformed status of %d bytes", len(reply))
 	}
 	age := binary.LittleEndian.Uint64(reply[8:])
 	return raftstore.Standing{Index: binary.LittleEndian.Uint64(reply), Age: time.Duration(age)}, nil

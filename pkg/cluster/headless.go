@@ -36,11 +36,11 @@ func tellHeadless(ctx context.Context, log *slog.Logger, of leadership, silent f
 		if !headless(ctx, of, headlessFor) {
 			continue
 		}
-		log.Warn("no metadata leader: no topic can be created or changed and no partition gets another leader until a majority of the voters answers",
+		log.Warn("no metadata leader: topics cannot be created or changed and partitions cannot change leaders until a majority of the voters responds",
 			"for", headlessFor, "silent", silent())
 		headless(ctx, of, 0)
 		if leader, known := of.Leader(); known {
-			log.Info("metadata has a leader again", "leader", leader, "after", time.Since(since).Round(time.Millisecond))
+			log.Info("metadata leader elected", "leader", leader, "after", time.Since(since).Round(time.Millisecond))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
 		w.start(three...)
 		w.formed(3, 3)
 		lines := func(text string) int { return strings.Count(told.String(), text) }
-		const without, again = "no metadata leader", "metadata has a leader again"
+		const without, again = "no metadata leader", "metadata leader elected"
 		leader, _ := w.node("n1").Store().Leader()
 		_ = w.kill(string(leader))
 		w.sleep(20 * time.Second)

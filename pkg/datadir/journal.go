@@ -27,7 +27,7 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		return d, nil, report, err
 	}
 	if report.NotAtOnce != nil {
-		log.Warn("cannot sync the file system of the data directory with one call; files are synced one after the other, which makes the start slower",
+		log.Warn("syncfs failed on the data directory; files are synced one by one, which slows the start",
 			"path", d.Root, "error", report.NotAtOnce)
 	}
 	if report.Records > 0 {
@@ -87,7 +87,7 @@ func (d Dir) suspectAll() error {
 		}
 		for _, partition := range partitions {
 			mark := filepath.Join(dir, partition, MarkSuspect)
-			if err := vfs.WriteFileSynced(d.FS, mark, []byte(`"the redo journal was damaged"`)); err != nil {
+			if err := vfs.WriteFileSynced(d.FS, mark, []byte(`"redo journal corrupt"`)); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // It lies outside of their directories. So a replica whose directory is gone is
 // told from one that was never made: the second has lost nothing, however long
 // the metadata has named it. A replica is entered before it has a role and hence
-// before it acknowledges anything, and stays entered until its topic is deleted for good. Its
+// before it acknowledges anything, and stays entered until its topic is purged. Its
 // methods is safe for concurrent use.
 type Ledger struct {
 	fs  vfs.FS

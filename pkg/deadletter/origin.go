@@ -47,7 +47,7 @@ type letterHeader struct {
 }
 
 // ErrNotDeadLetter is returned for a message without an Origin.
-var ErrNotDeadLetter = errors.New("message is no dead letter: its header names no origin")
+var ErrNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")
 
 // AppendHeader appends the header of a dead letter. The message's own header is left out
 // where there is no room for it, or if it is no JSON.

@@ -17,7 +17,7 @@ import (
 const MaxBatch = 10_000
 
 // ErrBusy is returned while others settle dead letters of the same partition.
-var ErrBusy = fate.Refuse("dead letters of this partition are being redriven or purged by another command; retry when it is done")
+var ErrBusy = fate.Refuse("another command is redriving or purging dead letters of this partition; retry when it has finished")
 
 // Letter is a dead letter.
 type Letter struct {

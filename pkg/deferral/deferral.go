@@ -107,7 +107,7 @@ const (
 )
 
 // ErrUnknownVerb is returned for what is no Verb.
-var ErrUnknownVerb = fate.Refuse("unknown change of deferred messages, want cancel or advance")
+var ErrUnknownVerb = fate.Refuse("unknown change of deferred messages: want cancel or advance")
 
 // Selection is which deferred messages are meant: those of the offsets, or without any those
 // that are due in the window.
@@ -140,7 +140,7 @@ func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb,
 	}
 	for some := range slices.Chunk(offsets, atOnce) {
 		if err := ctx.Err(); err != nil {
-			return d, fmt.Errorf("%s deferred messages: %d done before: %w", verb, d.Count, context.Cause(ctx))
+			return d, fmt.Errorf("%s deferred messages: failed after %d: %w", verb, d.Count, context.Cause(ctx))
 		}
 		var done []seq.Offset
 		do := func(s *channel.State) { done = act(s, some) }

@@ -104,7 +104,7 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 		ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 		defer cancel()
 		if _, err := d.ask(ctx, h, index); err != nil {
-			d.o.Logger.Warn("leader has not applied metadata yet; it retries", "topic", name, "error", err)
+			d.o.Logger.Warn("leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent [
 			mu.Lock()
 			silent = append(silent, node)
 			mu.Unlock()
-			d.o.Logger.Debug("leader does not answer", "topic", h.Name, "node", node, "error", err)
+			d.o.Logger.Debug("leader does not respond", "topic", h.Name, "node", node, "error", err)
 			return nil
 		})
 	}

@@ -36,7 +36,7 @@ var (
 		Word: "NO_FILES", Code: NotWritable,
 		Hint: "raise the node's limit of open files (LimitNOFILE), or use fewer topics", Extended: FailedOnNotWritable,
 	})
-	NoWindow  = refused(37, "the leader does not know the topic's deduplication window yet", Kind{})
+	NoWindow  = refused(37, "the leader has not learned the topic's deduplication window yet", Kind{})
 	TopicFull = refused(38, "topic is full", Kind{Word: "TOPIC_FULL", Code: Full, Hint: "consume or drop messages of the topic, or raise its max-bytes"})
 	NoMemory  = refused(39, "busy: the node's client memory budget is exhausted, retry later",
 		Kind{Word: "BUSY", Code: Busy, Hint: "retry: other clients use the node's memory budget"})
@@ -71,9 +71,9 @@ var (
 		Wire: BadChannel, Said: "%s channel name %q is not valid",
 	})
 	InvalidName = refused(40, "invalid name", Kind{Word: "INVALID_NAME", Code: Invalid, Hint: nameHint})
-	NotInTrash  = refused(41, "not in the trash: never deleted, restored, or purged",
-		Kind{Word: "NOT_IN_TRASH", Code: NotFound, Hint: "list what can be restored: brokerctl topic list --deleted"})
-	ManyDeleted = refused(42, "several deleted topics have the name",
+	NotInTrash  = refused(41, "not in the trash: never deleted, already restored, or purged",
+		Kind{Word: "NOT_IN_TRASH", Code: NotFound, Hint: "list restorable topics: brokerctl topic list --deleted"})
+	ManyDeleted = refused(42, "several deleted topics have this name",
 		Kind{Word: "MANY_DELETED", Code: Precondition, Hint: "name the incarnation: brokerctl topic list --deleted -o wide"})
 	NameTaken = refused(43, "name is taken",
 		Kind{Word: "NAME_TAKEN", Code: Exists, Hint: "name the incarnation of the one to restore, and replace: brokerctl topic restore TOPIC --incarnation N --replace deletes the topic that has the name"})
@@ -86,7 +86,7 @@ var (
 	TooManyCreated   = refused(50, "busy: topic and channel creation limit reached for this address or node: use existing ones, "+
 		"retry later, or raise creation-burst and creation-rate",
 		Kind{Word: "TOO_MANY_CREATED", Code: Busy, Hint: "use existing topics and channels, or retry later: creation-rate limits new ones"})
-	NothingToUndo   = refused(0, "no saved position: the channel was not moved, or that is undone or too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
+	NothingToUndo   = refused(0, "no saved position: the channel was not moved, or the move was undone or is too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
 	ChannelThere    = refused(0, "channel exists", Kind{Word: "CHANNEL_EXISTS", Code: Exists})
 	MessageNotFound = refused(0, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})
 	UnknownSetting  = refused(51, "unknown setting", Kind{})
@@ -124,7 +124,7 @@ var (
 		Kind{Word: "NO_CONTROLLER", Code: Unavailable, Hint: "no metadata leader: a majority of the voters must be up"})
 	LastVoter        = refused(31, "node is the last voter", Kind{Word: "LAST_VOTER", Code: Precondition, Hint: "the last voter cannot be removed or demoted"})
 	NotVoter         = refused(32, "node is not a voter", Kind{})
-	Removed          = refused(60, "node was removed from the cluster", Kind{})
+	Removed          = refused(60, "node removed from the cluster", Kind{})
 	UnknownNode      = refused(61, "no cluster member with this node id", Kind{})
 	NotServing       = refused(62, "node is not serving", Kind{})
 	ClusterBusy      = refused(63, "too many cluster calls in progress", Kind{})

@@ -112,7 +112,7 @@ func located(text string, err error) error {
 	from := min(max(at.From, 0), len(runes))
 	rest := string(runes[from:])
 	if rest == "" || strings.HasSuffix(at.Message, "token EOF") {
-		return fmt.Errorf("%w: unexpected end of the expression behind column %d", ErrInvalid, len(runes))
+		return fmt.Errorf("%w: unexpected end of the expression after column %d", ErrInvalid, len(runes))
 	}
 	return fmt.Errorf("%w: %s at column %d, before %.40q", ErrInvalid, at.Message, from+1, rest)
 }

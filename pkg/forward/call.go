@@ -78,7 +78,7 @@ type Operations map[string]func(ctx context.Context, args []byte) (any, error)
 // Register adds an operation, which f carries out. A name that is there already is a bug.
 func Register[A, R any](all Operations, o Operation[A, R], f func(context.Context, A) (R, error)) {
 	if all[string(o)] != nil {
-		panic("BUG: two operations are called " + string(o))
+		panic("BUG: duplicate operation name " + string(o))
 	}
 	all[string(o)] = func(ctx context.Context, raw []byte) (any, error) {
 		var args A

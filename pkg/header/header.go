@@ -146,7 +146,7 @@ func (r *Reserved) parse(key string, value []byte, text string, isText bool) err
 		}
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || ms < 0 || ms > MaxTTL.Milliseconds() {
-			return fmt.Errorf("%w: %s is %.40s, want milliseconds from 0 to %d", ErrOption, key, value, MaxTTL.Milliseconds())
+			return fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", ErrOption, key, value, MaxTTL.Milliseconds())
 		}
 		r.TTL = time.Duration(ms) * time.Millisecond
 	}

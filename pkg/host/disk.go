@@ -135,7 +135,7 @@ func (d *fullDisk) purge(ctx context.Context) {
 	defer cancel()
 	_, err := d.propose(bounded, meta.PurgeTopics{Incarnations: []meta.Incarnation{oldest.Topic.Incarnation}})
 	if err != nil && !errors.Is(err, meta.ErrNotInTrash) {
-		d.log.Warn("cannot purge deleted topic; retrying at the next check of the disk", "topic", oldest.Topic.Name, "error", err)
+		d.log.Warn("cannot purge deleted topic; retrying at the next disk check", "topic", oldest.Topic.Name, "error", err)
 	}
 }
 

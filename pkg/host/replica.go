@@ -78,7 +78,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 			if since.IsZero() {
 				rs.stalls.End(k)
 			} else {
-				rs.stalls.Begin(k, since, "acknowledges later than all other followers most of the time; check its network and disk")
+				rs.stalls.Begin(k, since, "usually the last follower to acknowledge; check its network and disk")
 			}
 		},
 		Spoiled: func(err error) {

@@ -323,7 +323,7 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 // it stands in the way of nothing.
 func (rs *roles) step(h *Topic, hp *Held) {
 	if err := rs.resign(h, hp, ErrLedElsewhere); err != nil {
-		rs.log.Warn("cannot end role of replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
+		rs.log.Warn("cannot end the role of a replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 }
 

@@ -74,7 +74,7 @@ var newest = "1"
 var Supported = sync.OnceValue(func() Range {
 	n, err := strconv.ParseUint(newest, 10, 32)
 	if err != nil {
-		panic(fmt.Sprintf("BUG: this program was linked with the feature level %q, which is no number", newest))
+		panic(fmt.Sprintf("BUG: linked with feature level %q, which is not a number", newest))
 	}
 	return Range{oldest, Level(n)}
 })

@@ -127,7 +127,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 		}
 	}
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
-		return fmt.Errorf("%w: %d replicas need more than the %d nodes there are", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
+		return fmt.Errorf("%w: %d replicas requested, but only %d nodes available", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
 	s.topics.put(t)
 	r.Topic = t

@@ -32,7 +32,7 @@ func (p *past) happened(s *State, at int64, c Command, r *Result, before *topicS
 func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux bool) {
 	switch c := c.(type) {
 	case InitCluster:
-		return Event{Kind: "cluster_formed", Object: c.ID, What: "the cluster was formed"}, false
+		return Event{Kind: "cluster_formed", Object: c.ID, What: "cluster formed"}, false
 	case FinalizeUpgrade:
 		return Event{Kind: "upgrade_finalized", What: fmt.Sprintf("feature level %v; releases that do not support it can no longer take part", c.Level)}, false
 	case SetSettings:
@@ -83,21 +83,21 @@ func describeNode(c Command, r *Result) Event {
 	case SetNodeState:
 		return Event{Kind: "node_" + string(c.State), Object: string(c.ID), What: "node is " + string(c.State)}
 	case RemoveNode:
-		what := "node was removed from the cluster"
+		what := "node removed from the cluster"
 		if len(r.Purged) > 0 {
-			what += "; deleted topics that cannot be restored without its copies: " + someNames(r.Purged)
+			what += "; deleted topics that can no longer be restored: " + someNames(r.Purged)
 		}
 		return Event{Kind: "node_removed", Object: string(c.ID), What: what}
 	case SetNodeIntent:
 		if c.Intent == IntentNone {
-			return Event{Kind: "node_undrained", Object: string(c.ID), What: "node may lead and hold partitions again"}
+			return Event{Kind: "node_undrained", Object: string(c.ID), What: "drain or decommission cancelled"}
 		}
 		return Event{Kind: "node_" + string(c.Intent), Object: string(c.ID), What: "operator asked: " + string(c.Intent)}
 	case SetNodeDisk:
 		if c.Full {
 			return Event{Kind: "node_disk_full", Object: string(c.ID), What: "disk nearly full"}
 		}
-		return Event{Kind: "node_disk_ok", Object: string(c.ID), What: "disk has room again"}
+		return Event{Kind: "node_disk_ok", Object: string(c.ID), What: "disk space available again"}
 	}
 	return Event{}
 }
@@ -113,13 +113,13 @@ func describeTopic(c Command, r *Result) Event {
 	case DeleteTopic:
 		what := "topic deleted"
 		if len(r.Purged) > 0 {
-			what += "; the trash is full, deleted for good: " + someNames(r.Purged)
+			what += "; the trash is full, purged: " + someNames(r.Purged)
 		}
 		return Event{Kind: "topic_deleted", Object: c.Name, What: what}
 	case RestoreTopic:
 		return Event{Kind: "topic_restored", Object: c.Name, What: "topic restored from the trash"}
 	case PurgeTopics:
-		return Event{Kind: "topic_purged", Object: someNames(r.Purged), What: "deleted for good"}
+		return Event{Kind: "topic_purged", Object: someNames(r.Purged), What: "purged"}
 	case PauseTopic:
 		if c.Paused {
 			return Event{Kind: "topic_paused", Object: c.Name, What: "topic paused"}
@@ -162,7 +162,7 @@ func describePartitions(s *State, c Command, r *Result, before *topicSet) Event 
 	case StartReassign:
 		return Event{Kind: "partition_moving", Object: partitionName(c.Topic, c.Partition), What: "replicas move to " + joined(c.Target)}
 	case FinishReassign:
-		what := "replicas have moved"
+		what := "replicas moved"
 		if t := s.topics.get(c.Topic); t != nil && c.Partition < len(t.Partitions) {
 			what += " to " + joined(t.Partitions[c.Partition].Replicas)
 		}
@@ -196,7 +196,7 @@ func describeElections(c ElectLeaders, r *Result) Event {
 	case len(ids) == 1 && ids[0] == "":
 		e.Kind, e.What = "partition_offline", "no leader"
 	case unclean:
-		e.Kind, e.What = "leader_elected_unclean", "leader "+joined(ids)+", elected though it may lack messages"
+		e.Kind, e.What = "leader_elected_unclean", "leader "+joined(ids)+", an unclean election: messages may be lost"
 	default:
 		e.What = "leader " + joined(ids)
 	}

@@ -44,7 +44,7 @@ func TestEveryChangeIsAnEvent(t *testing.T) {
 	} {
 		ApplyAt(&s, uint64(i+1), int64(i+1)*1000, c)
 	}
-	const want = `cluster_formed blue: the cluster was formed
+	const want = `cluster_formed blue: cluster formed
 node_joined n1: node joined the cluster, version 1
 node_joined n2: node joined the cluster, version 1
 node_started n1: node started, version 2, start 2
@@ -56,11 +56,11 @@ topic_paused t: topic paused
 topic_resumed t: topic resumed
 node_down n2: node is down
 node_drain n2: operator asked: drain
-node_undrained n2: node may lead and hold partitions again
+node_undrained n2: drain or decommission cancelled
 isr_changed t/0: in-sync replicas n1, were n1,n2
 channel_deleted t/c: channel deleted
 topic_deleted t: topic deleted
-node_removed n2: node was removed from the cluster
+node_removed n2: node removed from the cluster
 settings_changed : settings: auto_create_topics=false`
 	all := JournalOf(&s).Events(0)
 	if got := kindsOf(all); got != want {

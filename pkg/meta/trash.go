@@ -263,7 +263,7 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	case now != nil && !c.Replace:
 		return fmt.Errorf("%w: a topic %s was created since the other was deleted", ErrNameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
-		return fmt.Errorf("%w: %d topics %s were deleted", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
+		return fmt.Errorf("%w: %d deleted topics are named %s", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}
 	d := s.trash[at]
 	if free == 0 && s.topics.count >= MaxTopics || s.topics.partitions-free+len(d.Topic.Partitions) > MaxClusterPartitions {

@@ -159,7 +159,7 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 	}
 	full, _ := kept(t, MaxTrashTopics+1, 1)
 	events := JournalOf(full).Events(full.Index() - 1)
-	if len(events) != 1 || !strings.Contains(events[0].What, "deleted for good: t0") {
+	if len(events) != 1 || !strings.Contains(events[0].What, "purged: t0") {
 		t.Errorf("%+v", events)
 	}
 }

@@ -16,9 +16,9 @@ func CheckLevel(s *State, has level.Range) error { return checkLevel(s.cluster.L
 func checkLevel(l level.Level, has level.Range) error {
 	switch {
 	case l > has.Max:
-		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: install the release that the other nodes run", ErrLevel, l, has)
+		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: install the release of the other nodes", ErrLevel, l, has)
 	case l < has.Min:
-		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: install the release before it first, on all nodes, "+
+		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: first install the previous release on all nodes, "+
 			"and run brokerctl cluster finalize-upgrade", ErrLevel, l, has)
 	}
 	return nil

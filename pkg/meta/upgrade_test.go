@@ -97,7 +97,7 @@ func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 }
 
 func TestALevelBelowTheSupportedOnesIsRefused(t *testing.T) {
-	if err := checkLevel(1, level.Range{Min: 2, Max: 3}); !errors.Is(err, ErrLevel) || !strings.Contains(err.Error(), "the release before it") {
+	if err := checkLevel(1, level.Range{Min: 2, Max: 3}); !errors.Is(err, ErrLevel) || !strings.Contains(err.Error(), "previous release") {
 		t.Errorf("%v", err)
 	}
 }

@@ -159,9 +159,9 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.batch = one("brokerd_publish_batch_messages", "Messages per group commit.",
 		prometheus.ExponentialBuckets(1, bucketGrowth, 14))
 	h.logSync = one("brokerd_log_fsync_duration_seconds", "Log sync latency.", diskBuckets)
-	h.logAppend = one("brokerd_log_append_duration_seconds", "Writing a batch to the log, without the sync; a sample.", diskBuckets)
+	h.logAppend = one("brokerd_log_append_duration_seconds", "Latency of writing a batch to the log, without the sync; a sample.", diskBuckets)
 	h.processing = one("brokerd_channel_processing_seconds", "Latency from delivery to FIN; a sample.", longBuckets)
-	h.attempts = one("brokerd_channel_attempts", "Deliveries that a finished message took; a sample.", prometheus.ExponentialBuckets(1, bucketGrowth, 9))
+	h.attempts = one("brokerd_channel_attempts", "Delivery attempts per finished message; a sample.", prometheus.ExponentialBuckets(1, bucketGrowth, 9))
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "Latency from proposing a metadata command to applying it on this node.", publishBuckets)
 	h.replication = one("brokerd_replication_duration_seconds", "Latency from sending batches to a follower until it answers that it has stored them.", diskBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "Latency from the commit of a message to its first delivery.", longBuckets)

@@ -25,13 +25,13 @@ func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 	a.Node = o.node.Self
 	log := o.node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
 	if a.Status == http.StatusServiceUnavailable {
-		log.Warn("operator act refused, not recorded in the audit log: the node or the metadata is not available")
+		log.Warn("operator action refused: it cannot be recorded in the audit log, because the node or the metadata is unavailable")
 		return // the answer has waited long enough
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if _, err := o.node.host.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
-		log.Warn("operator act, not recorded in the audit log: the metadata cannot be changed", "error", err)
+		log.Warn("operator action not recorded in the audit log: metadata cannot be changed", "error", err)
 		return
 	}
 	log.Info("operator act")

@@ -208,6 +208,6 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 // partly returns an error of a change that was carried out for some messages, or may have been,
 // whatever became of the others: the error of one partition says nothing of the whole.
 func partly(verb deferral.Verb, changed int, err error) error {
-	return fate.Mark(fmt.Errorf("outcome unknown: %s was confirmed for %d messages, and may have been carried out for more; "+
-		"the same command again does the rest: %v", verb, changed, err), fate.Uncertain)
+	return fate.Mark(fmt.Errorf("outcome unknown: %s was confirmed for %d messages, and may have been applied to more; "+
+		"repeat the command to apply it to the rest: %v", verb, changed, err), fate.Uncertain)
 }

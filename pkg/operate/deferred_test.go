@@ -18,7 +18,7 @@ func TestAChangeThatWasCarriedOutInPartIsUncertain(t *testing.T) {
 		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, ErrUnreachable) {
 			t.Errorf("%v: %v", cause, fate.Of(err))
 		}
-		for _, want := range []string{"outcome unknown", "cancel was confirmed for 3 messages", "does the rest", cause.Error()} {
+		for _, want := range []string{"outcome unknown", "cancel was confirmed for 3 messages", "repeat the command", cause.Error()} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: want %q in it", err, want)
 			}

@@ -61,7 +61,7 @@ func noteReleases(f *health.Findings, s *meta.State) {
 		}
 	}
 	if has, could := meta.LevelOf(s), meta.Attainable(s); could > has {
-		f.Add("upgrade_not_finalized", "every node supports a higher feature level: once no older release is to run again, brokerctl cluster finalize-upgrade",
+		f.Add("upgrade_not_finalized", "every node supports a higher feature level: run brokerctl cluster finalize-upgrade once a downgrade is ruled out",
 			fmt.Sprintf("level %v of %v", has, could))
 	}
 }

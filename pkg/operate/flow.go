@@ -48,10 +48,10 @@ func noteFlow(f *health.Findings, byNode map[meta.NodeID][]flow.Suspect) {
 	for _, s := range flow.Merge(all) {
 		switch {
 		case s.Stalled > 0:
-			f.Add(FlowStalled, fmt.Sprintf("channels have messages waiting in a partition that finished none for %s or more, see brokerctl channel explain",
+			f.Add(FlowStalled, fmt.Sprintf("channels finished no message of a partition for %s or more although messages wait, see brokerctl channel explain",
 				units.FormatDuration(flow.StallAfter)), fmt.Sprintf("%s (%d ready, %s)", s.Name, s.Depth, units.FormatDuration(s.Stalled.Round(time.Second))))
 		case s.Rates.Grows(s.Depth):
-			f.Add(flowGrowing, fmt.Sprintf("channels of %d messages or more have grown for %s, see brokerctl channel lag",
+			f.Add(flowGrowing, fmt.Sprintf("channels with %d messages or more have been growing for %s, see brokerctl channel lag",
 				flow.GrowDepth, units.FormatDuration(flow.Long)),
 				fmt.Sprintf("%s (%d ready, %.0f/s in, %.0f/s out)", s.Name, s.Depth, s.Rates.InLong, s.Rates.OutLong))
 		}

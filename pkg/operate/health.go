@@ -36,7 +36,7 @@ func (o *Node) Health() health.Report {
 	}
 	if names := spinning(o.host.Topics.Hosted(), now); len(names) > 0 {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
-			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
+			"consumers requeue messages immediately, more than %d times per second: %s", channel.SpinRate, health.Names(names))})
 	}
 	h.Reasons = append(h.Reasons, BoundReasons(o.host.Topics.Hosted(), now)...)
 	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })
@@ -114,7 +114,7 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 		slices.Sort(blocked)
 		reasons = append(reasons, health.Reason{
 			Code: "messages_blocked", Count: len(blocked),
-			What: "messages have had all their attempts and are not delivered (on-exhausted block): " + health.Names(blocked),
+			What: "messages used up their attempts and are not delivered (on-exhausted block): " + health.Names(blocked),
 		})
 	}
 	for _, x := range w.Troubles() {
@@ -123,7 +123,7 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 	if len(refused) > 0 {
 		reasons = append(reasons, health.Reason{
 			Code: "dead_letters_refused", Count: len(refused),
-			What: "messages that have had all their attempts stay in their channels, retrying: " + health.Names(refused),
+			What: "messages that used up their attempts stay in their channels, retrying: " + health.Names(refused),
 		})
 	}
 	return reasons
@@ -155,11 +155,11 @@ func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	}
 	if len(full) > 0 {
 		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
-			"partitions hold their share of max-bytes and refuse messages: %s; consume them, or raise max-bytes", health.Names(full))})
+			"partitions have reached their share of max-bytes and refuse publishes: %s; consume messages, or raise max-bytes", health.Names(full))})
 	}
 	if len(short) > 0 {
 		reasons = append(reasons, health.Reason{Code: "dedup_window_short", Count: len(short), What: fmt.Sprintf(
-			"got over %d dedup ids within the window, and forgot the oldest: %s", dedup.DefaultMost, health.Names(short))})
+			"more than %d dedup ids within the window, the oldest were dropped: %s", dedup.DefaultMost, health.Names(short))})
 	}
 	return reasons
 }

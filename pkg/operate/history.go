@@ -24,7 +24,7 @@ import (
 var (
 	ErrNothingToUndo error = failure.NothingToUndo
 	ErrChannelThere  error = failure.ChannelThere
-	ErrNotForward          = fate.Refuse("the channel is beyond that offset already")
+	ErrNotForward          = fate.Refuse("the channel is already past that offset")
 )
 
 // placeArgs asks where a channel is, and what a move would do.
@@ -172,7 +172,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		v.Order, v.Policy, v.Filter = c.Order, c.Policy, c.Filter
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
-		return fmt.Errorf("cannot save the position of channel %s/%s, which was not moved: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
+		return fmt.Errorf("channel %s/%s not moved: cannot save its position: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a SettleLetters) (s deadle
 		return s, err
 	}
 	if meta.IsEphemeral(a.Channel) && !a.Purge {
-		return s, fmt.Errorf("%w: an ephemeral channel cannot get messages again: copy them to a topic instead", meta.ErrInvalidConfig)
+		return s, fmt.Errorf("%w: messages cannot be redelivered to an ephemeral channel: copy them to a topic instead", meta.ErrInvalidConfig)
 	}
 	letters := p.LettersOf(t, a.Channel)
 	if letters == "" {

@@ -40,7 +40,7 @@ func (o *Upgrader) Upgrade() api.Upgrade {
 func (o *Upgrader) Finalize(ctx context.Context) (api.Upgrade, error) {
 	u := o.Upgrade()
 	if len(u.Unregistered) > 0 {
-		return u, fmt.Errorf("%w: level %v: it is not known whether it is supported by %v, which never registered", meta.ErrLevel, level.Level(u.Target), u.Unregistered)
+		return u, fmt.Errorf("%w: level %v: unknown whether %v, which never registered, supports it", meta.ErrLevel, level.Level(u.Target), u.Unregistered)
 	}
 	if u.Finalized {
 		return u, nil

@@ -34,7 +34,7 @@ var (
 	// ErrChecksum: a frame's checksum does not match. It is an ErrFrame.
 	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrFrame)
 	// ErrSlow: the other side does not take its answers.
-	ErrSlow = errors.New("receiver does not read its answers")
+	ErrSlow = errors.New("peer does not read responses")
 )
 
 // errNoRoots: with the system's authorities anybody could be a node.

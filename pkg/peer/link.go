@@ -175,7 +175,7 @@ func (l *link) handle(fr frame) error {
 	case fr.flags&flagReply != 0:
 		done, ok := l.out.answered(fr.correlation)
 		if !ok {
-			return fmt.Errorf("%w: answer %d without a call", ErrFrame, fr.correlation)
+			return fmt.Errorf("%w: response %d without a call", ErrFrame, fr.correlation)
 		}
 		l.count.answers.Add(1)
 		b := fr.payload.Bytes

@@ -56,14 +56,14 @@ func (h *Hello) challenge(secrets [][]byte) {
 func noSecret(secrets [][]byte, h *Hello) *RefusedError {
 	switch {
 	case len(secrets) > 0 && !h.Proves:
-		return &RefusedError{Reason: ReasonSecret, Text: fmt.Sprintf("%s presented no secret: give it the cluster-secret-file of the other nodes", h.Node), Local: true}
+		return &RefusedError{Reason: ReasonSecret, Text: fmt.Sprintf("%s presented no secret: configure the cluster-secret-file of the other nodes on it", h.Node), Local: true}
 	case len(secrets) == 0 && h.Proves:
-		return &RefusedError{Reason: ReasonSecret, Text: "only the dialing node has a secret: give all nodes the same cluster-secret-file", Local: true}
+		return &RefusedError{Reason: ReasonSecret, Text: "only the dialing node has a secret: configure the same cluster-secret-file on all nodes", Local: true}
 	}
 	return nil
 }
 
-var errOtherSecret = &RefusedError{Reason: ReasonSecret, Text: "the secrets differ: give all nodes the same cluster-secret-file", Local: true}
+var errOtherSecret = &RefusedError{Reason: ReasonSecret, Text: "secrets differ: configure the same cluster-secret-file on all nodes", Local: true}
 
 // challengeDialer is the accepting side's part behind the hellos: it shows its
 // secret, and wants to see the dialer's.

@@ -53,7 +53,7 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 	}
 	d.refused.Add(uint64(len(messages)))
 	d.lastFull.Store(now.UnixNano())
-	return fmt.Errorf("%w: its partition holds %d bytes, and may hold %d", ErrFull, stored, most)
+	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", ErrFull, stored, most)
 }
 
 // tell asks for room, now and then.

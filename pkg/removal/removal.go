@@ -212,7 +212,7 @@ func (r *Remover) Sweep(s *meta.State) (strays int) {
 			r.sweepPartitions(path, t)
 		case !ok || in > meta.Incarnation(s.Index()):
 			strays++
-			r.o.Log.Error("directory belongs to no known topic; left unchanged", "path", path)
+			r.o.Log.Error("directory belongs to no known topic; kept unchanged", "path", path)
 		case meta.TrashOf(s).Holds(name, in):
 			r.keep(name, in)
 		default:

@@ -37,7 +37,7 @@ func ParseRule(text string) (Rule, error) {
 	for _, word := range words {
 		if word == "off" {
 			if len(words) > 1 {
-				return Rule{}, fmt.Errorf("trace is %q: off stands alone", text)
+				return Rule{}, fmt.Errorf("trace %q: off cannot be combined", text)
 			}
 			return Rule{}, nil
 		}
@@ -49,7 +49,7 @@ func ParseRule(text string) (Rule, error) {
 	case len(r.ids) > MaxNames || len(r.channels) > MaxNames:
 		return Rule{}, fmt.Errorf("trace names %d ids and %d channels, limit is %d each", len(r.ids), len(r.channels), MaxNames)
 	case len(r.channels) > 0 && !r.On():
-		return Rule{}, fmt.Errorf("trace is %q: a channel needs on, 1/N or id:ID beside it", text)
+		return Rule{}, fmt.Errorf("trace %q: a channel also needs on, 1/N or id:ID", text)
 	}
 	return r, nil
 }
@@ -86,7 +86,7 @@ func (r *Rule) add(word string) error {
 
 func (r *Rule) setShare(every uint64, word string) error {
 	if r.every != 0 {
-		return fmt.Errorf("trace names %q beside another share: give one of on and 1/N", word)
+		return fmt.Errorf("trace names %q besides another share: give either on or 1/N", word)
 	}
 	r.every = every
 	return nil

@@ -240,7 +240,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-still:
 	case <-time.After(s.patience):
 		// A reader may append and sync by itself: a disk that hangs holds it.
-		return fmt.Errorf("%d connections do not end, probably waiting for the disk: %w", len(s.openSessions()), context.Cause(ctx))
+		return fmt.Errorf("%d connections did not close, probably waiting for the disk: %w", len(s.openSessions()), context.Cause(ctx))
 	}
 	return context.Cause(ctx)
 }

@@ -509,7 +509,7 @@ func TestShutdownDoesNotWaitForADiskThatHangs(t *testing.T) {
 	<-arrived
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections do not end") {
+	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections did not close") {
 		t.Errorf("Shutdown: %v", err)
 	}
 	close(h.broker.hang)

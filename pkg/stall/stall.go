@@ -50,7 +50,7 @@ var texts = [kinds]struct{ code, what string }{
 	Role:     {"role_change_stalled", "replicas have not assumed the role assigned by the metadata"},
 	Lead:     {"partitions_not_led", "partitions whose assigned leader is not leading, publishes are refused"},
 	Follower: {"replication_stalled", "followers are behind and make no progress"},
-	Slow:     {"replica_slow", "followers slow down publishes, or left the in-sync set for it"},
+	Slow:     {"replica_slow", "followers slow down publishes, or were removed from the in-sync set for that"},
 }
 
 // Key names what may stall.

@@ -243,7 +243,7 @@ func (s *Store) flush(all bool) {
 		if err != nil {
 			s.lost.Add(1)
 			s.abandon() // the next frame goes to another file
-			s.o.Failed(fmt.Errorf("store trace events, which are lost: %w", err))
+			s.o.Failed(fmt.Errorf("store trace events, events lost: %w", err))
 		}
 	}
 	s.trim()
@@ -376,7 +376,7 @@ func (s *Store) each(f func(*Event)) {
 		}
 		if n := scan(data, f); n > 0 {
 			s.damaged.Add(uint64(n)) //nolint:gosec // not negative
-			s.o.Failed(fmt.Errorf("%s: %d bytes of trace events are %w: these events are missing", nameOf(x.number), n, errDamaged))
+			s.o.Failed(fmt.Errorf("%s: %d bytes of trace events lost: %w", nameOf(x.number), n, errDamaged))
 		}
 	}
 	for _, data := range memory {

@@ -206,7 +206,7 @@ func TestDamageLosesEventsAndSaysSo(t *testing.T) {
 	}
 	var told []string
 	again := Open(Options{FS: disk, Dir: "trace", Failed: func(err error) { told = append(told, err.Error()) }})
-	if again.knows(1) || !again.knows(2) || len(told) == 0 || !strings.Contains(told[0], "missing") {
+	if again.knows(1) || !again.knows(2) || len(told) == 0 || !strings.Contains(told[0], "lost") {
 		t.Errorf("told %q", told)
 	}
 	again.add(event(3), nil, Context{})

@@ -80,7 +80,7 @@ func (l *lentFile) reopen() error {
 }
 
 // errReplaced is why a file fails whose name another one has.
-var errReplaced = errors.New("another file has the name")
+var errReplaced = errors.New("a file with this name exists")
 
 // mayRest reports whether the file can do without its descriptor now. The caller holds the
 // lock.

@@ -31,7 +31,7 @@ func TestADeletedTopicComesBack(t *testing.T) {
 		t.Fatalf("deleted topics: %q", out)
 	}
 	fill(n, "t", 10) // a client that publishes on makes another
-	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "name is taken") {
+	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "name already in use") {
 		t.Errorf("beside a namesake: %s", out)
 	}
 	namesake := strings.TrimSpace(n.ctl(0, "events", "-o", "ndjson"))

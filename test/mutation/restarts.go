@@ -65,7 +65,7 @@ func rollingMistakes() []mistake {
 			old: "if slices.Contains(harmless, r.Code) ||", with: "if !slices.Contains(expected, r.Code) ||", tests: tests, run: "Fit",
 		},
 		{
-			name: "rolling: a node that has not started again is back", file: "internal/rolling/run.go",
+			name: "rolling: a node that has not come up again is back", file: "internal/rolling/run.go",
 			old: "case n.Incarnation == before.Incarnation:", with: "case n.Incarnation < before.Incarnation:", tests: tests, run: "Stops|TheNextNode",
 		},
 		{

@@ -43,7 +43,7 @@ type Reschedule struct {
 	Since  *time.Time `json:"since,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
 	All    bool       `json:"all,omitempty"`
-	DryRun bool       `json:"dry_run,omitempty"` // count them and change nothing
+	DryRun bool       `json:"dry_run,omitempty"` // count them without changing anything
 }
 
 // Rescheduled reports what was changed.

@@ -53,7 +53,7 @@ func AskProbe(ctx context.Context, over *http.Client, address, path string) (*Pr
 	}
 	var p Probe
 	if err := json.Unmarshal(text, &p); err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusServiceUnavailable {
-		return nil, fmt.Errorf("%s%s answered %s, which is no answer of a brokerd", address, path, res.Status)
+		return nil, fmt.Errorf("%s%s answered %s, not as a brokerd does", address, path, res.Status)
 	}
 	return &p, nil
 }

@@ -20,7 +20,7 @@ func routeDebug(t *nsqform.Router, from web.Networks) {
 	profile := func(method, path string, serve http.HandlerFunc) {
 		t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
 			if !from.Has(r) {
-				http.Error(w, "this node may not be profiled from here: see allow-config-from-cidr", http.StatusForbidden)
+				http.Error(w, "profiling is not allowed from this address: see allow-config-from-cidr", http.StatusForbidden)
 				return
 			}
 			serve(w, r)

@@ -79,7 +79,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 // deferredPlace reads where a page goes on.
 func deferredPlace(text string) (*operate.DeferredPlace, error) {
 	parts := strings.Split(text, ".")
-	bad := api.Errorf(api.CodeInvalid, "next %q is not from the answer to this request", text)
+	bad := api.Errorf(api.CodeInvalid, "next %q was not returned for this request", text)
 	if len(parts) != 3 {
 		return nil, bad
 	}

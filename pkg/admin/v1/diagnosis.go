@@ -12,7 +12,7 @@ type Diagnose func() api.Diagnosis
 func (d Diagnose) route(t *API) {
 	t.handle("GET "+api.PathDiagnosis, func(*http.Request) (answer, error) {
 		if d == nil {
-			return answer{}, api.Errorf(api.CodeNotFound, "this node tells no diagnosis")
+			return answer{}, api.Errorf(api.CodeNotFound, "this node provides no diagnosis")
 		}
 		return success(d())
 	})

@@ -117,7 +117,7 @@ func (d *diagnosis) ofTheOperator() {
 	}
 	if heldBack(d.topic) {
 		d.add(api.CauseTopicPaused, d.topic.Depth, "brokerctl topic resume "+d.topic.Name,
-			"the topic is paused; %d messages that were published since wait before its channels", d.topic.Depth)
+			"the topic is paused; %d messages published since then have not reached its channels", d.topic.Depth)
 	}
 }
 
@@ -128,14 +128,14 @@ func (d *diagnosis) ofTheFilter() {
 	switch {
 	case d.now.FilterBroken:
 		d.add(api.CauseFiltered, d.now.Depth, "brokerctl channel alter "+name+" --filter EXPR, or --filter '' for none",
-			"a leader of the topic cannot use the channel's filter, %s, and delivers nothing", d.now.Filter)
+			"a leader of the topic cannot compile the channel's filter, %s, and delivers nothing", d.now.Filter)
 	case d.now.FilteredTotal > 0:
 		failed := ""
 		if d.now.FilterErrorsTotal > 0 {
-			failed = fmt.Sprintf("; on %d of them it could not be evaluated, as where a field is missing", d.now.FilterErrorsTotal)
+			failed = fmt.Sprintf("; on %d of them its evaluation failed, for example because a field is missing", d.now.FilterErrorsTotal)
 		}
 		d.add(api.CauseFiltered, int64(d.now.FilteredTotal), "brokerctl message peek "+d.topic.Name+" --filter EXPR shows what a filter chooses", //nolint:gosec // a count
-			"the channel's filter has finished %d messages without a delivery since the leaders started%s: %s", d.now.FilteredTotal, failed, cmp.Or(d.now.Filter, "(removed by now)"))
+			"the channel's filter has skipped %d messages since the leaders started%s: %s", d.now.FilteredTotal, failed, cmp.Or(d.now.Filter, "(removed by now)"))
 	}
 }
 
@@ -164,12 +164,12 @@ func (d *diagnosis) ofTheConsumers() {
 	}
 	of := len(d.now.Consumers)
 	if len(backoff) > 0 {
-		d.add(api.CauseBackoff, int64(len(backoff)), "find out why their messages fail: see the consumers' logs",
-			"%d of %d consumers ask for no messages (RDY 0) and have requeued some, as clients do that back off: %s", len(backoff), of, those(backoff))
+		d.add(api.CauseBackoff, int64(len(backoff)), "find out why messages fail: see the consumers' logs",
+			"%d of %d consumers request no messages (RDY 0) and have requeued some, as clients in backoff do: %s", len(backoff), of, those(backoff))
 	}
 	if len(zero) > 0 {
 		d.add(api.CauseReadyZero, int64(len(zero)), "have the consumers send RDY; more consumers than max_in_flight leave some with RDY 0",
-			"%d of %d consumers ask for no messages (RDY 0): %s", len(zero), of, those(zero))
+			"%d of %d consumers request no messages (RDY 0): %s", len(zero), of, those(zero))
 	}
 	if len(full) > 0 {
 		d.held(full, held)
@@ -204,31 +204,31 @@ func (d *diagnosis) ofThePolicy() {
 	case len(blocked) > 0:
 		behind := "they are not delivered"
 		if d.now.Ordered {
-			behind = "and hold back what is behind them"
+			behind = "and block the messages behind them"
 		}
 		d.add(api.CauseExhausted, d.now.Exhausted, "brokerctl channel alter "+name+" --on-exhausted dead-letter, or raise --max-attempts",
-			"%d messages have had their %d attempts and block, %s; the first, partition/sequence: %s", d.now.Exhausted, p.MaxAttempts, behind, list(blocked))
+			"%d messages have used up their %d attempts and block, %s; the first, partition/sequence: %s", d.now.Exhausted, p.MaxAttempts, behind, list(blocked))
 	case d.now.Exhausted > 0:
 		d.add(api.CauseExhausted, d.now.Exhausted, "see brokerctl cluster health: the dead-letter topic may refuse them",
-			"%d messages have had their %d attempts and wait to go to %s", d.now.Exhausted, p.MaxAttempts, p.DeadLetterTopic)
+			"%d messages have used up their %d attempts and wait to be moved to %s", d.now.Exhausted, p.MaxAttempts, p.DeadLetterTopic)
 	}
 	for _, q := range d.now.Partitions {
 		if b := q.KeyBlocked; b != nil {
-			what := "all messages of partition %d that wait, wait for others of their key, %d in all"
+			what := "all ready messages of partition %d, %d in all, wait for earlier messages of the same key"
 			if b.Full {
-				what = "the channel looks no further in partition %d: it remembers %d messages that wait for others of their key"
+				what = "the channel does not read on in partition %d: %d messages, its maximum, wait for earlier messages of the same key"
 			}
-			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+"; most, %d, are of key %q, of which sequence %d is %s",
+			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+"; most of them, %d, have key %q, whose sequence %d is %s",
 				q.Partition, b.Tracked, b.Waiting, b.Key, b.Seq, strings.ReplaceAll(b.State, "_", " "))
 		}
 	}
 	if d.now.RateLimited {
 		d.add(api.CauseRateLimited, d.now.Depth, "brokerctl channel alter "+name+" --rate N/s",
-			"the channel delivers at most %d messages a second, and %d wait", p.Rate, d.now.Depth)
+			"the channel delivers at most %d messages per second, and %d are waiting", p.Rate, d.now.Depth)
 	}
 	if d.now.BackingOff > 0 {
 		d.add(api.CauseBackoff, d.now.BackingOff, "find out why consumers requeue these messages, or let them time out: see the consumers' logs",
-			"%d messages that failed wait for the channel's backoff of %s", d.now.BackingOff, p.Backoff)
+			"%d failed messages wait for the channel's backoff of %s", d.now.BackingOff, p.Backoff)
 	}
 }
 
@@ -257,7 +257,7 @@ func (d *diagnosis) ofTheMessages() {
 	}
 	if d.now.Depth == 0 && d.now.InFlight == 0 && d.now.Deferred > 0 {
 		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",
-			"all %d messages are deferred: by their publisher, or requeued with a delay", d.now.Deferred)
+			"all %d messages are deferred by their publisher or requeued with a delay", d.now.Deferred)
 	}
 }
 

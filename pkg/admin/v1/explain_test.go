@@ -66,7 +66,7 @@ func TestExplained(t *testing.T) {
 		},
 		"nobody asks": {
 			before: func(c *api.Channel) { c.Consumers[0].Ready, c.Consumers[0].InFlight, c.InFlight = 0, 0, 0 },
-			causes: []api.CauseCode{api.CauseReadyZero}, says: "1 of 1 consumers ask for no messages (RDY 0): worker (10.0.0.9:1)", count: 1,
+			causes: []api.CauseCode{api.CauseReadyZero}, says: "1 of 1 consumers request no messages (RDY 0): worker (10.0.0.9:1)", count: 1,
 		},
 		"one backs off": {
 			before: func(c *api.Channel) {
@@ -102,19 +102,19 @@ func TestExplained(t *testing.T) {
 				seq := uint64(7)
 				c.Exhausted, c.Partitions[0].Blocked, c.Policy.MaxAttempts = 1, &seq, 5
 			},
-			causes: []api.CauseCode{api.CauseExhausted}, says: "have had their 5 attempts and block, they are not delivered; the first, partition/sequence: 0/7", count: 1,
+			causes: []api.CauseCode{api.CauseExhausted}, says: "have used up their 5 attempts and block, they are not delivered; the first, partition/sequence: 0/7", count: 1,
 		},
 		"dead letters are not taken": {
 			before: func(c *api.Channel) { c.Exhausted, c.Policy.DeadLetterTopic = 3, "t.c.dlq" },
-			causes: []api.CauseCode{api.CauseExhausted}, says: "wait to go to t.c.dlq", count: 3,
+			causes: []api.CauseCode{api.CauseExhausted}, says: "wait to be moved to t.c.dlq", count: 3,
 		},
 		"the rate is reached": {
 			before: func(c *api.Channel) { c.RateLimited, c.Policy.Rate = true, 100 },
-			causes: []api.CauseCode{api.CauseRateLimited}, says: "at most 100 messages a second, and 10 wait", count: 10,
+			causes: []api.CauseCode{api.CauseRateLimited}, says: "at most 100 messages per second, and 10 are waiting", count: 10,
 		},
 		"the channel backs off": {
 			before: func(c *api.Channel) { c.BackingOff, c.Policy.Backoff = 4, "1s..10m" },
-			causes: []api.CauseCode{api.CauseBackoff}, says: "4 messages that failed wait for the channel's backoff of 1s..10m", count: 4,
+			causes: []api.CauseCode{api.CauseBackoff}, says: "4 failed messages wait for the channel's backoff of 1s..10m", count: 4,
 		},
 		"all are deferred": {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },

@@ -34,7 +34,7 @@ func (v messagesAPI) placed(t *meta.Topic, text string, ids seq.Numbering) (seq.
 	}
 	m, ok := ids.Place(id)
 	if !ok || m.Partition() >= len(t.Partitions) {
-		return 0, notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", text, t.Name, ids.First()))
+		return 0, notFound(api.Errorf(api.CodeNotFound, "message %s does not belong to topic %q, whose ids begin at %s", text, t.Name, ids.First()))
 	}
 	return m, nil
 }

@@ -60,7 +60,7 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 		case "rate":
 			out.Rate = new(int)
 		default:
-			return out, api.Errorf(api.CodeInvalid, "reset names %q, which is no setting of a policy", name)
+			return out, api.Errorf(api.CodeInvalid, "reset names %q, which is not a policy setting", name)
 		}
 	}
 	if err := out.Apply(policy.Policy{}).Validate(); err != nil {

@@ -71,12 +71,12 @@ func (v traceAPI) one(r *http.Request) (answer, error) {
 		out.Missing, out.Truncated = found.Silent, found.Truncated
 		return success(out)
 	}
-	return answer{}, notFound(api.Errorf(api.CodeInvalid, "message id %s is of topics %s: name one with topic=", text, strings.Join(names, ", ")))
+	return answer{}, notFound(api.Errorf(api.CodeInvalid, "message id %s is in the range of topics %s: name one with topic=", text, strings.Join(names, ", ")))
 }
 
 func (v traceAPI) nowhere(only, id string) error {
 	if only == "" {
-		return notFound(api.Errorf(api.CodeNotFound, "message %s is of no topic", id))
+		return notFound(api.Errorf(api.CodeNotFound, "message %s belongs to no topic", id))
 	}
 	t, err := v.topics.broker.Topic(only)
 	if err != nil {
@@ -87,19 +87,19 @@ func (v traceAPI) nowhere(only, id string) error {
 
 // untraced says why nothing is known of a message.
 func untraced(asked []trace.Message, candidates map[uint64]*meta.Topic, id string, silent []string) error {
-	e := notFound(api.Errorf(api.CodeNotFound, "no trace of message %s: it was not traced, or its events were the oldest and are deleted", id))
+	e := notFound(api.Errorf(api.CodeNotFound, "no trace of message %s: it was not traced, or its events have been deleted as the oldest", id))
 	if len(asked) == 1 {
 		t := candidates[asked[0].Incarnation]
 		e.Hint = "messages of topic " + t.Name + " are traced by its rule " + strconv.Quote(t.Config.Trace) + "; change it with brokerctl topic alter " + t.Name + " --trace on"
 		switch t.Config.Trace {
 		case "on":
-			e.Hint = "messages of topic " + t.Name + " are traced, since the rule was set; a larger trace-size keeps events for longer"
+			e.Hint = "messages of topic " + t.Name + " are traced since the rule was set; a larger trace-size keeps events longer"
 		case "":
 			e.Hint = "messages of topic " + t.Name + " are not traced; switch it on with brokerctl topic alter " + t.Name + " --trace on"
 		}
 	}
 	if len(silent) > 0 {
-		e.Message += "; nodes that did not answer may know more: " + strings.Join(silent, ", ")
+		e.Message += "; nodes that did not answer may have more: " + strings.Join(silent, ", ")
 	}
 	return e
 }

@@ -82,7 +82,7 @@ func (v trashAPI) remove(r *http.Request) (answer, error) {
 	case err != nil:
 		return answer{}, api.Errorf(api.CodeInvalid, "incarnation %q is not a number", q.Get("incarnation"))
 	case in != 0 && !purge:
-		return answer{}, api.Errorf(api.CodeInvalid, "incarnation is for purge=true only")
+		return answer{}, api.Errorf(api.CodeInvalid, "incarnation requires purge=true")
 	case !purge:
 		return v.topics.of(v.topics.delete)(r)
 	}

@@ -17,7 +17,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) { WriteEncoded(w, statu
 func EncodeJSON(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic("BUG: response is not JSON: " + err.Error())
+		panic("BUG: cannot encode response as JSON: " + err.Error())
 	}
 	return body
 }

@@ -28,7 +28,7 @@ const (
 // What is wrong with a body that is not read to its end.
 var (
 	ErrBodyTooLarge = errors.New("request body too large")
-	ErrBodyBroken   = errors.New("body could not be read")
+	ErrBodyBroken   = errors.New("cannot read request body")
 )
 
 // Bodies lends the buffers that bodies are read into, out of a budget.

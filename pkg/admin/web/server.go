@@ -115,7 +115,7 @@ func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
 	}
 	h.Logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.status == 0 { // else it is too late
-		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(api.CodeInternal, "internal error of the broker; see its log"))
+		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(api.CodeInternal, "internal broker error; see its log"))
 	}
 }
 
