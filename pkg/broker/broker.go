@@ -72,14 +72,14 @@ type Options struct {
 	// timeouts do not depend on it.
 	WallClock func(now time.Time) int64
 
-	// Registered says that the caller has announced this start of the node, and
-	// that Meta is at least at that point.
+	// Registered confirms that the caller has registered this start of the node and that Meta
+	// is at least at that index.
 	Registered bool
 
 	// KnownChannels returns the channels that a topic which is new here has
 	// elsewhere: they are created with it. nil: none.
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
-	// Observer is told what happens; nil: nobody is.
+	// Observer receives statistics; nil disables it.
 	Observer host.Observer
 	// Fatal is called once, without waiting, when this node cannot continue: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
@@ -189,9 +189,9 @@ func (o *Options) calls() forward.Caller {
 	return forward.Caller{Remote: o.Remote}
 }
 
-// Close hands everything over: consumers are disconnected, what was taken is
-// settled and stored, logs are closed so that there is nothing to recover. The
-// caller has stopped taking requests.
+// Close shuts the broker down: it disconnects consumers, completes and stores accepted work,
+// and closes the logs so that nothing has to be recovered. The caller must have stopped passing
+// requests.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.Host.Exit()

@@ -18,8 +18,8 @@ import (
 // before, if it is in a hurry.
 const taskTimeout = 30 * time.Second
 
-// Calls takes what other nodes ask of this one on behalf of clients and operators, and
-// hands it to the room that it is for.
+// Calls dispatches calls of other nodes, on behalf of clients and operators, to the room in
+// charge.
 type Calls struct {
 	publishes *publish.Router
 	consumers *consume.Consumers
@@ -38,9 +38,9 @@ func (c *Calls) run(ctx context.Context) {
 	c.tasks.Close()
 }
 
-// HandleForward takes a call that another node made on peer.ClassForward. The
-// calls of one session come one at a time. It does not wait; payload is
-// good until it returns, and reply is called exactly once, at any time.
+// HandleForward handles a call of another node on peer.ClassForward. Calls of one session
+// arrive one at a time. It does not block; payload is valid until it returns, and reply is
+// called exactly once, at any time.
 func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	answer := func(p [][]byte, err error) { reply(p, c.toRemote(err)) }
 	switch kind {
@@ -59,8 +59,8 @@ func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 	}
 }
 
-// ForwardDown is told that a session of another node has ended: nothing more
-// comes of it, and nobody waits for answers.
+// ForwardDown reports the end of another node's session: no more calls will arrive, and replies
+// are no longer needed.
 func (c *Calls) ForwardDown(from meta.NodeID, session uint64) {
 	c.publishes.Down(from, session)
 	c.consumers.Down(from, session)

@@ -11,8 +11,8 @@ import (
 // floor. Its slices are sorted by offset.
 type Change struct {
 	Position
-	// Unmarked are offsets that a Position says nothing of: the messages wait for
-	// their first delivery, or were deferred by their publishers.
+	// Unmarked are offsets without an entry in a Position: the messages wait for their first
+	// delivery, or were deferred by their publishers.
 	Unmarked []Range
 }
 
@@ -22,8 +22,8 @@ func (p *Position) Len() int { return len(p.Finished) + p.Deferred.Len() + len(p
 // Len returns how many entries the change has.
 func (c *Change) Len() int { return c.Position.Len() + len(c.Unmarked) }
 
-// Apply makes p the position after a change. The floor never falls. It takes time
-// in proportion to both. The slices of the position before are left as they were.
+// Apply makes p the position after a change. The floor never decreases. It takes time
+// proportional to both. The slices of the previous position are not modified.
 func (p *Position) Apply(c Change) {
 	whole := Change{Position: *p}
 	whole.Then(c)
@@ -45,8 +45,8 @@ func (p *Position) below() []Range {
 	return append(append(all, Range{0, p.Floor}), p.Finished...)
 }
 
-// Then makes c the change that has the effect of c and next, in this order. It
-// takes time in proportion to both, and leaves the slices of c as they were.
+// Then makes c the combination of c and next, in this order. It takes time proportional to both
+// and does not modify the slices of c.
 func (c *Change) Then(next Change) {
 	floor := max(c.Floor, next.Floor)
 	named := next.offsets()
@@ -168,11 +168,11 @@ func appendFrom[E any](out []E, e E, kept bool) []E {
 	return append(out, e)
 }
 
-// Changes is several changes of one channel, in order. Adding one takes time that
-// grows with the logarithm of how many there are, and not with their size.
+// Changes combines several changes of one channel, in order. Adding one takes time logarithmic
+// in their number.
 type Changes struct{ pile []Change }
 
-// Add adds a change behind the others, and keeps its slices.
+// Add appends a change and retains its slices.
 func (c *Changes) Add(next Change) {
 	c.pile = append(c.pile, next)
 	for n := len(c.pile); n > 1 && c.pile[n-2].Len() <= 2*c.pile[n-1].Len(); n = len(c.pile) {

@@ -26,8 +26,8 @@ import (
 
 const positionVersion = 3
 
-// Least bytes that an entry of each list takes: a declared count is checked
-// against the bytes that are there before anything is allocated.
+// Minimum encoded size of an entry of each list: a count is checked against the remaining bytes
+// before anything is allocated.
 const (
 	minFinishedBytes  = 2
 	minDeferredBytes  = 14

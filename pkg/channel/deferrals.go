@@ -28,8 +28,8 @@ type DeferredPage struct {
 	Max   int
 }
 
-// Deferrals returns deferred messages, and how many there are in the window in total. It takes
-// time in proportion to what is tracked.
+// Deferrals returns deferred messages, and their total number in the window. It takes time
+// proportional to the number of tracked messages.
 func Deferrals(s *State, page DeferredPage) (list []Pending, total int) {
 	eachDeferred(s, func(m *message) {
 		due := s.moment(m.due)

@@ -5,14 +5,14 @@ import "sync/atomic"
 // keepDeparted is how many consumers that have left are remembered by name.
 const keepDeparted = 64
 
-// Departed are the last consumers that left, for who asks who had a message last. The zero
-// value has none. It is not for concurrent use.
+// Departed remembers the consumers that left last, to name the last consumer of a message. The
+// zero value is empty. It is not safe for concurrent use.
 type Departed struct {
 	ids   []uint64
 	names []string
 }
 
-// Add notes that a consumer has left.
+// Add records a consumer that left.
 func (d *Departed) Add(id uint64, name string) {
 	if len(d.ids) == keepDeparted {
 		d.ids, d.names = d.ids[1:], d.names[1:]

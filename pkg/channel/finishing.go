@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxGroup is how many finishes others are told of together.
+// MaxGroup is the maximum number of finishes sent to other replicas together.
 const MaxGroup = 256
 
 // Finishing is a finish that others have to store before it counts: see State.Hold. C is whose
@@ -19,8 +19,8 @@ type Finishing[C any] struct {
 	over   bool // given up
 }
 
-// Finishings are finishes that wait for others, in order. Those that come while others are being told
-// are told of together next. The zero value has none. It is not safe for concurrent use.
+// Finishings are finishes that wait for other replicas, in order. Those that arrive while a group
+// is being sent form the next group. The zero value is empty. It is not safe for concurrent use.
 type Finishings[C any] struct {
 	list []*Finishing[C]
 	told int  // of list, which others are being told of
@@ -35,8 +35,8 @@ func (l *Finishings[C]) Add(o seq.Offset, by C, now time.Time) {
 // Len returns how many wait.
 func (l *Finishings[C]) Len() int { return len(l.list) }
 
-// Next returns those that others are to be told of now; nil if none, or others are
-// being told of some. Settle and Done follow.
+// Next returns the next group to send; nil if there is none, or if a group is being sent.
+// Confirm and Done follow.
 func (l *Finishings[C]) Next() []*Finishing[C] {
 	if l.busy || len(l.list) == 0 {
 		return nil
@@ -45,20 +45,19 @@ func (l *Finishings[C]) Next() []*Finishing[C] {
 	return slices.Clone(l.list[:l.told])
 }
 
-// Confirm takes those that others were told of off the list, and returns the ones that were not given
-// up meanwhile, and will not be any more. One that was counts no more, even if it is stored
-// everywhere later: the message may be in flight again.
+// Confirm removes the sent group from the list and returns the finishes that were not given up and
+// can no longer be. A finish that was given up no longer counts, even if it is stored everywhere
+// later: the message may be in flight again.
 func (l *Finishings[C]) Confirm(group []*Finishing[C]) []*Finishing[C] {
 	l.list = slices.Delete(l.list, 0, l.told)
 	l.told = 0
 	return slices.DeleteFunc(group, func(f *Finishing[C]) bool { return f.over })
 }
 
-// Done says that nothing more is to become of those that Settle returned.
+// Done ends the processing of the finishes returned by Confirm.
 func (l *Finishings[C]) Done() { l.busy = false }
 
-// GiveUp takes those off the list that have waited for so long, and makes their messages ready
-// again.
+// GiveUp removes the finishes that have waited too long and makes their messages ready again.
 func (l *Finishings[C]) GiveUp(now time.Time, timeout time.Duration, s *State) (late []*Finishing[C]) {
 	for len(l.list) > 0 && now.Sub(l.list[0].since) >= timeout {
 		f := l.list[0]

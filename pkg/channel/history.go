@@ -28,9 +28,9 @@ func Return(s *State, floor seq.Offset, finished []Range, target seq.Offset) {
 	s.advanceFloor()
 }
 
-// Moved counts what a move to a target means for a channel of which everything below floor
-// is finished, and what is in the ranges: finished messages that are delivered again, and
-// unfinished ones that are skipped.
+// Moved counts the effect of a move to a target on a channel whose messages below floor and in
+// the ranges are finished: finished messages that would be redelivered, and unfinished ones
+// that would be skipped.
 func Moved(floor seq.Offset, finished []Range, target seq.Offset) (redelivered, skipped int64) {
 	redelivered = max(0, int64(floor)-int64(target))
 	skipped = max(0, int64(target)-int64(floor))

@@ -2,10 +2,10 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Hold is Finish in two steps, for a consumer's word that others must hear
-// before it counts: the message leaves the consumer and has no deadline any
-// more, but is still in flight, so an ordered channel hands out nothing. Further
-// answers to it are refused with ErrNotInFlight. Confirm or Release follows.
+// Hold is the first step of a finish that counts only after other replicas have stored it: the
+// message leaves the consumer and has no deadline, but is still in flight, so an ordered
+// channel delivers nothing. Further answers to it return ErrNotInFlight. Confirm or Release
+// follows.
 func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	slot, err := l.owned(o, consumer)
 	if err != nil {
@@ -20,8 +20,8 @@ func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// LeaveOut is Hold for a message that was taken and not sent, since its consumer does not choose it: the
-// delivery does not count, nor does the finish.
+// LeaveOut is Hold for a message that was taken and not sent because its consumer's filter does not
+// select it: neither the delivery nor the finish counts.
 func LeaveOut(s *State, o seq.Offset, consumer uint64) error {
 	o = Standing(s, o)
 	if err := s.Hold(o, consumer); err != nil {

@@ -19,17 +19,17 @@ func newKeyed(from seq.Offset, limits keyorder.Limits) *keyed {
 	return &keyed{lines: keyorder.New(limits), scanned: from}
 }
 
-// Keyed is a view of a State that orders by key, and like that not safe for concurrent use. Of
-// another State it says nothing, and does nothing to it.
+// Keyed is a view of a State ordered by key; like the State it is not safe for concurrent use.
+// On other States it has no effect.
 type Keyed struct{ s *State }
 
 // KeyedOf returns the view.
 func KeyedOf(s *State) Keyed { return Keyed{s} }
 
-// SetOrder changes in which order the channel delivers. What is in flight stays with its consumers, and
-// what is deferred stays deferred. In a channel that orders by key from now on, nothing is delivered
-// before the keys of what is in flight are known, and of a key of which something is in flight
-// nothing else is; what is too much to know is not waited for. It looks at every tracked message.
+// SetOrder changes the delivery order of the channel. Messages in flight stay with their consumers,
+// deferred ones stay deferred. After a change to order by key, nothing is delivered until the keys
+// of messages in flight are known, and nothing of a key with a message in flight; if there are too
+// many keys to track, they are not waited for. It visits every tracked message.
 func SetOrder(s *State, order policy.Order) {
 	s.ordered = order == policy.Strict
 	if s.ordered || order == policy.ByKey {
@@ -61,8 +61,8 @@ func SetOrder(s *State, order policy.Order) {
 	s.revision++
 }
 
-// Confirms reports whether a message has an order: its finish counts once others know of it, and it stays where
-// it is. Of a channel that orders by key, those that have none have no order.
+// Confirms reports whether a message is ordered: its finish counts only once other replicas know
+// it, and it keeps its offset. In a channel ordered by key, messages without a key are not ordered.
 func Confirms(s *State, o seq.Offset) bool {
 	if s.keyed == nil {
 		return s.ordered
@@ -80,8 +80,9 @@ func (k Keyed) Binds(o seq.Offset) bool {
 	return o >= s.keyed.scanned || ok && s.keyed.lines.In(slot)
 }
 
-// Unknown returns from which message on keys are to be learned next, if fewer than some messages can be
-// delivered to every consumer and there are more below end, the committed end, than are known.
+// Unknown returns the message from which to read keys next, if fewer than a minimum of messages are
+// deliverable to every consumer and there are messages with unknown keys below end, the committed
+// end.
 func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) {
 	s := k.s
 	if s.keyed == nil {
@@ -96,8 +97,8 @@ func (k Keyed) open(end seq.Offset) bool {
 	return k.s.keyed.scanned < end && !k.s.keyed.lines.Full()
 }
 
-// Learn says what the key of a message is, the first one whose key is not known; empty: it has none. That
-// of any other message is ignored.
+// Learn sets the key of the first message with an unknown key; an empty key means none. Other
+// messages are ignored.
 func (k Keyed) Learn(o seq.Offset, key []byte) {
 	s := k.s
 	if s.keyed == nil || o != s.keyed.scanned {
@@ -145,7 +146,7 @@ func (k Keyed) Barred() int {
 	return k.s.keyed.barred
 }
 
-// KeyBlock says for which key most messages of a channel wait.
+// KeyBlock describes the key for which most messages of a channel wait.
 type KeyBlock struct {
 	Key     string
 	Offset  seq.Offset // the first message of the key that is not finished
@@ -155,9 +156,8 @@ type KeyBlock struct {
 	Full    bool // the channel remembers as many as it may, and looks no further
 }
 
-// Block reports whether all messages that wait, wait for others of their key, or the channel has come
-// to the limit of what it remembers of keys; and for which key most wait. It looks at every
-// key.
+// Block reports whether all waiting messages wait for their key, or the channel has reached its
+// limit of tracked keys, and for which key most wait. It visits every key.
 func (k Keyed) Block() (b KeyBlock, some bool) {
 	s := k.s
 	if s.keyed == nil || !s.keyed.lines.Full() && (s.keyed.barred == 0 || s.ready > 0) {

@@ -7,8 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Lot numbers the consumers of a channel that get messages of their own. Lot 0 is all
-// consumers, of a channel where there are no such messages.
+// Lot numbers a group of consumers with messages of their own. Lot 0 is all consumers of a
+// channel without such groups.
 type Lot uint8
 
 // MaxLots is the most lots that a channel can have beside lot 0.
@@ -30,9 +30,9 @@ const untagged Lot = 1
 // MaxTags is how many tags the consumers of a channel can ask for at a time.
 const MaxTags = MaxLots - int(untagged)
 
-// Tags are the tags that consumers of a channel ask for, each of them once. A message with
-// one of them is for those who ask for it, any other for those who ask for none. None: all
-// messages are for everybody.
+// Tags are the distinct tags requested by consumers of a channel. A message with one of them
+// goes to the consumers that request it, any other to those that request none. Without tags all
+// messages go to all consumers.
 type Tags []string
 
 // Of returns the lot of a tag; "" is no tag.
@@ -52,8 +52,8 @@ type Sorting struct{ s *State }
 // SortingOf returns the view.
 func SortingOf(s *State) Sorting { return Sorting{s} }
 
-// Take is State.Take for a consumer of a lot: what waits for the lot goes first. What it
-// appends beside that may be for another lot: Sort puts it there.
+// Take is State.Take for a consumer of a lot: messages waiting for the lot come first. Others
+// may belong to another lot: Sort assigns them.
 func (l Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
 	l.s.lot = lot
 	out = l.s.Take(now, consumer, timeout, max, end, out)
@@ -61,9 +61,8 @@ func (l Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Dura
 	return out
 }
 
-// Sort takes a message that was taken and not sent to its consumer out of flight, and has
-// it wait for the consumers of a lot, which is not 0. The delivery does not count. An offset
-// that is not in flight is ignored.
+// Sort removes a taken but unsent message from flight and queues it for the consumers of a lot
+// other than 0. The delivery does not count. An offset that is not in flight is ignored.
 func (l Sorting) Sort(o seq.Offset, lot Lot) {
 	s := l.s
 	slot, ok := s.flying(o)

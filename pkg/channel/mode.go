@@ -14,7 +14,7 @@ func (m *mode) SetPaused(paused bool) { m.paused = paused }
 // Paused reports whether delivery is stopped.
 func (m *mode) Paused() bool { return m.paused }
 
-// Order says in which order a channel delivers.
+// Order returns the delivery order of a channel.
 func Order(s *State) policy.Order {
 	switch {
 	case s.keyed != nil:

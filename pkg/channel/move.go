@@ -6,22 +6,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Copy is a message that stands at another offset from now on: it was appended again.
+// Copy is a message that was appended again and now has another offset.
 type Copy struct {
 	From, To seq.Offset
 	Attempts uint16        // deliveries of the message so far
 	Rest     time.Duration // how long it is not to be delivered
-	// Inherited says that the copy was found in the log by one who may know less than
-	// it should of what became of the message where it stood before.
+	// Inherited reports that the copy was found in the log by a new leader, which may lack
+	// changes of the original message's state.
 	Inherited bool
 }
 
-// Move has a message stand at a copy of it: it is finished where it stood, and is where it
-// was (in flight with the same consumer, deferred, waiting) at the copy's offset. Its
-// consumer may go on to answer by the offset that it was given. A message that is
-// finished already was faster than its copy, which is finished, too; unless the copy is
-// inherited: then the message may have been finished by this very move. A copy that is
-// known already is left alone.
+// Move replaces a message by its copy: the original is finished, and its state (in flight with
+// the same consumer, deferred, waiting) moves to the copy's offset. The consumer may still
+// answer with the old offset. If the original is already finished, so is the copy, unless it is
+// inherited: then this very move may have finished the original. A known copy is not changed.
 func Move(s *State, c Copy, now time.Time) {
 	if s.known(c.To) {
 		return
@@ -76,8 +74,8 @@ func rekey(l *ledger, slot int32, to seq.Offset) {
 	l.done.Add(from)
 }
 
-// PassOver says that a message is none of the channel's: it counts as finished, and as
-// never published. One that is known already is left alone.
+// PassOver skips a message that is not addressed to the channel: it counts as finished and as
+// never published. A known message is not changed.
 func PassOver(s *State, o seq.Offset) {
 	if s.known(o) {
 		return
@@ -91,9 +89,9 @@ func PassOver(s *State, o seq.Offset) {
 	s.revision++
 }
 
-// Await has a message that has just been committed, of which the cursor knows nothing yet,
-// wait for its first delivery by this channel, though it has been delivered as often
-// elsewhere or before, and for a time. One that is known already is left alone.
+// Await adds a message that was just committed, beyond the cursor, as waiting for its first
+// delivery by this channel, with its previous number of attempts and a delay. A known message
+// is not changed.
 func Await(s *State, o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
 	if attempts == 0 && rest <= 0 || s.known(o) || o < s.cursor {
 		return
@@ -107,7 +105,7 @@ func Await(s *State, o seq.Offset, attempts uint16, now time.Time, rest time.Dur
 	s.revision++
 }
 
-// Standing returns where a message stands that a consumer knows by an offset.
+// Standing returns the current offset of a message that a consumer knows by an offset.
 func Standing(s *State, o seq.Offset) seq.Offset {
 	if s.t == nil {
 		return o

@@ -17,9 +17,9 @@ type Pending struct {
 	Backoff  bool      // it is deferred by the channel's backoff
 }
 
-// PendingBelow returns the messages below an offset that are not finished, in the order of
-// the log. It returns false if there are more than max, if there are fresh ones among them,
-// or ones that are held. It takes time in proportion to what is tracked.
+// PendingBelow returns the unfinished messages below an offset in log order. It returns false
+// if there are more than max, or if some are fresh or held. It takes time proportional to the
+// number of tracked messages.
 func PendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
 	if end > s.cursor {
 		return nil, false

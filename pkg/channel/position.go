@@ -37,11 +37,10 @@ type Attempt struct {
 	Attempts uint16
 }
 
-// Position returns what is worth keeping of the state. The result shares
-// nothing with it. It looks at every tracked message. Held messages count as
-// finished: the position goes to those who must hear of them, and must not undo
-// there what they have heard already. wall is what the wall clock shows at now, in
-// ns since 1970: deferred messages are noted by it.
+// Position returns the state to store. The result shares no memory with the State. It visits
+// every tracked message. Held messages count as finished: the position is sent to replicas that
+// must learn of them and must not undo what they already know. wall is the wall clock at now,
+// in ns since 1970, used for due times.
 func (s *State) Position(now time.Time, wall int64) Position {
 	p := Position{Floor: s.floor}
 	for from, end := range s.done.Ranges() {
@@ -81,9 +80,8 @@ func (s *State) Position(now time.Time, wall int64) Position {
 	return p
 }
 
-// Finish makes p the position at which a message is finished, too. It takes no
-// time where that is the floor, and time in proportion to p elsewhere. The
-// slices of p are changed in place.
+// Finish adds a finished message to p, in constant time at the floor and in time proportional
+// to p elsewhere. The slices of p are changed in place.
 func (p *Position) Finish(o seq.Offset) {
 	if o < p.Floor {
 		return
@@ -122,8 +120,7 @@ func (p *Position) Attempt(o seq.Offset, attempts uint16) {
 	p.Attempted[at].Attempts = max(p.Attempted[at].Attempts, attempts)
 }
 
-// AdvanceTo makes p a position of which everything below floor is finished. It
-// does nothing to one that is there already.
+// AdvanceTo finishes everything below floor in p. It has no effect if p is already there.
 func (p *Position) AdvanceTo(floor seq.Offset) {
 	if floor <= p.Floor {
 		return
@@ -196,8 +193,8 @@ func (p *Position) Reaches(end seq.Offset) bool {
 		deferred && last >= end || a > 0 && p.Attempted[a-1].Offset >= end
 }
 
-// Below returns what the position says of the offsets below end: what may be
-// kept of it when only the log below end is certain to survive.
+// Below returns the part of the position below end: what may be kept if only the log below end
+// is certain to survive.
 func (p Position) Below(end seq.Offset) Position {
 	q := Position{Floor: min(p.Floor, end)}
 	for _, r := range p.Finished {

@@ -7,9 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Recorder notes which offsets of a State change, so that a checkpoint of a large
-// position need not look at all of it. A State has one at most. Like the State, it
-// is not safe for concurrent use.
+// Recorder records which offsets of a State change, so that a checkpoint of a large position
+// need not visit all of it. A State has at most one. Like the State, it is not safe for
+// concurrent use.
 type Recorder struct {
 	state   *State
 	noting  bool
@@ -20,7 +20,7 @@ type Recorder struct {
 // minNoted is how many offsets are noted in any case.
 const minNoted = 16
 
-// NewRecorder returns the recorder of a state. It notes nothing yet.
+// NewRecorder returns the recorder of a state. It records nothing yet.
 func NewRecorder(s *State) *Recorder {
 	s.recorder = &Recorder{state: s}
 	return s.recorder
@@ -47,9 +47,8 @@ func (r *Recorder) stop() {
 	}
 }
 
-// Position returns the position of the state, and begins to note what changes from
-// then on, if there are at least least entries. With fewer, Changes has nothing to
-// say. now and wall are as in State.Position.
+// Position returns the position of the state and starts recording changes if it has at least
+// least entries; with fewer, Changes returns false. now and wall are as in State.Position.
 func (r *Recorder) Position(now time.Time, wall int64, least int) Position {
 	p := r.state.Position(now, wall)
 	r.stop()
@@ -62,9 +61,9 @@ func (r *Recorder) Position(now time.Time, wall int64, least int) Position {
 // Notes reports whether Changes would return a change.
 func (r *Recorder) Notes() bool { return r.noting }
 
-// Changes returns what changed since the last call of Position or Changes. It takes
-// time in proportion to that. It returns false where that is not known, or not less
-// than the whole position, as after the wall clock was set.
+// Changes returns the changes since the last call of Position or Changes, in time proportional
+// to them. It returns false if they are unknown or not smaller than the whole position, for
+// example after a wall clock change.
 func (r *Recorder) Changes(now time.Time, wall int64) (Change, bool) {
 	if r.state.align(now, wall) {
 		r.stop()

@@ -73,10 +73,9 @@ func RetriesOf(s *State) Retries { return Retries{s} }
 // Policy returns the effective policy of the channel.
 func (r Retries) Policy() policy.Policy { return r.state.retries.policy }
 
-// SetPolicy changes the effective policy. Messages that may be delivered again by it are
-// ready, and those that may not be any more are held back, both in the order of the log
-// behind those that are where they belong. It looks at every tracked message if the
-// number of attempts is another.
+// SetPolicy changes the effective policy. Messages that it permits to redeliver become ready,
+// and those that it no longer permits are withheld, both in log order. It visits every tracked
+// message if the number of attempts changes.
 func (r Retries) SetPolicy(p policy.Policy) {
 	s := r.state
 	was := s.retries.policy
@@ -98,10 +97,9 @@ func (r Retries) SetPolicy(p policy.Policy) {
 	s.revision++
 }
 
-// Park is Requeue in two steps, for a channel whose count of attempts others must know
-// before the next delivery: the message leaves the consumer and is deferred until Resume,
-// or for timeout if that is never called. One that has used up its attempts is not
-// delivered again anyhow, and is where Requeue has it.
+// Park is the first step of a requeue in a channel whose attempts must be stored on other
+// replicas before the next delivery: the message leaves the consumer and is deferred until
+// Resume, or for timeout. A message that used up its attempts is treated as by Requeue.
 func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time.Duration) error {
 	s := r.state
 	slot, err := s.owned(o, consumer)
@@ -210,8 +208,8 @@ func (r Retries) First() (o seq.Offset, ok bool) {
 	return o, ok
 }
 
-// Keep takes a message back that Take handed out: it is where it was before. One that the
-// consumer does not have any more is ignored.
+// Keep returns a message from Take to its previous state. A message that the consumer no longer
+// has is ignored.
 func (r Retries) Keep(x Spent, consumer uint64) {
 	s := r.state
 	slot, err := s.owned(x.Offset, consumer)

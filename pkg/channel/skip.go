@@ -2,8 +2,8 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Skip finishes the messages of [from, end) that are not in flight, as if a
-// consumer had. It takes time in proportion to the range.
+// Skip finishes the messages of [from, end) that are not in flight, in time proportional to the
+// range.
 func (s *State) Skip(from, end seq.Offset) {
 	drawRange(&s.ledger, max(from, s.floor), end)
 	for o := max(from, s.floor); o < end; o++ {

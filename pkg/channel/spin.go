@@ -18,7 +18,7 @@ const (
 	maxCounted = 1024 // in one window
 )
 
-// Spin is a message that goes round: its consumers requeue it as soon as they get it.
+// Spin is a message in a requeue loop: its consumers requeue it immediately.
 type Spin struct {
 	Offset    seq.Offset
 	PerSecond float64 // requeues, in the last window
@@ -33,7 +33,7 @@ type Spins struct {
 	found  []Spin // in the window before; replaced, never changed
 }
 
-// Requeued is told of a requeue, and how many times the message has been delivered.
+// Requeued records a requeue and the number of deliveries.
 func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
 	if attempts < SpinRate {
 		return // what spins has soon more: there is nothing to count for most

@@ -10,18 +10,17 @@ import (
 // MaxAttempts is where the attempts counter of a message saturates.
 const MaxAttempts = 4000
 
-// Delivery is a message that Take hands out.
+// Delivery is a message returned by Take.
 type Delivery struct {
 	Offset   seq.Offset
 	Attempts uint16 // deliveries, this one included; at most MaxAttempts
 }
 
-// State is the delivery state of one channel on one partition. It is not safe
-// for concurrent use. Its methods take no time that depends on how much is in
-// flight or deferred, unless they say so. Only differences between the times that
-// its methods are given count, by their monotonic readings where they have them:
-// a wall clock that is set changes nothing. Time may not run backwards by more
-// than the precision that its callers want of timeouts.
+// State is the delivery state of one channel on one partition. It is not safe for concurrent
+// use. Its methods take time independent of the number of messages in flight or deferred unless
+// documented otherwise. Only differences between the given times matter, by their monotonic
+// readings if present: wall clock changes have no effect. Time must not run backwards by more
+// than the precision required of timeouts.
 type State struct {
 	ledger
 	mode
@@ -30,16 +29,15 @@ type State struct {
 	timeline
 }
 
-// New returns the state of a channel that starts at an offset, ordered or not. SetOrder
-// has it order by key.
+// New returns the state of a channel that starts at an offset, ordered or not. SetOrder changes
+// it to order by key.
 func New(start seq.Offset, ordered bool) *State {
 	return &State{ledger: ledger{floor: start, cursor: start, base: start}, mode: mode{ordered: ordered}}
 }
 
-// Restore returns the state that a checkpoint describes. What was in flight or
-// ready then is ready again; what was deferred is due when the checkpoint says, and no
-// later than its own delay after now. wall is what the wall clock by which the
-// checkpoint was made shows at now, in ns since 1970.
+// Restore returns the state of a checkpoint. Messages that were in flight or ready are ready;
+// deferred ones are due as recorded, and no later than their own delay after now. wall is the
+// wall clock of the checkpoint's creator at now, in ns since 1970.
 func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	return restore(New(p.Floor, ordered), p, now, wall)
 }
@@ -227,10 +225,9 @@ func (s *State) Touch(o seq.Offset, consumer uint64, now time.Time, timeout, max
 	return nil
 }
 
-// Defer says that the publisher wants a message delivered after a delay and not
-// before. It is for messages that have just been committed (at or above the
-// cursor), and for those that have just been taken and read: these leave the
-// consumer, and the delivery does not count. Others stay as they are.
+// Defer applies a publisher's delay to a message. It is for messages that were just committed
+// (at or above the cursor), and for those just taken and read: these leave the consumer, and
+// the delivery does not count. Others are not changed.
 func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
 	nanos := s.nanos(now)
 	due := addTime(nanos, delay)
@@ -277,9 +274,8 @@ func (s *State) GiveBack(o seq.Offset) {
 	enqueueFirst(&s.ledger, slot)
 }
 
-// Drop finishes a message that was taken and not sent, for a reason that is not
-// its consumer's: sampled out, or gone by retention. The delivery does not
-// count. An offset that is not in flight is ignored.
+// Drop finishes a taken but unsent message that was sampled out or deleted by retention. The
+// delivery does not count. An offset that is not in flight is ignored.
 func (s *State) Drop(o seq.Offset) {
 	slot, ok := s.flying(o)
 	if !ok {
@@ -289,8 +285,8 @@ func (s *State) Drop(o seq.Offset) {
 	s.finish(slot)
 }
 
-// Disconnect says that a consumer is gone. Its messages in flight are ready at
-// once, in the order in which it got them; it returns how many.
+// Disconnect removes a consumer. Its messages in flight become ready at once, in delivery
+// order; it returns their number.
 func (s *State) Disconnect(consumer uint64) int {
 	if s.t == nil {
 		return 0

@@ -20,7 +20,7 @@ func (k Taken) Len() int {
 	return 0
 }
 
-// Offsets returns them in the order in which the consumer took them, as it knows them.
+// Offsets returns the offsets in delivery order, as known to the consumer.
 func (k Taken) Offsets() []seq.Offset {
 	c := k.find()
 	if c == nil {

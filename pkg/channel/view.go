@@ -7,8 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// AdvanceTo says that the log starts at logStart: everything below is gone and
-// counts as finished. It looks at every tracked message if the floor moves.
+// AdvanceTo finishes everything below logStart, the start of the log. It visits every tracked
+// message if the floor moves.
 func (s *State) AdvanceTo(logStart seq.Offset) {
 	if logStart <= s.floor {
 		return
@@ -164,9 +164,8 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 	return true
 }
 
-// Trim gives back the memory that was needed for more than there is now, if
-// there is nothing left to remember. It is meant for channels that have been
-// quiet for a while.
+// Trim releases unused memory if nothing is tracked. Use it for channels that have been idle
+// for a while.
 func (s *State) Trim() {
 	if s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.lapsed+KeyedOf(s).Barred() == 0 {
 		s.t = nil

@@ -86,7 +86,7 @@ func (b Batch) Timestamp() int64 { return int64(binary.LittleEndian.Uint64(b.raw
 // of the log that ends below it has lost committed records. It is at most First.
 func (b Batch) Committed() seq.Offset { return seq.Offset(binary.LittleEndian.Uint64(b.raw[48:])) }
 
-// Attributes returns the bits that the appender set. The log does not know them.
+// Attributes returns the bits set by the appender. The log does not interpret them.
 func (b Batch) Attributes() uint16 { return binary.LittleEndian.Uint16(b.raw[12:]) }
 
 // Checksum returns the batch's CRC-32C. Two batches of the same epoch, first
@@ -119,15 +119,15 @@ func (b Batch) offsetAt(position int64) seq.Offset {
 // Size returns the number of bytes that the batch takes on disk.
 func (b Batch) Size() int { return len(b.raw) }
 
-// Raw returns the batch as it stands on disk. It must not be changed.
+// Raw returns the batch as stored on disk. It must not be modified.
 func (b Batch) Raw() []byte { return b.raw }
 
 func (b Batch) payload() []byte {
 	return b.raw[headerBytes : headerBytes+binary.LittleEndian.Uint32(b.raw[36:])]
 }
 
-// Record returns the payload of record i, from 0. It takes time in proportion to
-// i: use Records to visit many. It must not be changed.
+// Record returns the payload of record i, from 0, in time proportional to i: use Records to
+// visit many. It must not be modified.
 func (b Batch) Record(i int) []byte {
 	records := b.Records(b.First() + seq.Offset(i)) //nolint:gosec // an index is not negative
 	_, payload, ok := records.Next()
@@ -151,8 +151,8 @@ func (b Batch) Records(from seq.Offset) Records {
 	return it
 }
 
-// Resume returns an iterator that stands where another one of the same batch did when it
-// had so many bytes left and next was what it would return.
+// Resume returns an iterator at the position of an earlier one of the same batch, given its
+// remaining bytes and the next record.
 func (b Batch) Resume(next seq.Offset, left int) Records {
 	p := b.payload()
 	return Records{rest: p[len(p)-left:], next: next, end: b.End()}
@@ -180,9 +180,9 @@ func (r *Records) Next() (seq.Offset, []byte, bool) {
 // Left returns how many bytes of the batch the iterator has not visited.
 func (r *Records) Left() int { return len(r.rest) }
 
-// Decode reads the batch at the beginning of raw and checks all of it. The batch
-// is a view: raw must not be changed while it is used. What follows the batch is
-// ignored; Size tells where it begins.
+// Decode decodes and verifies the batch at the beginning of raw. The batch aliases raw, which
+// must not be modified while it is used. Bytes after the batch are ignored; Size returns its
+// length.
 func Decode(raw []byte) (Batch, error) {
 	size, err := batchSize(raw)
 	if err != nil {

@@ -69,8 +69,7 @@ func RecordBytes(n int) int { return (bits.Len(uint(n)|1)+6)/7 + n }
 // Count returns the number of records so far.
 func (b *Builder) Count() int { return int(b.count) }
 
-// Size returns the number of bytes that the batch takes on disk as it is now: those of
-// its header at least.
+// Size returns the current encoded size of the batch, including its header.
 func (b *Builder) Size() int {
 	return align(max(len(b.raw), headerBytes))
 }

@@ -9,12 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Cache keeps pieces of logs, read and checked, for readers that jump about: of a
-// piece that is there nothing is read or checked again, whatever is wanted of it and
-// in which order. Readers that continue in order do not fill it. It takes memory of a
-// budget, drops pieces at random where that has no more, and all of them when
-// someone waits for memory. Its methods are safe for concurrent use; a nil one
-// keeps nothing.
+// Cache holds verified pieces of logs for random reads. Sequential readers do not fill it. It
+// uses memory of a budget, evicts random pieces when the budget is exhausted, and everything
+// when others wait for memory. Its methods are safe for concurrent use; a nil Cache is empty.
 type Cache struct {
 	memory *limit.Memory
 
@@ -49,14 +46,14 @@ const (
 	batchOverhead = 128 // of memory, for a batch of a piece
 )
 
-// NewCache returns an empty cache that takes its memory of a budget.
+// NewCache returns an empty cache that uses memory of a budget.
 func NewCache(memory *limit.Memory) *Cache {
 	c := &Cache{memory: memory, share: memory.Share(limit.Reads), shelves: map[*Log]*shelf{}}
 	memory.OnWait(c.Drop)
 	return c
 }
 
-// Sweep drops the pieces that nobody has wanted since the last Sweep but one.
+// Sweep evicts the pieces not used since the last Sweep but one.
 func (c *Cache) Sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

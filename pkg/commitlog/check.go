@@ -15,11 +15,10 @@ import (
 // checkChunk is how much a Checker reads at once.
 const checkChunk = 256 << 10
 
-// Checker reads a log from the disk, a piece at a time, and finds what cannot be
-// read: batches that are damaged, files that are gone or cut short. Unlike a Reader
-// it takes nothing from memory, and where the system lets it, nothing from the page
-// cache. An index or a checkpoint that is damaged is written again. The log may be
-// written, cut and shortened meanwhile. A Checker is for one goroutine.
+// Checker reads a log from disk piece by piece to find damaged batches and missing or truncated
+// files. Unlike a Reader it reads nothing from memory and, where possible, nothing from the
+// page cache. It rewrites damaged indexes and checkpoints. The log may be appended to,
+// truncated and shortened meanwhile. A Checker is for one goroutine.
 type Checker struct {
 	log  *Log
 	next seq.Offset // where the check continues when no segment is open
@@ -31,8 +30,8 @@ type Checker struct {
 	truncations uint64     // of the log when the segment was opened
 }
 
-// NewChecker returns a checker that begins with the segment that holds an offset,
-// or with the first one behind it. It holds nothing yet.
+// NewChecker returns a checker that starts with the segment of an offset, or the first one
+// after it. It holds no resources yet.
 func NewChecker(l *Log, from seq.Offset) *Checker { return &Checker{log: l, next: from} }
 
 // Next returns where a new Checker continues with what this one has not checked.
@@ -51,11 +50,11 @@ func (c *Checker) Close() {
 	}
 }
 
-// Step checks about max bytes, whole batches of them, and returns how many. visit
-// is called with each intact batch, whose bytes are valid during the call; an error
-// of its ends the step and is returned; nil: nobody is called. done says that the
-// end of the log was reached. An error of type *CorruptionError tells of damage, and
-// the next step continues behind it; any other leaves unsaid whether there is damage.
+// Step checks whole batches of about max bytes in total and returns the number of bytes. visit,
+// if not nil, is called with each intact batch, whose bytes are valid during the call; its
+// error ends the step and is returned. done reports that the end of the log was reached. An
+// error of type *CorruptionError reports damage, and the next step continues after it; any
+// other error leaves it open whether there is damage.
 func (c *Checker) Step(max int, visit func(Batch) error) (n int, done bool, err error) {
 	for n < max || c.seg != nil && c.at >= c.seg.size.Load() {
 		if c.seg == nil {

@@ -2,22 +2,22 @@ package commitlog
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Entry is what one caller wants appended: some records, which become part of
-// whatever batch is being formed when it is their turn.
+// Entry is a set of records to append. They become part of the batch that is being formed at
+// their turn.
 type Entry interface {
-	// Size returns the bytes that the entry's records take in a batch. AppendTo adds
-	// exactly as many.
+	// Size returns the encoded size of the entry's records. AppendTo adds exactly that many
+	// bytes.
 	Size() int
 	// AppendTo adds the entry's records to the batch being formed. It is called
 	// at most once, before the call that took the entry returns.
 	AppendTo(b *Builder)
-	// Complete tells what became of the records. It is called exactly once for
-	// an entry that was taken, in the order of taking, and must not block. With
-	// a nil error they are committed; fate.Of(err) tells otherwise.
+	// Complete receives the outcome. It is called exactly once for an accepted entry, in the
+	// order of acceptance, and must not block. A nil error means committed; otherwise
+	// fate.Of(err) gives the fate of the records.
 	Complete(at Placed, err error)
 }
 
-// Placed is where an entry's records stand in the log.
+// Placed is the position of an entry's records in the log.
 type Placed struct {
 	Written  bool       // they are in the log, committed or not; else nothing else is set
 	First    seq.Offset // of the entry's first record

@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// EpochStart says where in the log an epoch begins.
+// EpochStart is the start of an epoch in the log.
 type EpochStart struct {
 	Epoch seq.Epoch
 	Start seq.Offset // of the first batch of that epoch

@@ -13,7 +13,7 @@ import (
 var (
 	// ErrFenced: a higher epoch is in the log or was asked for.
 	ErrFenced = fate.Refuse("fenced by a higher epoch")
-	// ErrRevoked: another writer has taken this one's place.
+	// ErrRevoked: another writer has replaced this one.
 	ErrRevoked = fate.Refuse("revoked: another writer took over the log")
 	// ErrClosed: the log is closed.
 	ErrClosed = fate.Refuse("log is closed")
@@ -48,8 +48,8 @@ var (
 	errNoHeader = fmt.Errorf("%w: header missing", ErrInvalidBatch)
 )
 
-// ErrFailed says that a write or sync error has ended the log. The error in
-// which it happened is uncertain; what is refused later is marked Refused.
+// ErrFailed: a write or sync error has failed the log. The failing operation itself is
+// uncertain; later ones are marked Refused.
 var ErrFailed = errors.New("log failed")
 
 // BelowStartError answers a read below the start of the log.
@@ -65,7 +65,7 @@ func (e *BelowStartError) Error() string {
 // Fate implements fate's marking.
 func (e *BelowStartError) Fate() fate.Fate { return fate.Refused }
 
-// CorruptionError says that a range of the log is damaged on disk.
+// CorruptionError reports a damaged range of the log on disk.
 type CorruptionError struct {
 	Path     string     // the segment file
 	Position int64      // where in the file the damage begins

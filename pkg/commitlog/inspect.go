@@ -12,9 +12,8 @@ type Extent struct {
 	Damaged      []Damage   // in what was read; Verify reads everything
 }
 
-// Inspect says how far the log in a directory reaches, without opening it, and
-// changes nothing. It trusts indexes, so it reads no more than Open does. A
-// directory that is not there is an empty log.
+// Inspect returns the extent of the log in a directory without opening or changing it. It
+// trusts indexes, so it reads no more than Open. A missing directory is an empty log.
 func Inspect(fsys vfs.FS, dir string) (Extent, error) {
 	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes}
 	if err := a.run(); err != nil {

@@ -75,11 +75,9 @@ type Stats struct {
 	Failed        bool
 }
 
-// Open opens the log in a directory, and makes of what a crash left a log again.
-// It makes nothing on disk for a log that is new. Recovery tells what was found
-// and done; an owner must look at its Damaged. An error that is marked
-// fate.Corrupt says that no log can be made of what is there; nothing was
-// changed then.
+// Open opens the log in a directory and recovers it after a crash. For a new log it creates
+// nothing on disk. Recovery returns what was found and done; the owner must check Damaged. An
+// error marked fate.Corrupt means that the log is beyond recovery; nothing was changed.
 func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -157,10 +155,9 @@ func (l *Log) DurableEnd() seq.Offset { return seq.Offset(l.durable.Load()) }
 // killed does not move it back; after a loss of power Open may return a lower one.
 func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) }
 
-// Commit moves the committed end forward to end. An end below it changes
-// nothing; one past the log's end panics. The new end is written to the
-// commit note, without a sync, before anyone can see it, or when what it is about is not
-// in a journal any more.
+// Commit advances the committed end to end. A lower end has no effect; one past the log's end
+// panics. The new end is written to the commit note, without a sync, before it becomes visible,
+// or later while the redo journal still holds the data.
 func (l *Log) Commit(end seq.Offset) {
 	if end > l.End() {
 		panic(fmt.Sprintf("BUG: commit to %d past the log end, %d", end, l.End()))
@@ -182,8 +179,8 @@ func (l *Log) Epochs() []EpochStart {
 	return nil
 }
 
-// LastEpoch returns the epoch of the last batch, also if retention has removed it
-// since. It is 0 if there was none, and if the checkpoint that noted it was lost.
+// LastEpoch returns the epoch of the last batch, even if retention has removed it. It is 0 if
+// there was none or if the checkpoint that recorded it was lost.
 func (l *Log) LastEpoch() seq.Epoch {
 	epochs := l.Epochs()
 	if len(epochs) == 0 {
@@ -192,9 +189,9 @@ func (l *Log) LastEpoch() seq.Epoch {
 	return epochs[len(epochs)-1].Epoch
 }
 
-// EndOfEpoch returns the largest epoch in the log that is not above e, and one
-// past its last offset. Where there is none it returns the log's start, and the
-// epoch of the batch that was before it if that is known and not above e, else 0.
+// EndOfEpoch returns the largest epoch in the log not above e, and one past its last offset. If
+// there is none it returns the log's start and the epoch of the batch before it, if that is
+// known and not above e, else 0.
 func (l *Log) EndOfEpoch(e seq.Epoch) (seq.Epoch, seq.Offset) {
 	epoch, end := endOfEpoch(l.Epochs(), e, l.Start(), l.End())
 	if before := seq.Epoch(l.before.Load()); epoch == 0 && before <= e {
@@ -230,8 +227,8 @@ func (l *Log) Stats() Stats {
 	}
 }
 
-// ReleaseTail gives back the memory that the log's tail takes, and the file of
-// the commit note. It is for a log that was not used for a while.
+// ReleaseTail releases the memory of the log's tail and the file of the commit note, for a log
+// that has been idle for a while.
 func (l *Log) ReleaseTail() {
 	l.tail.drop()
 	l.note.release()
@@ -262,9 +259,9 @@ func (l *Log) view() []*segment {
 	return nil
 }
 
-// Checkpoint notes on disk what is durable and committed. The less is not noted,
-// the less an Open after a crash has to read. It costs two syncs unless
-// nothing has changed, or fewer than least bytes were appended since the last one.
+// Checkpoint records the durable and committed ends on disk, which bounds what Open reads after
+// a crash. It costs two syncs unless nothing has changed, or fewer than least bytes were
+// appended since the last one.
 func (l *Log) Checkpoint(least int64) error {
 	l.serial.Lock()
 	defer l.serial.Unlock()
@@ -324,9 +321,8 @@ func positionOf(view []*segment, off seq.Offset, logEnd int64) int64 {
 	return logEnd
 }
 
-// Close syncs the log, completes its index, notes all in the checkpoint, and
-// closes the files. It is idempotent. What was appended is then durable unless
-// an error is returned.
+// Close syncs the log, completes its index, writes the checkpoint, and closes the files. It is
+// idempotent. All appends are durable unless it returns an error.
 func (l *Log) Close() error {
 	l.serial.Lock()
 	defer l.serial.Unlock()

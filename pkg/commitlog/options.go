@@ -19,14 +19,14 @@ const (
 
 // Options tune a log. The zero value is good.
 type Options struct {
-	// SegmentBytes is where a segment ends and the next begins: the unit of
-	// retention. A batch that is larger gets a segment of its own.
+	// SegmentBytes is the maximum size of a segment, the unit of retention. A larger batch gets
+	// its own segment.
 	SegmentBytes int64
 	// IndexBytes is the distance between two entries of the sparse index. A
 	// smaller one costs memory and saves reading at a seek.
 	IndexBytes int64
-	// TailBytes is how much of what was appended last is kept in memory, so that
-	// those who read close to the end never touch the disk. Negative: nothing.
+	// TailBytes is how much of the latest appends is kept in memory, so that readers near the
+	// end do not read the disk. Negative: nothing.
 	TailBytes int
 	// Tails bounds the tails of all logs that share it together. nil: nothing does.
 	Tails *Tails
@@ -34,28 +34,27 @@ type Options struct {
 	// the append path, so that a sync need not allocate. Negative: not at all,
 	// which suits a file system in memory.
 	FillBytes int64
-	// Alternating says that the owner syncs each append before the next one. Then
-	// an intact batch proves the one before it, and a damaged batch with an intact
-	// one behind it is corruption wherever it lies.
+	// Alternating states that the owner syncs each append before the next one. Then an intact
+	// batch proves that the previous one was durable, and a damaged batch followed by an intact
+	// one is always corruption.
 	Alternating bool
-	// CommittedMayBeLost says that committed records need not have been durable
-	// here: the machine lost power, and the owner does not sync each batch before
-	// it acknowledges it, or was still catching up. Then a committed end, in a batch or in the note
-	// of it, does not prove that a missing range was on disk.
+	// CommittedMayBeLost states that committed records may not have been durable here: the machine
+	// lost power, and the owner does not sync each batch before it acknowledges it, or was still
+	// catching up. Then a committed end, in a batch or in the commit note, does not prove that a
+	// missing range was on disk.
 	CommittedMayBeLost bool
-	// OnDisk says that all that the directory holds is on disk, as the owner has seen to: what Open finds
-	// whole it need not sync.
+	// OnDisk states that the owner has already synced the whole directory: Open need not sync
+	// intact files.
 	OnDisk bool
 	// Names are those in the directory, where the owner has just read them; nil: Open reads them.
 	Names []string
 	// BeforeRepair, if set, is called with what was found, before Open changes
 	// anything on disk, unless the log is clean. An error ends Open.
 	BeforeRepair func(Recovery) error
-	// OnSync, if set, is told how long each sync of data took. It is called on the
-	// goroutine that synced.
+	// OnSync, if set, receives the duration of each data sync, on the goroutine that synced.
 	OnSync func(time.Duration)
-	// OnAppend, if set, is told how long writing a batch took, without the sync, of
-	// one batch in appendSample.
+	// OnAppend, if set, receives the duration of writing a batch, without the sync, for one
+	// batch in appendSample.
 	OnAppend func(time.Duration)
 	// Buffers lends read buffers. Logs that share it share memory; nil: one of the
 	// log's own.

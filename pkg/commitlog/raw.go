@@ -6,10 +6,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// AppendRaw adds one batch as it stands in another replica's log. It checks all
-// of it: the batch must be intact, begin at the log's end, and be of an epoch
-// not below the log's last nor above the writer's. The log keeps raw, which must
-// not be changed afterwards.
+// AppendRaw appends one batch copied from another replica's log after verifying it: it must be
+// intact, begin at the log's end, and have an epoch between the log's last and the writer's.
+// The log retains raw, which must not be modified afterwards.
 func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
 	b, err := Decode(raw)
 	if err != nil {

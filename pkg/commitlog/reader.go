@@ -41,10 +41,10 @@ func (p *Buffers) put(b []byte) {
 	}
 }
 
-// Reader reads a log. It costs little while it stays close to the log's end, where all comes from
-// memory; behind that it holds a buffer and a file until Release. In order it reads ahead; what it
-// jumps to goes into the log's Cache. It is not for concurrent use, and works on after the log was
-// closed as far as files are there.
+// Reader reads a log. Near the log's end it reads from memory; elsewhere it holds a buffer and a
+// file until Release. It reads ahead sequentially; random reads go through the log's Cache. It is
+// not safe for concurrent use, and continues to work after the log is closed as long as the files
+// exist.
 type Reader struct {
 	log         *Log
 	seg         *segment // acquired; nil: none
@@ -61,10 +61,9 @@ type Reader struct {
 // NewReader returns a reader. It holds nothing yet.
 func (l *Log) NewReader() *Reader { return &Reader{log: l} }
 
-// Paid has a new reader take its memory of the budget of the log's Cache, for readers of
-// which clients choose how many there are, and returns it. A batch that is larger than
-// what it reads at once waits for memory, and is limit.ErrNoMemory if there is none.
-// Between two uses the reader is to Rest.
+// Paid charges a new reader's memory to the budget of the log's Cache, for readers whose number
+// clients control, and returns the reader. A batch larger than the read size waits for memory,
+// and fails with limit.ErrNoMemory. Call Rest between uses.
 func (r *Reader) Paid() *Reader {
 	if c := r.log.opts.Cache; c != nil {
 		r.forAhead, r.forLarge = c.memory.Share(limit.ReadAhead), c.memory.Share(limit.Batches)
@@ -72,8 +71,8 @@ func (r *Reader) Paid() *Reader {
 	return r
 }
 
-// Release gives the buffer and the file back. The reader can be used again.
-// Batches that came from disk are no longer valid.
+// Release releases the buffer and the file. The reader can be used again. Batches read from
+// disk are no longer valid.
 func (r *Reader) Release() {
 	if r.seg != nil {
 		r.seg.release()
@@ -133,11 +132,10 @@ func (r *Reader) affords(n int) bool {
 	return n <= r.atOnce() || more <= 0 || r.forLarge.Try(more)
 }
 
-// Batch returns the batch that contains off. Its bytes are valid until the next
-// call. It answers ErrBeyondCommitted for an offset that is not committed,
-// *BelowStartError below the start, and *CorruptionError in a damaged range,
-// which says where to continue. A batch may reach beyond the committed end: only
-// its records below may be used.
+// Batch returns the batch that contains off. Its bytes are valid until the next call. It
+// returns ErrBeyondCommitted for an uncommitted offset, *BelowStartError below the start, and
+// *CorruptionError in a damaged range, which gives the offset to continue at. A batch may
+// extend beyond the committed end: use only the records below it.
 func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	if off >= r.log.CommittedEnd() {
 		return Batch{}, ErrBeyondCommitted
@@ -374,10 +372,10 @@ func diagnose(seg *segment, scan *scanner, at int64, expect seq.Offset) (Damage,
 	return d, next, nil
 }
 
-// ReadRaw returns whole batches as they stand on disk, from the one that
-// contains from, in buf if they fit: at least one, and else at most maxBytes. It
-// may pass the committed end: it is for replication. At the log's end it returns
-// nothing. Whoever gets the bytes checks them again by appending them.
+// ReadRaw returns whole batches as stored on disk, starting with the one that contains from, in
+// buf if they fit: at least one, otherwise at most maxBytes. It may read beyond the committed
+// end: it is for replication. At the log's end it returns nothing. The receiver verifies the
+// bytes when it appends them.
 func (l *Log) ReadRaw(from seq.Offset, maxBytes int, buf []byte) ([]byte, error) {
 	buf = buf[:0]
 	if end := l.End(); from >= end {
@@ -427,9 +425,9 @@ func (l *Log) OffsetAt(timestamp int64) (seq.Offset, error) {
 	return committed, nil
 }
 
-// OffsetAtPosition returns the offset of the committed record that holds the byte at a
-// position: see Batch.PositionOf. Before the start of the log that is the first record,
-// and behind its end the committed end. Damaged ranges are an error.
+// OffsetAtPosition returns the offset of the committed record at a byte position: see
+// Batch.PositionOf. Before the start of the log that is the first record, after its end the
+// committed end. Damaged ranges are an error.
 func (r *Reader) OffsetAtPosition(position int64) (seq.Offset, error) {
 	from, end := r.log.Start(), r.log.CommittedEnd()
 	for from < end {

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Recovery tells what an Open found.
+// Recovery describes what Open found.
 type Recovery struct {
 	// Cut are the torn tails that were cut off: what a crash left of appends that
 	// were never said to be durable.
@@ -24,8 +24,8 @@ type Recovery struct {
 	// Removed are files that were left over: temporary ones, half-made segments,
 	// and segments that retention was about to remove.
 	Removed []string
-	// CheckpointLost says that the checkpoint was damaged. What it had noted is
-	// then known only as far as complete segments tell it.
+	// CheckpointLost reports that the checkpoint was damaged. Its content is then known only as
+	// far as complete segments provide it.
 	CheckpointLost bool
 	// Scanned is how many bytes were read of segments.
 	Scanned int64

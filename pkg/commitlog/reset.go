@@ -18,14 +18,12 @@ type Origin struct {
 	Before seq.Epoch
 }
 
-// Reset removes all of the log, durably, and lets it begin again at an origin: that
-// of a leader's log that has moved past what this replica would need next. It
-// never starts below the committed end (ErrBelowCommitted); a start beyond the
-// log's end is what it is there for. Start, end, durable and committed end are
-// the origin's afterwards, and the writer stays good. An error that is marked
-// Refused says that nothing has changed. After any other the log may have failed,
-// which Failed tells; if it has not, the log is reset and a file is left over that
-// goes at the next Open.
+// Reset durably removes the whole log and restarts it at an origin, for a replica whose next
+// offset the leader's log no longer holds. It never starts below the committed end
+// (ErrBelowCommitted), but may start beyond the log's end. Start, end, durable and committed
+// end are the origin's afterwards, and the writer stays valid. An error marked Refused means
+// that nothing has changed. After any other error the log may have failed (see Failed); if not,
+// the log is reset, and a leftover file is removed by the next Open.
 func (w *Writer) Reset(o Origin) error {
 	if o.Start > seq.MaxOffset || o.Position < 0 {
 		return ErrInvalidOrigin

@@ -11,32 +11,32 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Retention says what of a log may go.
+// Retention defines which segments may be deleted.
 type Retention struct {
 	// Floor is the lowest offset that is still wanted.
 	Floor seq.Offset
 	// Hold is the lowest offset that may be wanted again; nil if none. It counts
 	// as Floor does.
 	Hold *seq.Offset
-	// MaxAge is how long a segment stays after its last batch though it lies below
-	// the floor; 0: not at all.
+	// MaxAge is how long a segment below the floor is kept after its last batch; 0 means not at
+	// all.
 	MaxAge time.Duration
-	// Now is the time by the wall clock, against which ages are taken.
+	// Now is the wall clock time used for ages.
 	Now time.Time
 	// Moment is the present by the monotonic clock: a segment is no older than the time
 	// since this process has added to it, whatever a leader's wall clock stamped. The
 	// zero time: stamps alone count.
 	Moment time.Time
-	// MaxBytes is the size above which the oldest segments go though they are
-	// wanted; 0: no limit. The last segment never goes for its size, so from now on
-	// one ends at a quarter of it.
+	// MaxBytes is the size above which the oldest segments are deleted even if they are needed;
+	// 0 means no limit. The last segment is never deleted for its size, so segments end at a
+	// quarter of MaxBytes.
 	MaxBytes int64
-	// Share is the size that the log is not to exceed, though nothing goes for it; 0: there is
-	// none. Without MaxBytes, segments end at a quarter of it.
+	// Share is the intended maximum size, for which nothing is deleted; 0 if none. Without
+	// MaxBytes, segments end at a quarter of it.
 	Share int64
-	// Last says that the last segment may go too, once all in it is committed,
-	// durable, below the floor and old enough. An empty one takes its place: that
-	// costs about three syncs, and pays where the room is needed or the log is idle.
+	// Last permits deleting the last segment too, once all of it is committed, durable, below
+	// the floor and old enough. It is replaced by an empty one, which costs about three syncs
+	// and pays off if space is needed or the log is idle.
 	Last bool
 }
 
@@ -44,10 +44,9 @@ type Retention struct {
 // first Retain; 0: there is no bound.
 func Bound(l *Log, bytes int64) { l.bound.Store(bytes) }
 
-// Retain removes the oldest segments that may go, whole ones only, and returns
-// how many. What is not committed stays. Readers that are in a segment which goes
-// may read it to its end. The offsets and positions of what is appended later go
-// on where they were, also after everything has gone.
+// Retain deletes the oldest segments that may be deleted and returns their number. Uncommitted
+// data is kept. Readers inside a deleted segment may read it to its end. Offsets and positions
+// of later appends continue, even if everything was deleted.
 func (l *Log) Retain(r Retention) (dropped int, err error) {
 	l.serial.Lock()
 	defer l.serial.Unlock()

@@ -6,10 +6,9 @@ import "sync/atomic"
 // that are on their way to followers and consumers.
 const leastTail = 8 << 10
 
-// Tails shares a number of bytes among the tails of logs: each may take an equal part,
-// and no more than its own TailBytes. Logs that are not used hold none once they have
-// been told to ReleaseTail. A tail that has its part already shrinks with its log's next
-// append. The methods is safe for concurrent use; a nil Tails bounds nothing.
+// Tails divides a number of bytes among the tails of logs: each may use an equal share, at most
+// its own TailBytes. Idle logs hold none after ReleaseTail. A tail above its share shrinks with
+// the next append. The methods are safe for concurrent use; a nil Tails sets no bound.
 type Tails struct {
 	bytes int64
 	taken atomic.Int64 // tails that are not empty

@@ -19,8 +19,8 @@ type Writer struct {
 	synced atomic.Bool // see SyncsEach
 }
 
-// SyncsEach reports whether each append is followed by a sync before anybody is told of it. Then
-// it need not survive a crash of the process until that: see vfs.WriteDeferred.
+// SyncsEach reports whether each append is synced before it is reported. Then it need not
+// survive a process crash before the sync: see vfs.WriteDeferred.
 func (w *Writer) SyncsEach(on bool) { w.synced.Store(on) }
 
 // Writer gives out the right to write in epoch e and revokes the one before it.
@@ -60,8 +60,8 @@ func (w *Writer) admitLocked() error {
 	return l.refuseFailed()
 }
 
-// Append adds a batch at the end of the log, with one write. It is not durable
-// before Sync. The builder is empty afterwards, and usable again. After a refusal the builder is as it was.
+// Append appends a batch with one write. It is durable only after Sync. The builder is reset for
+// reuse; after a refusal it is unchanged.
 func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	if b.Count() == 0 {
 		return Batch{}, ErrEmptyBatch
@@ -213,9 +213,9 @@ func (w *Writer) enterLocked(b Batch) Batch {
 	return b
 }
 
-// Sync makes what was appended before the call durable and returns the durable
-// end. Appends go on meanwhile. Calls that come together share one sync. After
-// an error the log has failed and what is on disk is uncertain.
+// Sync makes all appends before the call durable and returns the durable end. Appends may
+// continue during the sync. Concurrent calls share one sync. After an error the log has failed
+// and its content on disk is uncertain.
 func (w *Writer) Sync() (seq.Offset, error) {
 	l := w.log
 	l.wmu.Lock()

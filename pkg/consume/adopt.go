@@ -23,7 +23,7 @@ const (
 	// often those that had consumers.
 	adoptInterval = time.Second
 	adoptCalm     = 3 * time.Second
-	// OrphanPatience is how long a consumer stays that has nobody to take from.
+	// OrphanPatience is how long a consumer without any source stays connected.
 	OrphanPatience = 10 * time.Second
 	// adoptPause lies between two looks, whatever happens.
 	adoptPause = 50 * time.Millisecond
@@ -35,8 +35,7 @@ const (
 	adoptTogether = 512
 )
 
-// ErrNoSource is why a consumer is told to go whose partitions nobody leads, or
-// nobody that can be reached.
+// ErrNoSource disconnects a consumer whose partitions have no reachable leader.
 var ErrNoSource = fate.Refuse("no leader of the topic's partitions is reachable")
 
 // askConsumers is the operation by which a node asks who consumes channels.

@@ -47,16 +47,13 @@ func (h *handed) forget() {
 	h.local, h.relays = h.local[:0], h.relays[:0]
 }
 
-// Deliverable reports whether all that Take has handed over since it was asked
-// last may be written to the client at now. The process may have been paused
-// since, and others may have been elected meanwhile, who deliver the same
-// messages: then the client must get none of them. They stay in flight until
-// the subscription is closed, which has to be done soon. It is for Take's
-// goroutine.
+// Deliverable reports whether the messages returned by Take since the last call may be written
+// to the client at now. The process may have been paused, and a new leader may be delivering
+// the same messages: then none may be written. They stay in flight until the subscription is
+// closed, which must happen soon. Call it from Take's goroutine.
 //
-// What a relay handed over was the leader's to deliver when it left there. How
-// long ago that was cannot be known here, but that this process was not paused
-// meanwhile can.
+// A relayed message was covered by the leader's lease when it was sent. How long ago that was
+// is unknown here, but a pause of this process is detected.
 func (s *Subscription) Deliverable(now time.Time) bool {
 	ok := s.handed.may(now)
 	s.handed.forget()

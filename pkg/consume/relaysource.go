@@ -217,11 +217,11 @@ func (s *relaySources) down(from meta.NodeID, session uint64) {
 // ClientStats implements Client.
 func (fd *relaySource) ClientStats() stats.Client { return fd.about }
 
-// Disconnect implements Client: the node that the client is at is told.
+// Disconnect implements Client: it notifies the client's node.
 func (fd *relaySource) Disconnect(reason error) { fd.end(reason) }
 
-// Unfinished implements Client: the node that the client is at is told with the answer
-// to what the client says next.
+// Unfinished implements Client: the client's node is notified with the response to its next
+// request.
 func (fd *relaySource) Unfinished(id seq.MessageID, reason error) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Sources are where a subscription takes from. They are not changed.
+// Sources are the sources of a subscription. The value is immutable.
 type Sources struct {
 	local  []*localSource
 	Relays []*relay.Relay

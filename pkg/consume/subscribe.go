@@ -53,20 +53,18 @@ type Subscribe struct {
 	Start      topic.Start    // of the channel
 	Tag        string         // see topic.ConsumerOptions
 	Filter     *header.Filter // likewise
-	// Wake says that Take may now have something. It is called from any
-	// goroutine; it must not block and must not call the broker.
+	// Wake signals that Take may now return messages. It may be called from any goroutine; it
+	// must not block or call the broker.
 	Wake func()
 }
 
-// Client is what the broker wants to know of the connection behind a
-// subscription. Stats may be called at any time.
+// Client describes the connection of a subscription. Stats may be called at any time.
 type Client interface {
 	ClientStats() stats.Client
 	// Disconnect ends the connection with a reason; it does not wait.
 	Disconnect(reason error)
-	// Unfinished says that a Finish that was taken failed, since the node
-	// that it went to did not take it: the message is delivered again. It may be
-	// called by any goroutine and does not wait.
+	// Unfinished reports that an accepted Finish failed at the leader: the message will be
+	// redelivered. It may be called from any goroutine and must not block.
 	Unfinished(id seq.MessageID, reason error)
 }
 
@@ -82,8 +80,8 @@ type Options struct {
 	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
 }
 
-// Consumers are the subscriptions at this node: of its own clients, and of those of
-// other nodes to what is led here. Its methods are safe for concurrent use.
+// Consumers are the subscriptions on this node: of its own clients, and of remote consumers of
+// partitions led here. Its methods are safe for concurrent use.
 type Consumers struct {
 	o          Options
 	host       *host.Host
@@ -106,7 +104,7 @@ func New(life context.Context, o Options, h *host.Host, d *directory.Directory, 
 	return c
 }
 
-// Start does what comes up by itself, in the background, until ctx ends.
+// Start runs the background work until ctx ends.
 func (c *Consumers) Start(ctx context.Context) {
 	if c.o.Calls.Remote == nil {
 		return
@@ -115,8 +113,8 @@ func (c *Consumers) Start(ctx context.Context) {
 	c.tasks.Go(func() { beat.Every(ctx, c.pulse.Interval(), func() { c.Beat(time.Now()) }) })
 }
 
-// Beat notes that the process runs at a time. Who served consumers across a longer gap gives up
-// what other nodes sent before it.
+// Beat records that the process runs at a time. After a longer gap, relays drop messages sent
+// before it.
 func (c *Consumers) Beat(now time.Time) { c.pulse.Beat(now) }
 
 // Register adds what other nodes may ask.
@@ -124,12 +122,12 @@ func (c *Consumers) Register(all forward.Operations) {
 	forward.Register(all, askConsumers, c.adopter.consumers)
 }
 
-// HandleRelay takes a call of another node about a relayed subscription.
+// HandleRelay handles a call of another node about a relayed subscription.
 func (c *Consumers) HandleRelay(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	c.relayed.handle(from, session, kind, payload, reply)
 }
 
-// Down is told that a session of another node has ended.
+// Down reports that a session of another node has ended.
 func (c *Consumers) Down(from meta.NodeID, session uint64) { c.relayed.down(from, session) }
 
 // Relayed returns how many subscriptions here are of clients of other nodes, and how many
@@ -140,13 +138,12 @@ func (c *Consumers) Relayed() (served int, begun uint64) {
 	return len(c.relayed.all), c.handles.Load()
 }
 
-// Subscribe joins a channel and creates what is missing of topic and channel.
-// Nothing is delivered before SetReady.
+// Subscribe subscribes to a channel; a missing topic or channel is created. Nothing is
+// delivered before SetReady.
 //
-// At a node that leads partitions of the topic, the subscription is for those;
-// at one that leads none, their leaders are asked for messages. When what it was
-// for here is led elsewhere, the client is told to disconnect: it will find what
-// it needs when it comes again.
+// On a node that leads partitions of the topic, the subscription covers those; on one that
+// leads none, it relays from their leaders. If leadership of the covered partitions moves away,
+// the client is disconnected and finds the leaders when it reconnects.
 func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
 	s, err := c.newSubscription(ctx, r)
 	if err != nil {

@@ -67,7 +67,7 @@ func (s *Subscription) change(f func(*Sources)) bool {
 	return true
 }
 
-// lost is told that a source has ended. While there are others, it is release.
+// lost is told that a source has ended. While there are others, it is released.
 // Otherwise, when the leadership of what was led here has gone, the client must
 // go as well: it finds the leader by itself, or comes again. A client that was
 // served from elsewhere anyway stays, and is served from wherever the leader is
@@ -212,9 +212,8 @@ func (s *Subscription) consumes(now time.Time) bool {
 	return (awaited == 0 || recent(awaited)) && (s.ready.Load() > 0 || recent(s.resting.Load()))
 }
 
-// Take hands over messages: see topic.Consumer.Take. It never lets more be in
-// flight than SetReady allows. Before they are written to a socket, ask
-// Deliverable.
+// Take delivers messages: see topic.Consumer.Take. It keeps the number in flight within
+// SetReady. Call Deliverable before writing them to a socket.
 func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (total int, err error) {
 	s.awaited.Store(0)
 	defer func() {
@@ -296,7 +295,7 @@ func (s *Subscription) expects(now time.Time) bool {
 // InFlight returns how many messages the consumer has not answered.
 func (s *Subscription) InFlight() int { return s.Sources.Load().inFlight() }
 
-// Finish says that the consumer is done with a message.
+// Finish finishes a message.
 func (s *Subscription) Finish(id seq.MessageID) error {
 	k, r := s.Sources.Load().of(id)
 	switch {
@@ -332,16 +331,14 @@ func (s *Subscription) Touch(id seq.MessageID) error {
 	return ErrNotInFlight
 }
 
-// StopDelivery makes Take hand over nothing more; messages in flight can still
-// be answered.
+// StopDelivery makes Take return no more messages; messages in flight can still be answered.
 func (s *Subscription) StopDelivery() {
 	s.stopped.Store(true)
 	s.allot()
 }
 
-// Close leaves the channel: messages in flight are ready again at once. An
-// ephemeral channel that nobody is left in is deleted. Take must not be called
-// any more.
+// Close leaves the channel: messages in flight are ready again at once. An ephemeral channel
+// without consumers is deleted. Take must not be called afterwards.
 func (s *Subscription) Close() {
 	s.room.stop()
 	s.mu.Lock()
@@ -396,5 +393,5 @@ func (s *Subscription) Stats() stats.Client {
 	return c
 }
 
-// Numbering says by which ids clients know the messages.
+// Numbering maps offsets to the message ids that clients see.
 func (s *Subscription) Numbering() seq.Numbering { return s.topic.Numbering() }

@@ -9,12 +9,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Inliner is an Entry whose caller may be the appender for one group: one who has nothing to
-// do but to wait for the outcome spares two changes of threads.
+// Inliner is an Entry whose caller may act as the appender for one group: a caller that only
+// waits for the outcome saves two thread switches.
 type Inliner interface {
-	// Inline returns nil, or what gives the caller appendHere. That must be called once, soon
-	// after Append has returned and whatever happens meanwhile. Both are called with a lock
-	// held.
+	// Inline returns nil, or a function that receives appendHere. appendHere must be called
+	// once, soon after Append has returned, in any case. Both are called with a lock held.
 	Inline() func(appendHere func())
 }
 

@@ -2,20 +2,18 @@ package coord
 
 import "sync/atomic"
 
-// DefaultUncommittedBytes bounds the uncommitted bytes of a node that is told no
-// other number.
+// DefaultUncommittedBytes is the default bound of a node's uncommitted bytes.
 const DefaultUncommittedBytes = 1 << 30
 
-// Budget bounds the bytes that all terms of a node together have taken and not
-// committed. Each partition has a bound of its own; thousands of them, whose
-// followers or disks are slow, would still fill the node's memory.
+// Budget bounds the uncommitted bytes of all terms of a node together. Each partition has its
+// own bound, but thousands of them with slow followers or disks would still fill the node's
+// memory.
 //
-// A term may hold a sixteenth of what is free. So partitions that do not progress do
-// not use up the budget, whether they stop at the same time or one at a time:
-// each stops at less than a sixteenth of what was left to it, and behind twenty of
-// them a third of the budget is free for the others. All together exceed it by less
-// than one entry. A Budget may be used by many goroutines; a nil one is without a
-// limit.
+// A term may hold a sixteenth of the free budget. Stalled partitions therefore do not exhaust
+// it, whether they stall together or one after another: each stops at less than a sixteenth of
+// the remainder, and beyond twenty of them a third of the budget is still free. The total
+// exceeds the budget by less than one entry. A Budget is safe for concurrent use; a nil one is
+// unlimited.
 type Budget struct {
 	limit int64
 	used  atomic.Int64

@@ -8,19 +8,19 @@ import (
 
 // Peers is how a replica reaches the nodes that hold the others.
 type Peers interface {
-	// Follow opens a link for one partition to a node. Where a session is up
-	// already, Up comes soon, from another goroutine.
+	// Follow opens a link for one partition to a node. If a session is already up, Up is called
+	// soon, from another goroutine.
 	Follow(node meta.NodeID, e LinkEvents) Link
 }
 
-// LinkEvents are what a link tells of its node. They come from any goroutine,
-// one at a time, without a lock of the implementation's. Up and Down
-// alternate, but for the Down of a node that refuses.
+// LinkEvents are the callbacks of a link. They are called from any goroutine, one at a time,
+// without a lock. Up and Down alternate, except for the Down of a node that refuses
+// connections.
 type LinkEvents struct {
 	// Up: a session began. Nothing that was sent before it is answered in it.
 	Up func()
-	// Down: it ended. refused: the node's machine says that nobody listens there;
-	// that is told also while no session is up.
+	// Down: the session ended. refused: the connection was refused, which is also reported
+	// while no session is up.
 	Down func(refused bool)
 }
 
@@ -32,7 +32,7 @@ type Link interface {
 	Close()
 }
 
-// ReplicaView is what metadata says of the node of a replica.
+// ReplicaView is the metadata of a replica's node.
 type ReplicaView struct {
 	Node        meta.NodeID
 	Incarnation uint64 // of its process
@@ -46,14 +46,13 @@ type ReplicaView struct {
 	End             seq.Offset
 }
 
-// SuspectAs takes over what a partition's metadata says of the replica as a suspect.
+// SuspectAs copies the suspect state of the replica from the partition's metadata.
 func (r *ReplicaView) SuspectAs(p *meta.Partition) {
 	s, ok := p.SuspectOf(r.Node)
 	r.Suspect, r.Broken, r.LastEpoch, r.End = ok, s.Damaged || s.Missing, s.Epoch, s.End
 }
 
-// View is what metadata says of a partition at one version. Its slices are not
-// changed by anybody.
+// View is a partition's metadata at one version. Its slices are immutable.
 type View struct {
 	Epoch    seq.Epoch
 	Version  uint64        // of the partition: the compare-and-swap token

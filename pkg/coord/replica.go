@@ -34,9 +34,8 @@ type ReplicaOptions struct {
 	Peers Peers
 	// Failed is called when the log fails: at least once, and without waiting.
 	Failed func(error)
-	// Spoiled is called each time that the log is found to be damaged, with what was
-	// found, and with nil when Refusing has become true. It must not block. nil:
-	// nobody is told.
+	// Spoiled, if set, is called each time damage of the log is found, and with nil when
+	// Refusing becomes true. It must not block.
 	Spoiled func(error)
 	// ProposeISR, Yield, Superseded, Stalled and Stirred: see TermOptions.
 	ProposeISR func(*Term, ISRChange)
@@ -100,8 +99,7 @@ func (r *Replica) failed(err error) {
 	}
 }
 
-// Spoil notes that a part of the log cannot be read, whoever has found it: see
-// Damaged.
+// Spoil records that part of the log cannot be read: see Damaged.
 func (r *Replica) Spoil(err error) {
 	r.damaged.Store(true)
 	if t := r.term.Load(); t != nil {
@@ -117,24 +115,24 @@ func (r *Replica) appended(b commitlog.Batch) {
 	r.ages.Appended(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, time.Now())
 }
 
-// Ages tells how long ago the batches of the log were appended.
+// Ages returns the ages of the log's batches.
 func (r *Replica) Ages() *age.Clock { return r.ages }
 
 // Log returns the replica's log.
 func (r *Replica) Log() *commitlog.Log { return r.log }
 
-// Recovery tells what opening the log found.
+// Recovery returns what opening the log found.
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 
-// Damaged reports whether a part of the log cannot be read that had been durable, as
-// was found when the log was opened, or by whoever has read it since;
-// or whether the leader's differs from what is committed here, as it may after an
-// election from outside of the in-sync set. Such a replica must not lead while another can, and must be copied again.
+// Damaged reports whether a durable part of the log cannot be read, as found when opening it or by
+// a reader since; or whether the leader's log differs from what is committed here, as is possible
+// after an unclean election. Such a replica must not lead while another can, and must be copied
+// again.
 func (r *Replica) Damaged() bool { return r.damaged.Load() }
 
-// Refusing reports whether this replica refuses its leader, because that one's log lacks
-// records that are committed here. Nothing of this copy is changed meanwhile. It ends
-// with the next role, or once the logs agree.
+// Refusing reports whether this replica refuses its leader because the leader's log lacks
+// records committed here. This copy is not changed meanwhile. It ends with the next role, or
+// once the logs agree.
 func (r *Replica) Refusing() bool { return r.refusing.Load() }
 
 // Term returns the term that this replica leads; nil: it does not lead.
@@ -217,8 +215,8 @@ func (r *Replica) Follow(v View, p replication.Positions) error {
 	}))
 }
 
-// Rest adopts the view's epoch, so that older leaders are refused, and serves
-// nobody: the partition has no leader.
+// Rest adopts the view's epoch, so that older leaders are refused, and serves no leader: the
+// partition has none.
 func (r *Replica) Rest(v View) error {
 	if err := r.admit(v.Epoch); err != nil {
 		return fmt.Errorf("stop serving: %w", err)
@@ -238,9 +236,9 @@ func (r *Replica) admit(e seq.Epoch) error {
 	return nil
 }
 
-// Handle takes a request of the leader's. It does not wait; reply is called once,
-// perhaps from another goroutine and perhaps before Handle returns: with a refusal
-// while this replica does not follow. The payload is the replica's.
+// Handle handles a request of the leader without blocking. reply is called once, possibly from
+// another goroutine or before Handle returns; with a refusal while this replica does not
+// follow. The replica takes ownership of the payload.
 func (r *Replica) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	if kind == replication.KindPut && r.o.CatchUp.Copying() { // else no clock is read
 		since, answer := r.o.Now(), reply

@@ -42,24 +42,22 @@ func (s *sharings) popDecided(m *membership, ended bool) sharings {
 	return all[:n:n]
 }
 
-// Shared reports whether the partition has other replicas: sharing has someone to
-// go to. It takes no lock.
+// Shared reports whether the partition has other replicas to share with. It is lock-free.
 func (t *Term) Shared() bool { return len(t.members.followers()) > 0 }
 
-// SharePositions has every replica store a snapshot of the channels' positions,
-// also those that come later, until the next takes its place. done, if not nil,
-// is called once every in-sync replica has stored it, without a lock, perhaps
-// before SharePositions returns; with ErrUnknownOutcome when the term ends before.
-// Calls of done come in the order of the shares. The snapshot is the term's.
+// SharePositions makes every current and future replica store a snapshot of the channels'
+// positions, until the next one replaces it. done, if not nil, is called once every in-sync
+// replica has stored it, without a lock, possibly before SharePositions returns; with
+// ErrUnknownOutcome if the term ends first. Calls of done are in the order of the shares. The
+// term takes ownership of the snapshot.
 func (t *Term) SharePositions(snapshot []byte, done func(error)) {
 	sharing{done: done}.start(t, t.shares.Snapshot, snapshot)
 }
 
-// ShareUpdate is SharePositions for a change to the snapshot and the updates before
-// it. fold puts a snapshot in place of everything that was shared up to the update,
-// of which it must say as much: replicas that have that do not get it. The snapshot
-// is the term's. fold may be called at any time, and does nothing once a later
-// snapshot was shared.
+// ShareUpdate is SharePositions for a change to the snapshot and updates before it. fold
+// replaces everything shared up to the update by an equivalent snapshot; replicas that have it
+// do not receive it again. The term takes ownership of the snapshot. fold may be called at any
+// time and has no effect once a later snapshot was shared.
 func (t *Term) ShareUpdate(update []byte, done func(error)) (fold func(snapshot []byte)) {
 	n := sharing{done: done}.start(t, t.shares.Update, update)
 	return func(snapshot []byte) { t.shares.Fold(n, snapshot) }
@@ -89,10 +87,9 @@ func (s sharing) start(t *Term, add func([]byte) uint64, p []byte) uint64 {
 	return s.n
 }
 
-// Seal has the term take no more entries (Append answers ErrMoving) and returns
-// once all that was taken is committed and every in-sync replica has it, knows it
-// as committed, and has stored what was shared. On an error the term takes entries
-// again, if it lives.
+// Seal makes the term refuse entries (Append returns ErrMoving) and returns once all accepted
+// entries are committed and every in-sync replica has them, knows they are committed, and has
+// stored what was shared. After an error the term accepts entries again, unless it has ended.
 func (t *Term) Seal(ctx context.Context) error {
 	t.mu.Lock()
 	switch {
@@ -120,7 +117,7 @@ func (t *Term) Seal(ctx context.Context) error {
 	return t.over
 }
 
-// Unseal has a sealed term take entries again.
+// Unseal makes a sealed term accept entries again.
 func (t *Term) Unseal() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

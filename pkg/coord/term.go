@@ -27,14 +27,14 @@ const (
 // TermOptions.Stalled is called.
 const StallAfter = 4 * time.Second
 
-// What a term answers when it cannot take or keep an entry.
+// Errors of a term that cannot accept or keep an entry.
 var (
 	// ErrNotLeading refuses an append: this term is over.
 	ErrNotLeading error = failure.NotLeading
 	// ErrMoving refuses an append: another node is about to lead.
 	ErrMoving error = failure.Moving
-	// ErrUnknownOutcome settles an entry that was appended but not seen to be
-	// committed in time, or before the term ended: it may be delivered later.
+	// ErrUnknownOutcome completes an entry that was appended but not committed in time, or
+	// before the term ended: it may be delivered later.
 	ErrUnknownOutcome error = failure.Unconfirmed
 	// ErrTooBig refuses an append: the entry does not fit into one batch.
 	ErrTooBig error = failure.BodyTooBig
@@ -64,13 +64,12 @@ type TermOptions struct {
 	Now            func() time.Time     // measures lag and waiting
 	Ages           *age.Clock           // stamps batches; nil: one of the term's own
 
-	// Committed is called with each batch once it is committed, in order, by
-	// one goroutine at a time, before its entries are settled. It must not
-	// block. It is called with the zero Batch when what an earlier term left
-	// is found to be committed.
+	// Committed is called with each batch once it is committed, in order, by one goroutine at a
+	// time, before its entries are completed. It must not block. A zero Batch means that
+	// entries inherited from an earlier term are committed.
 	Committed func(commitlog.Batch)
-	// Failed is called once, without waiting, when the log fails, which ends the
-	// term, also while it is being stopped. nil: nobody is told.
+	// Failed, if set, is called once when the log fails, which ends the term, also while it is
+	// being stopped.
 	Failed func(error)
 	// ProposeISR asks for a change of the in-sync set. It must not block; the
 	// outcome goes to ISRProposed. nil: the set does not change.
@@ -82,26 +81,25 @@ type TermOptions struct {
 	// term yields to an in-sync replica that holds more, committed or not, instead of
 	// cutting that off, and appends nothing and admits nobody before.
 	Unverified bool
-	// Yield asks for another replica to lead, which holds records that this log
-	// lacks. The term is over then. It is called once and must not block. nil: the term
-	// yields to nobody.
+	// Yield, if set, requests another replica to lead that holds records missing here. The term
+	// has ended then. It is called once and must not block.
 	Yield func(*Term, Yield)
-	// Unreadable is called, without a lock, each time that the log turns out to be
-	// damaged where a follower needs it. It must not block. nil: nobody is told.
+	// Unreadable, if set, is called without a lock each time the log is found damaged where a
+	// follower needs it. It must not block.
 	Unreadable func(error)
-	// Superseded is called once, without waiting, when another replica is found to
-	// know a newer epoch, which ends the term. nil: nobody is told.
+	// Superseded, if set, is called once when another replica knows a newer epoch, which ends
+	// the term.
 	Superseded func(seq.Epoch)
 	// Stalled is called when a follower has lacked something and got nothing for
 	// StallAfter, with the time since when and the reason, for people; and with the
 	// zero time when that is over, the node no longer follows, or the term ends. It is
 	// called with a lock held and must not block. nil: it is not called.
 	Stalled func(follower meta.NodeID, since time.Time, why string)
-	// Slow is called when a follower has held up all others for ReplicaLag, and with
-	// the zero time when it does so no longer. It must not block. nil: nobody is told.
+	// Slow, if set, is called when a follower has delayed all others for ReplicaLag, and with
+	// the zero time when it no longer does. It must not block.
 	Slow func(follower meta.NodeID, since time.Time)
-	// Stirred is called when a term that was Idle is so no longer, without a lock.
-	// It must not block. nil: nobody is told.
+	// Stirred, if set, is called without a lock when an Idle term becomes active. It must not
+	// block.
 	Stirred func(*Term)
 }
 
@@ -137,9 +135,9 @@ func (o *TermOptions) tellStirred(t *Term, stirred bool) {
 // one sync and one message to each follower for all of them, and no entry ever
 // waits for a timer. While nothing arrives a term costs memory only.
 //
-// A batch is pushed to the followers before it is synced here, so that all sync
-// at the same time. It is committed, and its entries settled, once every in-sync
-// replica has acknowledged it to this term: see isr.Tracker for who counts.
+// A batch is pushed to the followers before it is synced here, so that all sync at the same
+// time. It is committed, and its entries completed, once every in-sync replica has acknowledged
+// it to this term: see isr.Tracker for who counts.
 type Term struct {
 	o      TermOptions
 	w      *commitlog.Writer
@@ -191,10 +189,9 @@ func Lead(o TermOptions) (*Term, error) {
 // Epoch returns the term's epoch.
 func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
 
-// Append takes an entry. Its records are copied before Append returns; what
-// became of them is told to the entry's Settle. An error means that the entry
-// was not taken: nothing happened and Settle is not called. Append waits while
-// too many bytes wait to be written or committed.
+// Append accepts an entry. Its records are copied before Append returns; the outcome is passed
+// to the entry's Complete. An error means that the entry was refused: nothing happened and
+// Complete is not called. Append waits while too many bytes wait to be written or committed.
 //
 // An entry over Sizes.Entry is refused with ErrTooBig: whatever is appended must
 // fit into every follower.

@@ -89,8 +89,8 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	return r.Topic, err
 }
 
-// ProposeNew proposes to create something, within what whoever asks may create.
-// there: as far as this node knows it exists.
+// ProposeNew proposes a creation, charged to the requester's creation limit. there: according
+// to this node's metadata, it exists.
 func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {
 	if there {
 		return d.host.Propose(ctx, c)
@@ -179,14 +179,14 @@ func (d *Directory) makesTopics() bool {
 	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
 }
 
-// EnsureTopic makes sure that a topic is there for someone who wants to use
-// it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
+// EnsureTopic creates a topic on first use if it is missing. If topics are not created on first
+// use, it returns ErrTopicNotFound.
 func (d *Directory) EnsureTopic(ctx context.Context, name string) error {
 	_, err := d.EnsureHosted(ctx, name)
 	return err
 }
 
-// EnsureHosted is EnsureTopic, and returns the topic as this node has it.
+// EnsureHosted is like EnsureTopic and returns the topic on this node.
 func (d *Directory) EnsureHosted(ctx context.Context, name string) (*host.Topic, error) {
 	if h := d.host.Lookup(name); h != nil {
 		return h, nil
@@ -268,8 +268,8 @@ func (d *Directory) AddPartitions(ctx context.Context, name string, total int) e
 	return d.Change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
 }
 
-// DeleteTopic deletes a topic, its channels and its messages. Its consumers are
-// disconnected. Trash.Restore brings it back, for as long as its configuration says.
+// DeleteTopic deletes a topic, its channels and its messages, and disconnects its consumers.
+// Trash.Restore restores it within the retention of its trash.
 func (d *Directory) DeleteTopic(ctx context.Context, name string) error {
 	t, err := d.Topic(name)
 	if err != nil {
@@ -306,8 +306,8 @@ func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ord
 	return err
 }
 
-// EnsureChannel is CreateChannel for whoever asks: a client of this node or another
-// node. It fills in the rest of the command.
+// EnsureChannel is CreateChannel on behalf of a client or another node. It completes the
+// command.
 func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
 	name, channel, order := c.Topic, c.Channel, c.Order
 	if !meta.ValidChannelName(channel) {
@@ -362,8 +362,8 @@ func (d *Directory) hostedOrConverged(name string) (*host.Topic, error) {
 	return nil, meta.ErrTopicNotFound
 }
 
-// DropIfAbandoned deletes an ephemeral topic that this node leads and that has no
-// channel left. Of what others lead it knows no channels.
+// DropIfAbandoned deletes an ephemeral topic led by this node that has no channel left. It does
+// not know the channels of topics led elsewhere.
 func (d *Directory) DropIfAbandoned(ctx context.Context, h *host.Topic) error {
 	led := h.AllLed()
 	if !meta.IsEphemeral(h.Name) || len(led) == 0 || len(led) < len(h.Config().Partitions) {

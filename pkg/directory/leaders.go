@@ -15,17 +15,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// ConvergeTimeout bounds how long the creation of a topic or a channel waits for
-// the leaders of its partitions: a little longer than it takes until a replica
-// that has gone is out of the in-sync set, or another leads in its place.
+// ConvergeTimeout bounds how long the creation of a topic or a channel waits for the leaders of
+// its partitions: slightly longer than it takes to remove a failed replica from the in-sync
+// set, or to elect another leader.
 const ConvergeTimeout = 3 * time.Second
 
 // convergeRetry is how long after a leader did not answer it is asked again.
 const convergeRetry = 50 * time.Millisecond
 
-// ErrUnconfirmed is what a channel's creation ends with when a leader of its topic
-// does not answer and nobody leads in its place: what it acknowledges before it
-// knows of the channel would be skipped.
+// ErrUnconfirmed is returned by the creation of a channel if a leader of the topic does not
+// respond and is not replaced: messages that it acknowledges before it learns of the channel
+// would be skipped.
 var ErrUnconfirmed = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
 
 // Converge makes what this node leads of a topic match the metadata, at least as
@@ -51,10 +51,10 @@ type leaders struct {
 	host *host.Host
 }
 
-// converge returns once every leader of a topic has applied metadata up to an index
-// and has placed its channels. A leader that failed to, or that does not answer in
-// time and still leads as far as is known here, is an error. A leader elected
-// meanwhile knows the channels from the metadata.
+// converge returns once every leader of a topic has applied metadata up to an index and has
+// placed its channels. It fails if a leader failed to, or does not respond in time and still
+// leads according to the local metadata. A leader elected later knows the channels from the
+// metadata.
 func (d leaders) converge(ctx context.Context, name string, index uint64) error {
 	h := d.host.Lookup(name)
 	if h != nil && h.ConvergedTo() >= index {

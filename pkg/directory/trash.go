@@ -34,8 +34,8 @@ func (t Trash) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, e
 	return r.Topic, t.d.host.Converge(name)
 }
 
-// Purge deletes a topic for good: the one that there is (0), or the one of an incarnation,
-// which may be in the trash. So a repetition never goes on to an older one of the name.
+// Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which
+// may be in the trash. A repeated call never affects an older topic of the name.
 func (t Trash) Purge(ctx context.Context, name string, in meta.Incarnation) error {
 	s := t.d.o.Meta.View()
 	if is := s.Topic(name); is != nil && (in == 0 || in == is.Incarnation) {

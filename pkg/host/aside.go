@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// What an operator is refused who repairs a partition. Each is marked fate.Refused.
+// Errors of repairs. Each is marked fate.Refused.
 var (
 	ErrNoSetAside error = failure.NoSetAside
 	ErrNoLoss     error = failure.NoLoss
@@ -158,8 +158,7 @@ func (q *asides) discard(a controller.PartitionID, name string) error {
 	return err
 }
 
-// Lost reports whether what the partition held is gone here, and no other replica is in
-// sync.
+// Lost reports whether the partition's data is gone here and no other replica is in sync.
 func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
 	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)
 }

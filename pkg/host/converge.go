@@ -93,13 +93,13 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	return asked, nil
 }
 
-// Adopt makes one partition what metadata says that it is to this node. It is for the lane
-// of the partition.
+// Adopt gives one partition the role that the metadata says. It must run in the partition's
+// lane.
 func (c *Converger) Adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 	return c.roles.adopt(h, t, i, nodes)
 }
 
-// Stop takes no more work on topics, and returns when none is in progress.
+// Stop refuses further work on topics and returns when none is in progress.
 func (c *Converger) Stop() { c.topics.Close() }
 
 // matches reports whether nothing is to be done about a partition.
@@ -186,7 +186,7 @@ func (c *Converger) close(h *Topic, reason error) error {
 	return errors.Join(errs...)
 }
 
-// Read returns what metadata says of a topic and of the nodes that hold it.
+// Read returns the metadata of a topic and of the nodes that hold it.
 func (c *Converger) Read(name string) (t *meta.Topic, nodes Nodes) {
 	c.o.Meta.Read(func(s *meta.State) { t, nodes = readTopic(s, name) })
 	return t, nodes

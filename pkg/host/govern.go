@@ -14,7 +14,7 @@ func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) 
 	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), p.Rate, time.Now()))
 }
 
-// AddEphemeral makes sure that a partition has an ephemeral channel.
+// AddEphemeral creates an ephemeral channel in a partition if it is missing.
 func (h *Topic) AddEphemeral(lp *Led, channel string, order policy.Order, defaults policy.Policy) (*topic.Channel, error) {
 	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Order: order, Ephemeral: true})
 	if err == nil {

@@ -46,7 +46,7 @@ const (
 	handoverBudget = 5 * time.Second
 )
 
-// ErrNoElection is wrapped by what says that the metadata could not be changed.
+// ErrNoElection is wrapped by errors of failed metadata changes.
 var ErrNoElection = errors.New("no election given")
 
 // errHandingOver refuses to hand over what is being handed over.

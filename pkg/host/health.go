@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// Reasons are the health reasons of what this node holds, beside those of NotReady.
+// Reasons are the health findings about this node's replicas, in addition to those of NotReady.
 func (n *Host) Reasons(now time.Time) []health.Reason {
 	var reasons []health.Reason
 	if k, _ := n.damage.counts(); k > 0 {
@@ -25,7 +25,7 @@ func (n *Host) Reasons(now time.Time) []health.Reason {
 	return slices.Concat(reasons, n.Quarantine.reasons(), n.Stalls.Reasons(now, stall.Role, stall.Follower, stall.Slow))
 }
 
-// NotReady are the reasons for which this node cannot serve everything that it holds.
+// NotReady are the findings that prevent this node from serving all its replicas.
 func (n *Host) NotReady(now time.Time) []health.Reason {
 	var reasons []health.Reason
 	if err := n.life.failed.Load(); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// Host makes what the node holds what the metadata says it should. Its fields do not change:
-// callers are given the parts that they need.
+// Host makes the node's replicas match the metadata. Its fields are constant: callers use the
+// parts that they need.
 type Host struct {
 	Topics     *Topics
 	Converger  *Converger
@@ -109,11 +109,11 @@ func (n *Host) Trash() (topics int, bytes int64) { return n.removal.Kept() }
 // now, in every partition.
 func (n *Host) Converge(name string) error { return n.Converger.Converge(name) }
 
-// Lookup returns a topic as this node has it, or nil.
+// Lookup returns a topic on this node, or nil.
 func (n *Host) Lookup(name string) *Topic { return n.Topics.Lookup(name) }
 
-// Handover gives every leadership of this node to another in-sync replica that is up, where
-// there is one. The error says how many leaderships could have gone and have not.
+// Handover transfers every leadership of this node to another in-sync replica that is up, if
+// any. The error counts the leaderships that could have been transferred but were not.
 func (n *Host) Handover(ctx context.Context) error { return n.handovers.all(ctx) }
 
 // Transfer gives the leadership of one partition to another replica. It does nothing if the

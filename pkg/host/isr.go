@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Bounds of what terms ask of the metadata.
+// Bounds of metadata changes requested by terms.
 const (
 	// proposeTogether is how many changes are in progress at a time. They share
 	// the metadata's disk writes.

@@ -17,9 +17,9 @@ const (
 	// says, at least; leadPause is the shortest time between two comparisons.
 	leadCheck = time.Second
 	leadPause = 250 * time.Millisecond
-	// RaceWindow and raceEpochs say when the leadership of a partition goes round: its
-	// epoch has grown by as many within that time. One restart of each replica with a
-	// hand-over before and after is below it.
+	// RaceWindow and raceEpochs define when a leadership keeps changing: its epoch grew by
+	// raceEpochs within RaceWindow. A restart of each replica with transfers before and after
+	// stays below that.
 	RaceWindow = 10 * time.Second
 	raceEpochs = 10
 	// racesEnd is how long after the last change of the metadata no race continues.

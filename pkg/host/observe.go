@@ -9,20 +9,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Observer is told what happens, for statistics. Its methods must not block.
+// Observer receives statistics. Its methods must not block.
 type Observer interface {
 	topic.Observer
-	// ObserveRaftCommit is told how long a change of the metadata took.
+	// ObserveRaftCommit reports the duration of a metadata change.
 	ObserveRaftCommit(d time.Duration)
 	// ObserveReplication is told how long a follower took to answer that it has stored what
 	// it was sent of a log.
 	ObserveReplication(d time.Duration)
-	// ObserveChange is told of a command that this node has proposed and that was
-	// done, and of what became of its parts.
+	// ObserveChange reports a command proposed by this node that was applied, with the results
+	// of its parts.
 	ObserveChange(c meta.Command, r meta.Result)
 }
 
-// Deaf is an Observer that nobody asks.
+// Deaf is an Observer that discards everything.
 type Deaf struct{}
 
 // ObservePublish implements topic.Observer.

@@ -36,9 +36,8 @@ func (n *Host) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the roles of all replicas, stores what is to be stored and closes the logs,
-// so that there is nothing to recover. Nobody may use the node any more. It is called
-// once.
+// Close ends the roles of all replicas, stores pending state and closes the logs, so that
+// nothing has to be recovered. The node must not be used afterwards. Call it once.
 func (n *Host) Close() error {
 	n.life.end()
 	if n.loops != nil {
@@ -140,10 +139,10 @@ func (n *Host) closeTopics(reason error) error {
 	return err
 }
 
-// Exit says that the node is about to stop: from now on publishes and changes
-// are refused with ErrExiting. Deliveries and their answers go on until Close.
-// It returns when the leaders of what this node holds go on without it, or after
-// a second; until then other nodes must be able to reach this one.
+// Exit announces that the node is about to stop: from now on publishes and changes are refused
+// with ErrExiting. Deliveries and answers continue until Close. It returns when the leaders of
+// this node's replicas continue without it, or after a second; until then other nodes must be
+// able to reach this one.
 func (n *Host) Exit() {
 	n.life.exiting.Store(true)
 	n.leaveOnce.Do(n.leavers.leave)

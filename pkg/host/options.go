@@ -32,8 +32,8 @@ const (
 	DefaultScrubInterval      = 7 * 24 * time.Hour
 )
 
-// What was appended last stays in memory for consumers and followers: of all logs together
-// so much of what clients may make the node hold, and within these bounds.
+// Bounds of the memory for recent appends, kept for consumers and followers: a share of the
+// client memory budget for all logs together.
 const (
 	tailPart   = 8
 	leastTails = 8 << 20
@@ -54,13 +54,13 @@ type Options struct {
 	Calls   forward.Caller // to other nodes
 	Peers   coord.Peers    // how its replicas reach others; nil: it is alone
 	Node    meta.Node      // how this node announces itself
-	// Registered says that this start of the node was announced, and that Meta is at
-	// least at that point.
+	// Registered confirms that this start of the node was registered and that Meta is at least
+	// at that index.
 	Registered bool
 	Log        commitlog.Options
 	Logger     *slog.Logger
 	Observer   Observer // is told what happens
-	// Exhausted is told of a channel with messages that used up their attempts.
+	// Exhausted is called for a channel with messages that used up their attempts.
 	Exhausted func(deadletter.Source)
 	// Fatal is called once, without waiting, when this node cannot continue: a log
 	// failed, and nothing that it acknowledges could be trusted any more.

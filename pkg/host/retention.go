@@ -19,16 +19,16 @@ const lowDiskRetention = time.Second
 // of less is not worth a new segment.
 const smallLog = 1 << 20
 
-// How far a busy log is durable is noted when so many bytes were appended since the last
-// time, or after so long: that much is read at a start after a crash. An idle log is noted
-// whole. Thousands of busy logs that were noted in every round kept the disk from publishes.
+// The durable end of a busy log is recorded after this many bytes or this much time: that much
+// is read at a start after a crash. An idle log is recorded completely. Recording thousands of
+// busy logs in every round would keep the disk from publishes.
 const (
 	noteBytes = 256 << 10
 	noteAge   = time.Minute
 )
 
-// TrashFor is how long messages are kept for an undo of what an operator did to a
-// channel, unless the disk is nearly full or the topic's size is limited.
+// TrashFor is how long messages are kept for an undo of an operator's change of a channel,
+// unless the disk is nearly full or the topic's size is limited.
 const TrashFor = 24 * time.Hour
 
 // retention drops messages that need not be kept.

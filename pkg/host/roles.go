@@ -26,8 +26,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// ErrLedElsewhere is what the consumers of a partition are told when this node
-// ceases to lead it.
+// ErrLedElsewhere is sent to the consumers of a partition when this node stops leading it.
 var ErrLedElsewhere = fate.Refuse("another node leads the partition")
 
 // Held is a replica that this node holds. It leads, or it is on
@@ -445,5 +444,5 @@ func (lp *Led) committed(b commitlog.Batch) {
 	}
 }
 
-// Dedup returns what remembers the dedup ids of the partition; nil: none are taken.
+// Dedup returns the dedup window of the partition; nil if dedup ids are not used.
 func (lp *Led) Dedup() *once.Keeper { return lp.once.Load() }

@@ -23,9 +23,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Topic is a topic of the cluster as this node has it, from its creation
-// to its deletion, whether it holds replicas of it or not. What it holds of a
-// partition is changed in that partition's lane, and may be looked at by everybody.
+// Topic is a topic on this node, from its creation to its deletion, whether the node holds
+// replicas of it or not. The state of a partition is changed in that partition's lane; lookups
+// are safe for concurrent use.
 type Topic struct {
 	ids         seq.Numbering
 	Name        string
@@ -49,8 +49,8 @@ type Topic struct {
 	watchers map[*watch]struct{}
 }
 
-// Watcher is told when the partitions that this node leads of a topic are
-// others. ledChanged must not block; it may be called by several goroutines.
+// Watcher is notified when the set of partitions led by this node changes. ledChanged must not
+// block; it may be called concurrently.
 type Watcher interface{ LedChanged() }
 
 // watch is one watcher's interest; two of the same watcher are two.
@@ -129,15 +129,14 @@ func (h *Topic) publishLed() {
 	h.Rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
 }
 
-// Suspend has the node refuse what only a leader of the topic's partitions takes, as where the
-// leadership is on its way, until resume is called. It is for tests.
+// Suspend makes the node refuse leader requests for the topic, as during a transfer, until
+// resume is called. For tests.
 func (h *Topic) Suspend() (resume func()) {
 	led := h.leading.Swap(&[]*Led{})
 	return func() { h.leading.Store(led) }
 }
 
-// Watch tells w of changes of led until stop is called; a call in progress may
-// still be running then.
+// Watch notifies w of changes until stop is called; a notification may still be running then.
 func (h *Topic) Watch(w Watcher) (stop func()) {
 	entry := &watch{w}
 	h.watching.Lock()
@@ -182,7 +181,7 @@ func (h *Topic) Flush(ctx context.Context) error {
 	return g.Wait()
 }
 
-// SetConverged notes that every leader is at an index.
+// SetConverged records that every leader has applied the metadata up to an index.
 func (h *Topic) SetConverged(index uint64) {
 	for {
 		was := h.settled.Load()
@@ -192,9 +191,8 @@ func (h *Topic) SetConverged(index uint64) {
 	}
 }
 
-// Fits refuses messages that are bigger than the topic takes, and a publish that
-// no batch can hold. Whoever takes a publish asks, so that none travels to a leader
-// in vain.
+// Fits refuses messages larger than the topic's limit and publishes larger than a batch. It is
+// called where a publish enters the cluster, so that none is forwarded in vain.
 func (h *Topic) Fits(messages []topic.Message, sizes limit.Sizes) error {
 	if n, most := topic.StoredSize(messages), sizes.OrDefault().Entry; n > most {
 		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
@@ -211,7 +209,7 @@ func (h *Topic) Fits(messages []topic.Message, sizes limit.Sizes) error {
 	return nil
 }
 
-// NextTurn returns a number that grows with every call: for what goes round.
+// NextTurn returns a counter for round-robin choices.
 func (h *Topic) NextTurn() int { return int(h.turn.Add(1) & math.MaxInt32) }
 
 // IsWatched reports whether f is true of a watcher of the topic.
@@ -226,8 +224,7 @@ func (h *Topic) IsWatched(f func(Watcher) bool) bool {
 	return false
 }
 
-// Config returns the topic as the metadata last made known here has it. It must not be
-// changed.
+// Config returns the topic's metadata as last applied here. The caller must not modify it.
 func (h *Topic) Config() *meta.Topic { return h.config.Load() }
 
 // Used reports whether a client of this node has used the topic since the process started.
@@ -237,7 +234,7 @@ func (h *Topic) Used() bool { return h.used.Load() }
 // follow it.
 func (h *Topic) ConvergedTo() uint64 { return h.settled.Load() }
 
-// Numbering says by which ids clients know the topic's messages.
+// Numbering maps offsets to the message ids that clients see.
 func (h *Topic) Numbering() seq.Numbering { return h.ids }
 
 // FindKeys gives messages without a key the one that the topic's rule finds in them.
@@ -245,8 +242,8 @@ func (h *Topic) FindKeys(messages []topic.Message) {
 	h.keys.Find(h.Config().Config.KeyFrom, messages)
 }
 
-// Offer hands messages to a term of the topic; Done is told what became of them, unless
-// an error is returned.
+// Offer appends messages through a term of the topic; Done receives the outcome unless an error
+// is returned.
 func (h *Topic) Offer(lp *Led, o topic.Offered) error {
 	stored := lp.Part.Log().Bytes()
 	if err := cmp.Or(h.memory.Reserve(stored, o.Messages), h.Disk.Reserve(&h.Config().Config, stored, o.Messages)); err != nil {

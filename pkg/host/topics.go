@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Topics are what a node holds of the cluster's topics, for those who look.
+// Topics gives access to the topics on this node.
 type Topics struct {
 	o       *Options
 	cluster string // its id; set before any topic is opened
@@ -33,7 +33,7 @@ type Topics struct {
 	retired   LogStats   // what deleted topics counted
 }
 
-// Lookup returns a topic as this node has it, or nil.
+// Lookup returns a topic on this node, or nil.
 func (ts *Topics) Lookup(name string) *Topic {
 	h, ok := ts.hosted.Load(name)
 	if !ok {

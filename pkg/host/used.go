@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Use notes that a client of this node uses the topic.
+// Use records that a client of this node uses the topic.
 func (h *Topic) Use() {
 	if !h.used.Load() {
 		h.used.Store(true)

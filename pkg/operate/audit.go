@@ -12,7 +12,7 @@ import (
 // with it.
 const recordTimeout = 2 * time.Second
 
-// Recorder keeps what operators do, and tells it.
+// Recorder records operator actions and returns them.
 type Recorder struct{ node *Node }
 
 // NewRecorder returns the recorder of a node.
@@ -37,5 +37,5 @@ func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 	log.Info("operator act")
 }
 
-// Journal returns what the metadata remembers of its past, as this node knows it.
+// Journal returns the history kept in the metadata, as known on this node.
 func (o *Recorder) Journal() meta.Journal { return meta.JournalOf(o.node.Meta.View()) }

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// PlanBalance says what a balance would do, and changes nothing.
+// PlanBalance returns the plan of a balance without changing anything.
 func (o *Operator) PlanBalance() api.Balance {
 	s := o.node.Meta.View()
 	nodes := controller.ConditionsOf(s)
@@ -120,7 +120,7 @@ func raftOf(leader meta.NodeID, c raftstore.Configuration, up func(meta.NodeID) 
 	return out
 }
 
-// Raft describes the agreement on metadata, and what each member says of it.
+// Raft describes the metadata's Raft group as reported by each member.
 func (o *Operator) Raft(ctx context.Context) api.Raft {
 	c, s := o.node.members(), o.node.Meta.View()
 	var ids []meta.NodeID
@@ -149,8 +149,8 @@ func (o *Operator) Tolerance() int {
 	return n
 }
 
-// TransferController has another voter lead the metadata, and returns when this
-// node knows which one does.
+// TransferController transfers metadata leadership to another voter, and returns when this node
+// knows the new leader.
 func (o *Operator) TransferController(ctx context.Context) error {
 	if o.node.Agreement == nil {
 		return forward.ErrAlone

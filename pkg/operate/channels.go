@@ -17,8 +17,8 @@ import (
 // changeVerb is what is done to a partition's messages, or to a channel there.
 type changeVerb string
 
-// The verbs. Those about channels other than empty and seek are for ephemeral
-// ones, which the metadata does not know.
+// The verbs. Channel verbs other than empty and seek are for ephemeral channels, which the
+// metadata does not contain.
 const (
 	verbEmpty  changeVerb = "empty"
 	verbSeek   changeVerb = "seek"
@@ -155,8 +155,8 @@ func (o *Contents) PauseChannel(ctx context.Context, name, channel string, pause
 	return o.changeChannel(ctx, changeArgs{Verb: verb, Topic: name, Channel: channel})
 }
 
-// DeleteChannel deletes a channel. Its consumers are disconnected. The last
-// channel of an ephemeral topic takes the topic along.
+// DeleteChannel deletes a channel and disconnects its consumers. Deleting the last channel of
+// an ephemeral topic deletes the topic.
 func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) error {
 	var err error
 	if meta.IsEphemeral(channel) {
@@ -202,9 +202,8 @@ var askPeek = question[Peek, peekedPart]{"peek", func(o *Node, ctx context.Conte
 	return peekedPart{seen, bytesLeft(p.Bytes, seen) < 0}, nil
 }}
 
-// Peek returns messages without touching them, partition by partition, from the
-// leader of each. A partition that has none just now is passed over, unless it
-// is the one that is asked for.
+// Peek returns messages without consuming them, partition by partition, from each leader. A
+// partition without a leader is skipped unless it was requested explicitly.
 func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	t, err := o.node.topics.Topic(r.Topic)
 	if err != nil {

@@ -22,7 +22,7 @@ type Deferrals struct{ node *Node }
 // DeferralsOf returns the deferred messages of the channels of a node's cluster.
 func DeferralsOf(o *Node) Deferrals { return Deferrals{o} }
 
-// DeferredPlace is where a list of deferred messages continues: behind that message.
+// DeferredPlace is where a list of deferred messages continues: after that message.
 type DeferredPlace struct {
 	Due       time.Time
 	Partition int

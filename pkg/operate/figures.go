@@ -96,14 +96,13 @@ func (c *Placement) count(p *meta.Partition, minISR int, self meta.NodeID) {
 	}
 }
 
-// NodeStats describes what an nsqd in this node's place would have: the topics of
-// which this node leads a partition, as far as it leads them, and those that its
-// clients have used since it started and of which it leads none. Of the latter the
-// figures are the cluster's, and Elsewhere is set. A topic that is asked for by its
-// name is described either way.
+// NodeStats returns the statistics that an nsqd in this node's place would report: the topics
+// of which this node leads partitions (those partitions only), and topics used by its clients
+// since its start of which it leads none. The latter have the cluster's figures, with Elsewhere
+// set. A topic requested by name is always included.
 //
-// Figures of a topic are so the sums over the nodes that a lookup names: a node that
-// leads a part never tells more than that part.
+// Summing over the nodes named by a lookup is therefore exact: a node that leads part of a
+// topic reports only that part.
 func (o *Contents) NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	own := o.node.TopicStats(topicFilter, channelFilter, clients)
 	led := map[string]bool{}

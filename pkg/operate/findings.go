@@ -120,9 +120,8 @@ var askHealth = question[forward.Nothing, []health.Reason]{"health", func(o *Nod
 	return o.Health().Reasons, nil
 }}
 
-// ClusterHealth reports whether the cluster does what it should, and what is wrong
-// if it does not: by the metadata, by what the controller cannot do, and by what
-// each node says of itself.
+// ClusterHealth returns the health of the cluster, from the metadata, from what the controller
+// cannot do, and from the reports of all nodes.
 func (o *Operator) ClusterHealth(ctx context.Context) health.Report {
 	s := o.node.Meta.View()
 	f := health.NewFindings()

@@ -58,9 +58,9 @@ var stateWords = map[channel.MessageState]api.PeekState{
 	channel.Ready: api.PeekReady, channel.InFlight: api.PeekInFlight, channel.Deferred: api.PeekDeferred, channel.Finished: api.PeekFinished,
 }
 
-// FinishMessage finishes a message in a channel as if a consumer had, wherever it is,
-// and returns where it was. The answer of a consumer that has it fails then. Every
-// in-sync replica knows when it returns.
+// FinishMessage finishes a message in a channel, whatever its state, and returns the previous
+// state. The answer of a consumer that has it in flight fails. All in-sync replicas know when
+// it returns.
 func (o *Contents) FinishMessage(ctx context.Context, name, channel string, partition int, offset seq.Offset) (api.PeekState, error) {
 	r, err := atLeader(ctx, o.node, askFinish, name, partition, finishArgs{name, channel, partition, offset})
 	switch {

@@ -139,8 +139,8 @@ func fullest(h *host.Topic) (names []string) {
 	return names
 }
 
-// BoundReasons names the partitions that refuse messages since they are full, and those of which
-// so many dedup ids came that some were forgotten before their window was over.
+// BoundReasons reports partitions that refuse messages because they are full, and those that
+// received so many dedup ids that some were dropped within their window.
 func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
 	var full, short []string
 	for _, h := range topics {

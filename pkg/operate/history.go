@@ -197,8 +197,8 @@ func (m operatorMove) move(ctx context.Context) error {
 	}))
 }
 
-// PlanMove says what SeekChannel would do, or with nil what EmptyChannel would, and
-// changes nothing.
+// PlanMove returns what SeekChannel would do, or with nil what EmptyChannel would, without
+// changing anything.
 func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]api.PartitionMove, error) {
 	m, err := newMove(o.node, name, channel, "", to)
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Members is who takes part in the metadata, and what only the node that leads
-// it knows. Its methods are safe for concurrent use.
+// Members gives access to the members of the metadata's Raft group, and to what only its leader
+// knows. Its methods are safe for concurrent use.
 type Members interface {
-	// Members returns who takes part, as this node knows it.
+	// Members returns the members as known on this node.
 	Members() raftstore.Configuration
-	// RemoveMember takes a node out for good: out of the metadata, which refuses
-	// that while it holds a replica, then out of the agreement.
+	// RemoveMember permanently removes a node: from the metadata, which refuses while the node
+	// holds a replica, then from the Raft group.
 	RemoveMember(ctx context.Context, id meta.NodeID) error
 	// TransferController has another voter lead.
 	TransferController(ctx context.Context) error
@@ -39,14 +39,14 @@ type Members interface {
 	Answers(id meta.NodeID) bool
 }
 
-// What an operator is refused beside what meta and controller refuse. Each is
-// marked fate.Refused.
+// Errors of operator requests in addition to those of meta and controller. Each is marked
+// fate.Refused.
 var (
 	ErrUnreachable error = failure.Unreachable
 	ErrNodeActive  error = failure.NodeActive
 )
 
-// Bounds of what the operator asks of other nodes.
+// Bounds of operator requests to other nodes.
 const (
 	// askTimeout is how long one node may take to answer what should take no
 	// time. What is missing then is left out of an answer for people.
@@ -59,14 +59,14 @@ const (
 	AskPause = 100 * time.Millisecond
 )
 
-// Operator carries out what concerns the whole cluster, whichever node is asked:
-// it changes the metadata, and asks the nodes that know or lead.
+// Operator carries out cluster-wide requests on any node: it changes the metadata and calls the
+// nodes concerned.
 type Operator struct{ node *Node }
 
 // Contents is the part of it that is about messages, channels, counts and copies.
 type Contents struct{ node *Node }
 
-// Node asks nodes what they know or lead, and answers them what this one does.
+// Node sends questions to other nodes and answers theirs.
 type Node struct {
 	Options
 	host   *host.Host

@@ -28,7 +28,7 @@ func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, force, stoppin
 	return o.intend(ctx, id, meta.IntentDrain)
 }
 
-// UndrainNode takes back what was wanted of a node: a drain or a decommission.
+// UndrainNode cancels a drain or a decommission.
 func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 	return o.intend(ctx, id, meta.IntentNone)
 }
@@ -72,8 +72,8 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 	return err
 }
 
-// RemoveNode takes a node that holds nothing out of the cluster for good. It can
-// be repeated where it failed half way.
+// RemoveNode permanently removes a node that holds nothing. It can be repeated after a partial
+// failure.
 func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 	s := o.node.Meta.View()
 	n := s.Node(id)

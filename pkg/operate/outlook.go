@@ -21,14 +21,13 @@ type Opening interface {
 	Store() *raftstore.Store
 	// Answers reports whether there is a connection to another node.
 	Answers(id meta.NodeID) bool
-	// Waiting says what the node waits for before it can open its metadata; "":
-	// nothing.
+	// Waiting returns what the node waits for before it can open its metadata; "" if nothing.
 	Waiting() string
 }
 
-// Outlook answers an operator for a node that waits for its cluster, and is no
-// broker yet: from what its disk says, which may be out of date, and from which
-// nodes answer it. Its methods are safe for concurrent use.
+// Outlook answers operators on a node that waits for its cluster and is not a broker yet: from
+// its disk, which may be outdated, and from which nodes respond. Its methods are safe for
+// concurrent use.
 type Outlook struct {
 	self meta.NodeID
 	of   Opening
@@ -151,7 +150,7 @@ func (o *Outlook) ClusterHealth(context.Context) health.Report {
 	return f.Report()
 }
 
-// Raft describes the agreement on metadata, as this node knows its own part.
+// Raft describes the metadata's Raft group as far as this node knows it.
 func (o *Outlook) Raft(context.Context) api.Raft {
 	v := o.look()
 	return raftOf(v.leader, v.members, o.there, func(id meta.NodeID) (api.RaftMember, bool) {

@@ -125,7 +125,7 @@ func (o *Operator) DescribePartition(ctx context.Context, topic string, i int) (
 	return out, nil
 }
 
-// PartitionOf describes a partition as the metadata has it. topic may be "".
+// PartitionOf describes a partition from the metadata. topic may be "".
 func PartitionOf(topic string, i int, p *meta.Partition) api.Partition {
 	return api.Partition{
 		Topic: topic, Partition: i, Leader: string(p.Leader), Epoch: uint64(p.Epoch), Replicas: texts(p.Replicas), ISR: texts(p.ISR),
@@ -136,8 +136,8 @@ func PartitionOf(topic string, i int, p *meta.Partition) api.Partition {
 // handoverTimeout bounds how long a leader may take to hand over in order.
 const handoverTimeout = 2 * time.Second
 
-// TransferLeader has another in-sync replica lead a partition; to "" leaves the
-// choice open. The leader hands over in order; one that cannot is replaced.
+// TransferLeader transfers leadership of a partition to another in-sync replica, any if to is
+// "". The transfer is graceful; a leader that cannot do that is replaced.
 func (o *Operator) TransferLeader(ctx context.Context, topic string, i int, to meta.NodeID) error {
 	return o.transfer(ctx, topic, i, to, meta.ReasonTransfer)
 }
@@ -254,7 +254,7 @@ func (o *Operator) MovePartition(ctx context.Context, topic string, i int, targe
 	return err
 }
 
-// CancelMove takes a move back, to the replicas from before it.
+// CancelMove reverts a move to the previous replicas.
 func (o *Operator) CancelMove(ctx context.Context, topic string, i int) error {
 	s, t, _, err := o.node.find(topic, i)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // called by many goroutines.
 type Policies struct{ o *Contents }
 
-// Policies returns that of the node.
+// Policies returns the Policies of the node.
 func (o *Contents) Policies() Policies { return Policies{o} }
 
 // ChannelDefaults returns the policy of channels that choose nothing and whose topics do not

@@ -94,8 +94,8 @@ func (o *Contents) Copies(ctx context.Context, topic string, i int) (*api.Repair
 	return out, nil
 }
 
-// DiscardCopy deletes a set-aside copy of a partition from a node, for good, whatever
-// it holds. It is ErrNoSetAside if there is none of that name.
+// DiscardCopy permanently deletes a set-aside copy of a partition from a node. It returns
+// ErrNoSetAside if there is none of that name.
 func (o *Contents) DiscardCopy(ctx context.Context, topic string, i int, node meta.NodeID, name string) error {
 	if name == "" {
 		return host.ErrNoSetAside

@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// FitReplicas starts to give each partition of a topic as many replicas as its
-// configuration says, a few at a time, and returns how many partitions have still
-// to begin: ask again when some have ended. One that is being moved is let be.
+// FitReplicas starts adjusting the number of replicas of a topic's partitions to its
+// configuration, a few at a time, and returns how many partitions have not started: call it
+// again when some have finished. Partitions being moved are skipped.
 func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, err error) {
 	t, err := o.node.topics.Topic(topic)
 	if err != nil {

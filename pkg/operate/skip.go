@@ -10,9 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// SkipMessages finishes the messages of [from, end) in a channel, as far as they are
-// not in flight, as if consumers had. This node must lead the partition. Nobody else
-// is told before the next checkpoint.
+// SkipMessages finishes the messages of [from, end) in a channel that are not in flight. This
+// node must lead the partition. Other replicas learn of it with the next checkpoint.
 func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Offset) error {
 	h := o.node.host.Lookup(name)
 	if h == nil {

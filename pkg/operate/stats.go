@@ -11,10 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TopicStats describes the topics of which this node leads a partition, sorted by
-// name, as far as it leads them. The filters choose one topic or one channel; ""
-// is all. Without clients, the channels' lists of clients stay nil; they are
-// counted all the same.
+// TopicStats returns the statistics of the partitions led by this node, by topic name. The
+// filters select one topic or channel; "" selects all. Without clients, the channels' client
+// lists stay nil but are counted.
 func (o *Node) TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic {
 	all := o.host.Topics.Hosted()
 	found := make([]stats.Topic, 0, len(all))

@@ -15,7 +15,7 @@ var askTrace = question[trace.Query, trace.Found]{"trace", func(o *Node, _ conte
 	return o.Trace.Find(q), nil
 }}
 
-// Traced is what the nodes know of messages.
+// Traced finds traced messages on all nodes.
 type Traced struct {
 	Lives     []trace.Life
 	Silent    []string // nodes that did not answer: what they noted is missing
@@ -26,11 +26,11 @@ type Traced struct {
 // goroutines.
 type Traces struct{ node *Node }
 
-// TracesOf returns that of a node.
+// TracesOf returns the Traced of a node.
 func TracesOf(o *Node) Traces { return Traces{o} }
 
-// Trace asks all nodes for messages: also those that lead or hold nothing of theirs any more
-// have what they noted.
+// Trace asks all nodes for traces, because nodes that no longer lead or hold the partition may
+// have recorded events.
 func (x Traces) Trace(ctx context.Context, q trace.Query) (Traced, error) {
 	var all []meta.NodeID
 	for _, n := range x.node.Meta.Nodes() {

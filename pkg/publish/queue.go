@@ -22,7 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Bounds of what waits for partitions that cannot be published to at once.
+// Bounds of queued publishes.
 const (
 	QueueBytes  = 32 << 20  // of one partition
 	QueuesBytes = 256 << 20 // of all together

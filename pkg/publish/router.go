@@ -47,8 +47,8 @@ type Request struct {
 	Inline func(appendHere func())
 }
 
-// Router takes publishes to whoever leads their partitions. Its methods may be called by
-// many goroutines.
+// Router routes publishes to the leaders of their partitions. Its methods are safe for
+// concurrent use.
 type Router struct {
 	o         Options
 	host      *host.Host
@@ -67,12 +67,12 @@ func New(o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Rou
 // Run tries again what waits for a leader until ctx ends; then all of it is refused.
 func (r *Router) Run(ctx context.Context) { r.queues.run(ctx) }
 
-// HandlePublish takes a publish of another node: see receivers.take.
+// HandlePublish handles a publish of another node: see receivers.receive.
 func (r *Router) HandlePublish(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
 	r.receivers.receive(from, session, payload, reply)
 }
 
-// Down is told that a session of another node has ended.
+// Down reports that a session of another node has ended.
 func (r *Router) Down(from meta.NodeID, session uint64) { r.receivers.down(from, session) }
 
 // Waiting returns to how many partitions publishes are on their way, or wait for a
@@ -81,13 +81,12 @@ func (r *Router) Waiting() (partitions int, bytes int64) {
 	return int(r.queues.active.Load()), r.queues.bytes.Load()
 }
 
-// Publish publishes messages to one partition: see the type Publish. It may wait
-// for a topic to be created or for room, but never for an earlier publish.
+// Publish publishes messages: see Request. It may wait for a topic to be created or for space,
+// but never for an earlier publish.
 //
-// Where another node leads the partition, the messages go there, and the answer
-// is that node's. What one caller publishes to one partition, one after the
-// other, is appended in that order, wherever the leader is meanwhile: while the
-// leadership moves, publishes wait for up to Options.PublishTimeout.
+// If another node leads the partition, the messages are forwarded and that node's answer is
+// returned. Sequential publishes of one caller to one partition are appended in that order,
+// even while the leadership moves: they wait for up to Options.PublishTimeout.
 func (r *Router) Publish(ctx context.Context, p Request) {
 	if err := r.publish(ctx, &p); err != nil {
 		p.Done(topic.Receipt{Partition: p.Partition, Err: err})

@@ -1,7 +1,6 @@
 package relay
 
-// Claim is what one relay of a subscription has and wants of the messages that
-// may be in flight.
+// Claim is one relay's use of and demand for a subscription's credit.
 type Claim struct {
 	Credit   int  // that it has
 	InFlight int  // that the client has of it, or will get
@@ -81,11 +80,11 @@ func withhold(parts []int, claims []Claim) {
 	}
 }
 
-// Lend shares out again what is not in flight, where a client waits with credit
-// that lies with leaders which do not use it: all get the same of it beside what
-// they have in flight, and of the rest one more each, those that are full first, and
-// of them the one at turn. local is how much is in flight of what is led here, others
-// as for Allot. It returns nil where that would serve nobody.
+// Lend redistributes credit that is not in flight while a client waits and leaders do not use
+// their credit: each relay gets an equal share in addition to what it has in flight, and the
+// remainder goes one each to relays that used their credit up first, starting with the one at
+// turn. local is the number in flight of local sources, others as for Allot. It returns nil if
+// that would help no relay.
 func Lend(ready, local, others, turn int, claims []Claim) []int {
 	free, live, full := ready-local, others, 0
 	for _, c := range claims {

@@ -19,8 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// QueueBytes is how much a relay holds of what the client has not taken, before it stops to
-// fetch.
+// QueueBytes is how many bytes a relay buffers for the client before it stops fetching.
 const QueueBytes = 1 << 20
 
 const (
@@ -41,8 +40,8 @@ var ErrPaused = errors.New("node was paused")
 // errClosed is why a relay that was closed takes no more answers.
 var errClosed = errors.New("relay closed")
 
-// Events are what a relay tells its subscription. They are called by any
-// goroutine, without a lock, and must not block.
+// Events are a relay's callbacks to its subscription. They are called from any goroutine,
+// without a lock, and must not block.
 type Events struct {
 	Wake       func()                      // there may be something to take
 	Starved    func()                      // there would be, with more credit
@@ -85,10 +84,10 @@ func (o *Options) refused(reply []byte) {
 	}
 }
 
-// Relay is a consumer of partitions that another node leads. That node counts
-// as in flight whatever it has sent; this side hands it over to the client,
-// counts what the client has, and passes on the answers. Take is for one
-// goroutine; the other methods may be called by others.
+// Relay is a consumer of partitions that another node leads. That node counts every sent
+// message as in flight; this side delivers them to the client, counts what the client has, and
+// forwards the answers. Take is for one goroutine; the other methods are safe for concurrent
+// use.
 type Relay struct {
 	o          Options
 	partitions atomic.Pointer[[]int] // not changed; fewer are stored
@@ -125,7 +124,7 @@ func (r *Relay) Node() meta.NodeID { return r.o.Node }
 // Extra reports whether the relay is there only for lack of consumers that are nearer.
 func (r *Relay) Extra() bool { return r.o.Extra }
 
-// Steady reports whether the process has gone on without a pause since the relay was made.
+// Steady reports whether the process has run without a pause since the relay was created.
 func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
 
 // Open joins the channel at the leader, which it waits for.
@@ -206,8 +205,8 @@ func (r *Relay) fetched(reply []byte, err error) {
 	}
 }
 
-// End ends the relay for a reason that this side or the leader has, and tells it
-// on. The leader, who may not know, hands back what is in flight.
+// End ends the relay for a reason of either side and reports it. The leader, which may not know
+// yet, requeues what is in flight.
 func (r *Relay) End(why error) {
 	answers, seen, ok := r.stop(why)
 	if !ok {
@@ -224,8 +223,8 @@ func (r *Relay) End(why error) {
 	r.o.Events.Ended(why)
 }
 
-// Close leaves the channel. What is in flight is handed back by the leader,
-// behind the answers that were given.
+// Close leaves the channel. The leader requeues what is in flight, after processing the answers
+// already given.
 func (r *Relay) Close() {
 	answers, seen, ok := r.stop(errClosed)
 	if !ok {
@@ -258,7 +257,7 @@ func (r *Relay) Gone() bool {
 	return r.over != nil
 }
 
-// Take hands over up to max of what came: see topic.Consumer.Take.
+// Take delivers up to max of the fetched messages: see topic.Consumer.Take.
 func (r *Relay) Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
 	if !r.Steady(now) {
 		r.End(ErrPaused)
@@ -352,9 +351,9 @@ func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 	return len(kept) > 0
 }
 
-// Answer passes on what the client says of a message in flight, as far as that
-// is known here. The leader may know better: then it is delivered again, and the
-// client is told of a Finish.
+// Answer forwards the client's answer for a message in flight, according to what is known here.
+// The leader may refuse it: then the message is redelivered, and the client is notified of a
+// failed Finish.
 func (r *Relay) Answer(a forward.Answer) error {
 	now := time.Now()
 	r.mu.Lock()
@@ -411,7 +410,7 @@ func (r *Relay) flush() {
 	})
 }
 
-// Claim returns what the relay has and wants.
+// Claim returns the relay's use of and demand for credit.
 func (r *Relay) Claim() Claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -438,10 +437,10 @@ func (r *Relay) Retired() bool {
 	return r.retiring && r.told == 0 && !r.telling && len(r.here.inFlight.all)+len(r.here.queue.all) == 0 && r.over == nil
 }
 
-// Assign sets how many messages the leader may have in flight for this relay.
-// It will know after tell. A leader that knows of credit has what it asked for; that it
-// starves is not forgotten for credit that is taken away again before it is told of it,
-// as it would not say so again. For a client that rests, what comes is given back.
+// Assign sets the relay's credit. The leader learns of it through Tell. A leader that knows of
+// credit has what it asked for; a starved state is kept if the credit is withdrawn before the
+// leader learns of it, because it would not report starvation again. For an idle client,
+// arriving messages are returned.
 func (r *Relay) Assign(credit int, rests bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -451,7 +450,7 @@ func (r *Relay) Assign(credit int, rests bool) {
 	r.credit, r.filled, r.resting = credit, false, rests
 }
 
-// Tell sees to it that the leader knows the credit.
+// Tell sends the credit to the leader if necessary.
 func (r *Relay) Tell() {
 	r.mu.Lock()
 	if r.telling || r.told == r.credit || r.over != nil {
@@ -476,8 +475,8 @@ func (r *Relay) Tell() {
 	})
 }
 
-// ReturnQueued gives back what is here and was not handed over: it will not be soon. The
-// client has not seen it, so that the delivery does not count.
+// ReturnQueued returns buffered messages that will not be delivered soon. The client has not
+// seen them, so the deliveries do not count as attempts.
 func (r *Relay) ReturnQueued() {
 	r.mu.Lock()
 	if r.over != nil || len(r.here.queue.all) == 0 {

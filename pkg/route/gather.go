@@ -21,13 +21,13 @@ type Gather struct {
 	receipt topic.Receipt // of the first message's part
 }
 
-// NewGather begins a publish of so many messages in so many parts. done is told what became
-// of all of it.
+// NewGather starts a publish of a number of messages in a number of parts. done receives the
+// combined outcome.
 func NewGather(messages, parts int, done func(topic.Receipt)) *Gather {
 	return &Gather{done: done, left: parts, ids: make([]seq.MessageID, messages)}
 }
 
-// Answer takes what became of one part.
+// Answer adds the outcome of one part.
 func (g *Gather) Answer(p *Part, r topic.Receipt) {
 	g.mu.Lock()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Topic is what a topic says about the places of its messages.
+// Topic holds the properties of a topic that matter for routing.
 type Topic struct {
 	Partitions int
 	Ordered    bool // every message must name its place by a key
@@ -54,10 +54,10 @@ func (f *Finder) Find(rule string, messages []topic.Message) {
 	}
 }
 
-// Split finds the partitions that messages go to. A key names one, and without a key
-// route does, or without that the dedup id, so that a repetition comes to the same.
-// named: all go to at. parts: they go to several. Otherwise none names any. rest is asked
-// for the partition of those of several that name none.
+// Split finds the partitions of messages. A key determines one; without a key route does, or
+// else the dedup id, so that duplicates reach the same partition. named: all go to at. parts:
+// they go to several. Otherwise none determines any. rest picks the partition of messages
+// without any, if there are several partitions.
 func (t Topic) Split(messages []topic.Message, route []byte, rest func() int) (at int, named bool, parts []*Part) {
 	several := false
 	for i := range messages {

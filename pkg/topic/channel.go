@@ -117,7 +117,7 @@ type ChannelStats struct {
 	Limited bool
 	// Blocked is the first message that has used up its attempts, and stays; nil: none.
 	Blocked *seq.Offset
-	// KeyBlock is the key for which most messages wait; nil: others do not.
+	// KeyBlock is the key for which most messages wait; nil if none waits.
 	KeyBlock *channel.KeyBlock
 	// Latency is how long the messages that were finished recently took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
@@ -141,9 +141,9 @@ func (c *Channel) Stats() ChannelStats {
 	return s
 }
 
-// Configure sets whether the channel is paused (nothing is delivered; what is
-// in flight can still be answered) and its order. What is so already costs
-// nothing: a change of one channel is told to all of its topic.
+// Configure sets whether the channel is paused (nothing is delivered; messages in flight can
+// still be answered) and its order. It costs nothing if nothing changes, because a change of
+// one channel is applied to all channels of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
 	if c.Selection.Set(o.Filter) {
 		c.wakeConsumers()
@@ -181,8 +181,8 @@ func (c *Channel) Seek(o seq.Offset) error {
 // moveTimeout bounds how long Seek and Empty wait for other replicas.
 const moveTimeout = 5 * time.Second
 
-// ErrNotQuiescent is returned by Seek and Empty when the other replicas do not
-// take what they are told of a message that the channel has finished.
+// ErrNotQuiescent is returned by Seek and Empty when other replicas do not store a finished
+// message in time.
 var ErrNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
 // move applies an operator's change that may lead back. It waits for what other
@@ -253,7 +253,7 @@ func (c *Channel) change(f func(*channel.State)) {
 	c.wakeConsumers()
 }
 
-// Trim gives back memory that the channel needs only while it is in use.
+// Trim releases memory that the channel needs only while it is in use.
 func (c *Channel) Trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,7 +371,7 @@ func (c *Channel) wakeConsumers() {
 	}
 }
 
-// Consumers returns the channel's consumers in the order in which they came.
+// Consumers returns the channel's consumers in the order in which they joined.
 func (c *Channel) Consumers() []*Consumer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -389,7 +389,7 @@ func (c *Channel) closeIfIdle() bool {
 	return true
 }
 
-// Disconnect tells every consumer to go and why. The channel lives on.
+// Disconnect disconnects every consumer for a reason. The channel stays open.
 func (c *Channel) Disconnect(reason error) {
 	c.mu.Lock()
 	all := append([]*Consumer(nil), c.consumers...)

@@ -24,9 +24,8 @@ const takeMax = 256
 // takeRounds is how often one Take looks, while what it finds is not handed over.
 const takeRounds = 64
 
-// Consumer takes messages from a channel of one partition. Take and the reading
-// it does are for one goroutine; the answers (Finish, Requeue, Touch) may come
-// from others.
+// Consumer consumes a channel of one partition. Take is for one goroutine; the answers (Finish,
+// Requeue, Touch) may come from others.
 type Consumer struct {
 	ch    *Channel
 	id    uint64
@@ -84,7 +83,7 @@ func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
 // Owner returns what the consumer joined with.
 func (k *Consumer) Owner() any { return k.o.Owner }
 
-// Partition returns the number of the partition that it takes from.
+// Partition returns the number of its partition.
 func (k *Consumer) Partition() int { return k.ch.p.o.Index }
 
 // InFlight returns how many messages the consumer has not answered.
@@ -92,10 +91,10 @@ func (k *Consumer) InFlight() int { return int(k.inFlight.Load()) }
 
 func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k.id).Len())) }
 
-// Take hands over up to max messages, now in flight: emit is called for each, with slices that are
-// good during the call. It returns how many. 0 means that there is nothing now, and that Wake will
-// be called when there may be; or that nothing may be handed over at now: see Leased. An error of
-// emit's ends it, and the messages not handed over are ready again.
+// Take delivers up to max messages, now in flight: emit is called for each, with slices valid
+// during the call. It returns their number. 0 means that there are none now, and Wake will be
+// called when there may be; or that nothing may be delivered now: see Leased. An error of emit
+// ends the call, and undelivered messages are ready again.
 func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
 	max = min(max, takeMax)
 	if !k.Leased(now) {
@@ -195,9 +194,9 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	return c.armLocked(), false
 }
 
-// Pass says that the consumer takes nothing for now, for lack of room: it waits
-// no more, and what it was woken for goes to another. Its next Take may find
-// what was passed on. It is for the goroutine that takes.
+// Pass reports that the consumer has no capacity: it stops waiting, and a message that it was
+// woken for goes to another. Its next Take may still find that message. Call it from Take's
+// goroutine.
 func (k *Consumer) Pass() {
 	if !k.idle.Load() {
 		return
@@ -399,19 +398,16 @@ func (k *Consumer) putBack(now time.Time) {
 	u.left = u.left[:0]
 }
 
-// Leased reports whether what was taken may still be handed over at now: see
-// Partition.Leased.
+// Leased reports whether taken messages may still be delivered at now: see Partition.Leased.
 func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 
-// Finish says that the consumer is done with a message. On an ordered channel
-// that is kept, that counts, and the next message is delivered, once this node
-// has noted it and the other replicas, where there are any, know; so it is where keys
-// order, and the next message is that of the key. Until then the
-// message can be answered no more, does not time out, and holds the next one
-// back; after FinTimeout it is ready again, and ConsumerOptions.Unfinished is called. If
-// the node cannot note it, it is delivered again; so it is by the next
-// leader if the term ends before, unless that one has heard of it. An ephemeral
-// channel keeps nothing: there it counts at once, whatever the order.
+// Finish finishes a message. On a durable channel with strict or key order, the finish counts,
+// and the next message (of the key) is delivered, once this node has recorded it and the other
+// replicas, if any, have stored it. Until then the message can no longer be answered, does not
+// time out, and blocks the next one; after FinTimeout it is ready again, and
+// ConsumerOptions.Unfinished is called. If this node cannot record the finish, the message is
+// redelivered; also by the next leader if the term ends first, unless that leader has stored
+// it. An ephemeral channel stores nothing: there a finish counts at once in any order.
 func (k *Consumer) Finish(o seq.Offset) error {
 	c, now := k.ch, time.Now()
 	if !c.p.Leased(now) {

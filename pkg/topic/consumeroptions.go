@@ -16,21 +16,20 @@ type ConsumerOptions struct {
 	// SampleRate from 1 to 99 delivers that percentage of the messages and
 	// finishes the others; 0 delivers all.
 	SampleRate int
-	// Tag is that of the messages which this consumer alone gets, with others that ask
-	// for it; "": those of no tag that is asked for.
+	// Tag requests the messages with this tag, shared with other consumers of the tag; ""
+	// requests messages without any requested tag.
 	Tag string
 	// Filter chooses messages; others are finished. nil: all.
 	Filter *header.Filter
-	// Wake says that Take may have something. It must not block.
+	// Wake signals that Take may return messages. It must not block.
 	Wake func()
-	// Ended says that the channel is gone, and why. It must not block.
+	// Ended reports that the channel was closed, and why. It must not block.
 	Ended func(reason error)
-	// Unfinished says that a Finish that was taken failed: others have not stored it
-	// within FinTimeout, and the message is ready again. It must not block. nil: nobody
-	// is told.
+	// Unfinished, if set, reports that an accepted Finish failed: other replicas have not
+	// stored it within FinTimeout, and the message is ready again. It must not block.
 	Unfinished func(o seq.Offset, err error)
-	// Name tells people who it is.
+	// Name identifies the consumer in output.
 	Name string
-	// Owner is whatever the caller wants Channel.Consumers to lead back to.
+	// Owner is an arbitrary value of the caller, returned by Channel.Consumers.
 	Owner any
 }

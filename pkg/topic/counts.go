@@ -26,9 +26,9 @@ func (c *ConsumerCounts) Add(o ConsumerCounts) {
 	c.TimedOut += o.TimedOut
 }
 
-// GiveBack undoes the delivery of messages in flight that reached no client, as unseen
-// says, which must not block: they are the next to be delivered, in the order in which
-// they were taken, and this delivery does not count. It needs no lease.
+// GiveBack undoes the delivery of messages in flight that reached no client, as unseen reports,
+// which must not block: they are redelivered next, in delivery order, and this delivery does
+// not count. It needs no lease.
 func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
 	c, n := k.ch, 0
 	c.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// DisposeTimeout is how long a Disposer may have a message: longer than a publish takes.
+// DisposeTimeout is how long a Disposer may hold a message: longer than a publish takes.
 const DisposeTimeout = time.Minute
 
 // Retries is how a channel treats messages that are not finished. It is a view of the
@@ -164,8 +164,8 @@ type Exhausted struct {
 	Version, Moves uint64
 }
 
-// Disposer takes the messages of a channel that have used up their attempts, and finishes
-// them or has the channel keep them. Its methods are for one goroutine.
+// Disposer takes messages that used up their attempts out of a channel, and finishes or returns
+// them. Its methods are for one goroutine.
 type Disposer struct {
 	k     *Consumer
 	taken []channel.Spent
@@ -180,9 +180,9 @@ func (x Retries) NewDisposer() *Disposer {
 	return &Disposer{k: &Consumer{ch: c, id: c.lastID, at: reading.New(c.p.o.Log)}}
 }
 
-// Take calls emit for up to max messages, with slices that are good during the call. They
-// are the disposer's for DisposeTimeout. An error of emit's ends it, and the channel keeps
-// those that were not handed over.
+// Take calls emit for up to max messages, with slices valid during the call. The disposer holds
+// them for DisposeTimeout. An error of emit ends the call, and the remaining messages stay in
+// the channel.
 func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n int, err error) {
 	k, c := d.k, d.k.ch
 	if !k.Leased(now) {
@@ -216,8 +216,8 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	return len(d.taken), nil
 }
 
-// Finish finishes a message for the channel: see Consumer.Finish. deadLettered says what
-// for: it is in another topic, or nowhere.
+// Finish finishes a message: see Consumer.Finish. deadLettered tells whether it was moved to
+// another topic or dropped.
 func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
 	began := d.k.ch.p.o.Now()
 	err := d.k.Finish(e.spent.Offset)
@@ -230,7 +230,7 @@ func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
 	return err
 }
 
-// Keep leaves a message to the channel as it was.
+// Keep returns a message to the channel unchanged.
 func (d *Disposer) Keep(e *Exhausted) { d.keep(e.spent) }
 
 func (d *Disposer) keep(x channel.Spent) {
@@ -243,5 +243,5 @@ func (d *Disposer) keep(x channel.Spent) {
 	c.arm(arm)
 }
 
-// Close gives back what was taken and neither finished nor kept.
+// Close returns all messages that were neither finished nor kept.
 func (d *Disposer) Close() { d.k.Leave() }

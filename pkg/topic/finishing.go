@@ -15,9 +15,8 @@ import (
 // replicas to store it, as while there are fewer than the topic asks for.
 const FinTimeout = 5 * time.Second
 
-// ErrFinNotStored is why a FIN of an ordered channel failed that was taken: not enough
-// in-sync replicas stored it within FinTimeout. The message is delivered again, here or,
-// if one of them has stored it and leads next, not at all.
+// ErrFinNotStored: not enough in-sync replicas stored the FIN of an ordered channel within
+// FinTimeout. The message is redelivered, unless a replica that has stored the FIN leads next.
 var ErrFinNotStored error = failure.FinNotStored
 
 // finishes are FINs that this node notes and the others are told of together.

@@ -9,11 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// ErrNotLeased is returned for an answer that comes while this node may not
-// take any: it has lost touch with those who could have elected another leader,
-// or it is known that one was elected. The message is not in flight any more, and is
-// delivered again: here, if this node turns out to lead, or by the next leader. After a
-// Touch alone it stays in flight.
+// ErrNotLeased is returned for an answer while this node has no valid lease: it has lost
+// contact with the nodes that could have elected another leader, or knows of a later leader.
+// The message is no longer in flight and is redelivered: here, if this node still leads, or by
+// the next leader. After a Touch it stays in flight.
 var ErrNotLeased error = failure.NotLeased
 
 // gate stands between a partition's channels and their consumers: it says
@@ -29,9 +28,9 @@ type gate struct {
 // Channels returns the channels. The slice is shared and must not be changed.
 func (g *gate) Channels() []*Channel { return *g.list.Load() }
 
-// Leased reports whether messages may be delivered and answered at now. Take asks
-// by the time that it is given; whoever writes what was taken to a socket later
-// asks again, since the process may have been paused in between.
+// Leased reports whether messages may be delivered and answered at now. Take checks it with its
+// time argument; check it again before writing taken messages to a socket, because the process
+// may have been paused in between.
 func (g *gate) Leased(now time.Time) bool {
 	return !g.over.Load() && (g.leased == nil || g.leased(now))
 }
@@ -86,8 +85,8 @@ func (g *gate) stir() {
 	}
 }
 
-// Disconnect tells all consumers to go and why. Their messages in flight are
-// ready again as they leave.
+// Disconnect disconnects all consumers for a reason. Their messages in flight are ready again
+// as they leave.
 func (g *gate) Disconnect(reason error) {
 	for _, c := range g.Channels() {
 		c.Disconnect(reason)

@@ -14,8 +14,8 @@ type Place struct {
 	Skipped     int64           // unfinished ones that would not
 }
 
-// PlaceOf returns where a channel is, and what a move to target would do; nil: behind
-// all that it can see.
+// PlaceOf returns the position of a channel and the effect of a move to target; nil means the
+// end.
 func PlaceOf(c *Channel, target *seq.Offset) Place {
 	start, end := c.p.o.Log.Start(), c.p.o.Log.CommittedEnd()
 	visible, now := c.p.visibleEnd(), c.p.o.Now()

@@ -18,11 +18,11 @@ type PositionsReport struct {
 	Number   uint64
 	// Files are those that are there, in a fixed order.
 	Files []PositionsFile
-	// Damage is what could not be read; nil: everything could. Rotten says that it is
-	// no torn write: it had been on disk.
+	// Damage is the unreadable part; nil if none. Rotten reports that it had been on disk and
+	// is not a torn write.
 	Damage error
 	Rotten bool
-	// Unreadable says that no snapshot is intact: the Snapshot is empty.
+	// Unreadable reports that no snapshot is intact; Snapshot is empty.
 	Unreadable bool
 }
 

@@ -32,9 +32,8 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 	return k, nil
 }
 
-// Leave ends the consumer; its messages in flight are ready again at once. It
-// returns how many consumers the channel has left. The goroutine that takes
-// must have stopped.
+// Leave removes the consumer; its messages in flight are ready again at once. It returns the
+// remaining number of consumers. The goroutine that takes must have stopped.
 func (k *Consumer) Leave() (left int) {
 	c := k.ch
 	k.at.Release()

@@ -59,9 +59,9 @@ func (k *keeper) Checkpoint() error {
 	return err
 }
 
-// Flush stores and shares the positions as they are now, and returns once every
-// in-sync replica has them. Calls at the same time have one snapshot in common.
-// An error that is not marked fate.Refused leaves open who has them.
+// Flush stores and shares the current positions and returns once every in-sync replica has
+// them. Concurrent calls share one snapshot. After an error not marked fate.Refused it is
+// unknown which replicas have them.
 func (k *keeper) Flush(ctx context.Context) error {
 	s, err := k.store()
 	if err != nil || s == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/flow"
 )
 
-// Measure notes a channel's totals of now in its Flow.
+// Measure records a channel's current totals in its Flow.
 func Measure(c *Channel, now time.Time) {
 	end := c.p.visibleEnd()
 	c.mu.Lock()

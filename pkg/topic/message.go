@@ -9,7 +9,7 @@ import (
 // be reused as soon as the call returns.
 type Message = record.Message
 
-// Address says that a message is for one channel.
+// Address restricts a message to one channel.
 type Address = record.Address
 
 // The most bytes that parts of a message may have.
@@ -19,8 +19,7 @@ const (
 	MaxDedup  = record.MaxDedup
 )
 
-// Delivery is a message on its way to a consumer. Its slices are valid only
-// during the call that hands it over.
+// Delivery is a message being delivered. Its slices are valid only during the call.
 type Delivery struct {
 	ID        seq.MessageID
 	Timestamp int64  // of publishing, ns since 1970; of an addressed message: its origin's
@@ -37,10 +36,9 @@ type Delivery struct {
 // signed 16-bit number, and the extension framing keeps the top bits clear.
 const MaxAttempts = record.MaxAttempts
 
-// Receipt is the answer to a publish. With a nil Err the messages are as
-// durable as the topic promises, at [First, First+Count) of the partition or, where
-// some were stored before or elsewhere, as IDs.
-// fate.Of(Err) tells what became of them otherwise.
+// Receipt is the result of a publish. With a nil Err the messages are as durable as the topic's
+// sync policy, at [First, First+Count) of the partition or, if some were stored before or
+// elsewhere, as IDs. Otherwise fate.Of(Err) gives their fate.
 type Receipt struct {
 	Partition int
 	First     seq.Offset

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MovePolicy says which messages are appended again for the channel that has not finished
-// them, so that they need not stay where they are. Zero values: none.
+// MovePolicy selects unfinished messages to append again for their channel, so that old
+// segments can be deleted. Zero values select none.
 type MovePolicy struct {
 	// RequeueInMemory is the longest delay of a requeue that is kept in memory and in the
 	// channel's position alone.
@@ -20,7 +20,8 @@ type MovePolicy struct {
 	// where a few unfinished messages may keep it.
 	CarryAge   time.Duration
 	CarryBytes int64
-	// Room reports whether the disk takes messages for which no publisher waits. nil: always.
+	// Room reports whether the disk has space for messages without a waiting publisher. nil:
+	// always.
 	Room func([]Message) bool
 }
 

@@ -10,9 +10,9 @@ type Offered struct {
 	Inline   func(appendHere func())
 }
 
-// Offer appends messages, all of them or none, and has copied them when it returns, which
-// may take while too much waits to be written. Done is called once, perhaps before that, and must
-// not block. An error is a refusal: nothing happened, and Done is not called.
+// Offer appends messages, all or none, and has copied them when it returns; it may wait while too
+// much waits to be written. Done is called once, possibly before Offer returns, and must not
+// block. An error is a refusal: nothing happened, and Done is not called.
 func (p *Partition) Offer(o Offered) error {
 	e := publishes.Get().(*publish)
 	e.p, e.msgs, e.count, e.since, e.done, e.inline = p, o.Messages, len(o.Messages), time.Now(), o.Done, o.Inline

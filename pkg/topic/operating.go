@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Look calls f with the state of a channel, which it must not change or keep. The channel
-// stands still meanwhile.
+// Look calls f with the state of a channel, which f must not change or retain. The channel is
+// locked meanwhile.
 func Look(c *Channel, f func(*channel.State)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,8 +20,8 @@ func Look(c *Channel, f func(*channel.State)) {
 // is on this node's disk; Partition.Flush waits for the others.
 func Move(c *Channel, f func(*channel.State)) error { return c.move(f) }
 
-// Change applies one that finishes messages, or has them delivered: what others are being told
-// meanwhile stays true. When it returns, that is on this node's disk.
+// Change applies a change that finishes messages or makes them ready, consistently with changes
+// being replicated. It is on this node's disk when Change returns.
 func Change(c *Channel, f func(*channel.State)) error {
 	c.change(f)
 	_, err := c.p.store()

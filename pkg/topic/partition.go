@@ -23,8 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Log is where a partition appends, and what takes its positions to the other
-// replicas: the live term of its replica.
+// Log appends a partition's entries and replicates its positions: the live term of its replica.
 type Log interface {
 	// Append takes an entry: see commitlog.Entry.
 	Append(commitlog.Entry) error
@@ -34,18 +33,17 @@ type Log interface {
 // ErrChannelNotFound is returned for a channel that the partition does not have.
 var ErrChannelNotFound error = failure.ChannelNotFound
 
-// Observer is told what happens, for statistics. Its methods must not block.
+// Observer receives statistics. Its methods must not block.
 type Observer interface {
-	// ObservePublish is told how long a publish took from receipt to answer.
+	// ObservePublish reports the duration of a publish from receipt to answer.
 	ObservePublish(d time.Duration, err error)
-	// ObserveBatch is told how many messages were committed together.
+	// ObserveBatch reports the number of messages of a group commit.
 	ObserveBatch(messages int)
-	// ObserveDelivery is told how long after being appended a message is handed
-	// over for the first time. Of messages that are handed over together it is
-	// told of the first.
+	// ObserveDelivery reports the time from append to first delivery, for the first of the
+	// messages delivered together.
 	ObserveDelivery(d time.Duration)
-	// ObserveFinish is told how long after its last delivery a message is finished, and
-	// how many deliveries it took; one message of a consumer at a time.
+	// ObserveFinish reports the time from the last delivery to the finish and the number of
+	// deliveries, for one message of a consumer at a time.
 	ObserveFinish(d time.Duration, attempts int)
 }
 
@@ -60,8 +58,8 @@ type Options struct {
 	// Arm asks for calls of a channel's Tick until one returns false. It is
 	// called without a lock and must not block.
 	Arm func(*Channel)
-	// Damaged reports a damaged range that a consumer has come to. It is led
-	// past it, unless Elsewhere says otherwise.
+	// Damaged reports a damaged range reached by a consumer. The consumer skips it unless
+	// Elsewhere says otherwise.
 	Damaged func(*commitlog.CorruptionError)
 	// Elsewhere reports whether other in-sync replicas hold what is damaged here.
 	// Then no consumer is led past it: the partition suspends deliveries, as
@@ -75,26 +73,26 @@ type Options struct {
 	// Salvage has Open succeed where positions were stored and none is intact. The
 	// damaged files are kept under other names.
 	Salvage bool
-	// Unsaved tells that there is something for Checkpoint to do, once until it was
-	// called. It is called with locks held and must not block. nil: nobody is told.
+	// Unsaved, if set, signals that Checkpoint has work to do, once until it is called. It is
+	// called with locks held and must not block.
 	Unsaved func()
-	// Exhausted tells that a channel has messages which have used up their attempts, for a
-	// Disposer to take. It is called repeatedly until there is none. It must not
-	// block. nil: they stay.
+	// Exhausted, if set, signals that a channel has messages that used up their attempts, for a
+	// Disposer. It is called repeatedly until there are none. It must not block. nil: the
+	// messages stay.
 	Exhausted func(*Channel)
-	// Leased reports whether deliveries may be made and answered at a time: nobody
-	// else may have been made leader by then. It must not block. nil: always.
+	// Leased reports whether messages may be delivered and answered at a time, because no other
+	// leader can have been elected by then. It must not block. nil: always.
 	Leased func(now time.Time) bool
-	// Ages tells the age of the log's batches; nil: by this node's wall clock.
+	// Ages returns the age of the log's batches; nil uses this node's wall clock.
 	Ages *age.Clock
 	// Now reads the clock that delays run on; nil: time.Now.
 	Now func() time.Time
-	// LatencyWindow is of which time channels keep how long messages took from their
-	// publish to their Finish; 0: they do not.
+	// LatencyWindow is the window of the channels' latencies from publish to finish; 0 disables
+	// them.
 	LatencyWindow time.Duration
-	// Moves says which messages are appended again.
+	// Moves selects the messages to append again.
 	Moves MovePolicy
-	// Trace is where it is noted what happens to messages that are traced.
+	// Trace records the events of traced messages.
 	Trace trace.Source
 }
 
@@ -126,9 +124,9 @@ func (f *marker) clear() bool { return f.set.Swap(false) }
 // notPaused is the visible end of a topic that is not paused.
 const notPaused = math.MaxUint64
 
-// Partition serves one partition of a topic for as long as this node leads it
-// in one term, from Open to Close, on the positions that it finds: its own, or
-// what its Standby was told by the leader before.
+// Partition serves one partition of a topic during one term of this node, from Open to Close,
+// starting from the stored positions: its own, or those received by its Standby from the
+// previous leader.
 type Partition struct {
 	gate
 	keeper
@@ -153,11 +151,10 @@ type Partition struct {
 	arrivals  arrivals
 }
 
-// Open opens a partition's positions. Channels are added by AddChannel, as the
-// metadata names them; a position of a channel that nobody adds is dropped at
-// the next checkpoint, and what is stored of messages beyond the log's end is
-// forgotten. If positions were stored and none is intact, the error is marked
-// fate.Corrupt, unless Options.Salvage is set.
+// Open opens a partition's positions. AddChannel adds the channels named by the metadata;
+// positions of other channels are dropped at the next checkpoint, and positions beyond the
+// log's end are discarded. If positions were stored and none is intact, the error is marked
+// fate.Corrupt unless Options.Salvage is set.
 func Open(o Options) (*Partition, error) {
 	o = o.withDefaults()
 	positions, snap, err := openFor(o)
@@ -246,7 +243,7 @@ func (p *Partition) Serve(out Log) {
 // those of earlier moves, also under earlier leaders.
 func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.moved.Add(1))) }
 
-// SetTTL says after which time messages of a partition expire that name none; 0: they do not.
+// SetTTL sets the default time to live of messages; 0 means unlimited.
 func SetTTL(p *Partition, d time.Duration) { p.ttl.Store(int64(d)) }
 
 // Index returns the partition's number in its topic.
@@ -260,10 +257,11 @@ func (p *Partition) visibleEnd() seq.Offset {
 	return min(seq.Offset(p.arrivals.told.Load()), seq.Offset(p.pausedAt.Load()))
 }
 
-// AddChannel makes sure that the partition has a channel. version tells it from an earlier channel
-// of the name, whose position does not count. The first channel starts with what no channel has
-// seen, a later one at the committed end; until ChannelsComplete, one whose position was lost
-// starts at the log's start. When AddChannel returns, the start of a durable channel is on disk.
+// AddChannel adds a channel if it is missing. version distinguishes it from an earlier channel of
+// the name, whose position does not count. The first channel starts with the messages that no
+// channel has received, later ones at the committed end; until ChannelsComplete, one whose
+// position was lost starts at the log's start. When AddChannel returns, the start of a durable
+// channel is on disk.
 func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*Channel, error) {
 	p.mu.Lock()
 	if c := p.channels[name]; c != nil && c.version == version {
@@ -338,8 +336,8 @@ func (p *Partition) RemoveChannel(name string) error {
 	return p.forget(c)
 }
 
-// RemoveAbandoned ends a channel that has no consumer, and does nothing to one
-// that has. It returns whether the channel is gone.
+// RemoveAbandoned removes a channel without consumers; one with consumers is kept. It reports
+// whether the channel was removed.
 func (p *Partition) RemoveAbandoned(name string) (bool, error) {
 	c := p.Channel(name)
 	if c == nil || !c.closeIfIdle() {
@@ -425,9 +423,8 @@ func (p *Partition) Empty() error {
 	return p.Checkpoint()
 }
 
-// Committed tells the partition that a batch is committed: see
-// coord.TermOptions. A zero Batch means: entries inherited from an earlier term
-// are now committed.
+// Committed reports that a batch is committed: see coord.TermOptions. A zero Batch means:
+// entries inherited from an earlier term are now committed.
 func (p *Partition) Committed(b commitlog.Batch) {
 	if b.Size() == 0 {
 		p.arrivals.inherited(p)
@@ -515,9 +512,8 @@ func (p *Partition) Floor() seq.Offset {
 	return floor
 }
 
-// Retain drops whole segments that are finished with and old enough, and as many
-// more as exceed the size that is asked for, finished or not. The floor is the
-// partition's.
+// Retain deletes whole segments that are finished and old enough, and further ones above the
+// requested size, finished or not. The floor is the partition's.
 func (p *Partition) Retain(r commitlog.Retention) error {
 	before := p.o.Log.Start()
 	r.Floor = p.Floor()

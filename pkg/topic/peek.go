@@ -22,9 +22,9 @@ type Seen struct {
 	Rest      time.Duration // of its publisher's delay; 0: it is due
 }
 
-// Peek returns up to limit committed messages from an offset on, and none behind the
-// one with which they have that many bytes. With a channel it leaves out what the channel
-// has finished, and tells the others' state.
+// Peek returns up to limit committed messages from an offset on, and stops after the one that
+// exceeds the byte limit. With a channel it omits finished messages and returns the state of
+// the others.
 func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen, error) {
 	r := p.o.Log.NewReader()
 	defer r.Release()
@@ -84,10 +84,9 @@ type publication struct {
 	at         time.Time
 }
 
-// OldestAt returns when the first message that a channel has not finished was published, and
-// false when there is none or it cannot be read. It reads a batch only when the one
-// that it read last is finished: whoever watches a channel that stands still reads
-// nothing.
+// OldestAt returns the publish time of a channel's first unfinished message, and false if there
+// is none or it cannot be read. It reads a batch only after the one read last is finished:
+// watching a channel that makes no progress reads nothing.
 func (p *Partition) OldestAt(c *Channel) (time.Time, bool) {
 	o, log := c.Floor(), p.o.Log
 	if o < log.Start() || o >= log.CommittedEnd() {

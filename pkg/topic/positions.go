@@ -17,16 +17,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Snapshot is what is stored of a partition beside its log.
+// Snapshot is the stored state of a partition besides its log.
 type Snapshot struct {
 	BacklogFrom seq.Offset        // where a first channel starts
 	PausedAt    *seq.Offset       // channels see nothing from here on; nil: not paused
 	Channels    []ChannelPosition // sorted by name
-	// Addressed is how far the positions tell what became of addressed messages: the log
-	// is looked through for those that follow.
+	// Addressed is the offset up to which the positions include addressed messages: the log is
+	// scanned for later ones.
 	Addressed seq.Offset
-	// Lost says that positions of channels could not be read. A channel that the
-	// snapshot does not name starts at the log's start, wherever it had been.
+	// Lost reports that positions of channels could not be read. A channel missing from the
+	// snapshot restarts at the log's start.
 	Lost bool
 }
 
@@ -111,18 +111,17 @@ const (
 	positionsAside = ".damaged"
 )
 
-// MaxPositionsBytes is the most that a snapshot takes when encoded. A larger
-// file is not read, a larger snapshot is not written.
+// MaxPositionsBytes is the maximum encoded size of a snapshot. A larger file is not read, a
+// larger snapshot is not written.
 const MaxPositionsBytes = 1 << 30
 
 // ErrNewerPositions is wrapped by the error of OpenPositions when a newer
 // program wrote the positions. It is marked fate.Refused: they are intact.
 var ErrNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
 
-// OpenPositions opens the positions in a directory and returns the newest
-// snapshot that is intact, or a zero one if none was ever saved, with the changes
-// that were noted since. If there was
-// one and none is intact, the error is marked fate.Corrupt.
+// OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a
+// zero one if none was ever saved, with the journaled changes since. If there was one and none
+// is intact, the error is marked fate.Corrupt.
 func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p, newest, err := openPositions(fsys, dir)
 	if err != nil {
@@ -233,20 +232,18 @@ func (p *Positions) freeName(prefix string) (string, error) {
 	}
 }
 
-// Damage tells what OpenPositions found torn or damaged when it returned a
-// snapshot all the same: the returned one may be the last but one, or lack changes.
-// It is nil when all was well.
+// Damage returns what OpenPositions found torn or damaged although it returned a snapshot: the
+// snapshot may be the last but one, or lack changes. nil if nothing.
 func (p *Positions) Damage() error { return p.damaged }
 
-// Rotten says that what Damage tells of had been on disk, and is no torn write.
+// Rotten reports that the damage had been on disk and is not a torn write.
 func (p *Positions) Rotten() bool { return p.rotten }
 
 // Number returns the number of the newest snapshot that is stored: how many
 // were saved. 0: none.
 func (p *Positions) Number() uint64 { return p.number }
 
-// Begin says that the next snapshot is about to be made: changes that are noted
-// from now on follow it, those before are in it.
+// Begin announces the next snapshot: earlier changes are included in it, later ones follow it.
 func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 
 // Append keeps an encoded change that an ordered channel's consumer made, for a process that
@@ -254,9 +251,9 @@ func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 // synced. It may be called at any time, by one goroutine.
 func (p *Positions) Append(change []byte) error { return p.journal.append(change) }
 
-// Update stores an encoded update of what was stored before; when it returns nil,
-// the update is on disk. After an error, a snapshot must be saved before the next
-// update can be. It is for the goroutine that saves.
+// Update stores an encoded update of the stored state; it is on disk when Update returns nil.
+// After an error, a snapshot must be saved before the next update. Call it from the saving
+// goroutine.
 func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
 
 // takesUpdates reports whether Update may be called.
@@ -268,8 +265,8 @@ func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold
 // minFold is how many bytes of changes are not worth a new snapshot.
 const minFold = 256 << 10
 
-// Fold stores a snapshot of what is stored, which then needs no changes behind it.
-// It returns its file image, which is the caller's.
+// Fold stores a snapshot that includes all stored changes. It returns the file image, which the
+// caller owns.
 func (p *Positions) Fold() ([]byte, error) {
 	if err := p.Begin(); err != nil {
 		return nil, err

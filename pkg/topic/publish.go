@@ -29,8 +29,8 @@ type publish struct {
 // publishes are reused: one is live for as long as a publish is in flight.
 var publishes = sync.Pool{New: func() any { return new(publish) }}
 
-// StoredSize returns the bytes that the records of messages take in a log. One
-// publish may have at most limit.Sizes.Entry of them.
+// StoredSize returns the encoded size of messages in a log. One publish may have at most
+// limit.Sizes.Entry bytes.
 func StoredSize(messages []Message) int {
 	n := 0
 	var breath limit.Breath

@@ -13,13 +13,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Standby keeps the positions of a partition that this node follows, as its
-// leader tells them, so that a Partition can be opened on them when this node
-// is to lead. It lives while the node follows, and takes the leader's word: what
-// speaks of messages that are not here yet is kept for when they come.
+// Standby stores the positions of a followed partition as received from its leader, so that a
+// Partition can be opened on them when this node leads. It exists while the node follows, and
+// trusts the leader: entries about messages that have not arrived yet are kept.
 //
-// Its methods may be called at the same time. What the leader tells arrives in
-// the leader's order, from one goroutine.
+// Its methods are safe for concurrent use. The leader's data arrives in the leader's order,
+// from one goroutine.
 type Standby struct {
 	unsaved func() // is told when behind becomes true
 
@@ -40,11 +39,11 @@ type StandbyOptions struct {
 	// End is the log's. What is stored of messages beyond is forgotten: others may
 	// come to these offsets.
 	End seq.Offset
-	// Damaged is told if stored positions are damaged. What is intact, or nothing, is
-	// used until the leader tells what they are.
+	// Damaged is called if stored positions are damaged. The intact part, if any, is used until
+	// the leader sends them.
 	Damaged func(error)
-	// Unsaved is told when there is something for Checkpoint to do, once until it was
-	// called, with locks held: it must not block. nil: nobody is told.
+	// Unsaved, if set, signals that Checkpoint has work to do, once until it is called, with
+	// locks held: it must not block.
 	Unsaved func()
 }
 
@@ -89,13 +88,12 @@ func (s *Standby) Cut(end seq.Offset) error {
 	return s.store()
 }
 
-// Replace takes a snapshot of the leader's for what the positions are from now on;
-// when it returns nil, it is on disk. What is known here to be finished stays
-// finished: the leader may not have heard of it from the leader before. Only where an
-// operator moved a channel does it go back. One that the same
-// leader has told before, even if this process was killed since, does nothing:
-// changes that came behind it are newer. Bytes that are no snapshot are refused, and a failure to store leaves
-// what was known before. It keeps no reference to the bytes.
+// Replace replaces the positions by a snapshot of the leader, which is on disk when it returns nil.
+// Messages known here as finished stay finished, because the leader may not have learned of them
+// from its predecessor; a channel moves back only where an operator moved it. A snapshot received
+// before from the same leader, even before a restart of this process, has no effect, because later
+// changes are newer. Invalid bytes are refused, and a failed write keeps the previous state. It
+// does not retain the bytes.
 func (s *Standby) Replace(snapshot []byte) error {
 	number, snap, err := decodePositions(snapshot)
 	if err == nil && imageSize(snapshot) != len(snapshot) {
@@ -136,9 +134,8 @@ func (s *Standby) Replace(snapshot []byte) error {
 	return nil
 }
 
-// Update takes an update of the leader's, of what it has told before; when it
-// returns nil, it is on disk. One that was taken before does nothing. It keeps no
-// reference to the bytes.
+// Update applies an update of the leader, which is on disk when it returns nil. An update
+// received before has no effect. It does not retain the bytes.
 func (s *Standby) Update(data []byte) error {
 	u, err := decodeUpdate(data)
 	if err != nil {
@@ -204,9 +201,8 @@ func (c *ChannelPosition) keep(known *Snapshot) bool {
 	return !samePosition(&before, &c.Position)
 }
 
-// Advance takes a change of the leader's. A process that is killed does not lose
-// it; a machine that loses power does, until the next Checkpoint has stored it. A
-// change that was taken before does nothing.
+// Advance applies a change of the leader. It survives a kill of the process, but not a power
+// failure before the next Checkpoint. A change received before has no effect.
 func (s *Standby) Advance(change []byte) error {
 	all, err := advance.Decode(change)
 	if err != nil {
@@ -259,8 +255,7 @@ func (s *Standby) isClosed() bool {
 	return s.closed
 }
 
-// Close stores what is not stored yet, which is the last thing that the Standby
-// writes. Whatever a leader tells it from then on is refused.
+// Close stores pending state; nothing is written afterwards. Later data of a leader is refused.
 func (s *Standby) Close() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// StartKind says in which way a Start names its place.
+// StartKind is the kind of position in a Start.
 type StartKind uint8
 
 // The kinds.
@@ -23,7 +23,7 @@ const (
 	startKinds
 )
 
-// Start is where a consumer wants its channel to begin, if it is the first one there.
+// Start is the requested start position of a channel, applied only for its first consumer.
 type Start struct {
 	Kind  StartKind
 	Value int64 // of the kind, not negative
@@ -48,8 +48,8 @@ func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
 	}
 }
 
-// Move moves a channel there, unless it has a consumer by then. When it returns, every
-// in-sync replica knows.
+// Move moves a channel to the start position unless it already has a consumer. When it returns,
+// every in-sync replica knows.
 func (s Start) Move(ctx context.Context, c *Channel) error {
 	if s.Kind == StartAnywhere || len(c.Consumers()) > 0 {
 		return nil

@@ -87,7 +87,7 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	}
 }
 
-// EndedBy notes that a message of a channel was finished without a consumer.
+// EndedBy records that a message was finished without a consumer.
 func EndedBy(c *Channel, o seq.Offset, whom string) {
 	if tr := c.p.trace.Load(); tr != nil {
 		tr.Step(trace.Step{What: trace.Finished, Offset: o, Channel: c.name, Note: "by " + whom, At: c.p.o.Now()})

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Replica is what a leader knows of another replica of its partition.
+// Replica is a leader's knowledge of another replica.
 type Replica struct {
 	Node meta.NodeID
 	// Gone: its node is down by the metadata, or its machine refuses connections.
@@ -20,12 +20,12 @@ type Replica struct {
 	Full bool
 	// CaughtUp is when it was last known to hold all that there was.
 	CaughtUp time.Time
-	// Ready: it holds all that a member must hold, in a session with the life of
-	// the node that metadata knows.
+	// Ready: it holds everything that a member must hold, in a session with the node
+	// incarnation known to the metadata.
 	Ready bool
 }
 
-// Change is what a leader wants of the in-sync set.
+// Change is a change of the in-sync set wanted by a leader.
 type Change struct {
 	ISR    []meta.NodeID
 	Joiner meta.NodeID // "": nobody joins
@@ -36,10 +36,10 @@ type Change struct {
 // full: it will not catch up.
 const fullHurries = 4
 
-// Next returns the next change of the in-sync set, if one is due: those who are
-// gone, suspect or lag leave together; nobody leaving so, one that is slow leaves,
-// unless fewer than least members would be left; nobody leaving, one who is ready
-// joins. Who is not among the replicas, the leader itself, stays.
+// Next returns the next due change of the in-sync set: first all members that are gone, suspect
+// or lagging leave together; otherwise a slow one leaves unless fewer than least members would
+// remain; otherwise one that is ready joins. Non-replicas and the leader itself are not
+// changed.
 func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replicas []Replica) (Change, bool) {
 	var c Change
 	for _, r := range replicas {

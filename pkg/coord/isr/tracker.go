@@ -35,9 +35,9 @@ type member struct {
 	pending bool // is proposed to be in it
 }
 
-// New returns the tracker of a term that starts with the given ISR. committed
-// is how far the log is known to be committed; what lies beyond it is committed
-// only once every member has acknowledged it again.
+// New returns the tracker of a term that starts with the given ISR. committed is the known
+// committed end; entries beyond it are committed only once every member has acknowledged them
+// again.
 func New(members []meta.NodeID, committed seq.Offset) *Tracker {
 	t := &Tracker{committed: committed}
 	t.Apply(members)
@@ -61,9 +61,9 @@ func (t *Tracker) Counts(node meta.NodeID) bool {
 	return false
 }
 
-// Ack notes that node holds everything below end, as durably as the topic asks,
-// in this term. It returns the committed end and whether it moved. What a node
-// that does not count acknowledges is kept for when it does.
+// Ack records that node holds everything below end with the topic's durability, in this term.
+// It returns the committed end and whether it moved. An acknowledgement of a node that does not
+// count is kept for when it does.
 func (t *Tracker) Ack(node meta.NodeID, end seq.Offset) (committed seq.Offset, moved bool) {
 	m := t.member(node)
 	m.known = true
@@ -78,8 +78,8 @@ func (t *Tracker) Forget(node meta.NodeID) {
 	m.known, m.acked = false, 0
 }
 
-// Propose counts the members of a proposed ISR beside those of the applied one
-// and of what was proposed before, until the next Apply or Withdraw.
+// Propose also counts the members of a proposed ISR, in addition to the applied one and earlier
+// proposals, until the next Apply or Withdraw.
 func (t *Tracker) Propose(members []meta.NodeID) {
 	for _, n := range members {
 		t.member(n).pending = true
@@ -94,7 +94,7 @@ func (t *Tracker) Withdraw() (committed seq.Offset, moved bool) {
 	return t.advance()
 }
 
-// Apply makes members the ISR: metadata says so. It ends any proposal.
+// Apply makes members the ISR, as applied by the metadata. It ends any proposal.
 func (t *Tracker) Apply(members []meta.NodeID) (committed seq.Offset, moved bool) {
 	for i := range t.members {
 		t.members[i].applied, t.members[i].pending = false, false

@@ -37,17 +37,16 @@ const (
 	catchUpIdle = 2 * time.Second
 )
 
-// CatchUp limits how fast the leaders of a node, all together, send to replicas that are
-// not in sync what these lack. It adapts as TCP's congestion control does, with
-// multiplicative steps both ways: it rests for a fifth of the time, and compares how long
-// publishes took that began meanwhile with those that began while it copied: to be
-// committed by its leaders, to be on disk in its followers. The rate falls where nine of ten of the latter take more than twice as long, or
-// longer than a rest, and rises where they take less than one and a half times as long.
-// Without publishes it does not rest, and the rate rises fast. The rate never falls below
-// 4 MiB a second, or below twice what is published to the partitions that are copied: a
-// replica would never catch up.
+// CatchUp limits how fast the leaders of a node together send data to replicas that are not in
+// sync. It adapts like TCP congestion control, with multiplicative steps both ways: it pauses for a
+// fifth of the time and compares publishes that began during pauses with those that began while
+// copying (time to commit at the leaders, time to disk at the followers). The rate falls if nine of
+// ten of the latter take more than twice as long, or longer than a pause, and rises if they take
+// less than one and a half times as long. Without publishes it does not pause, and the rate rises
+// fast. The rate never falls below 4 MiB/s, or below twice the publish rate of the copied
+// partitions: otherwise a replica would never catch up.
 //
-// A CatchUp may be used by many goroutines. A nil one sets no limit.
+// A CatchUp is safe for concurrent use; a nil one sets no limit.
 type CatchUp struct {
 	copying atomic.Bool // something was copied not long ago: commits are of interest
 
@@ -74,7 +73,7 @@ func (c *CatchUp) Delay(now time.Time) time.Duration {
 	return c.pace.delay(now)
 }
 
-// Sent notes that so many bytes are on their way. Answered is called for as many.
+// Sent records bytes in flight. Answered is called for the same number.
 func (c *CatchUp) Sent(bytes int) {
 	if c == nil {
 		return
@@ -85,7 +84,7 @@ func (c *CatchUp) Sent(bytes int) {
 	c.pace.open += bytes
 }
 
-// Answered notes that so many bytes are on their way no more.
+// Answered records that bytes are no longer in flight.
 func (c *CatchUp) Answered(now time.Time, bytes int) {
 	if c == nil {
 		return
@@ -97,12 +96,11 @@ func (c *CatchUp) Answered(now time.Time, bytes int) {
 	}
 }
 
-// Copying reports whether anything was copied not long ago. Only then Committed wants to be
-// called.
+// Copying reports whether anything was copied recently. Committed need be called only then.
 func (c *CatchUp) Copying() bool { return c != nil && c.copying.Load() }
 
-// Committed notes that a batch which was begun at since is committed now. bytes is its
-// size if its partition is one that is copied, else 0.
+// Committed records the commit of a batch begun at since. bytes is its size if its partition is
+// being copied, else 0.
 func (c *CatchUp) Committed(since, now time.Time, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

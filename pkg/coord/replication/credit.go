@@ -15,11 +15,10 @@ const creditShare = 8
 // an answer. They share a connection, whose queue is limited: without a common bound,
 // enough busy partitions fill it, and their calls fail.
 //
-// A replicator may send one more request while less than Sizes.Pair is in use, of
-// any size, so the use exceeds Sizes.Pair by less than one frame. Each request counts
-// for Sizes.Request beside its payload. A replicator that finds no credit waits in
-// line and gets enough for one request at its turn. A Credit may be used by many
-// goroutines.
+// A replicator may send one more request, of any size, while less than Sizes.Pair is in use, so
+// the use exceeds Sizes.Pair by less than one frame. Each request counts for Sizes.Request in
+// addition to its payload. A replicator without credit waits in line and gets enough for one
+// request at its turn. A Credit is safe for concurrent use.
 type Credit struct {
 	limit   int
 	request int

@@ -5,25 +5,23 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Events are what a replicator tells the term that it belongs to. The calls
-// come from any goroutine, without a lock, and must not block.
+// Events are the callbacks of a replicator to its term. They are called from any goroutine,
+// without a lock, and must not block.
 type Events struct {
-	// Acked: the follower said what it has. Progress of a session other than the
-	// newest that Forget named is to be ignored.
+	// Acked: the follower reported its log end. Ignore progress of any session other than the
+	// newest named by Forget.
 	Acked func(Progress)
 	// Forget: a session begins. What was believed of the follower is not to be
 	// relied on.
 	Forget func(session uint64)
-	// Compare: the follower said where its log stands, before anything of it is cut.
-	// With false nothing is, and it is asked again later. nil: always true.
+	// Compare: the follower reported its log end before any truncation. If it returns false
+	// nothing is truncated, and the follower is asked again later. nil: always true.
 	Compare func(Standing) bool
-	// Longer: the follower refused to cut what is committed in its log. nil: nobody
-	// is told.
+	// Longer, if set: the follower refused to truncate committed entries.
 	Longer func()
 	// Superseded: the follower has adopted a newer epoch. The term is over.
 	Superseded func(seq.Epoch)
-	// Unreadable: the leader's own log is damaged where the follower needs it. nil:
-	// nobody is told.
+	// Unreadable, if set: the leader's own log is damaged where the follower needs it.
 	Unreadable func(error)
 }
 

@@ -16,25 +16,25 @@ import (
 // maxGroup is how many puts share one sync.
 const maxGroup = 256
 
-// ErrLonger is wrapped by what a follower's failed is told when it refuses a leader
-// whose log lacks records that are committed here. Nothing was changed.
+// ErrLonger is wrapped by the error passed to failed when a follower refuses a leader whose log
+// lacks records committed here. Nothing was changed.
 var ErrLonger = errors.New("leader lacks records committed on this replica")
 
 // Positions is where a follower keeps what its leader shares of the channels'
 // positions. The calls come one at a time.
 type Positions interface {
-	// Replace takes a snapshot in place of everything before. It is on disk when
-	// Replace returns. The bytes are the callee's.
+	// Replace replaces everything before by a snapshot, which is on disk when it returns. The
+	// callee owns the bytes.
 	Replace(snapshot []byte) error
-	// Update takes a change to the newest snapshot; it is on disk when Update returns.
-	// The bytes are the callee's.
+	// Update applies a change to the newest snapshot, which is on disk when it returns. The
+	// callee owns the bytes.
 	Update(update []byte) error
 	// Cut forgets what is known of messages at or beyond an offset, where the log is
 	// about to end. That is on disk when Cut returns.
 	Cut(end seq.Offset) error
-	// Advance takes a change to the newest snapshot; it may be kept in memory. It may
-	// be called by whoever hands over the leader's requests, and must not wait for a
-	// sync. The bytes are the callee's.
+	// Advance applies a change to the newest snapshot, possibly in memory only. It may be
+	// called on the goroutine that delivers the leader's requests and must not wait for a sync.
+	// The callee owns the bytes.
 	Advance(change []byte) error
 }
 
@@ -47,8 +47,8 @@ type Following struct {
 	// lack committed records; 0: none. Where this log differs from the leader's and
 	// has nothing of that epoch or later, the operator's decision supersedes it.
 	Unclean seq.Epoch
-	// Full reports whether the disk has no room for batches: then none are taken, while
-	// positions are. It must not block. nil: it always has.
+	// Full, if set, reports whether the disk is full: then batches are refused, positions are
+	// not. It must not block.
 	Full func() bool
 }
 
@@ -109,14 +109,12 @@ func (p *pieces) add(m positions) ([]byte, bool) {
 	return p.bytes, true
 }
 
-// NewFollower returns the follower of a log. It follows nobody yet. Of maxQueued
-// bytes that wait, a request that exceeds them is answered as not ready: a leader
-// keeps less than limit.Sizes.Put in flight. failed is
-// called without a lock, perhaps more than once, with an error that ended the log,
-// with one marked fate.Corrupt where the log is found to be damaged, or an operator's
-// election has superseded what is committed in it, and with one that wraps ErrLonger.
-// live is called with the first batch of each put that the leader has just written, and not with
-// what is copied later; nil: nobody is told.
+// NewFollower returns the follower of a log, without a leader yet. A request that would exceed
+// maxQueued bytes is answered as not ready: a leader keeps less than limit.Sizes.Put in flight.
+// failed is called without a lock, possibly repeatedly: with an error that failed the log, with
+// one marked fate.Corrupt if the log is damaged or an unclean election has superseded committed
+// entries, and with one that wraps ErrLonger. live, if not nil, is called with the first batch
+// of each put that the leader has just written, not with batches copied later.
 func NewFollower(log *commitlog.Log, maxQueued int, failed func(error), live func(commitlog.Batch)) *Follower {
 	f := &Follower{log: log, failed: failed, live: live}
 	f.queue.most = maxQueued
@@ -124,16 +122,15 @@ func NewFollower(log *commitlog.Log, maxQueued int, failed func(error), live fun
 	return f
 }
 
-// Adopt has the follower serve the leader of an epoch: metadata says so. Leaders
-// of older epochs are refused from then on, also after a restart: the epoch is
-// stored before Adopt returns. (A log in which nothing was ever written keeps no
-// note of it. Such a replica has answered for nothing, and its node acts on no
-// metadata older than its own return.) An older epoch than the adopted one is
-// refused with commitlog.ErrFenced. Adopt waits for the requests that are worked on,
-// which are at most those that share one sync, and for none that is queued.
+// Adopt makes the follower serve the leader of an epoch, as the metadata says. Leaders of older
+// epochs are refused from then on, even after a restart: the epoch is stored before Adopt
+// returns. (A log that was never written to stores no epoch. Such a replica has acknowledged
+// nothing, and its node acts on no metadata older than its own start.) An epoch older than the
+// adopted one returns commitlog.ErrFenced. Adopt waits for the requests in progress, at most
+// those that share one sync, and for no queued one.
 func (f *Follower) Adopt(a Following) error { return f.change(a, true) }
 
-// Rest adopts an epoch as Adopt does, and serves nobody.
+// Rest adopts an epoch like Adopt but serves no leader.
 func (f *Follower) Rest(epoch seq.Epoch) error { return f.change(Following{Epoch: epoch}, false) }
 
 // Yield ends following: this node leads in an epoch. Requests are refused, and
@@ -202,8 +199,8 @@ func (f *Follower) release() {
 	goOn(f)
 }
 
-// Handle takes a request of the leader's. It does not wait; reply is called
-// once, perhaps from another goroutine. The payload is the follower's.
+// Handle handles a request of the leader without blocking. reply is called once, possibly from
+// another goroutine. The follower takes ownership of the payload.
 func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	r := request{kind, payload, reply}
 	now, taken := f.queue.push(r)

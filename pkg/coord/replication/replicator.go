@@ -30,7 +30,7 @@ type Caller interface {
 	Go(kind uint8, payload [][]byte, done func(reply []byte, err error))
 }
 
-// Standing is where a follower's log stands.
+// Standing is the state of a follower's log.
 type Standing struct {
 	Epoch     seq.Epoch  // of its last batch; 0: it has none
 	End       seq.Offset // of its log
@@ -41,15 +41,15 @@ type Standing struct {
 type State uint8
 
 const (
-	// Disconnected says that there is no session. Nothing is sent.
+	// Disconnected: there is no session; nothing is sent.
 	Disconnected State = iota
 	// Reconciling is finding out where the logs agree. One request is in progress at a
 	// time.
 	Reconciling
 	// Replicating is sending batches as they come, several at a time.
 	Replicating
-	// Failed says that the follower, or the leader, cannot do what it is asked, and
-	// is asked again now and then.
+	// Failed: the follower or the leader cannot carry out a request, which is retried
+	// periodically.
 	Failed
 )
 
@@ -202,9 +202,8 @@ func (r *Replicator) Stop() {
 	r.running.Wait()
 }
 
-// State returns what is being done about the follower, what it is known to have, and
-// why it was asked in vain the last time, for people: "" where nothing has failed
-// since it last took what it was sent.
+// State returns the state of replication to the follower, what it is known to have, and the
+// last failure in text form: "" if nothing has failed since its last success.
 func (r *Replicator) State() (s State, p Progress, trouble string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,8 +224,8 @@ func (r *Replicator) SetPace(p Pace) {
 	}
 }
 
-// Push says that b was appended. It is sent as it is if the follower has been
-// sent all before it.
+// Push reports that b was appended. It is sent immediately if the follower has been sent
+// everything before it.
 func (r *Replicator) Push(b commitlog.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +241,7 @@ func (r *Replicator) Push(b commitlog.Batch) {
 	r.next, r.prev = b.End(), PointOf(b)
 }
 
-// Share says that there is something new in Shares.
+// Share reports new entries in Shares.
 func (r *Replicator) Share() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,8 +250,8 @@ func (r *Replicator) Share() {
 	}
 }
 
-// Tell lets the follower know how far the log is committed, if it was not told
-// and nothing is in progress. With always it is asked in any case.
+// Tell sends the committed end to the follower if it does not know it and nothing is in
+// progress; with always, in any case.
 func (r *Replicator) Tell(always bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// Shares are what a term shares with its followers beside batches: the channels'
-// positions as snapshots, updates of them, and small changes between them. A
-// snapshot takes the place of everything before it; a follower that begins a session
-// gets the newest snapshot and what is behind it. Shares are numbered from 1 in the
-// order in which they are added. Shares may be used by many goroutines.
+// Shares is what a term replicates besides batches: the channels' positions as snapshots,
+// updates of them, and small changes in between. A snapshot replaces everything before it; a
+// follower that starts a session receives the newest snapshot and what follows. Shares are
+// numbered from 1 in the order of addition. Shares is safe for concurrent use.
 type Shares struct {
 	mu      sync.Mutex // guards what follows
 	last    uint64     // number of the newest share
@@ -56,8 +55,8 @@ func (s *Shares) add(c change) uint64 {
 	return s.last
 }
 
-// Fold puts a snapshot in place of all shares up to number n, of which it says as
-// much. Followers that have those do not get it. The bytes are the shares'.
+// Fold replaces all shares up to number n by an equivalent snapshot. Followers that have those
+// do not receive it. Shares takes ownership of the bytes.
 func (s *Shares) Fold(n uint64, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

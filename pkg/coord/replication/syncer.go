@@ -24,15 +24,15 @@ type Syncer struct {
 	owes     bool // what was written before the policy changed may need a sync at once
 }
 
-// NewSyncer returns the syncer of a writer. failed is told of an error of a sync
-// in the background, on a goroutine that Stop waits for.
+// NewSyncer returns the syncer of a writer. failed receives errors of background syncs, on a
+// goroutine that Stop waits for.
 func NewSyncer(w *commitlog.Writer, p meta.SyncPolicy, failed func(error)) *Syncer {
 	w.SyncsEach(p.Every == 1)
 	return &Syncer{w: w, policy: p, failed: failed}
 }
 
-// Appended counts appended messages and says whether they must be synced before
-// they are acknowledged. Otherwise they are synced within the interval.
+// Appended counts appended messages and reports whether they must be synced before they are
+// acknowledged. Otherwise they are synced within the interval.
 func (s *Syncer) Appended(n int) (due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,7 +38,7 @@ type Point struct {
 	Checksum uint32
 }
 
-// PointOf returns the Point behind a batch.
+// PointOf returns the Point after a batch.
 func PointOf(b commitlog.Batch) Point {
 	return Point{End: b.End(), Epoch: b.Epoch(), Checksum: b.Checksum()}
 }
@@ -198,7 +198,7 @@ func decodePositions(payload []byte) (positions, error) {
 	return m, r.done("positions")
 }
 
-// MaxSnapshotBytes is the most that a snapshot of positions takes.
+// MaxSnapshotBytes is the maximum size of a snapshot of positions.
 const MaxSnapshotBytes = 1 << 30
 
 // advance carries changes or updates of positions, each behind its length. They are the

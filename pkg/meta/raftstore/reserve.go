@@ -114,7 +114,7 @@ func (r *reserve) claim(now time.Time) bool {
 	return true
 }
 
-// TendReserve makes the reserve of disk space again, if it was release, and says
+// TendReserve makes the reserve of disk space again, if it was released, and says
 // whether it is whole. A node that leads and has no reserve refuses every command;
 // one that follows would not otherwise make it again. It writes to the disk.
 func (m Members) TendReserve() bool { return m.s.guard.reserve.restore(time.Now()) }
