@@ -10,10 +10,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// RemoveMember takes a node out of the cluster for good: out of the metadata,
-// which refuses while it holds replicas (meta.ErrNodeInUse), and out of the
-// agreement. Its process ends when it learns that. An error whose fate is not
-// refused leaves open how far it came; it may be called again.
+// RemoveMember permanently removes a node: from the metadata, which refuses while it holds
+// replicas (meta.ErrNodeInUse), then from the Raft group. The node's process stops when it
+// learns of it. After an error whose fate is not refused the removal may be partial; call it
+// again.
 func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
 	return acts{n.store, &n.calls}.atLeader(ctx, kindRemove, []byte(id))
 }

@@ -39,11 +39,10 @@ type calls struct {
 	answer func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
 }
 
-// Go asks another node for something, or this one, and returns at once. Calls to
-// one node arrive in the order in which they were made. payload must not be
-// changed until done is called, once, from any goroutine and never inside Go; it
-// must not block. An error marked fate.Refused says that the call was not sent
-// or nothing came of it; after others it may have been carried out.
+// Go calls another node, or this one, without waiting. Calls to one node arrive in call order.
+// payload must not be modified until done is called, exactly once, from any goroutine and never
+// inside Go; done must not block. An error marked fate.Refused means that the call had no
+// effect; after others it may have been carried out.
 func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(reply []byte, err error)) {
 	if node == c.self {
 		c.loop.later(func() { c.callSelf(kind, bytes.Join(payload, nil), done) })
@@ -70,9 +69,8 @@ func (c *calls) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
 	})
 }
 
-// Call is Go for who wants to wait. When ctx ends before the answer came, the
-// call may still be carried out, and payload must not be changed any more. The
-// answer is the caller's.
+// Call is like Go and waits. If ctx ends first, the call may still be carried out, and payload
+// must never be modified again. The caller owns the response.
 func (c *calls) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
 	type result struct {
 		reply []byte

@@ -200,14 +200,14 @@ func (n *Node) Store() *raftstore.Store { return n.store }
 // Peers returns how replicas reach those on other nodes.
 func (n *Node) Peers() coord.Peers { return n.roster }
 
-// Members returns who takes part in the agreement on the metadata.
+// Members returns the members of the metadata's Raft group.
 func (n *Node) Members() raftstore.Configuration { return n.store.Members().Configuration() }
 
 // Answers reports whether there is a connection to another node.
 func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
 
-// Lookout is a Node that is being opened, for who wants to know what it waits for.
-// Its methods are safe for concurrent use, also after Open has returned.
+// Lookout observes a Node while it is being opened. Its methods are safe for concurrent use,
+// also after Open has returned.
 type Lookout struct{ n *Node }
 
 // Store returns the metadata, which may have no leader yet; nil: it is not open.
@@ -216,7 +216,7 @@ func (l Lookout) Store() *raftstore.Store { return l.n.desk.opened.Load() }
 // Answers reports whether there is a connection to another node.
 func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
 
-// Waiting says what the node waits for before it can open its metadata; "": nothing.
+// Waiting returns what the node waits for before it can open its metadata; "" if nothing.
 func (l Lookout) Waiting() string { return l.n.formation.Waiting() }
 
 // Controller returns the last decision of the controller that was carried out or
@@ -238,9 +238,8 @@ func (n *Node) Failed() <-chan struct{} { return n.breakdown.failed }
 // Err returns why the node cannot continue, or nil.
 func (n *Node) Err() error { return n.breakdown.cause() }
 
-// StopClean is Close for a node that has stopped cleanly: all that it
-// acknowledged is on disk, and that is noted for the next start. The controller's
-// part is handed to another node first.
+// StopClean is Close for a node that has stopped cleanly: everything acknowledged is on disk,
+// which is recorded for the next start. The controller role is transferred first.
 func (n *Node) StopClean() error {
 	ctx, cancel := context.WithTimeout(n.work.ctx, transferTimeout)
 	n.desk.handlers.Store(nil) // nobody believes any more that it is there to stay
@@ -259,10 +258,9 @@ func (n *Node) StopClean() error {
 	return n.marks.set(markClean)
 }
 
-// Close leaves the cluster's work and returns when all is still. It may be called
-// again. Other nodes find that nobody listens here before anything else is done.
-// Where the disk hangs, Close does not wait for it: it returns an ErrStalled, and
-// the process should end.
+// Close stops the node and returns when everything has stopped. It is idempotent. The listener
+// is closed first, so that other nodes notice. If the disk is stalled, Close does not wait for
+// it: it returns ErrStalled, and the process should exit.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		n.desk.handlers.Store(nil)

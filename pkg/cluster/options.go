@@ -32,37 +32,35 @@ const (
 	askAgain        = 50 * time.Millisecond // between attempts to have leaders hand over that come to nothing
 )
 
-// Options say who a node is and how it finds the others. Self and DataDir are
-// required.
+// Options identify a node and tell how it finds the others. Self and DataDir are required.
 type Options struct {
 	Self    meta.NodeID
 	DataDir string // the metadata is kept in its directory meta
-	// Address is the host:port that other nodes dial; "": nobody does, for a node
-	// that stays alone.
+	// Address is the host:port that other nodes dial; "" for a node that stays alone.
 	Address string
-	// Listeners take other nodes' connections. They are closed with the Node.
+	// Listeners accept connections of other nodes. They are closed with the Node.
 	Listeners []net.Listener
 	// LocalAddr is the host that connections are made from; "": any.
 	LocalAddr string
-	// Join are cluster addresses of any nodes, this one's own perhaps among them.
-	// Expect is how many of them found a cluster once they see each other; 1
-	// without Join: this node by itself; 0: it only joins.
+	// Join are cluster addresses of nodes, possibly including this one's own. Expect is how
+	// many of them bootstrap a cluster once they see each other; 1 without Join: a single-node
+	// cluster; 0: only join.
 	Join   []string
 	Expect int
 	// Build is the version of the program, for people.
 	Build string
-	// Node is what is told of this node. Its ID, ClusterAddress, State, Incarnation,
-	// Intent and Levels are filled in.
+	// Node is the registration of this node. Its ID, ClusterAddress, State, Incarnation, Intent
+	// and Levels are filled in.
 	Node meta.Node
 	// Network is how nodes reach each other; nil: TCP.
 	Network peer.Network
 	// ServerTLS and ClientTLS are asked for each connection; both or none.
 	ServerTLS, ClientTLS func() *tls.Config
-	// Secrets returns what other nodes must have to be talked to; see
-	// peer.Options. nil: nothing is asked for.
+	// Secrets returns the accepted cluster secrets; see peer.Options. nil: no secret is
+	// required.
 	Secrets func() [][]byte
-	// FrameMemory bounds what large frames of other nodes take while they are read,
-	// in bytes; 0: peer's default.
+	// FrameMemory bounds the memory of large frames being read from other nodes, in bytes; 0:
+	// peer's default.
 	FrameMemory int
 	// Controller are the limits of the controller.
 	Controller controller.Options
@@ -72,14 +70,14 @@ type Options struct {
 	Transport func(*peer.Options)
 	FS        vfs.FS       // for the marks in DataDir; nil: the operating system's
 	Logger    *slog.Logger // nil: nobody is told
-	// Opening is given what can be known of the node while Open waits for others; nil:
-	// nobody is. It is called once and must not block.
+	// Opening, if set, receives a Lookout while Open waits for other nodes. It is called once
+	// and must not block.
 	Opening func(Lookout)
-	// Observe is told of each decision of the controller that is carried out, and
-	// of each that has other troubles than the one before. It must not block.
+	// Observe is called with each decision of the controller that is carried out, and with each
+	// whose troubles changed. It must not block.
 	Observe func(controller.Decision)
-	// Proposed is told of each command of the controller that was agreed on; nil:
-	// nobody is. It must not block.
+	// Proposed, if set, is called with each committed command of the controller. It must not
+	// block.
 	Proposed func(meta.Command, meta.Result)
 }
 
@@ -117,16 +115,15 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Handlers take what other nodes ask of this one. They are called by the
-// goroutines that read connections and must not block; reply may be called by
-// any goroutine, once. payload is the handler's to keep.
+// Handlers handle calls of other nodes. They are called on the goroutines that read connections
+// and must not block; reply is called once, from any goroutine. The handler owns payload.
 type Handlers struct {
-	// Replicate takes the requests of partitions' leaders. nil if none.
+	// Replicate handles requests of partition leaders; optional.
 	Replicate func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
-	// Forward takes clients' requests from the nodes that they came to, of the
-	// kinds that package forward names. A session is one connection of that node.
+	// Forward handles client requests forwarded by other nodes, of the kinds of package
+	// forward. A session is one connection of that node.
 	Forward func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
-	// ForwardDown is told that such a session is over: no request of it follows.
+	// ForwardDown reports the end of such a session: no more requests follow.
 	ForwardDown func(from meta.NodeID, session uint64)
 }
 

@@ -62,7 +62,7 @@ func (o RecoverOptions) withDefaults() RecoverOptions {
 	return o
 }
 
-// Survivor is what a data directory says of the cluster that its node was in.
+// Survivor is the content of a data directory about the cluster of its node.
 type Survivor struct {
 	*raftstore.Stored
 	Self       raftstore.Member
@@ -112,11 +112,10 @@ func readMark(fs vfs.FS, dir string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Recover makes the node of a data directory that no process uses a cluster of
-// one, with a new cluster id, which it returns. What the other members had and
-// this one did not is lost to the cluster from then on, and they can never take
-// part with the data that they have. When it fails, the node does not start
-// before it was called again.
+// Recover turns the node of an unused data directory into a single-node cluster with a new
+// cluster id, which it returns. Data that only the other members had is lost to the cluster,
+// and they can never rejoin with their data. If it fails, the node does not start until it is
+// called again.
 func Recover(o RecoverOptions) (cluster string, err error) {
 	o = o.withDefaults()
 	s, err := ReadSurvivor(o)

@@ -15,7 +15,7 @@ import (
 
 // What a call between nodes is refused with. Each is marked fate.Refused.
 var (
-	// ErrNoSuchCall refuses what the node that is asked does not know.
+	// ErrNoSuchCall refuses an unknown call.
 	ErrNoSuchCall error = failure.NoSuchCall
 	// ErrAlone refuses what only a cluster can do.
 	ErrAlone = fate.Refuse("no other node")
@@ -46,12 +46,12 @@ func (c Caller) Converge(ctx context.Context, node meta.NodeID, m Converge) erro
 	return err
 }
 
-// Operation is what nodes ask of each other by a name. It is declared once, where it is
-// carried out, and whoever asks uses the same value: A is what the request says, R what
-// the answer says. Both travel as JSON and are read strictly.
+// Operation is a named call between nodes. It is declared once, where it is carried out, and
+// callers use the same value: A is the type of the request, R of the response. Both are encoded
+// as JSON and decoded strictly.
 type Operation[A, R any] string
 
-// Nothing is what a request or an answer says that says nothing.
+// Nothing is an empty request or response.
 type Nothing struct{}
 
 // Ask asks another node and waits.
@@ -71,8 +71,8 @@ func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, ar
 	return answer, nil
 }
 
-// Operations are what this node carries out for others, by name. They are registered
-// before the first is asked for, and not changed then.
+// Operations are the operations that this node carries out for others, by name. They are
+// registered before the first call and constant afterwards.
 type Operations map[string]func(ctx context.Context, args []byte) (any, error)
 
 // Register adds an operation, which f carries out. A name that is there already is a bug.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Converge asks a node to make what it leads of a topic match the metadata, at
-// least as it stood at an index, and to have new channels' places on every
-// in-sync replica before it answers.
+// Converge asks a node to apply the metadata of a topic, at least as of an index, to the
+// partitions it leads, and to have the start positions of new channels on every in-sync replica
+// before it responds.
 type Converge struct {
 	Topic string
 	Index uint64 // of Raft

@@ -72,9 +72,8 @@ func DecodeSubscribe(payload []byte) (Subscribe, error) {
 	return m, r.end("subscribe")
 }
 
-// Fetch asks for deliveries. It is answered when there are some, when the caller
-// should know that there would be some if it had credit, or when the
-// subscription ends: then with an error.
+// Fetch requests deliveries. The response comes when there are some, when there would be some
+// with more credit, or when the subscription ends (an error).
 type Fetch struct {
 	Handle   uint64
 	MaxBytes int // of the answer, about: one delivery fits always
@@ -146,7 +145,7 @@ func (r *reader) delivery() topic.Delivery {
 	return d
 }
 
-// Verb is what an Answer says of a message in flight.
+// Verb is the kind of an Answer.
 type Verb uint8
 
 // The verbs.
@@ -196,7 +195,7 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 	return handle, out, r.end("answers")
 }
 
-// Refusal is a Finish that the leader did not take, and why.
+// Refusal is a Finish that the leader refused, and why.
 type Refusal struct {
 	ID     seq.MessageID
 	Reason *peer.RemoteError // of ToRemote

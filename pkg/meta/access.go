@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 )
 
-// ChangeAccess changes who may do what.
+// ChangeAccess changes the access control directory.
 type ChangeAccess struct {
 	Change access.Change `json:"change"`
 }
@@ -27,8 +27,8 @@ func (c ChangeAccess) apply(s *State, _ *Result) error {
 	return nil
 }
 
-// AccessOf returns who may do what in a state. It is the same pointer for as long as that
-// does not change, and nil before it ever did.
+// AccessOf returns the access control directory of a state: the same pointer until it changes,
+// and nil before the first change.
 func AccessOf(s *State) *access.Directory { return s.access }
 
 // describeAccess says what was changed, without credentials.

@@ -10,10 +10,10 @@ import (
 	"io"
 )
 
-// Command is one change of the metadata. The types that implement it are this
-// package's: a command that some nodes did not know would make them differ.
+// Command is one change of the metadata. Only this package implements it: a command unknown to
+// some nodes would make them diverge.
 type Command interface {
-	// Kind says which command it is.
+	// Kind returns the kind of the command.
 	Kind() Kind
 	// Validate checks what can be checked without a State: names, ranges, sizes.
 	Validate() error

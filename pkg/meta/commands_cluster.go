@@ -53,11 +53,10 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 	return nil
 }
 
-// NodeStarted registers a node, or tells of a new start of its process. The
-// Incarnation, State and Intent of the Node are ignored: the first grows by one,
-// the second becomes up, unless the node is draining, the third stays. Every
-// partition that the node leads gets a new epoch: a leader that restarted is a
-// new term.
+// NodeStarted registers a node or a new start of its process. Incarnation, State and Intent of
+// the Node are ignored: the incarnation grows by one, the state becomes up unless the node is
+// draining, the intent stays. Every partition that the node leads gets a new epoch, because a
+// restarted leader starts a new term.
 //
 // After a loss of power, which is an unclean end and a new boot id, the node also
 // leaves the in-sync set of every partition of a topic that does not sync always
@@ -75,8 +74,8 @@ type NodeStarted struct {
 	// Unclean: the process before did not end in order. The node keeps saying
 	// so until this command was accepted.
 	Unclean bool `json:"unclean,omitempty"`
-	// Empty: the node's disk holds nothing of what it once acknowledged. The
-	// node keeps saying so until this command was accepted.
+	// Empty: the node's disk has lost everything that it acknowledged. The node repeats this
+	// until the command was accepted.
 	Empty bool `json:"empty,omitempty"`
 }
 
@@ -183,8 +182,7 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 type SetNodeDisk struct {
 	ID   NodeID `json:"id"`
 	Full bool   `json:"full,omitempty"`
-	// Incarnation of the process that says so. Another is refused with
-	// ErrStaleIncarnation.
+	// Incarnation of the reporting process. Another is refused with ErrStaleIncarnation.
 	Incarnation uint64 `json:"incarnation"`
 }
 

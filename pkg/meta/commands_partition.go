@@ -10,7 +10,7 @@ import (
 // MaxElections is the most leaders that one ElectLeaders names.
 const MaxElections = 1024
 
-// Why a leader is elected, as Election.Reason says it.
+// Reasons of an election, for Election.Reason.
 const (
 	ReasonNodeDown = "node_down" // the leader died
 	ReasonRestart  = "restart"   // the leader's node stops in order, or a replica of an offline partition is there again
@@ -34,8 +34,8 @@ type Election struct {
 	Unclean bool `json:"unclean,omitempty"`
 }
 
-// ElectLeaders gives partitions a leader and a new epoch, each one by itself:
-// Result.Failed says which were refused.
+// ElectLeaders gives partitions a leader and a new epoch, independently of each other:
+// Result.Failed lists the refused ones.
 type ElectLeaders struct {
 	Elections []Election `json:"elections"`
 }
@@ -107,10 +107,9 @@ type AlterISR struct {
 	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that asks
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
-	// Joiner is the member that was not in sync before, and Incarnation the start
-	// of its process that showed the leader what it holds. One that has started
-	// again since may hold less: that is refused with ErrStaleIncarnation.
-	// "": nobody joins.
+	// Joiner is the newly joining member, and Incarnation the process start that showed the
+	// leader its log. A later start may hold less and is refused with ErrStaleIncarnation. "":
+	// nobody joins.
 	Joiner            NodeID `json:"joiner,omitempty"`
 	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
 }

@@ -57,9 +57,9 @@ func (p *Partition) MoveReady() error {
 	return nil
 }
 
-// StartReassign says which replicas a partition is to have. It takes the place of
-// a reassignment in progress. With the same replicas in another order it only
-// changes which is preferred, and is done at once.
+// StartReassign sets the target replicas of a partition and replaces a reassignment in
+// progress. The same replicas in another order only change the preferred leader, which
+// completes at once.
 type StartReassign struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
@@ -128,9 +128,9 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	return nil
 }
 
-// FinishReassign takes away the replicas that a reassignment removes. It is
-// refused unless each added replica is in sync, the leader stays, and, where a
-// replica that goes is in sync, all that stay are.
+// FinishReassign removes the old replicas of a reassignment. It is refused unless each added
+// replica is in sync, the leader stays, and, if a removed replica is in sync, all remaining
+// ones are.
 type FinishReassign struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any

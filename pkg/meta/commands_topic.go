@@ -134,11 +134,10 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	return nil
 }
 
-// FitTopic raises what the operator of a topic left open, as the cluster grows.
-// Replicas says how many each partition is to have; those that there are stay where
-// they are until they are reassigned. MinISR is refused while a partition has fewer
-// replicas in sync: a raise stops no publish. A number that the operator named is
-// never changed by it.
+// FitTopic raises automatic settings of a topic as the cluster grows. Replicas is the number
+// per partition; existing replicas stay until they are reassigned. MinISR is refused while a
+// partition has fewer replicas in sync, so a raise stops no publish. A number set by the
+// operator is never changed.
 type FitTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation"`
@@ -190,8 +189,8 @@ func (c FitTopic) apply(s *State, r *Result) error {
 	return nil
 }
 
-// LeastInSync returns how many replicas are in sync in the partition with the
-// fewest, not counting those that a reassignment takes away.
+// LeastInSync returns the smallest number of in-sync replicas of any partition, without those
+// being removed by a reassignment.
 func (t *Topic) LeastInSync() int {
 	least := MaxReplicas
 	for i := range t.Partitions {
@@ -245,8 +244,8 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	return nil
 }
 
-// DeleteTopic removes a topic with its channels. It goes to the trash, unless it is
-// ephemeral, or its configuration or Purge says that it does not.
+// DeleteTopic deletes a topic with its channels. It is moved to the trash unless it is
+// ephemeral, its retention is 0, or Purge is set.
 type DeleteTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any

@@ -17,7 +17,7 @@ import (
 
 // Defaults and bounds of a topic's configuration.
 const (
-	// DefaultReplicas is the replication factor where there are enough nodes.
+	// DefaultReplicas is the replication factor if there are enough nodes.
 	DefaultReplicas = 3
 	// DefaultSyncInterval is how long an acknowledged message may stay unsynced
 	// where a policy other than "always" names no interval.
@@ -116,9 +116,8 @@ func (p SyncPolicy) validate() error {
 	return nil
 }
 
-// DefaultMinISR returns the MinISR of a topic whose operator named none: a
-// majority of the replicas. Of two replicas it is one: otherwise no publish would
-// be taken while one of two nodes is stopped.
+// DefaultMinISR returns the default MinISR: a majority of the replicas. With two replicas it is
+// one: otherwise publishes would be refused while one of two nodes is stopped.
 func DefaultMinISR(replicas int) int {
 	if replicas == 2 {
 		return 1
@@ -155,8 +154,8 @@ func (c TopicConfig) WithDefaults(nodes int, ephemeral bool) TopicConfig {
 	return c
 }
 
-// Validate says what is wrong with a complete configuration, in an error that
-// wraps ErrInvalidConfig. A configuration from WithDefaults is complete.
+// Validate checks a complete configuration; the error wraps ErrInvalidConfig. A configuration
+// from WithDefaults is complete.
 func (c TopicConfig) Validate() error {
 	switch {
 	case c.Partitions < 1 || c.Partitions > seq.MaxPartitions:

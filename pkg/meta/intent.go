@@ -2,9 +2,8 @@ package meta
 
 import "fmt"
 
-// NodeIntent is what an operator wants of a node, whether it is up or not. It
-// outlives restarts of the node and changes of the controller. There is one at a
-// time: of a drain and a decommission, the later request wins.
+// NodeIntent is an operator's request for a node, whether it is up or not. It survives restarts
+// of the node and changes of the controller. The latest of drain and decommission wins.
 type NodeIntent string
 
 // What an operator may want of a node.
@@ -18,10 +17,9 @@ func (i NodeIntent) valid() bool {
 	return i == IntentNone || i == IntentDrain || i == IntentDecommission
 }
 
-// SetNodeIntent says what an operator wants of a node. A node that is up becomes
-// draining by it, and up again when nothing is wanted any more; one that is down
-// stays down, and drains when it comes back. Nothing else changes: the controller
-// acts on it.
+// SetNodeIntent sets an operator's request for a node. It makes a node that is up draining, and
+// up again when the request is cancelled; a node that is down drains when it returns. Nothing
+// else changes: the controller acts on it.
 type SetNodeIntent struct {
 	ID     NodeID     `json:"id"`
 	Intent NodeIntent `json:"intent,omitempty"`

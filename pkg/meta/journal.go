@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Bounds of what the metadata remembers of its own past. The oldest go.
+// Bounds of the history in the metadata. The oldest entries are dropped.
 const (
 	MaxActs     = 5000
 	MaxActBytes = 4 << 10 // of the texts of one act
@@ -14,8 +14,8 @@ const (
 	eventNames  = 3       // of the partitions that one event is about
 )
 
-// Act is something that an operator did, for the audit log. Values that State hands out
-// are shared and must not be changed.
+// Act is an operator action for the audit log. Values returned by State are shared and must not
+// be modified.
 type Act struct {
 	Index    uint64 `json:"index"`              // the Raft index at which it was recorded
 	At       int64  `json:"at"`                 // ns since 1970, when it was done, by the clock of Node
@@ -72,7 +72,7 @@ func keep[T any](all []T, one T, most int) []T {
 	return all[max(0, len(all)-most):]
 }
 
-// Event is a change of the cluster's state, whoever made it.
+// Event is a change of the cluster's state, whatever caused it.
 type Event struct {
 	Index  uint64 `json:"index"`            // the Raft index of the change
 	At     int64  `json:"at"`               // ns since 1970, by the clock of the node that made it
@@ -102,7 +102,7 @@ func JournalOf(s *State) Journal { return Journal{s.past.clip()} }
 // Acts returns what operators did, the oldest first.
 func (j Journal) Acts() []*Act { return j.past.acts }
 
-// Events returns what happened behind an index, the oldest first.
+// Events returns the events after an index, oldest first.
 func (j Journal) Events(after uint64) []*Event {
 	var all []*Event
 	for _, list := range [][]*Event{j.past.events, j.past.flux} {

@@ -6,8 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-// Limits of what the metadata holds. They bound memory and the size of a
-// snapshot; each is well above what one cluster is designed for.
+// Limits of the metadata's content. They bound memory and snapshot size; each is well above the
+// design limits of a cluster.
 const (
 	// MaxNameLength is the longest name of a topic, a channel or a node, the
 	// suffix of an ephemeral one included.
@@ -28,7 +28,7 @@ const (
 	MaxBodyLimit = limit.Message
 )
 
-// EphemeralSuffix ends the name of a topic or channel that goes away with its
+// EphemeralSuffix ends the names of ephemeral topics and channels, which are deleted with their
 // last user.
 const EphemeralSuffix = "#ephemeral"
 

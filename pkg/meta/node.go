@@ -16,8 +16,8 @@ const (
 	NodeDraining NodeState = "draining" // up, and to be given no leadership
 )
 
-// Node is a member of the cluster as every node knows it. Values that State
-// hands out are shared and must not be changed.
+// Node is a member of the cluster in the metadata. Values returned by State are shared and must
+// not be modified.
 type Node struct {
 	ID             NodeID      `json:"id"`
 	Hostname       string      `json:"hostname,omitempty"`
@@ -33,12 +33,12 @@ type Node struct {
 	Incarnation    uint64      `json:"incarnation"`      // starts of its process
 	Intent         NodeIntent  `json:"intent,omitempty"` // what an operator wants of it
 
-	// DiskFull: its disk takes no publishes, by its own word. It leads only where no
-	// other in-sync replica can.
+	// DiskFull: the node reported that its disk is full. It leads only if no other in-sync
+	// replica can.
 	DiskFull bool `json:"disk_full,omitempty"`
 
-	// LostPower: its machine went down under it, and it has not stopped cleanly
-	// since: what it had not synced then may be gone.
+	// LostPower: its machine lost power, and it has not stopped cleanly since: unsynced data
+	// may be lost.
 	LostPower bool `json:"lost_power,omitempty"`
 }
 

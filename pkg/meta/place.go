@@ -14,8 +14,8 @@ type Load struct {
 	Bytes    int64 // of their logs
 }
 
-// Load returns what each node carries by the metadata: replicas and
-// leaderships. It knows no bytes.
+// Load returns the number of replicas and leaderships of each node according to the metadata,
+// without bytes.
 func (s *State) Load() map[NodeID]Load {
 	out := make(map[NodeID]Load, len(s.nodes))
 	maps.Copy(out, s.topics.load)

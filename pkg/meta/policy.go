@@ -8,10 +8,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// PolicyOf returns what counts for a channel of a topic: its own choice, the topic's, and
-// the cluster's: see Settings.ChannelDefaults. A channel that is not in the metadata, as an ephemeral one, has no
-// choice of its own. The channels of dead-letter topics take no default of the cluster:
-// else what fails there went to a dead-letter topic of that one, and so on.
+// PolicyOf returns the effective policy of a channel: its own settings, the topic's, then the
+// cluster's (Settings.ChannelDefaults). A channel missing from the metadata, such as an ephemeral
+// one, has no settings of its own. Channels of dead-letter topics do not use the cluster's
+// defaults: otherwise their failures would go to a further dead-letter topic, and so on.
 func PolicyOf(t *Topic, channel string, cluster policy.Policy) policy.Policy {
 	var own policy.Policy
 	if c := t.Channels[channel]; c != nil {
@@ -23,9 +23,8 @@ func PolicyOf(t *Topic, channel string, cluster policy.Policy) policy.Policy {
 	return policy.Effective(own, t.Config.Channels, cluster)
 }
 
-// DeadLetterTopic returns the topic that the dead letters of a channel go to by an
-// effective policy. A default that would be too long for a name is truncated, and told
-// from others by a checksum.
+// DeadLetterTopic returns the dead-letter topic of a channel with an effective policy. A
+// default name that would be too long is truncated and gets a checksum.
 func DeadLetterTopic(p policy.Policy, topic, channel string) string {
 	name := p.DeadLetters(topic, channel)
 	if len(name) <= MaxNameLength {

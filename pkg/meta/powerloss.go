@@ -92,9 +92,9 @@ func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 	return next
 }
 
-// SoleCopies lists the partitions of which id is the only in-sync replica though
-// the topic does not sync always, by topic and number. After a loss of power the
-// node serves what it has of them: the operator is to be told.
+// SoleCopies lists the partitions with id as the only in-sync replica whose topic does not sync
+// always, by topic and number. After a power failure the node serves what it has of them, and
+// the operator is warned.
 func (s *State) SoleCopies(id NodeID) map[string][]int {
 	out := map[string][]int{}
 	for t := range s.topics.all() {

@@ -21,8 +21,8 @@ const (
 	maxVerbBytes   = 32
 )
 
-// Saved is where a channel was before an operator moved, emptied or deleted it. Values
-// that State hands out are shared and must not be changed.
+// Saved is the position of a channel before an operator moved, emptied or deleted it. Values
+// returned by State are shared and must not be modified.
 type Saved struct {
 	Index       uint64           `json:"index"` // the Raft index at which it was saved: its name
 	At          int64            `json:"at"`    // ns since 1970, as who saved it saw it
@@ -154,8 +154,8 @@ func (h History) Of(topic *Topic, channel string) []*Saved {
 	return found
 }
 
-// Floor returns the first offset of a partition that an undo of what was done since a
-// moment, ns since 1970, would deliver again; false: there is none.
+// Floor returns the first offset of a partition that an undo of changes since a time (ns since
+// 1970) would redeliver; false if there is none.
 func (h History) Floor(topic *Topic, partition int, since int64) (floor seq.Offset, some bool) {
 	for _, v := range h.saved {
 		if v.Topic != topic.Name || v.Incarnation != topic.Incarnation || v.At < since {

@@ -102,8 +102,8 @@ func (s Settings) IsSet(key string) bool { _, ok := s.values[key]; return ok }
 // AutoCreateTopics reports whether topics and channels are made on first use.
 func (s Settings) AutoCreateTopics() bool { return s.is(SettingAutoCreateTopics) }
 
-// AutoBalance reports whether leaderships go back to the preferred leaders by
-// themselves. An operator holds that while an upgrade goes from node to node.
+// AutoBalance reports whether leaderships return to the preferred leaders automatically. An
+// operator disables it during a rolling upgrade.
 func (s Settings) AutoBalance() bool { return s.is(SettingAutoBalance) }
 
 func (s Settings) is(key string) bool {

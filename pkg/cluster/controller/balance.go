@@ -33,7 +33,7 @@ func ToPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 	return out
 }
 
-// Move is a change of a partition's replicas as it could be made.
+// Move is a possible change of a partition's replicas.
 type Move struct {
 	PartitionID
 	Version uint64 // of the partition
@@ -49,10 +49,9 @@ func (m Move) Command() meta.StartReassign {
 	}
 }
 
-// PlanBalance lists moves, at most limit, that bring the numbers of replicas on
-// the nodes within one of each other, as far as that needs no partition to move
-// twice and costs none a zone. Nodes that are not up, or drain, neither give nor
-// take. It changes nothing: it is what an operator looks at first.
+// PlanBalance lists at most limit moves that bring the replica counts of the nodes within one
+// of each other, without moving a partition twice or reducing its zones. Nodes that are not up,
+// or drain, are left out. It changes nothing.
 func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
 	held := map[meta.NodeID][]PartitionID{}
 	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {

@@ -10,8 +10,8 @@ import (
 
 // Decision is what to do now.
 type Decision struct {
-	// Commands are to be proposed in this order, each whatever became of those
-	// before it. The slice and what it holds are the caller's.
+	// Commands must be proposed in this order, each regardless of the outcome of the previous
+	// ones. The caller owns the slice.
 	Commands []meta.Command
 	Verdicts []Verdict     // why nodes change their state
 	Probe    []meta.NodeID // ask these nodes whether they are there
@@ -42,9 +42,8 @@ func New(o Options, self meta.NodeID, now time.Time) *Core {
 	return &Core{Detector: NewDetector(o, self, now), opts: o, calm: now, balanced: now}
 }
 
-// Decide returns what to do now. One thing at a time: who is alive and who leads
-// comes first, and only where nothing of that is to be done do replicas move and
-// leaderships go back. What is due in the trash goes when nothing else is to be done.
+// Decide returns what to do now. Liveness and leadership come first; only if nothing is pending
+// there are replicas moved and leaderships returned, and only then is the trash purged.
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	d := c.decide(s, now)
 	if due, _ := meta.TrashOf(s).Due(now); len(due) > 0 && len(d.Commands) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Verdict is a change of what is believed of a node.
+// Verdict is a change of a node's assumed liveness.
 type Verdict struct {
 	Node        meta.NodeID
 	Incarnation uint64 // of the process that it is about
@@ -16,16 +16,15 @@ type Verdict struct {
 	Why         string // for the log and the operator
 }
 
-// Former is the controller before, as the one that succeeds it knows it.
+// Former is the previous controller as known to its successor.
 type Former struct {
 	Node        meta.NodeID // "": there was none, or it is not known
 	Incarnation uint64      // as which it was the controller
 	Heard       time.Time   // when it was last heard of
 }
 
-// Detector believes things about nodes. What it is told are facts with their
-// times; what it answers follows from them and from the time asked for. It is
-// not safe for concurrent use.
+// Detector judges the liveness of nodes. Its inputs are observations with times; its outputs
+// depend only on them and on the given time. It is not safe for concurrent use.
 type Detector struct {
 	opts   Options
 	self   meta.NodeID
@@ -54,14 +53,14 @@ func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
 	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*patient{}}
 }
 
-// Succeed says whom this controller succeeds, before the first Tick. The silence of
-// that one counts from before: a majority has not heard of it either. It has a
-// ProbeEvery at least to answer this controller.
+// Succeed names the previous controller, before the first Tick. Its silence counts from before,
+// because a majority has not heard from it either. It has at least ProbeEvery to answer this
+// controller.
 func (d *Detector) Succeed(f Former) { d.former = f }
 
-// Heard says that a node has answered, and as which incarnation. An answer of
-// another process than the registered one is no sign of life of that one: it is
-// 0 while a process is not registered yet.
+// Heard records an answer of a node and its incarnation. An answer of a process other than the
+// registered one does not count as a sign of life; the incarnation is 0 while a process is not
+// registered yet.
 func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 	p := d.nodes[id]
 	if p == nil || incarnation != p.incarnation {
@@ -74,7 +73,7 @@ func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 	p.refused, p.confirmed = time.Time{}, false
 }
 
-// Refused says that a node's machine has refused the connection: nobody listens.
+// Refused records a refused connection: no process listens.
 func (d *Detector) Refused(id meta.NodeID, now time.Time) {
 	p := d.nodes[id]
 	if p == nil {
@@ -97,12 +96,11 @@ func (d *Detector) Suspect(id meta.NodeID) {
 	}
 }
 
-// Tick goes over the nodes of the metadata and returns what has changed about
-// them, by id, which to probe now, and when to ask again. It must be called at
-// least every ProbeEvery: after a gap longer than SessionTimeout, or a
-// step backwards, everything believed is learned again, since what was not heard
-// meanwhile says something about this node and not about the others. For the same
-// reason the time by which a Tick comes too late counts as nobody's silence.
+// Tick checks the nodes of the metadata and returns their changes by id, which nodes to probe
+// now, and when to call again. It must be called at least every ProbeEvery: after a gap longer
+// than SessionTimeout, or a step backwards, all observations are dropped, because missing
+// messages then say something about this node and not about the others. For the same reason the
+// delay of a late Tick does not count as silence.
 func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
 	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout {
 		d.forget(now)

@@ -11,7 +11,7 @@ import (
 // ErrDrain is wrapped by every *DrainError.
 var ErrDrain error = failure.CannotDrain
 
-// DrainError lists the partitions for which a node cannot be missed.
+// DrainError lists the partitions that cannot do without a node.
 type DrainError struct {
 	Node     meta.NodeID
 	Troubles []Trouble // TroubleDrain, TroubleMinISR
@@ -34,11 +34,10 @@ func (e *DrainError) Error() string {
 // Unwrap returns ErrDrain.
 func (e *DrainError) Unwrap() error { return ErrDrain }
 
-// CheckDrain returns nil if the node can be drained: for each partition that it
-// leads, another in-sync replica is up. With stopping, the node's replicas are
-// about to be missing, too: no partition may fall below its min ISR that is not
-// there already. Otherwise the error is a *DrainError with every partition
-// concerned. An operator may drain nevertheless: what can go goes.
+// CheckDrain returns nil if the node can be drained: each partition that it leads has another
+// in-sync replica that is up. With stopping, no partition may additionally fall below its min
+// ISR when the node's replicas are missing. Otherwise the error is a *DrainError with every
+// partition concerned. An operator may force the drain.
 func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) error {
 	if s.Node(id) == nil {
 		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
@@ -65,10 +64,9 @@ func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) 
 	return nil
 }
 
-// Handover lists the elections that take every leadership from a node, for as
-// many of its partitions as another in-sync replica is up. A node that stops in
-// order proposes them itself, with reason restart; the controller does the same
-// for one that drains.
+// Handover lists the elections that transfer every leadership of a node to another in-sync
+// replica that is up. A cleanly stopping node proposes them itself, with reason restart; the
+// controller does the same for a draining one.
 func Handover(s *meta.State, nodes Conditions, id meta.NodeID, reason string) []meta.Election {
 	var out []meta.Election
 	load := leaderships(s)

@@ -27,10 +27,10 @@ const (
 	Up
 )
 
-// Conditions says how each node is; one that it does not name is Gone.
+// Conditions is the condition of each node; a missing one is Gone.
 type Conditions map[meta.NodeID]Condition
 
-// ConditionsOf returns how the nodes are, as far as the metadata says.
+// ConditionsOf returns the conditions of the nodes according to the metadata.
 func ConditionsOf(s *meta.State) Conditions {
 	out := make(Conditions, s.NodeCount())
 	for n := range s.Nodes() {
@@ -97,9 +97,9 @@ func election(id PartitionID, p *meta.Partition, leader meta.NodeID, reason stri
 	}
 }
 
-// Elect gives every partition whose leader is dead, missing or draining another
-// one out of its in-sync set. A dead leader that nobody can replace becomes none:
-// the partition is offline. The elections that end an outage come first.
+// Elect elects a new leader from the in-sync set for every partition whose leader is dead,
+// missing or draining. If there is none, the partition goes offline. Elections that end an
+// outage come first.
 func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 	var outages, drains []meta.Election
 	var troubles []Trouble

@@ -10,22 +10,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrRefusedConnection is what Cluster.Probe returns, wrapped or not, where the
-// node's machine answered that nobody listens.
+// ErrRefusedConnection is returned by Cluster.Probe, possibly wrapped, if the connection was
+// refused.
 var ErrRefusedConnection = errors.New("connection refused")
 
 // Cluster is what a Loop acts on. Its methods are called from several goroutines.
 type Cluster interface {
 	// State returns the metadata as applied here; nobody changes it.
 	State() *meta.State
-	// Propose has a command agreed on and applied, or says why not, within a time
-	// that it bounds. Whatever it says, the controller looks at the metadata again.
+	// Propose commits and applies a command, or returns an error within a bounded time. In any
+	// case the controller reads the metadata again.
 	Propose(ctx context.Context, c meta.Command) (meta.Result, error)
 	// Probe asks a node whether it is there, and returns the incarnation that it
 	// runs as, 0 while it has none. It ends when ctx does.
 	Probe(ctx context.Context, n *meta.Node) (incarnation uint64, err error)
-	// Observe is told of each decision that is carried out, and of each that has
-	// other troubles than the one before. It must not block.
+	// Observe is called with each decision that is carried out, and with each whose troubles
+	// changed. It must not block.
 	Observe(d Decision)
 }
 
@@ -36,11 +36,10 @@ type Loop struct {
 	Self    meta.NodeID
 	Former  Former
 	Cluster Cluster
-	// Changed, if not nil, brings a value after the metadata has changed. One
-	// that is not taken need not be repeated: a buffer of one is enough.
+	// Changed, if not nil, signals metadata changes. A buffer of one is enough.
 	Changed <-chan struct{}
-	// Suspects, if not nil, brings nodes that there is reason to probe now: a
-	// connection to one broke, or was refused. It is no evidence by itself.
+	// Suspects, if not nil, delivers nodes to probe now, because a connection broke or was
+	// refused. That alone is no evidence.
 	Suspects <-chan meta.NodeID
 }
 
@@ -51,9 +50,8 @@ type answer struct {
 	err         error
 }
 
-// Run decides and proposes until ctx ends, and returns the cause of that. When it
-// returns, nothing it started is running any more. Each call begins as a new
-// controller, which knows of nothing but its Former.
+// Run decides and proposes until ctx ends, and returns its cause. When it returns, everything
+// it started has stopped. Each call begins as a new controller that knows only its Former.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

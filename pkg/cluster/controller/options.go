@@ -31,11 +31,10 @@ const lateProbe = 4
 
 // Options are the controller's limits. The zero value has the defaults.
 type Options struct {
-	// SessionTimeout is how long a node may be silent before it counts as dead.
-	// Shorter takes a busy node for a dead one; longer leaves its partitions
-	// without a leader for so much longer.
+	// SessionTimeout is how long a node may be silent before it counts as dead. A short one
+	// mistakes busy nodes for dead ones; a long one prolongs the time without a leader.
 	SessionTimeout time.Duration
-	// ProbeEvery is how often each node is asked whether it is there.
+	// ProbeEvery is the probe interval of each node.
 	ProbeEvery time.Duration
 	// ConfirmAfter is how long after a refused connection it is tried again
 	// before the node counts as dead.

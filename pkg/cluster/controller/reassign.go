@@ -18,11 +18,11 @@ var (
 	ErrLeaving      error = failure.NodeLeaving
 )
 
-// Moves makes the next step of every reassignment in progress, and starts those
-// that decommissioned nodes need and those that give topics the replicas which
-// their operators left open, within the limits of o. A move continues when the
-// added replicas are in sync: the leadership leaves a replica that goes, then the
-// replica goes. A decommissioned node need not be alive: others have what it had.
+// Moves takes the next step of every reassignment in progress, and starts those needed by
+// decommissioned nodes and by topics with an automatic number of replicas, within the limits of
+// o. A move continues when the added replicas are in sync: first leadership leaves a removed
+// replica, then the replica is removed. A decommissioned node need not be alive: other nodes
+// have its data.
 func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
 	w := &works{s: s, nodes: nodes, opts: o.WithDefaults(), slots: newSlots(s), load: s.Load(), lead: leaderships(s), leaving: leaving(s)}
 	for t := range s.Topics() {
@@ -306,10 +306,9 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 	return m.Command(), nil
 }
 
-// PlanCancel returns the command that takes a reassignment back: to the replicas from
-// before it, in their order. What it has copied already is kept until the old replicas
-// are in sync again. A reassignment that the decommissioning of a node needs is not
-// taken back: it would begin again.
+// PlanCancel returns the command that reverts a reassignment to the previous replicas, in their
+// order. New copies are kept until the old replicas are in sync again. A reassignment required
+// by a decommission is not reverted: it would start again.
 func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 	p, err := find(s, id)
 	if err != nil {

@@ -164,10 +164,10 @@ func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who cand
 	return n.ask(ctx, who.Address, request{Kind: askWho}).identity
 }
 
-// Run keeps the node what it is to be, after Start: it asks for a vote where there are too few, and
-// tells of a changed address. Where no leader has been known for a while it asks the others for its
-// place: one that was removed while it did not run hears of it in no other way. It returns nil when
-// ctx ends, and otherwise why the node has no place in the cluster any more.
+// Run maintains the node's membership after Start: it requests a vote if there are too few voters,
+// and reports a changed address. If no leader has been known for a while it asks the other nodes
+// for its membership: a node removed while it was down learns of it in no other way. It returns nil
+// when ctx ends, and otherwise the reason why the node is no longer a member.
 func (n *Node) Run(ctx context.Context) error {
 	s := n.Store()
 	if s == nil {

@@ -43,11 +43,10 @@ type Options struct {
 	// Join are addresses of nodes that are or will be in the cluster; this
 	// node's own may be among them.
 	Join []string
-	// Expect is how many nodes that see each other may found a cluster; 0: this
-	// node only joins one. 1 without Join: it is one by itself.
+	// Expect is the number of nodes that bootstrap a cluster once they see each other; 0: this
+	// node only joins; 1 without Join: a single-node cluster.
 	Expect int
-	// HasState says that the node has the metadata of a cluster, and only has to
-	// open it.
+	// HasState reports that the node already has metadata, which it only has to open.
 	HasState bool
 	// Call has the node at an address Handle a request and returns its answer.
 	// It returns ErrSelf for this node's own address.
@@ -102,11 +101,10 @@ func New(o Options) *Node {
 	}
 }
 
-// Start opens the metadata, once it is known how: with state, at once; otherwise
-// when the node has been let into a cluster, or may found one (bootstrap is true
-// then). A founder has named the cluster when Start returns; another node may
-// know no leader yet. It waits for others as long as ctx lets it. An error of
-// the decision is one that waiting does not help.
+// Start opens the metadata: with state, at once; otherwise when the node has been admitted to a
+// cluster, or may bootstrap one (bootstrap is true then). A bootstrap node has named the
+// cluster when Start returns; other nodes may not know a leader yet. It waits for others until
+// ctx ends. A permanent decision is returned as an error.
 func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.Store, error)) (*raftstore.Store, error) {
 	founder := false
 	if !n.o.HasState {

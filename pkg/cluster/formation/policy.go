@@ -16,9 +16,8 @@ const (
 	promotionLag = 256
 )
 
-// Tolerance returns how many more voters may fail before nothing can be agreed
-// on; negative: that many are missing now. Nodes for which up is false count as
-// failed.
+// Tolerance returns how many more voters may fail before the quorum is lost; negative: that
+// many are missing now. Nodes for which up is false count as failed.
 func Tolerance(c raftstore.Configuration, up func(meta.NodeID) bool) int {
 	voters := c.Voters()
 	left := -(len(voters)/2 + 1)
@@ -123,6 +122,6 @@ func holderOf(c raftstore.Configuration, who identity) (raftstore.Member, bool) 
 // be reached there.
 const noAddress = ".address-unknown.invalid:1"
 
-// AddressUnknown reports whether the address of a member is none: another node has
-// taken the one that it had.
+// AddressUnknown reports whether a member has no known address because another node has taken
+// it over.
 func AddressUnknown(address string) bool { return strings.HasSuffix(address, noAddress) }

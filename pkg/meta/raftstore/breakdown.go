@@ -39,9 +39,8 @@ func (f *breakdown) arm(shutdown func() raft.Future) {
 	}
 }
 
-// Failed is closed when the store can no longer take part: a write to its disk
-// failed, or it met a command that this program does not know. Err says which.
-// The node should hand over and stop.
+// Failed is closed when the store has failed: a write to its disk failed, or it met an unknown
+// command. Err returns the cause. The node should transfer its leaderships and stop.
 func (f *breakdown) Failed() <-chan struct{} { return f.failed }
 
 // Err returns why the store failed; nil: it did not.

@@ -12,20 +12,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Standing is what the leader knows of the agreement.
+// Standing is the leader's view of committed commands.
 type Standing struct {
-	// Index is that of the last command that may have been agreed on.
+	// Index is the index of the last command that may be committed.
 	Index uint64
 	// Age is how long ago it was at most that a majority began to confirm that
 	// this node leads.
 	Age time.Duration
 }
 
-// Ask takes the leader's Standing to a node that does not lead. What was agreed
-// on longer ago than the call and the Age has an index of at most Index.
+// Ask fetches the leader's Standing for another node. Commands committed before the call minus
+// Age have an index of at most Index.
 type Ask func(ctx context.Context, leader meta.NodeID) (Standing, error)
 
-// Standing returns what this node knows as the leader.
+// Standing returns this node's view as the leader.
 func (s *Store) Standing() (Standing, error) {
 	at := s.confirmed.Load()
 	age := time.Duration(0)
@@ -75,10 +75,9 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 	return nil
 }
 
-// QuorumContact returns the latest time of which this node is known to have
-// applied all that was agreed on until then; the zero time: nothing is known
-// since it was opened. It is a monotonic reading, and does not wait: it is meant
-// to be asked before whatever a lease allows.
+// QuorumContact returns the latest time up to which this node is known to have applied all
+// committed commands; the zero time if nothing is known since it was opened. It is a monotonic
+// reading and does not block: ask it before every act that depends on a lease.
 //
 // A leader asks a majority again with every heartbeat, others ask the leader with
 // every second one. That they hear of it would not do: what it has sent may

@@ -11,14 +11,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// What a Store may answer beside the sentinels of package meta.
+// Errors of a Store besides the sentinels of package meta.
 var (
 	// ErrNotLeader: another node, or none, leads the metadata. Refused.
 	ErrNotLeader error = failure.NotController
-	// ErrBusy: the command was not taken in within ApplyTimeout. Refused.
+	// ErrBusy: the command was not accepted within ApplyTimeout. Refused.
 	ErrBusy error = failure.MetadataBusy
-	// ErrDiskFull: the metadata's disk is full. Refused; it works again by
-	// itself once there is space.
+	// ErrDiskFull: the metadata's disk is full. Refused; it recovers automatically once there
+	// is space.
 	ErrDiskFull error = failure.MetadataDiskFull
 	// ErrClosed: the store is closed or has failed. Refused.
 	ErrClosed error = failure.MetadataClosed

@@ -8,17 +8,17 @@ import (
 // local reads the state as this node has it.
 type local struct{ machine *machine }
 
-// Read calls f with the state, which does not change meanwhile. f must be short
-// and must not call the store. What it takes from the state stays valid.
+// Read calls f with the state under a lock. f must be short and must not call the store. Values
+// from the state stay valid.
 func (s local) Read(f func(*meta.State)) { s.machine.read(f) }
 
-// View returns the state as it is now, to be kept and read at leisure.
+// View returns the current state as an immutable value.
 func (s local) View() (v *meta.State) {
 	s.Read(func(m *meta.State) { v = m.Snapshot() })
 	return v
 }
 
-// Topic returns a topic as this node knows it, or nil.
+// Topic returns a topic from the local metadata, or nil.
 func (s local) Topic(name string) (t *meta.Topic) {
 	s.Read(func(m *meta.State) { t = m.Topic(name) })
 	return t
@@ -35,7 +35,7 @@ func (s local) Topics() (all []*meta.Topic) {
 	return all
 }
 
-// Node returns a node as this node knows it, or nil.
+// Node returns a node from the local metadata, or nil.
 func (s local) Node(id meta.NodeID) (n *meta.Node) {
 	s.Read(func(m *meta.State) { n = m.Node(id) })
 	return n
@@ -52,7 +52,7 @@ func (s local) Nodes() (all []*meta.Node) {
 	return all
 }
 
-// Settings returns the cluster-wide settings as this node knows them.
+// Settings returns the cluster-wide settings from the local metadata.
 func (s local) Settings() (v meta.Settings) {
 	s.Read(func(m *meta.State) { v = m.Settings() })
 	return v

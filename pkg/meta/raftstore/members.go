@@ -12,26 +12,25 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Why a change of the members is refused, beside ErrNotLeader and
-// meta.ErrNodeNotFound.
+// Errors of membership changes, besides ErrNotLeader and meta.ErrNodeNotFound.
 var (
 	// ErrLastVoter: without it nothing could be agreed on. Refused.
 	ErrLastVoter error = failure.LastVoter
 	// ErrNotVoter: the node has no vote, and cannot lead. Refused.
 	ErrNotVoter error = failure.NotVoter
-	// ErrRemoved: this node was taken out of the cluster. It must be started
-	// empty to join again.
+	// ErrRemoved: this node was removed from the cluster. To rejoin it must start with an empty
+	// directory.
 	ErrRemoved error = failure.Removed
 )
 
-// Member is a node that takes part in the agreement.
+// Member is a member of the Raft group.
 type Member struct {
 	ID      meta.NodeID
 	Address string // for other nodes
 	Voter   bool   // otherwise it follows and does not count
 }
 
-// Configuration is who takes part, by ID.
+// Configuration lists the members by ID.
 type Configuration struct {
 	Members []Member
 }
@@ -55,22 +54,21 @@ func (c Configuration) Voters() (out []meta.NodeID) {
 	return out
 }
 
-// Members is who takes part in the agreement. Only the leader can change it:
-// others answer ErrNotLeader. A change that returned nil is agreed on. An error
-// whose fate is not refused leaves open whether it will be. Changes may be made
-// by many goroutines; they follow each other.
+// Members manages the Raft group. Only the leader can change it: others return ErrNotLeader. A
+// change that returned nil is committed. After an error whose fate is not refused it may still
+// be. The methods are safe for concurrent use; changes are serialized.
 type Members struct{ s *Store }
 
 // Members returns the members of the agreement.
 func (s *Store) Members() Members { return Members{s} }
 
-// Configuration returns who takes part, as this node knows it.
+// Configuration returns the members as known on this node.
 func (m Members) Configuration() Configuration {
 	return configurationOf(m.s.raft.GetConfiguration().Configuration())
 }
 
-// AddVoter gives a node a vote, or a voter another address. A node that comes
-// to vote must hold the metadata it once had: see Remove.
+// AddVoter adds a voter or changes a voter's address. A new voter must still have the metadata
+// it once had: see Remove.
 func (m Members) AddVoter(ctx context.Context, id meta.NodeID, address string) error {
 	return m.change(ctx, "add voter", id, func() raft.IndexFuture {
 		return m.s.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, m.s.opts.ApplyTimeout)
@@ -94,7 +92,7 @@ func (m Members) Promote(ctx context.Context, id meta.NodeID) error {
 	return m.AddVoter(ctx, id, was.Address)
 }
 
-// Demote takes a member's vote.
+// Demote removes a member's vote.
 func (m Members) Demote(ctx context.Context, id meta.NodeID) error {
 	if err := m.dispensable(id); err != nil {
 		return fmt.Errorf("demote %s: %w", id, err)
@@ -104,9 +102,9 @@ func (m Members) Demote(ctx context.Context, id meta.NodeID) error {
 	})
 }
 
-// Remove takes a node out for good. A leader may remove itself, and has then
-// stopped leading. A node that lost its metadata may come back under its name
-// only after it was removed: its old vote spoke for what it no longer holds.
+// Remove permanently removes a node. A leader may remove itself and then stops leading. A node
+// that lost its metadata may rejoin under its name only after it was removed, because its old
+// vote confirmed entries that it no longer holds.
 func (m Members) Remove(ctx context.Context, id meta.NodeID) error {
 	if err := m.dispensable(id); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
@@ -131,9 +129,9 @@ func (m Members) dispensable(id meta.NodeID) error {
 	return nil
 }
 
-// Transfer hands the lead to another voter; "": to the one that holds most. It
-// returns when that one has been told to take over; LeaderChanged tells when it
-// has. Where it returns an error, this node may lead on.
+// Transfer transfers leadership to another voter; "" means the most up-to-date one. It returns
+// when that one has been asked to take over; LeaderChanged signals when it has. After an error
+// this node may still lead.
 func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 	if err := m.s.ready(ctx); err != nil {
 		return fmt.Errorf("transfer metadata leadership: %w", err)
@@ -165,17 +163,16 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 	return nil
 }
 
-// LeaderContact returns when this node last heard of a leader; on the leader it
-// means nothing. The zero time: never since it was opened.
+// LeaderContact returns when this node last heard from a leader; meaningless on the leader. The
+// zero time: never since it was opened.
 func (m Members) LeaderContact() time.Time { return m.s.raft.LastContact() }
 
 // LastIndex returns how far the log reaches on this node, agreed on or not.
 func (m Members) LastIndex() uint64 { return m.s.raft.LastIndex() }
 
-// Campaign has this node ask for votes now, as if its leader had handed over to
-// it: without waiting for a heartbeat that does not come, and without being asked
-// whether the others still hear of a leader. It is for who knows that they do
-// not. It returns when the asking has begun.
+// Campaign starts an election now, as if the leader had transferred leadership to this node:
+// without waiting for a missed heartbeat and without a pre-vote. Call it only if the leader is
+// known to be dead. It returns when the election has started.
 func (m Members) Campaign() error {
 	if c, ok := m.Configuration().Find(m.s.opts.NodeID); !ok || !c.Voter {
 		return ErrNotVoter

@@ -53,11 +53,9 @@ type Options struct {
 	// Stream carries the agreement between nodes; nil: nothing does, for a
 	// cluster of one that is never to grow while it runs.
 	Stream *Stream
-	// Transport is used where there is no Stream. The store closes it if it can
-	// be closed.
+	// Transport is used if Stream is nil. The store closes it if it implements io.Closer.
 	Transport raft.Transport
-	// Forward takes commands to the leader; nil: Propose works on the leader
-	// only.
+	// Forward sends commands to the leader; nil: Propose works on the leader only.
 	Forward Forward
 	// Ask has the leader's Standing; nil: a node that does not lead is never in
 	// contact with the quorum.
@@ -65,7 +63,7 @@ type Options struct {
 	// Bootstrap makes a new cluster, with this node as its only voter, where
 	// Dir holds none.
 	Bootstrap bool
-	// Logger gets what the consensus library has to say; nil: nobody.
+	// Logger receives the log of the Raft library; optional.
 	Logger *slog.Logger
 	// InMemory keeps everything in memory, for tests.
 	InMemory bool
@@ -81,8 +79,8 @@ type Options struct {
 	// earlier, by the barrier behind it (see announcer); this bounds how long they
 	// wait where that barrier is lost.
 	CommitTimeout time.Duration
-	// ApplyTimeout bounds how long a command waits to be taken in when the
-	// store is busy, or has no leader to be sent to. It is then refused.
+	// ApplyTimeout bounds how long a command waits while the store is busy or no leader is
+	// known. Then it is refused.
 	ApplyTimeout time.Duration
 	// SnapshotInterval is how often the size of the log is looked at,
 	// SnapshotThreshold how many commands make a new snapshot, TrailingLogs how

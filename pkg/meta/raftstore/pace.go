@@ -102,8 +102,8 @@ func (s contacts) pace() {
 	}
 }
 
-// Patience returns for how long this node waits for a leader that it does not hear
-// of, by how late it runs itself.
+// Patience returns how long this node waits for an unresponsive leader, depending on its own
+// lateness.
 func (m Members) Patience() time.Duration {
 	o := &m.s.opts
 	return o.HeartbeatTimeout * time.Duration(stretch(o.HeartbeatTimeout, m.s.late.usual(time.Now())))

@@ -12,23 +12,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Forward takes an encoded command to HandleForwarded of the node that leads
-// the metadata and returns its answer. An error that is marked fate.Refused
-// promises that the command did not get there; any other leaves that open.
+// Forward sends an encoded command to HandleForwarded of the metadata leader and returns its
+// response. An error marked fate.Refused guarantees that the command did not arrive; after any
+// other it may have.
 type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answer []byte, err error)
 
-// Propose has a command agreed on and applied, on this node too, and returns
-// what became of it. A command that the state refuses returns the sentinel of
-// package meta. Commands of several goroutines share their disk writes.
+// Propose commits a command, applies it on this node, and returns its result. A command refused
+// by the state returns the sentinel of package meta. Concurrent commands share disk writes.
 //
-// Only the leader can propose. Where Options.Forward is set, other nodes send
-// the command to it, and a command that found no leader is tried again for
-// ApplyTimeout; otherwise they answer ErrNotLeader.
+// Only the leader can propose. With Options.Forward, other nodes send the command to it, and a
+// command without a leader is retried for ApplyTimeout; otherwise they return ErrNotLeader.
 //
-// An error whose fate is refused means that nothing was changed. ErrBehind
-// means that the command was taken in, though what became of it is not known on
-// this node yet. Any other wraps ErrUnknownOutcome: the command may have been
-// applied, or may still be.
+// An error whose fate is refused means that nothing was changed. ErrBehind means that the
+// command was accepted, but its result is not known on this node yet. Any other wraps
+// ErrUnknownOutcome: the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if err := c.Validate(); err != nil {
 		return meta.Result{}, err

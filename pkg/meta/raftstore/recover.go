@@ -12,8 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrNotMember says that the node does not participate in the agreement that its
-// own disk knows of. Refused.
+// ErrNotMember: the node is not a member according to its own disk. Refused.
 var ErrNotMember = errors.New("node is not a member according to its own metadata")
 
 // Recover makes the store of node id in dir, which no process has open, that of a

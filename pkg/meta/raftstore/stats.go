@@ -23,8 +23,8 @@ type Stats struct {
 	CommitIndex   uint64
 	AppliedIndex  uint64
 	SnapshotIndex uint64
-	// LastContact is how long ago this node heard of the leader; 0 on the
-	// leader itself, -1 for never.
+	// LastContact is the time since this node heard from the leader; 0 on the leader itself, -1
+	// for never.
 	LastContact time.Duration
 	// LeaderChanges is how often another leader was found since the start.
 	LeaderChanges uint64

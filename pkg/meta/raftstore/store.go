@@ -51,9 +51,9 @@ type Store struct {
 	last       meta.NodeID   // leader; of watch
 }
 
-// Open opens the metadata in o.Dir, or makes it, and starts the agreement. The
-// state may be behind until WaitLeader has returned. An error whose fate is
-// corrupt names the file that is damaged; nothing on disk was changed then.
+// Open opens or creates the metadata in o.Dir and starts Raft. The state may be behind until
+// WaitLeader has returned. An error whose fate is corrupt names the damaged file; nothing on
+// disk was changed.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -196,10 +196,10 @@ func (s *Store) watch() {
 	}
 }
 
-// IsLeader reports whether this node leads the metadata, as far as it knows.
+// IsLeader reports whether this node is the metadata leader, to its knowledge.
 func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
 
-// Leader returns the node that leads the metadata, as far as this one knows.
+// Leader returns the metadata leader, to this node's knowledge.
 func (s *Store) Leader() (meta.NodeID, bool) {
 	_, id := s.raft.LeaderWithID()
 	return meta.NodeID(id), id != ""

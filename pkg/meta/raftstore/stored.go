@@ -18,14 +18,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Stored is what a disk says of the metadata, without a word from other nodes:
-// the newest snapshot and every entry of the log behind it.
+// Stored is the metadata on disk, without contact to other nodes: the newest snapshot and all
+// later log entries.
 type Stored struct {
 	// State has every entry applied, agreed on or not.
 	State *meta.State
 	// Configuration is the last one in the log, agreed on or not.
 	Configuration Configuration
-	// LastIndex is that of the last entry.
+	// LastIndex is the index of the last entry.
 	LastIndex uint64
 	// Unsure are the commands at the end of the log that are not known to be
 	// agreed on: other nodes may never have had them.
@@ -40,7 +40,7 @@ type Entry struct {
 	Command meta.Command
 }
 
-// ErrNoStore says that the directory holds no metadata. Refused.
+// ErrNoStore: the directory holds no metadata. Refused.
 var ErrNoStore = errors.New("directory holds no metadata")
 
 // ReadStored reads the metadata of node id in a directory that no process has
@@ -80,14 +80,14 @@ func ReadStored(dir string, id meta.NodeID) (*Stored, error) {
 	return s, nil
 }
 
-// Stored returns what this node's disk says, while it is open. Nothing that is
-// being written meanwhile is waited for.
+// Stored returns the metadata on this node's disk while it is open, without waiting for writes
+// in progress.
 func (s *Store) Stored() (*Stored, error) {
 	return readBack(s.guard, s.guard, s.snapshots, nil)
 }
 
-// StoredCluster returns the id of the cluster whose metadata a node's disk holds; "" if none. It
-// reads no more than it needs to know that.
+// StoredCluster returns the cluster id of the metadata on a node's disk; "" if none. It reads no
+// more than necessary.
 func StoredCluster(s *Store) (string, error) {
 	if id := s.View().Cluster().ID; id != "" { // a snapshot has said so when the store was opened
 		return id, nil

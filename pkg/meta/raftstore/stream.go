@@ -19,9 +19,9 @@ type Stream struct {
 	// Listener yields the connections that other nodes made for it. The store
 	// closes it.
 	Listener net.Listener
-	// Dial makes a connection to a node at an address, and to no other that may be
-	// there by now: a vote of one node must never count as that of another. to is ""
-	// for a node that is no member any more. It gives up after timeout.
+	// Dial connects to a node at an address, and fails if another node is there: a vote of one
+	// node must never count as that of another. to is "" for a node that is no longer a member.
+	// It gives up after timeout.
 	Dial func(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error)
 }
 
@@ -137,7 +137,7 @@ func (l *streamLayer) Close() error {
 	return err
 }
 
-// Addr implements net.Listener: it is what the other nodes know this one by.
+// Addr implements net.Listener: it returns the advertised address.
 func (l *streamLayer) Addr() net.Addr { return streamAddr(l.self) }
 
 type streamAddr string

@@ -118,8 +118,7 @@ func readIdentity(path string, id meta.NodeID) (bool, error) {
 	return true, nil
 }
 
-// StoredNode returns the node whose store a directory holds; "": none, or it
-// cannot be told.
+// StoredNode returns the node id of the store in a directory; "" if none or unknown.
 func StoredNode(dir string) meta.NodeID {
 	text, err := os.ReadFile(filepath.Join(dir, identityFile))
 	var who identity
