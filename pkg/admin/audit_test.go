@@ -98,8 +98,14 @@ func TestActsAreCountedUnderNamesThatClientsDoNotChoose(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range [][2]string{
-		{"POST", "/v1/topics/none/pause"}, {"DELETE", "/v1/topics/none"}, {"GET", "/v1/topics"}, {"POST", "/topic/pause?topic=none"},
-		{"BREW", "/topic/pause?topic=none"}, {"POST", "/v1/no/such/path"}, {"POST", "/pub?topic=orders"}, {"PUT", "/config/log_level"},
+		{"POST", "/v1/topics/none/pause"},
+		{"DELETE", "/v1/topics/none"},
+		{"GET", "/v1/topics"},
+		{"POST", "/topic/pause?topic=none"},
+		{"BREW", "/topic/pause?topic=none"},
+		{"POST", "/v1/no/such/path"},
+		{"POST", "/pub?topic=orders"},
+		{"PUT", "/config/log_level"},
 	} {
 		s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(x[0], x[1], http.NoBody))
 	}

@@ -13,7 +13,7 @@ import (
 const soon = 30 * time.Second
 
 // drawnAtOnce is how many pages are looked at in one go for messages that are due soon.
-const drawnAtOnce = 64
+const drawnAtOnce = 16
 
 // far are deferred messages that are not due soon: a tenth of the memory that tracked ones take. They count
 // as deferred, and not as ahead of the cursor. The zero value has none.
