@@ -156,9 +156,17 @@ func scrapeOfTwo(t *testing.T) string {
 	scrape := func() string {
 		return "\n" + n.get("/metrics") + "\n" + other.get("/metrics")
 	}
-	eventually(t, "both nodes replicate to each other", func() bool {
+	eventually(t, "both nodes lead, replicate to each other, and know the way", func() bool {
 		text = scrape()
-		return strings.Contains(text, `brokerd_peer_bytes_total{class="replication"`) && strings.Contains(text, "\nbrokerd_replica_lag_seconds{")
+		for _, late := range []string{
+			`brokerd_peer_bytes_total{class="replication"`, "brokerd_peer_round_trip_seconds{", "brokerd_peer_calls_total{", "brokerd_replica_lag_seconds{",
+			"brokerd_topic_quota_used_ratio{", "brokerd_channel_depth{",
+		} {
+			if !strings.Contains(text, "\n"+late) {
+				return false
+			}
+		}
+		return true
 	})
 	return text
 }
