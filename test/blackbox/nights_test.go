@@ -382,13 +382,48 @@ func TestNightTwoOfThreeAreLost(t *testing.T) {
 
 func TestNightTheClusterIsLost(t *testing.T) {
 	n := newNight(t, "cluster-lost", nil)
-	n.topic("one", "two", "three")
-	w := n.consumer("n1", "worker-7", 1)
-	m := w.message()
+	n.topic()
+	n.ctl("channel create orders/all")
+	for p := range 3 {
+		var bodies strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&bodies, "%d.%d\n", p, i)
+		}
+		if r, err := httpTo(fmt.Sprintf("http://%s/mpub?topic=orders&partition=%d", n.Nodes[0].HTTP, p), "POST", bodies.String()); err != nil || r.code != 200 {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	w := n.consumer("n1", "worker-7", 60)
+	var got []message
+	for range 60 {
+		got = append(got, w.message())
+	}
 	w.send("RDY 0\n")
-	w.fin(m)
-	eventually(t, "one is finished", func() bool { return n.depth() == "2" })
+	for i, m := range got {
+		if i%3 != 1 { // with gaps
+			w.fin(m)
+		}
+	}
+	eventually(t, "some are finished", func() bool {
+		return strings.TrimSpace(n.ctl("channel lag orders/invoice -o 'go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}'")) == "60 20"
+	})
 	_ = w.Close()
+	eventually(t, "the others are given back", func() bool { return n.depth() == "80" })
+	pending := func() string {
+		t.Helper()
+		var all strings.Builder
+		for _, channel := range []string{"all", "invoice"} {
+			for p := range 3 {
+				fmt.Fprintf(&all, "%s/%d:%s\n", channel, p, n.ctl(fmt.Sprintf(
+					"message peek orders/%s --partition %d -n 1000 -o 'go-template={{range .messages}} {{.text}}{{end}}'", channel, p)))
+			}
+		}
+		return all.String()
+	}
+	before := pending()
+	if count := len(strings.Fields(before)); count != 6+120+80 {
+		t.Fatalf("%d messages are pending:\n%s", count-6, before)
+	}
 	n.words["DIR"] = filepath.Join(n.dir, "backups")
 	n.ctl("backup create backups")
 	n.Kill()
@@ -404,8 +439,12 @@ func TestNightTheClusterIsLost(t *testing.T) {
 	n.next()
 	n.shows(`orders`)
 	n.next()
-	n.shows(`(?m)^orders +invoice +2 |orders/invoice +2 `)
+	n.shows(`(?m)^orders +invoice +80 `)
 	n.shows(healthy)
+	if after := pending(); after != before {
+		t.Errorf("restored:\n%s\nwant\n%s", after, before)
+	}
+	n.ctl("partition verify orders")
 	n.cured()
 }
 

@@ -44,6 +44,25 @@ func restartMistakes() []mistake {
 	}
 }
 
+// backupMistakes are about what comes back from a backup.
+func backupMistakes() []mistake {
+	format, copies := []string{"./pkg/backup"}, []string{"./internal/backups"}
+	return []mistake{
+		{
+			name: "backup: a manifest need not be what was written", file: "pkg/backup/manifest.go",
+			old: `if !ok || string(rest) != "sha256 "`, with: `if !ok || false && string(rest) != "sha256 "`, tests: format, run: "Damage",
+		},
+		{
+			name: "backup: what was finished behind a gap is delivered again", file: "internal/backups/restore.go",
+			old: "finished = add(finished, is, is+1)", with: "_ = add", tests: copies, run: "APlan",
+		},
+		{
+			name: "backup: a channel begins behind its first pending message", file: "internal/backups/restore.go",
+			old: "found, floor = true, is\n", with: "found, floor = true, is+1\n", tests: copies, run: "APlan",
+		},
+	}
+}
+
 // rollingMistakes are about when a rolling restart continues.
 func rollingMistakes() []mistake {
 	tests := []string{"./internal/rolling"}
