@@ -120,8 +120,8 @@ func optionMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestExpired",
 		},
 		{
-			name: "ttl: expired messages are not counted", file: "pkg/topic/consumer.go",
-			old: "	c.expired += uint64(len(u.expired))\n", with: "",
+			name: "ttl: expired messages are not counted", file: "pkg/topic/exhausted.go",
+			old: "	c.expired += uint64(len(list))\n", with: "",
 			tests: []string{"./pkg/topic"}, run: "TestExpired",
 		},
 	}
