@@ -189,7 +189,7 @@ func (n *night) shell(command string) (string, error) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.dir, &out, &out
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "BROKERCTL_ADDR="+strings.Join(addresses, ","))
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+n.dir, "BROKERCTL_ADDR="+strings.Join(addresses, ","))
 	err := cmd.Run()
 	return out.String(), err
 }

@@ -4,6 +4,16 @@ package main
 func wireMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",
+			old: "if on && t.permitted == d &&", with: "if on && t.permitted != nil &&",
+			tests: []string{"./pkg/server"}, run: "TestAChangeStopsTheNextPublish",
+		},
+		{
+			name: "a token counts after its end on a connection", file: "pkg/guard/guard.go",
+			old: "t.Hash != id.token.Hash || t.Expired(now)", with: "t.Hash != id.token.Hash",
+			tests: []string{"./pkg/guard"}, run: "TestAnIdentityLasts",
+		},
+		{
 			name: "an ephemeral channel is not made where it is missing", file: "pkg/consume/subscribe.go",
 			old: "if !meta.IsEphemeral(r.Channel) {", with: "if true {",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelIsMade",
