@@ -29,7 +29,7 @@ the incarnation of the one to restore deletes that one, in one step: its message
 		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics of the name")
+	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
 	cmd.Flags().BoolVar(&which.Replace, "replace", false, "delete the topic that has the name now; with --incarnation")
 	return cmd
 }

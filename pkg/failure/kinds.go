@@ -75,7 +75,7 @@ var (
 		Kind{Word: "NOT_IN_TRASH", Code: NotFound, Hint: "list restorable topics: brokerctl topic list --deleted"})
 	ManyDeleted = refused(42, "several deleted topics have this name",
 		Kind{Word: "MANY_DELETED", Code: Precondition, Hint: "name the incarnation: brokerctl topic list --deleted -o wide"})
-	NameTaken = refused(43, "name is taken",
+	NameTaken = refused(43, "name already in use",
 		Kind{Word: "NAME_TAKEN", Code: Exists, Hint: "name the incarnation of the one to restore, and replace: brokerctl topic restore TOPIC --incarnation N --replace deletes the topic that has the name"})
 	SavedNotFound    = refused(44, "saved positions not found", Kind{})
 	StaleVersion     = refused(45, "stale version", Kind{Word: "CHANGED_MEANWHILE", Code: Precondition, Hint: "retry"})

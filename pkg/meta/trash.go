@@ -261,7 +261,7 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	case at < 0:
 		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
 	case now != nil && !c.Replace:
-		return fmt.Errorf("%w: a topic %s was created since the other was deleted", ErrNameTaken, c.Name)
+		return fmt.Errorf("%w: topic %s was created again after the deletion", ErrNameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
 		return fmt.Errorf("%w: %d deleted topics are named %s", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}

@@ -311,7 +311,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 		return err
 	})
 	if err != nil {
-		return u, fmt.Errorf("undo is incomplete and can be repeated: %w", err)
+		return u, fmt.Errorf("undo incomplete; repeat it: %w", err)
 	}
 	_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
 	if errors.Is(err, meta.ErrSavedNotFound) {

@@ -30,7 +30,7 @@ func timeIn(q url.Values, name string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, api.Errorf(api.CodeInvalid, "%s %q is not like 2026-11-21T06:00:00Z", name, text)
+		return at, api.Errorf(api.CodeInvalid, "%s %q is not a time such as 2026-11-21T06:00:00Z", name, text)
 	}
 	return at, nil
 }

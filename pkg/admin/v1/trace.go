@@ -82,7 +82,7 @@ func (v traceAPI) nowhere(only, id string) error {
 	if err != nil {
 		return err
 	}
-	return notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
+	return notFound(api.Errorf(api.CodeNotFound, "message %s does not belong to topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
 }
 
 // untraced says why nothing is known of a message.
