@@ -37,7 +37,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	of := func() policy.Policy {
 		return PolicyOf(s.Topic("orders"), "bill", s.Settings().ChannelDefaults())
 	}
-	if got := of(); got != (policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter, Backoff: backoff}) {
+	if got := of(); got != (policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter, OnExpired: policy.Drop, Backoff: backoff}) {
 		t.Errorf("altered: %+v", got)
 	}
 	if err := s.Apply(10, AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: num(0)}}).Err; err != nil {
@@ -46,7 +46,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	if err := s.Apply(11, SetSettings{Values: map[string]string{SettingChannelMaxAttempts: "8", SettingChannelOnExhausted: "drop", SettingChannelRate: "9/s"}}).Err; err != nil {
 		t.Fatal(err)
 	}
-	if got := of(); got != (policy.Policy{MaxAttempts: 8, OnExhausted: policy.Drop, Backoff: backoff, Rate: 9}) {
+	if got := of(); got != (policy.Policy{MaxAttempts: 8, OnExhausted: policy.Drop, OnExpired: policy.Drop, Backoff: backoff, Rate: 9}) {
 		t.Errorf("left to the cluster: %+v", got)
 	}
 	chosen := policy.Policy{MaxAttempts: 3}

@@ -104,8 +104,7 @@ func (p Policy) Validate() error {
 
 // ParseExpiry reads an outcome of messages whose time to live is over.
 func ParseExpiry(text string) (Outcome, error) {
-	switch o := Outcome(text); o {
-	case DeadLetter, Drop:
+	if o := Outcome(text); o == DeadLetter || o == Drop {
 		return o, nil
 	}
 	return "", fmt.Errorf("%w: on expired %q, want %s or %s", ErrInvalid, text, DeadLetter, Drop)
