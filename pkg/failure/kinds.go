@@ -147,7 +147,7 @@ var (
 	TokenExists      = refused(0, "token already exists", Kind{Word: "TOKEN_EXISTS", Code: Exists})
 	CertificateTaken = refused(0, "certificate name belongs to another user", Kind{Word: "CERTIFICATE_TAKEN", Code: Exists})
 	AccessLimit      = refused(0, "limit of users, tokens, rules or certificate names reached", Kind{Word: "LIMIT_REACHED", Code: Precondition})
-	LastAdmin        = refused(0, "no administrator would be left with a credential that does not expire", Kind{
+	LastAdmin        = refused(0, "no administrator would remain with a credential that does not expire", Kind{
 		Word: "LAST_ADMINISTRATOR", Code: Precondition,
 		Hint: "give another user admin and a password, a certificate or a token that does not expire, or disable access control first",
 	})

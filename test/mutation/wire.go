@@ -4,16 +4,6 @@ package main
 func wireMistakes() []mistake {
 	return []mistake{
 		{
-			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",
-			old: "if on && t.permitted == d &&", with: "if on && t.permitted != nil &&",
-			tests: []string{"./pkg/server"}, run: "TestAChangeStopsTheNextPublish",
-		},
-		{
-			name: "a token counts after its end on a connection", file: "pkg/guard/guard.go",
-			old: "t.Hash != id.token.Hash || t.Expired(now)", with: "t.Hash != id.token.Hash",
-			tests: []string{"./pkg/guard"}, run: "TestAnIdentityLasts",
-		},
-		{
 			name: "an ephemeral channel is not made where it is missing", file: "pkg/consume/subscribe.go",
 			old: "if !meta.IsEphemeral(r.Channel) {", with: "if true {",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelIsMade",
@@ -138,6 +128,22 @@ func extensionMistakes() []mistake {
 			name: "places stand before headers", file: "pkg/server/subscribe.go",
 			old: "Ext: about.Config.Ext, Details: command", with: "Ext: command, Details: about.Config.Ext",
 			tests: []string{"./pkg/server"}, run: "TestExtendedFramesGolden",
+		},
+	}
+}
+
+// accessMistakes are about who may do what.
+func accessMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",
+			old: "if on && t.permitted == d &&", with: "if on && t.permitted != nil &&",
+			tests: []string{"./pkg/server"}, run: "TestAChangeStopsTheNextPublish",
+		},
+		{
+			name: "a token counts after its end on a connection", file: "pkg/guard/guard.go",
+			old: "t.Hash != id.token.Hash || t.Expired(now)", with: "t.Hash != id.token.Hash",
+			tests: []string{"./pkg/guard"}, run: "TestAnIdentityLasts",
 		},
 	}
 }
