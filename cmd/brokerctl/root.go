@@ -95,7 +95,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	root.AddCommand(
 		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newDLQCommand(g), newPartitionCommand(g),
 		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
-		newAuditCommand(g), newEventsCommand(g), newBackupCommand(g), newRollingCommand(g), newDebugCommand(g),
+		newAuditCommand(g), newEventsCommand(g), newBackupCommand(g), newSnapshotCommand(g), newRollingCommand(g), newDebugCommand(g),
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
 	root.AddCommand(g.accessCommands()...)

@@ -33,6 +33,7 @@ type recoverOptions struct {
 	nodeID       string
 	assumeDead   []string
 	output       string
+	snapshot     string
 }
 
 func (p *program) recoverCommand() *cobra.Command {
@@ -49,7 +50,13 @@ Data held only by the lost nodes is lost: messages, topics and changes committed
 without this node. Partitions in which this node was in sync are complete. The
 others stay offline until "brokerctl partition elect --unclean" serves the local
 replica. The lost nodes can never rejoin with their old data; with empty data
-directories they join as new nodes. See docs/operations/disaster.md for the full procedure.`,
+directories they join as new nodes.
+
+--snapshot FILE uses the metadata that "brokerctl snapshot save" wrote, where that of DIR is damaged or
+missing on all nodes; what is damaged is kept as DIR/meta-damaged-*. Topics and changes made since the
+snapshot are lost, and messages acknowledged by other replicas than this one since then, too.
+
+See docs/operations/disaster.md for the full procedure.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.onlySurvivor, "only-survivor", false, "confirm that no other node of the cluster can be restored")
@@ -57,6 +64,7 @@ directories they join as new nodes. See docs/operations/disaster.md for the full
 	f.StringVar(&o.dataDir, "data-dir", "", "data `DIR` of the node")
 	f.StringVar(&o.nodeID, "node-id", "", "id of the node (default: read from the data directory)")
 	f.StringSliceVar(&o.assumeDead, "assume-dead", nil, "`NODES` to treat as lost even if their addresses respond")
+	f.StringVar(&o.snapshot, "snapshot", "", "use the metadata in `FILE`, saved by brokerctl snapshot save, in place of DIR's damaged one")
 	f.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return finish(recoverSurvivor(cmd.OutOrStdout(), o))
@@ -102,6 +110,9 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 		Self: meta.NodeID(o.nodeID), DataDir: o.dataDir,
 		Claim: func(id string) error { return datadir.At(vfs.OS{}, o.dataDir).SetOwner(id) },
 	}
+	if err := o.readSnapshot(&c); err != nil {
+		return err
+	}
 	s, err := cluster.ReadSurvivor(c)
 	if errors.Is(err, cluster.ErrNotLost) {
 		_, err := fmt.Fprintf(w, "%s is the only member of its cluster: nothing to recover from.\n", o.nodeID)
@@ -127,6 +138,33 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	}
 	if !o.yes {
 		return silent{exitFailed}
+	}
+	return nil
+}
+
+// readSnapshot reads the metadata of --snapshot, if it was given, which must be that of the cluster whose data is in the
+// directory.
+func (o *recoverOptions) readSnapshot(c *cluster.RecoverOptions) error {
+	if o.snapshot == "" {
+		return nil
+	}
+	f, err := os.Open(o.snapshot)
+	if err != nil {
+		return exitWith(exitUsage, fmt.Errorf("snapshot: %w", err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if c.Snapshot, err = meta.DecodeSnapshot(f); err != nil {
+		return exitWith(exitConfig, fmt.Errorf("snapshot %s: %w", o.snapshot, err))
+	}
+	c.SnapshotTime = info.ModTime()
+	is, want := c.Snapshot.Cluster().ID, datadir.At(vfs.OS{}, o.dataDir).ClusterID()
+	if want != "" && want != is {
+		return exitWith(exitConfig, fmt.Errorf("snapshot %s is of cluster %s, the data in %s of cluster %s: use a snapshot of that cluster, "+
+			"or, where a recovery was interrupted, repeat it without --snapshot", o.snapshot, is, o.dataDir, want))
 	}
 	return nil
 }

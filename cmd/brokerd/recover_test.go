@@ -35,9 +35,9 @@ func survivorDir(t *testing.T, address string) string {
 		}
 	}
 	apply(meta.InitCluster{ID: "ORIGIN"})
-	apply(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
-	apply(meta.NodeStarted{Node: meta.Node{ID: "n2"}})
-	apply(meta.NodeStarted{Node: meta.Node{ID: "n3"}})
+	apply(meta.NodeStarted{Node: meta.Node{ID: "n1", ClusterAddress: "127.0.0.1:1"}})
+	apply(meta.NodeStarted{Node: meta.Node{ID: "n2", ClusterAddress: address}})
+	apply(meta.NodeStarted{Node: meta.Node{ID: "n3", ClusterAddress: address}})
 	c := meta.TopicConfig{Partitions: 3, Replicas: 2, MinISR: 2}.WithDefaults(2, false)
 	apply(meta.CreateTopic{Name: "t", Config: c, Assignment: [][]meta.NodeID{{"n1", "n2"}, {"n2", "n1"}, {"n2", "n3"}}})
 	apply(meta.AlterISR{Topic: "t", Partition: 1, Epoch: 1, Version: 1, ISR: []meta.NodeID{"n2"}})

@@ -106,6 +106,7 @@ var floors = map[string]int{
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
 	"internal/backups":   2, // likewise
+	"internal/snapshots": 2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
 	"internal/turn":      0, // likewise

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"regexp"
 	"runtime"
 	"runtime/pprof"
@@ -10,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // diagnose says what the process is, for a debug bundle.
@@ -24,6 +26,15 @@ func diagnose(c *Config, started time.Time) api.Diagnosis {
 		Goroutines: runtime.NumGoroutine(), HeapBytes: memory.HeapAlloc,
 		Config: settings(c), Stacks: stacks(),
 	}
+}
+
+// snapshot returns a state as a file.
+func snapshot(id string, state *meta.State) (api.MetadataSnapshot, error) {
+	var b bytes.Buffer
+	if err := state.Encode(&b); err != nil {
+		return api.MetadataSnapshot{}, err
+	}
+	return api.MetadataSnapshot{Node: id, Index: state.Index(), Content: b.Bytes()}, nil
 }
 
 // settings prints the configuration without passwords.

@@ -287,6 +287,7 @@ func (n *Node) adminOptions() admin.Options {
 		Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
 		Access: operate.NewAccess(b.Node), Guard: n.guard,
 		AnonymousLookup: o.Access.AnonymousLookup, AnonymousMetrics: o.Access.AnonymousMetrics,
+		Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

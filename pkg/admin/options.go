@@ -38,6 +38,8 @@ type Options struct {
 	AnonymousLookup, AnonymousMetrics bool
 	// Diagnose says what the process is, for a debug bundle. nil: nothing is told.
 	Diagnose v1.Diagnose
+	// Snapshot returns the metadata, for a copy of it. nil: none is given.
+	Snapshot v1.Snapshot
 
 	Identity nsqform.Identity
 	Limits   web.Limits

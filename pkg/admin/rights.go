@@ -60,6 +60,7 @@ var rightsOfV1 = map[string]need{
 	"GET /v1/audit":                                                    reading,
 	"GET /v1/events":                                                   reading,
 	"GET /v1/diagnosis":                                                admin,
+	"GET /v1/snapshot":                                                 admin,
 	"GET /v1/cluster":                                                  reading,
 	"GET /v1/cluster/health":                                           reading,
 	"GET /v1/cluster/balance":                                          reading,

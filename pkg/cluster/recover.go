@@ -2,10 +2,14 @@ package cluster
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -21,6 +25,8 @@ var (
 	// ErrRecoveryUnfinished: a recovery of this directory was cut short, and must be
 	// repeated before the node can start. Refused.
 	ErrRecoveryUnfinished = fate.Refuse("recovery of this data directory was interrupted: run `brokerd recover` on it again")
+	// ErrMetadataThere: the metadata of the directory can be read, and a snapshot of it is older. Refused.
+	ErrMetadataThere = fate.Refuse("the metadata in the data directory can be read: recover without a snapshot, which is older")
 	// ErrSuperseded: the cluster was recovered without this node, whose data is of
 	// the cluster before. Refused; the data is untouched.
 	ErrSuperseded = fate.Refuse("cluster was recovered without this node")
@@ -29,6 +35,12 @@ var (
 // markRecovering is there from before the first change of a recovery until after
 // its last one. It holds the new cluster id.
 const markRecovering = "recovering"
+
+// Where a snapshot becomes metadata, and how the names of directories begin whose metadata it replaced.
+const (
+	restoredDir = "meta-restored"
+	damagedDir  = "meta-damaged"
+)
 
 // maxMark bounds what is read of a mark.
 const maxMark = 1 << 10
@@ -44,6 +56,11 @@ type RecoverOptions struct {
 	DataDir string
 	FS      vfs.FS // for the marks in DataDir; nil: the operating system's
 	Logger  *slog.Logger
+	// Snapshot is metadata to be used in place of what DataDir has; nil: that of DataDir. It is refused while that can be
+	// read, since it knows more.
+	Snapshot *meta.State
+	// SnapshotTime is when that was written.
+	SnapshotTime time.Time
 	// Claim makes what else is in DataDir belong to the new cluster; nil: there is
 	// nothing else. It may be called again with the same id.
 	Claim func(cluster string) error
@@ -73,11 +90,15 @@ type Survivor struct {
 // ReadSurvivor reads a data directory that no process uses, and changes nothing.
 func ReadSurvivor(o RecoverOptions) (*Survivor, error) {
 	o = o.withDefaults()
+	return readSurvivor(&o)
+}
+
+func readSurvivor(o *RecoverOptions) (*Survivor, error) {
 	cluster, err := readMark(o.FS, o.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := raftstore.ReadStored(filepath.Join(o.DataDir, metaDir), o.Self)
+	stored, err := o.read(cluster != "")
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +113,49 @@ func ReadSurvivor(o RecoverOptions) (*Survivor, error) {
 	switch {
 	case out.Self.ID == "" || stored.State.Node(o.Self) == nil:
 		return nil, fmt.Errorf("%w: %s", raftstore.ErrNotMember, o.Self)
-	case len(out.Others) == 0 && !out.Unfinished:
+	case len(out.Others) == 0 && !out.Unfinished && o.Snapshot == nil:
 		return nil, ErrNotLost
 	}
 	return out, nil
+}
+
+// read returns the metadata that is recovered from.
+func (o *RecoverOptions) read(again bool) (*raftstore.Stored, error) {
+	stored, err := raftstore.ReadStored(filepath.Join(o.DataDir, metaDir), o.Self)
+	switch {
+	case o.Snapshot == nil:
+		return stored, err
+	case err == nil && again: // the snapshot is in its place already
+		o.Snapshot = nil
+		return stored, nil
+	case err == nil:
+		return nil, ErrMetadataThere
+	case errors.Is(err, raftstore.ErrOtherNode):
+		return nil, err
+	}
+	return &raftstore.Stored{State: o.Snapshot, Configuration: raftstore.MembersOf(o.Snapshot), LastIndex: o.Snapshot.Index(), Written: o.SnapshotTime}, nil
+}
+
+// place puts the snapshot, recovered, in the place of the metadata of the directory, which is kept under another name.
+func (o *RecoverOptions) place(cluster string) error {
+	dir, made := filepath.Join(o.DataDir, metaDir), filepath.Join(o.DataDir, restoredDir)
+	if err := os.RemoveAll(made); err != nil { // of an earlier try
+		return err
+	}
+	if err := raftstore.Seed(made, o.Self, o.Snapshot, o.Logger); err != nil {
+		return err
+	}
+	if _, err := raftstore.Recover(made, o.Self, cluster, o.Logger); err != nil {
+		return err
+	}
+	aside := filepath.Join(o.DataDir, damagedDir+"-"+strings.ReplaceAll(cluster, ".", "-"))
+	if err := os.Rename(dir, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(made, dir); err != nil {
+		return err
+	}
+	return o.FS.SyncDir(o.DataDir)
 }
 
 // readMark returns the id of the cluster that an unfinished recovery was to make;
@@ -118,7 +178,7 @@ func readMark(fs vfs.FS, dir string) (string, error) {
 // called again.
 func Recover(o RecoverOptions) (cluster string, err error) {
 	o = o.withDefaults()
-	s, err := ReadSurvivor(o)
+	s, err := readSurvivor(&o)
 	if err != nil {
 		return "", err
 	}
@@ -131,7 +191,12 @@ func Recover(o RecoverOptions) (cluster string, err error) {
 			return "", fmt.Errorf("mark the data directory: %w", err)
 		}
 	}
-	if _, err := raftstore.Recover(filepath.Join(o.DataDir, metaDir), o.Self, cluster, o.Logger); err != nil {
+	if o.Snapshot != nil {
+		err = o.place(cluster)
+	} else {
+		_, err = raftstore.Recover(filepath.Join(o.DataDir, metaDir), o.Self, cluster, o.Logger)
+	}
+	if err != nil {
 		return "", err
 	}
 	if err := o.Claim(cluster); err != nil {

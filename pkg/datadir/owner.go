@@ -93,6 +93,16 @@ func (d Dir) SetOwner(cluster string) error {
 	return nil
 }
 
+// ClusterID returns the id of the cluster that the data is of; "": there is no word of it, or it is damaged.
+func (d Dir) ClusterID() string {
+	text, err := vfs.ReadFile(d.FS, d.Owner(), maxOwnerFile)
+	cluster, ok := decodeOwner(text)
+	if err != nil || !ok {
+		return ""
+	}
+	return cluster
+}
+
 // ownerBefore returns the cluster that the data is of; "": there is no word of it. A file that
 // is damaged says nothing. A node that this cluster has seen start before has its data
 // then; for one that is new here it may be anybody's.

@@ -63,6 +63,25 @@ func backupMistakes() []mistake {
 	}
 }
 
+// snapshotMistakes are about the metadata that comes back from a file.
+func snapshotMistakes() []mistake {
+	tests := []string{"./cmd/brokerd"}
+	return []mistake{
+		{
+			name: "snapshot: that of another cluster is taken", file: "cmd/brokerd/recover.go",
+			old: `if want != "" && want != is {`, with: "if false {", tests: tests, run: "Snapshot",
+		},
+		{
+			name: "snapshot: it replaces metadata that is well", file: "pkg/cluster/recover.go",
+			old: "\tcase err == nil:\n\t\treturn nil, ErrMetadataThere\n", with: "", tests: tests, run: "Snapshot",
+		},
+		{
+			name: "snapshot: topics made afterwards may be taken for older ones", file: "pkg/meta/raftstore/seed.go",
+			old: "state.Index() + seededEntries", with: "state.Index()", tests: tests, run: "Snapshot",
+		},
+	}
+}
+
 // rollingMistakes are about when a rolling restart continues.
 func rollingMistakes() []mistake {
 	tests := []string{"./internal/rolling"}

@@ -132,8 +132,8 @@ func extensionMistakes() []mistake {
 	}
 }
 
-// accessMistakes are about who may do what.
-func accessMistakes() []mistake {
+// permissionMistakes are about who may do what.
+func permissionMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",

@@ -39,6 +39,7 @@ type Options struct {
 	Trash      Trash
 	Traces     Traces
 	Diagnose   Diagnose // nil: the node tells nothing
+	Snapshot   Snapshot // nil: the node gives none
 	Upgrades   Upgrades
 	Access     Access
 	Publishing *web.Publishing
@@ -68,6 +69,7 @@ func New(o Options) *API {
 	accessAPI{o.Access}.route(v)
 	operateAPI{o.Operator}.route(v)
 	o.Diagnose.route(v)
+	o.Snapshot.route(v)
 	return v
 }
 

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/snapshots"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// snapshotResult is what brokerctl snapshot answers.
+type snapshotResult struct {
+	File string `json:"file"`
+	*snapshots.Summary
+}
+
+func newSnapshotCommand(g *globals) *cobra.Command {
+	return newGroup("snapshot", "Save and inspect the metadata of the cluster", newSnapshotSaveCommand(g), newSnapshotInspectCommand(g))
+}
+
+func newSnapshotSaveCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "save FILE",
+		Short: "Write the metadata of the cluster to a file",
+		Long: `Write the metadata of the cluster, as the asked node knows it, to a file, which is replaced as a whole: nodes, topics,
+channels, their settings, which node holds which partition, who may do what, and what operators did. Messages and
+the positions of channels are not in it: brokerctl backup saves those. The file holds hashes of passwords, and only its
+owner may read it.
+
+"brokerd recover --only-survivor --snapshot FILE" uses it in place of metadata that is damaged on all nodes, while
+their messages are intact.`,
+		Example: `  brokerctl snapshot save /var/backups/brokerd/metadata`,
+		Args:    exactArgs("a FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := query(cmd.Context(), g, g.client.Insights.MetadataSnapshot)
+			if err != nil {
+				return err
+			}
+			result, err := readSnapshot(args[0], s.Content) // it may have been damaged on its way
+			if err != nil {
+				return err
+			}
+			if err := snapshots.Write(args[0], s.Content); err != nil {
+				return err
+			}
+			return g.show(cmd, result.view())
+		},
+	}
+}
+
+func newSnapshotInspectCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Check a file that snapshot save wrote, and show what it holds",
+		Long: `Check every byte of a file that "brokerctl snapshot save" wrote, and show what it holds. No node is asked. A file
+that is damaged, or of a newer release, is refused with exit code 4.`,
+		Example: `  brokerctl snapshot inspect /var/backups/brokerd/metadata`,
+		Args:    exactArgs("a FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := os.ReadFile(args[0])
+			if errors.Is(err, os.ErrNotExist) {
+				return &exitError{answer: api.Error{Code: api.CodeNotFound, Message: err.Error()}, exit: exitNotFound, cause: err}
+			}
+			if err != nil {
+				return err
+			}
+			result, err := readSnapshot(args[0], content)
+			if err != nil {
+				return err
+			}
+			return g.show(cmd, result.view())
+		},
+	}
+}
+
+// readSnapshot checks a snapshot and counts what it holds.
+func readSnapshot(file string, content []byte) (*snapshotResult, error) {
+	s, err := snapshots.Inspect(content)
+	if err != nil {
+		code := api.CodePrecondition // it is of a newer release
+		if errors.Is(err, meta.ErrCorrupt) {
+			code = api.CodeCorrupt
+		}
+		return nil, &exitError{answer: api.Error{Code: code, Message: fmt.Sprintf("snapshot %s: %v", file, err)}, exit: exitRefused, cause: err}
+	}
+	return &snapshotResult{file, s}, nil
+}
+
+func (r *snapshotResult) view() view {
+	return view{object: r, names: []string{r.File}, text: func(p *page) {
+		t := newTable("CLUSTER", "INDEX", "LEVEL", "NODES", "TOPICS", "PARTITIONS", "CHANNELS", "DELETED TOPICS", "BYTES")
+		t.row(r.ClusterID, r.Index, r.Level, r.Nodes, r.Topics, r.Partitions, r.Channels, r.Deleted, r.Bytes)
+		p.table(t)
+	}}
+}

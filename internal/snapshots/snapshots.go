@@ -1,0 +1,68 @@
+// Package snapshots reads and writes files with the metadata of a cluster, for brokerctl.
+//
+// It knows the file as a whole, and how much of what is in it. It refuses to know how a cluster gets into such a file, and
+// out of it again.
+//
+// Invariant: a file that was damaged, or is of a newer release, is refused.
+package snapshots
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Summary is what a snapshot of the metadata holds.
+type Summary struct {
+	ClusterID  string `json:"cluster_id"`
+	Level      int    `json:"level"` // feature level
+	Index      uint64 `json:"index"` // of the last change in it
+	Bytes      int    `json:"bytes"`
+	Nodes      int    `json:"nodes"`
+	Topics     int    `json:"topics"`
+	Partitions int    `json:"partitions"`
+	Channels   int    `json:"channels"`
+	Deleted    int    `json:"deleted_topics"` // in the trash
+}
+
+// Inspect checks every byte of a snapshot and counts what it holds. The error wraps meta.ErrCorrupt for one that is
+// damaged, meta.ErrUnknownSnapshot or meta.ErrLevel for one of a newer release.
+func Inspect(content []byte) (*Summary, error) {
+	s, err := meta.DecodeSnapshot(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	r := &Summary{ClusterID: s.Cluster().ID, Level: int(s.Cluster().Level), Index: s.Index(), Bytes: len(content), Nodes: s.NodeCount()}
+	for range meta.TrashOf(s).All() {
+		r.Deleted++
+	}
+	for t := range s.Topics() {
+		r.Topics++
+		r.Partitions += len(t.Partitions)
+		r.Channels += len(t.Channels)
+	}
+	return r, nil
+}
+
+// Write writes a file that only its owner may read, and of which a reader sees all, or what was there before.
+func Write(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}

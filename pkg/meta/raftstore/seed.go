@@ -1,0 +1,76 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// ErrStored says that the directory holds metadata. Refused.
+var ErrStored = errors.New("directory holds metadata")
+
+// seededEntries is how far a store made of a snapshot begins behind it: beyond the entries that the cluster may have
+// agreed on since, as topics are told apart by the entry that created them.
+const seededEntries = 1 << 20
+
+// seedTerm is the term of such a store. Only nodes of the cluster that it begins know of terms of it.
+const seedTerm = 1
+
+// Seed makes the store of node id out of a state, in a directory that holds none. All nodes that the state knows are
+// voters, so that Recover has to follow, in the same directory, before it is opened. A directory in which it failed is to
+// be removed.
+func Seed(dir string, id meta.NodeID, state *meta.State, log *slog.Logger) error {
+	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	held, err := verify(dir, id)
+	if err != nil {
+		return err
+	}
+	if held.made || held.log.begun || held.snap != 0 {
+		return fmt.Errorf("%w: %s", ErrStored, dir)
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsRetained, newBridge(log))
+	if err != nil {
+		return fmt.Errorf("metadata snapshots: %w", err)
+	}
+	members := MembersOf(state)
+	var c raft.Configuration
+	for _, m := range members.Members {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+	}
+	index := state.Index() + seededEntries
+	_, transport := raft.NewInmemTransport("")
+	sink, err := snapshots.Create(raft.SnapshotVersionMax, index, seedTerm, c, index, transport)
+	if err == nil {
+		err = image{state}.Persist(sink)
+	}
+	if err = errors.Join(err, transport.Close()); err != nil {
+		return fmt.Errorf("metadata snapshots: %w", err)
+	}
+	path := filepath.Join(dir, logFile)
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	if err != nil {
+		return fmt.Errorf("metadata log %s: %w", path, err)
+	}
+	err = bolt.SetUint64([]byte("CurrentTerm"), seedTerm) // a store that has a term has lived
+	if err = errors.Join(err, bolt.Close()); err != nil {
+		return fmt.Errorf("metadata log %s: %w", path, err)
+	}
+	return errors.Join(writeIdentity(dir, id), syncDir(dir))
+}
+
+// MembersOf returns the nodes that a state knows, as a configuration in which all of them vote.
+func MembersOf(state *meta.State) (c Configuration) {
+	for n := range state.Nodes() {
+		c.Members = append(c.Members, Member{ID: n.ID, Address: n.ClusterAddress, Voter: true})
+	}
+	return c
+}

@@ -1,0 +1,53 @@
+package blackbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The metadata of all three nodes is damaged, and their messages are not: it comes back from a snapshot.
+func TestNightTheMetadataIsDamaged(t *testing.T) {
+	n := newNight(t, "metadata-damaged", nil)
+	n.topic("one", "two", "three")
+	file := filepath.Join(n.dir, "metadata")
+	n.ctl("snapshot save", file)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	n.ctl("message pub orders four") // what comes after a snapshot is not lost with it
+	for _, x := range n.Nodes {
+		n.kills(x.ID)
+		if err := os.WriteFile(filepath.Join(x.Data(), "meta", "raft.db"), []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if x.ID != "n1" {
+			if err := x.Wipe(); err != nil { // the others join it with empty directories
+				t.Fatal(err)
+			}
+		}
+	}
+	n.words["DIR"], n.words["FILE"] = n.Node("n1").Data(), file
+	n.shows(`(?m)^[A-Z2-7]{26} .* 1 `)
+	if out, err := n.try(); err == nil || !strings.Contains(out, "orders/0") {
+		t.Errorf("what would be lost: %v\n%s", err, out)
+	}
+	n.next()
+	n.systemctl = func(_, verb, unit string) (string, error) {
+		for _, id := range []string{"n1", "n2", "n3"} {
+			if out, err := n.service(id, verb, unit); err != nil {
+				return out, err
+			}
+		}
+		return "", nil
+	}
+	n.next()
+	n.next()
+	n.shows(healthy)
+	if got := n.depth(); got != "4" {
+		t.Errorf("%s messages, want 4", got)
+	}
+	n.ctl("message pub orders five")
+	n.cured()
+}
