@@ -143,7 +143,7 @@ func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 // Len returns how many messages have used up their attempts.
 func (r Retries) Len() int { return r.state.retries.spent }
 
-// Disposable says whether Take has something: messages that have had all their attempts, if they do
+// Disposable says whether Take has something: messages that used up their attempts, if they do
 // not block, and those that have lived too long.
 func (r Retries) Disposable() bool {
 	at := &r.state.retries

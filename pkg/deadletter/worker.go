@@ -49,7 +49,7 @@ type Source struct {
 
 func (s *Source) name() string { return s.Topic + "/" + s.Channel.Name() }
 
-// Worker empties channels of messages that have had all their attempts or lived too long. Its methods may be
+// Worker empties channels of messages that used up their attempts or lived too long. Its methods may be
 // called by many goroutines.
 type Worker struct {
 	life  context.Context // of the node
@@ -131,10 +131,10 @@ func (w *Worker) end(s Source, err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.log.Warn("cannot dispose of messages that have had all their attempts or have expired; they stay in the channel, retrying",
+		w.log.Warn("cannot dispose of messages that used up their attempts or have expired; they stay in the channel, retrying",
 			"topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name(), "error", err)
 	case err == nil && was != nil:
-		w.log.Info("messages that have had all their attempts or have expired are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
+		w.log.Info("messages that used up their attempts or have expired are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
 	}
 }
 

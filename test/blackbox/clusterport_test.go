@@ -110,7 +110,7 @@ func TestAnOpenClusterPortIsADecision(t *testing.T) {
 			t.Errorf("%v: ended with %d\n%s", args, code, n.logged())
 		}
 	}
-	refused("give all nodes the same cluster-secret-file")
+	refused("configure the same cluster-secret-file on all nodes")
 	refused("a secret needs at least 16", "--cluster-secret-file", short)
 	refused("no such file", "--cluster-secret-file", short+"er")
 	for _, args := range [][]string{{"--insecure-cluster"}, {"--cluster-secret-file", secret}} {
