@@ -126,7 +126,10 @@ func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	peers.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: peers.timeout, Logger: newBridge(o.Logger),
 	})
-	return &carrier{peers, peers, func() error { return errors.Join(peers.Close(), layer.Close()) }}
+	return &carrier{peers, peers, func() error {
+		peers.endHeartbeats()
+		return errors.Join(peers.Close(), layer.Close())
+	}}
 }
 
 // bootstrap makes the first state of a cluster of this node.

@@ -24,7 +24,7 @@ const (
 var errStalled = errors.New("metadata disk stalled: nothing is sent to followers until it responds")
 
 // transport is the library's NetworkTransport behind one wrapper. It adds, alters and
-// reorders no message, and answers none in a member's place. It does two things that
+// reorders no message, and answers none in a member's place. It does three things that
 // a network may do at any time, so no property of Raft depends on them; see ADR 69.
 // A pipeline that is stuck is closed, as a broken connection would close it.
 //
@@ -36,12 +36,17 @@ var errStalled = errors.New("metadata disk stalled: nothing is sent to followers
 //     the n-th failure for 10 ms * 2^n, up to ten seconds, whether or not the member is
 //     back. It calls AppendEntries from the goroutine that replicates to this one
 //     member, which holds no lock and may wait for a network for as long.
+//  3. Heartbeats fail once the store closes. The library handles them on goroutines of its
+//     transport, also after Shutdown, and panics if one names a newer term that it cannot store.
 type transport struct {
 	*raft.NetworkTransport
 	stalled func(now time.Time) time.Duration
 	timeout time.Duration // of an answer
 	stop    <-chan struct{}
 	raft    atomic.Pointer[raft.Raft] // nil until it runs
+
+	heartbeats sync.RWMutex // held while one is handled; guards ended
+	ended      bool
 
 	mu      sync.Mutex // guards answers
 	answers map[raft.ServerID]chan struct{}
@@ -66,6 +71,26 @@ func (t *transport) answered(id raft.ServerID) {
 		close(ch)
 		delete(t.answers, id)
 	}
+}
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		t.heartbeats.RLock()
+		defer t.heartbeats.RUnlock()
+		if t.ended {
+			rpc.Respond(&raft.AppendEntriesResponse{}, raft.ErrRaftShutdown)
+			return
+		}
+		handle(rpc)
+	})
+}
+
+// endHeartbeats waits for the heartbeats that are being handled and fails those that follow.
+func (t *transport) endHeartbeats() {
+	t.heartbeats.Lock()
+	defer t.heartbeats.Unlock()
+	t.ended = true
 }
 
 // AppendEntries implements raft.Transport.
