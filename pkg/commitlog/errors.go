@@ -48,7 +48,7 @@ var (
 	errNoHeader = fmt.Errorf("%w: header missing", ErrInvalidBatch)
 )
 
-// ErrFailed: a write or sync error has failed the log. The failing operation itself is
+// ErrFailed reports that a write or sync error has failed the log. The failing operation itself is
 // uncertain; later ones are marked Refused.
 var ErrFailed = errors.New("log failed")
 

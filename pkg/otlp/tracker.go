@@ -126,7 +126,7 @@ func (t *tracker) linkOf(x *trace.Exported) link {
 	if l, ok := t.links.get(x.Message); ok && (l.state || !told) {
 		return l
 	}
-	top, _ := t.named(x.Message.Incarnation)
+	top := t.named(x.Message.Incarnation)
 	origin := uint64(top.Numbering.ID(x.Origin))
 	l := link{publish: [8]byte(sum("publish", origin)), state: told}
 	if c := x.Context; c.Valid() {
@@ -144,9 +144,10 @@ func sum(what string, id uint64) []byte {
 	return h[:16]
 }
 
-func (t *tracker) named(incarnation uint64) (Topic, bool) {
+// named returns the topic of an incarnation; the zero Topic if it is gone.
+func (t *tracker) named(incarnation uint64) Topic {
 	if top, ok := t.names[incarnation]; ok {
-		return top, true
+		return top
 	}
 	top, ok := t.topic(incarnation)
 	if ok {
@@ -155,7 +156,7 @@ func (t *tracker) named(incarnation uint64) (Topic, bool) {
 		}
 		t.names[incarnation] = top
 	}
-	return top, ok
+	return top
 }
 
 func (t *tracker) one(x *trace.Exported) {
@@ -280,7 +281,7 @@ func (t *tracker) published(p *publishing, committed time.Time) {
 
 // span begins a span below the publish; it ends at once if nothing else is said.
 func (t *tracker) span(x *trace.Exported, l link, name, kind string, at time.Time) *tracepb.Span {
-	top, _ := t.named(x.Message.Incarnation)
+	top := t.named(x.Message.Incarnation)
 	s := &tracepb.Span{
 		TraceId: l.trace[:], SpanId: spanID(x), ParentSpanId: l.publish[:], Name: name,
 		Kind:              tracepb.Span_SPAN_KIND_INTERNAL,

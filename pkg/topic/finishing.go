@@ -15,7 +15,7 @@ import (
 // replicas to store it, as while there are fewer than the topic asks for.
 const FinTimeout = 5 * time.Second
 
-// ErrFinNotStored: not enough in-sync replicas stored the FIN of an ordered channel within
+// ErrFinNotStored reports that not enough in-sync replicas stored the FIN of an ordered channel within
 // FinTimeout. The message is redelivered, unless a replica that has stored the FIN leads next.
 var ErrFinNotStored error = failure.FinNotStored
 

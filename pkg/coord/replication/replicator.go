@@ -41,14 +41,14 @@ type Standing struct {
 type State uint8
 
 const (
-	// Disconnected: there is no session; nothing is sent.
+	// Disconnected means that there is no session; nothing is sent.
 	Disconnected State = iota
 	// Reconciling is finding out where the logs agree. One request is in progress at a
 	// time.
 	Reconciling
 	// Replicating is sending batches as they come, several at a time.
 	Replicating
-	// Failed: the follower or the leader cannot carry out a request, which is retried
+	// Failed means that the follower or the leader cannot carry out a request, which is retried
 	// periodically.
 	Failed
 )

@@ -25,7 +25,7 @@ type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answ
 //
 // An error whose fate is refused means that nothing was changed. ErrBehind means that the
 // command was accepted, but its result is not known on this node yet. Any other wraps
-// ErrUnknownOutcome: the command may have been applied, or may still be.
+// ErrUnknownOutcome reports that the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if err := c.Validate(); err != nil {
 		return meta.Result{}, err

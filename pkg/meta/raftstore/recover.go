@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrNotMember: the node is not a member according to its own disk. Refused.
+// ErrNotMember reports that the node is not a member according to its own disk. Refused.
 var ErrNotMember = errors.New("node is not a member according to its own metadata")
 
 // Recover makes the store of node id in dir, which no process has open, that of a

@@ -40,7 +40,7 @@ type Entry struct {
 	Command meta.Command
 }
 
-// ErrNoStore: the directory holds no metadata. Refused.
+// ErrNoStore reports that the directory holds no metadata. Refused.
 var ErrNoStore = errors.New("directory holds no metadata")
 
 // ReadStored reads the metadata of node id in a directory that no process has
