@@ -161,6 +161,7 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 		l.create("u", "n1", "n2", "n3")
 		in, other := l.store.Topic("t").Incarnation, l.store.Topic("u").Incarnation
 		l.settled("t", "n1", "n2", "n3")
+		l.settled("u", "n1", "n2", "n3")
 		l.mustPut("t", 0, "a")
 		for _, name := range []string{"t", "u"} {
 			if err := l.at("n1").Directory.DeleteTopic(t.Context(), name); err != nil {

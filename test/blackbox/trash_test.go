@@ -43,7 +43,7 @@ func TestADeletedTopicComesBack(t *testing.T) {
 	if out := n.ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\nt\n" {
 		t.Errorf("deleted topics: %q", out)
 	}
-	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "2 topics t were deleted") {
+	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "2 deleted topics are named t") {
 		t.Errorf("restored one of two: %s", out)
 	}
 	first := incarnations(n)[1] // the last deleted stands first

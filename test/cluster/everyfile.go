@@ -72,6 +72,7 @@ var kinds = []kind{
 	{"LOCK", true},
 	{"LOCK.holder", true},
 	{"clean-shutdown", true},
+	{"first-administrator", false}, // each start writes it anew
 	{"unregistered", true},
 	{"cluster", true},
 	{"meta/identity.json", true},
