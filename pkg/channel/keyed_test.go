@@ -532,3 +532,32 @@ func TestMessagesWithAKeyAreNoStragglers(t *testing.T) {
 		t.Errorf("stragglers are %+v", got)
 	}
 }
+
+// Messages of one key are in flight together when order begins: while one of them is held, those that
+// came back wait for it.
+func TestAHeldMessageHoldsBackThoseBeforeIt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	s.Take(now, 1, time.Hour, 3, 4, nil)
+	SetOrder(s, policy.ByKey)
+	learnAll(s, "a", "a", "a", "a")
+	for _, o := range []seq.Offset{1, 2} {
+		if err := s.Hold(o, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Requeue(0, 1, now, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 {
+		t.Errorf("with two held: %v", got)
+	}
+	s.Confirm(1)
+	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 {
+		t.Errorf("with one held: %v", got)
+	}
+	s.Confirm(2)
+	if got := offsetsOf(s.Take(now, 2, time.Hour, 9, 4, nil)); !slices.Equal(got, []seq.Offset{0}) {
+		t.Errorf("with none held: %v", got)
+	}
+}

@@ -89,7 +89,7 @@ func upgradeMistakes() []mistake {
 		},
 		{
 			name: "upgrade: an older leader is sent what it refuses", file: "pkg/publish/queue.go",
-			old: "if !l.Has(level.ForwardedPublisher) {", with: "if false {", tests: []string{"./pkg/publish"}, run: "OlderLeader",
+			old: "if !l.Has(level.ForwardedPublisher) {", with: "if _ = l; false {", tests: []string{"./pkg/publish"}, run: "OlderLeader",
 		},
 	}
 }

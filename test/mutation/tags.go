@@ -187,7 +187,7 @@ func keyedMistakes() []mistake {
 		},
 		{
 			name: "keys: a held message lets the next of its key go", file: "pkg/channel/hold.go",
-			old: "\ttakenOut(l, slot) // it stays so\n", with: "", tests: state, run: "OrderOfTheLog",
+			old: "\ttakenOut(l, slot) // it stays so\n", with: "", tests: state, run: "OrderOfTheLog|AHeldMessage",
 		},
 		{
 			name: "keys: what is gone holds its key for ever", file: "pkg/channel/ledger.go",
