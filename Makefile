@@ -112,7 +112,10 @@ race: ## all Go tests, with the race detector where there is more than one gorou
 	cd tools/package && $(GO) test ./...
 
 sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
-	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
+	@mkdir -p $(CACHE) && rm -f $(CACHE)/sim-late.txt
+	$(GO) test -count 1 -timeout 4h ./test/sim/replica -sim.seeds $(SEEDS) -sim.first $(FIRST)
+	$(GO) test -count 1 -timeout 4h ./test/sim -sim.seeds $(SEEDS) -sim.first $(FIRST) -sim.late $(CACHE)/sim-late.txt
+	@! test -e $(CACHE)/sim-late.txt || cat $(CACHE)/sim-late.txt
 
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v

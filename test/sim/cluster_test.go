@@ -135,6 +135,7 @@ type world struct {
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
+	late    bool         // what is wrong is only that a time limit was missed
 	first   string       // the trace when the first thing went wrong
 	lastCut time.Time    // of power
 	leaders []leadership // of each partition
@@ -249,6 +250,13 @@ func (w *world) isWrong() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.wrongs) > 0
+}
+
+// isLate reports whether the run found nothing wrong but a time limit that was missed.
+func (w *world) isLate() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late && len(w.wrongs) == 1
 }
 
 // report fails the test if anything was wrong.

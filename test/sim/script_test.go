@@ -189,6 +189,9 @@ func (w *world) await(most time.Duration, what string, missing func() string) {
 		}
 		if time.Since(began) > most {
 			w.wrong("not within %v: %s: %s", most, what, text)
+			w.mu.Lock()
+			w.late = true
+			w.mu.Unlock()
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
