@@ -106,9 +106,10 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	if err := datadir.At(vfs.OS{}, o.dataDir).Replay(); err != nil {
 		return err
 	}
+	data, self := datadir.At(vfs.OS{}, o.dataDir), meta.NodeID(o.nodeID)
 	c := cluster.RecoverOptions{
-		Self: meta.NodeID(o.nodeID), DataDir: o.dataDir,
-		Claim: func(id string) error { return datadir.At(vfs.OS{}, o.dataDir).SetOwner(id) },
+		Self: self, DataDir: o.dataDir, Claim: data.SetOwner,
+		KeepNewer: func(s *meta.State) error { return datadir.NewerThan(s, data, self).Keep() },
 	}
 	if err := o.readSnapshot(&c); err != nil {
 		return err
@@ -125,6 +126,9 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 		return err
 	}
 	report, err := newLossReport(o.dataDir, s)
+	if err == nil && o.snapshot != "" {
+		err = report.compare(datadir.NewerThan(s.State, data, self))
+	}
 	if err != nil {
 		return err
 	}
@@ -153,14 +157,9 @@ func (o *recoverOptions) readSnapshot(c *cluster.RecoverOptions) error {
 		return exitWith(exitUsage, fmt.Errorf("snapshot: %w", err))
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if c.Snapshot, err = meta.DecodeSnapshot(f); err != nil {
 		return exitWith(exitConfig, fmt.Errorf("snapshot %s: %w", o.snapshot, err))
 	}
-	c.SnapshotTime = info.ModTime()
 	is, want := c.Snapshot.Cluster().ID, datadir.At(vfs.OS{}, o.dataDir).ClusterID()
 	if want != "" && want != is {
 		return exitWith(exitConfig, fmt.Errorf("snapshot %s is of cluster %s, the data in %s of cluster %s: use a snapshot of that cluster, "+
@@ -173,6 +172,9 @@ func (o *recoverOptions) readSnapshot(c *cluster.RecoverOptions) error {
 func recoverFailed(err error) error {
 	if errors.Is(err, raftstore.ErrNoStore) || errors.Is(err, fs.ErrNotExist) {
 		return exitWith(exitDisk, err)
+	}
+	if errors.Is(err, cluster.ErrMetadataThere) {
+		return exitWith(exitConfig, err)
 	}
 	if errors.Is(err, raftstore.ErrNotMember) {
 		return exitWith(exitConfig, fmt.Errorf("%w: it was removed or never joined; recover a different node", err))

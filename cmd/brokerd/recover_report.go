@@ -24,8 +24,11 @@ type lossReport struct {
 	Voter         bool            `json:"voter"`
 	ClusterID     string          `json:"cluster_id"`
 	NewClusterID  string          `json:"new_cluster_id,omitempty"` // "": nothing was changed
-	Written       time.Time       `json:"metadata_written"`
+	Written       time.Time       `json:"metadata_written,omitzero"`
 	LastIndex     uint64          `json:"metadata_last_index"`
+	Snapshot      bool            `json:"metadata_from_snapshot"`
+	Newer         []string        `json:"not_in_snapshot"` // directories that are kept, and not served
+	NewerDir      string          `json:"kept_in,omitempty"`
 	LeftOut       []leftOut       `json:"left_out"`
 	Partitions    []partitionLoss `json:"partitions"`
 	Unsure        []unsureCommand `json:"not_known_to_be_agreed"`
@@ -61,7 +64,7 @@ type unsureCommand struct {
 func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 	r := &lossReport{
 		NodeID: string(s.Self.ID), Voter: s.Self.Voter, ClusterID: s.State.Cluster().ID, Written: s.Written.UTC(), LastIndex: s.LastIndex,
-		LeftOut: []leftOut{}, Partitions: []partitionLoss{}, Unsure: []unsureCommand{}, BelowMinISR: []string{}, wasUnfinished: s.Unfinished,
+		LeftOut: []leftOut{}, Partitions: []partitionLoss{}, Unsure: []unsureCommand{}, Newer: []string{}, BelowMinISR: []string{}, wasUnfinished: s.Unfinished,
 	}
 	for _, m := range s.Others {
 		r.LeftOut = append(r.LeftOut, leftOut{string(m.ID), m.Address, m.Voter})
@@ -87,6 +90,13 @@ func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 		}
 	}
 	return r, nil
+}
+
+// compare adds what of the data came after the snapshot whose metadata is used.
+func (r *lossReport) compare(newer datadir.Newer) (err error) {
+	r.Snapshot, r.NewerDir = true, newer.Kept()
+	r.Newer, err = newer.Paths()
+	return err
 }
 
 func texts(ids []meta.NodeID) []string {
@@ -158,6 +168,15 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 
 // printMetadata prints what may be wrong with what the node knows of the cluster.
 func (r *lossReport) printMetadata(w io.Writer) {
+	if r.Snapshot {
+		fmt.Fprintf(w, "\nThe metadata is that of the snapshot, entry %d. ALL LATER CHANGES ARE LOST: topics, channels, settings and\n"+
+			"in-sync sets. If %s was removed from an in-sync set since then, messages acknowledged after that are lost as well,\n"+
+			"even in partitions listed under \"all\".\n", r.LastIndex, r.NodeID)
+		if len(r.Newer) > 0 {
+			fmt.Fprintf(w, "\nNot in the snapshot, NOT SERVED from now on and kept in %s:\n  %s\n", r.NewerDir, strings.Join(r.Newer, "\n  "))
+		}
+		return
+	}
 	fmt.Fprintf(w, "\nThe metadata on this node was last written at %s, entry %d. Topics, channels and in-sync sets are as of\n"+
 		"then: ALL LATER CHANGES MADE WITHOUT %s ARE LOST. If %s was removed from an in-sync set since then, messages\n"+
 		"acknowledged after that are lost as well, even in partitions listed under \"all\".\n",

@@ -65,7 +65,7 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"recover", "--only-survivor", "--data-dir", dir, "--node-id", "n1", "--snapshot", file}
-	if code, _, stderr := brokerdSays(t, args...); code == exitOK || !strings.Contains(stderr, "can be read") {
+	if code, _, stderr := brokerdSays(t, args...); code != exitConfig || !strings.Contains(stderr, "can be read") {
 		t.Errorf("in place of metadata that is well: exit code %d: %s", code, stderr)
 	}
 	if err := os.WriteFile(filepath.Join(metaDir(dir), "raft.db"), []byte("damaged"), 0o600); err != nil {
@@ -74,9 +74,16 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 	if code, _, _ := brokerdSays(t, args[:6]...); code == exitOK {
 		t.Error("recovered from damaged metadata")
 	}
+	newer := filepath.Join("late.1000000", "0", "00000000000000000000.log")
+	if err := os.MkdirAll(filepath.Join(dir, "topics", filepath.Dir(newer)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "topics", newer), []byte("acknowledged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	before := tree(t, dir)
 	code, out, stderr := brokerdSays(t, args...)
-	if code != exitFailed || !strings.Contains(out, "t/0        all") || !strings.Contains(out, "lost      n2") || !strings.Contains(out, "Nothing was changed") {
+	if code != exitFailed || !strings.Contains(out, "t/0        all") || !strings.Contains(out, "  late.1000000\n") || !strings.Contains(out, "lost      n2") || !strings.Contains(out, "Nothing was changed") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	if after := tree(t, dir); after != before {
@@ -92,6 +99,9 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 	}
 	if got := datadir.At(vfs.OS{}, dir).ClusterID(); got != r.NewClusterID || !meta.Supersedes(got, "ORIGIN") {
 		t.Errorf("the data is of %s, want %s", got, r.NewClusterID)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.NewerDir, newer)); string(text) != "acknowledged" || len(r.Newer) != 1 {
+		t.Errorf("what came after the snapshot: %v, %q, %v", r.Newer, text, err)
 	}
 	s, err := raftstore.Open(raftstore.Options{Dir: metaDir(dir), NodeID: "n1", Address: "127.0.0.1:1", ReserveBytes: -1})
 	if err != nil {

@@ -124,18 +124,14 @@ func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bo
 	if i == len(s.pages) || s.pages[i].first > o {
 		return s, false
 	}
-	var k packer
-	found := false
-	for d := range s.pages[i].all() {
-		if d.Offset == o {
-			if found = true; !f(&d) {
-				continue
-			}
-		}
-		k.add(d)
-	}
-	if !found {
+	if !s.pages[i].has(o) {
 		return s, false
+	}
+	var k packer
+	for d := range s.pages[i].all() {
+		if d.Offset != o || f(&d) {
+			k.add(d)
+		}
 	}
 	changed := k.set()
 	pages := append(append(append(make([]page, 0, len(s.pages)+1), s.pages[:i]...), changed.pages...), s.pages[i+1:]...)
@@ -207,6 +203,16 @@ func (p *page) all() iter.Seq[Deferral] {
 		for d, ok := r.next(); ok && yield(d); d, ok = r.next() {
 		}
 	}
+}
+
+// has reports whether one of the deferrals is at an offset.
+func (p *page) has(o seq.Offset) bool {
+	for d := range p.all() {
+		if d.Offset >= o {
+			return d.Offset == o
+		}
+	}
+	return false
 }
 
 func (p *page) reader() pageReader {

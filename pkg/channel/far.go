@@ -20,7 +20,7 @@ const drawnAtOnce = 16
 type far struct {
 	pages []farPage // by offset
 	n     int
-	met   seq.Set // offsets that were ever in pages: one that is neither finished nor tracked still is
+	met   seq.Set // offsets from the floor on that were in pages: one that is neither finished nor tracked still is
 	due   int64   // the earliest that one of them is due, or earlier
 	taken int64   // when the last one of the last page was deferred
 	open  bool    // messages may be added to the last page
@@ -35,6 +35,11 @@ type farPage struct {
 
 // has says whether a message is among them that is neither finished nor tracked.
 func (f *far) has(o seq.Offset) bool { return f.n > 0 && f.met.Contains(o) }
+
+// pageOf returns the first page that does not end before an offset.
+func (f *far) pageOf(o seq.Offset) int {
+	return pageOf(f.pages, o, func(p *farPage) seq.Offset { return p.last })
+}
 
 // add puts a message among them.
 func (f *far) add(d Deferral) {
@@ -64,7 +69,7 @@ func (f *far) add(d Deferral) {
 
 // insert puts a message before others.
 func (f *far) insert(d Deferral) {
-	i := pageOf(f.pages, d.Offset, func(p *farPage) seq.Offset { return p.last })
+	i := f.pageOf(d.Offset)
 	var k packer
 	added := false
 	for e := range f.pages[i].all() {
@@ -139,7 +144,7 @@ func (f *far) settle() {
 // take takes out those of sorted offsets that are among them.
 func (f *far) take(offsets []seq.Offset) (out []Deferral) {
 	for len(offsets) > 0 && f.n > 0 {
-		i := pageOf(f.pages, offsets[0], func(p *farPage) seq.Offset { return p.last })
+		i := f.pageOf(offsets[0])
 		if i == len(f.pages) {
 			break
 		}
@@ -226,7 +231,7 @@ func (r *farReader) find(o seq.Offset) (Deferral, bool) {
 		return Deferral{}, false
 	}
 	if r.page == 0 || r.f.pages[r.page-1].last < o {
-		i := pageOf(r.f.pages, o, func(p *farPage) seq.Offset { return p.last })
+		i := r.f.pageOf(o)
 		if i == len(r.f.pages) {
 			return Deferral{}, false
 		}
@@ -296,7 +301,7 @@ func drawRange(l *ledger, from, end seq.Offset) {
 		return
 	}
 	f := &l.t.far
-	for i := pageOf(f.pages, from, func(p *farPage) seq.Offset { return p.last }); i < len(f.pages) && f.pages[i].first < end; i++ {
+	for i := f.pageOf(from); i < len(f.pages) && f.pages[i].first < end; i++ {
 		draw(l, f.sift(i, func(d Deferral) bool { return d.Offset >= from && d.Offset < end }, nil))
 	}
 	f.settle()
@@ -334,8 +339,8 @@ func isFar(l *ledger, o seq.Offset) bool {
 
 // farAt returns the message at an offset if it is far.
 func farAt(l *ledger, o seq.Offset) (Deferral, bool) {
-	if l.t == nil {
-		return Deferral{}, false
+	if !isFar(l, o) {
+		return Deferral{}, false // without a look at a page
 	}
 	r := farReader{f: &l.t.far}
 	return r.find(o)

@@ -179,3 +179,49 @@ func TestAMillionDeferredTakeLittleMemory(t *testing.T) {
 		t.Errorf("%d are far after a restart, want %d", r.t.far.n, s.t.far.n)
 	}
 }
+
+// While there is always some far message, those that are finished must not be kept.
+func TestFinishedFarMessagesAreForgotten(t *testing.T) {
+	const window = 30
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	for o := range seq.Offset(100 * window) {
+		s.Defer(o, now, window*10*time.Second)
+		now = now.Add(10 * time.Second)
+		for _, d := range s.Take(now, 1, time.Hour, 9, o+1, nil) {
+			if err := s.Finish(d.Offset, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.t.far.met.Len(); n > 2*window {
+			t.Fatalf("%d offsets are kept behind message %d, of which %d are far", n, o, s.t.far.n)
+		}
+	}
+	if s.floor < 98*window || s.t.far.n == 0 {
+		t.Errorf("floor %d, %d far", s.floor, s.t.far.n)
+	}
+}
+
+// A client's delay is packed like a publisher's.
+func TestRequeuedMessagesArePacked(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	for _, d := range s.Take(now, 1, time.Hour, 100, 100, nil) {
+		if err := s.Requeue(d.Offset, 1, now, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.t.far.n != 100 {
+		t.Errorf("%d are packed", s.t.far.n)
+	}
+	if at, ok := DeferredUntil(s, 7); !ok || !at.Equal(now.Add(24*time.Hour)) {
+		t.Errorf("until %v, %v", at, ok)
+	}
+	if state, attempts := s.StateOf(7); state != Deferred || attempts != 1 {
+		t.Errorf("%v after %d attempts", state, attempts)
+	}
+	now = now.Add(24 * time.Hour)
+	if got := s.Take(now, 1, time.Hour, 200, 100, nil); len(got) != 100 || got[0] != (Delivery{0, 2}) {
+		t.Errorf("%d come again, the first as %v", len(got), got)
+	}
+}

@@ -160,6 +160,9 @@ func (l *ledger) advanceFloor() {
 		l.floor = l.done.NextAbsent(l.floor)
 		l.done.DropBelow(l.floor)
 	}
+	if l.t != nil && l.t.far.n > 0 {
+		l.t.far.met.DropBelow(l.floor)
+	}
 	l.cursor = max(l.cursor, l.floor)
 }
 

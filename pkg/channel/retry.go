@@ -137,11 +137,8 @@ func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 		return // it was due
 	}
 	s.leave(slot)
-	again(&s.ledger, slot, nanos, delay)
+	again(s, slot, nanos, delay)
 }
-
-// Len returns how many messages have used up their attempts.
-func (r Retries) Len() int { return r.state.retries.spent }
 
 // Disposable says whether Take has something: messages that used up their attempts, if they do
 // not block, and those that have lived too long.
@@ -229,17 +226,18 @@ func (r Retries) Keep(x Spent, consumer uint64) {
 }
 
 // again puts a message that failed and is nowhere where it waits for its next delivery.
-func again(l *ledger, slot int32, now int64, delay time.Duration) {
-	m := &l.t.slots[slot]
-	backoff := l.retries.delay(m)
-	if delay <= 0 && backoff == 0 || l.retries.exhausts(m.attempts) {
-		l.enqueue(slot)
-		return
-	}
-	l.t.intoDeferred(slot, now, addTime(now, max(delay, backoff)))
-	l.deferred++
-	if backoff > delay {
-		l.retries.backOff(l.t, slot)
+func again(s *State, slot int32, now int64, delay time.Duration) {
+	m := &s.t.slots[slot]
+	backoff := s.retries.delay(m)
+	switch {
+	case delay <= 0 && backoff == 0 || s.retries.exhausts(m.attempts):
+		s.enqueue(slot)
+	case backoff > delay:
+		s.t.intoDeferred(slot, now, addTime(now, backoff))
+		s.deferred++
+		s.retries.backOff(s.t, slot)
+	default:
+		putOff(s, slot, now, addTime(now, delay))
 	}
 }
 

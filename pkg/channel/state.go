@@ -208,7 +208,7 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 		s.promote(nanos)
 	}
 	s.leave(slot)
-	again(&s.ledger, slot, nanos, delay)
+	again(s, slot, nanos, delay)
 	return nil
 }
 
@@ -325,7 +325,7 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 		o, consumer := m.offset, s.t.consumers[m.owner].id
 		if backoff := s.retries.delay(m); backoff > 0 {
 			s.leave(e.slot)
-			again(&s.ledger, e.slot, nanos, 0)
+			again(s, e.slot, nanos, 0)
 		} else {
 			s.fall(e.slot)
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -59,8 +58,8 @@ type RecoverOptions struct {
 	// Snapshot is metadata to be used in place of what DataDir has; nil: that of DataDir. It is refused while that can be
 	// read, since it knows more.
 	Snapshot *meta.State
-	// SnapshotTime is when that was written.
-	SnapshotTime time.Time
+	// KeepNewer moves aside what else of DataDir the Snapshot does not know; required with that. It may be called again.
+	KeepNewer func(snapshot *meta.State) error
 	// Claim makes what else is in DataDir belong to the new cluster; nil: there is
 	// nothing else. It may be called again with the same id.
 	Claim func(cluster string) error
@@ -133,7 +132,7 @@ func (o *RecoverOptions) read(again bool) (*raftstore.Stored, error) {
 	case errors.Is(err, raftstore.ErrOtherNode):
 		return nil, err
 	}
-	return &raftstore.Stored{State: o.Snapshot, Configuration: raftstore.MembersOf(o.Snapshot), LastIndex: o.Snapshot.Index(), Written: o.SnapshotTime}, nil
+	return &raftstore.Stored{State: o.Snapshot, Configuration: raftstore.MembersOf(o.Snapshot), LastIndex: o.Snapshot.Index()}, nil
 }
 
 // place puts the snapshot, recovered, in the place of the metadata of the directory, which is kept under another name.
@@ -192,6 +191,9 @@ func Recover(o RecoverOptions) (cluster string, err error) {
 		}
 	}
 	if o.Snapshot != nil {
+		if err = o.KeepNewer(o.Snapshot); err != nil {
+			return "", fmt.Errorf("keep what is not in the snapshot: %w", err)
+		}
 		err = o.place(cluster)
 	} else {
 		_, err = raftstore.Recover(filepath.Join(o.DataDir, metaDir), o.Self, cluster, o.Logger)

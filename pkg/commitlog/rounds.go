@@ -14,11 +14,11 @@ func (w *Writer) Join(m vfs.Member) bool {
 	return o != nil && w.synced.Load() && vfs.Join(o.file, m)
 }
 
-// Quick tells whether an append of n bytes, as things are, waits for nothing but memory: it needs no
-// new segment, no blocks and no lock that is held.
+// Quick tells whether an append of n bytes is for a round, as things are: it is small enough that its sync
+// can be begun, and needs no new segment, no blocks and no lock that is held.
 func (w *Writer) Quick(n int) bool {
 	l := w.log
-	if !l.wmu.TryLock() {
+	if n > vfs.MaxBegun || !l.wmu.TryLock() {
 		return false
 	}
 	defer l.wmu.Unlock()

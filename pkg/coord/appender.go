@@ -128,9 +128,9 @@ func (a *appender) Write() vfs.Sync {
 
 // Synced implements vfs.Member.
 func (a *appender) Synced(err error) {
-	g := a.group
-	a.group = nil
-	if err := a.syncing.End(err); err != nil {
+	g, s := a.group, a.syncing
+	a.group, a.syncing = nil, commitlog.Syncing{}
+	if err := s.End(err); err != nil {
 		a.t.fail(err)
 	} else {
 		a.acknowledge(g)

@@ -204,7 +204,7 @@ func (t *tracker) settle(x *trace.Exported, l link) {
 		t.emit(d)
 	}
 	if x.What == trace.DeadLettered {
-		fail(s, "dead_letter", "the message had all its attempts")
+		fail(s, "dead_letter", "the message went to the dead-letter topic")
 	}
 	t.emit(s)
 }

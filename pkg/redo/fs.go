@@ -26,7 +26,7 @@ const (
 )
 
 // maxKept is how much of what was written to a file is kept in memory until it is synced.
-const maxKept = 16 << 10
+const maxKept = vfs.MaxBegun
 
 // Options describe an FS. The zero value of a number means its default.
 type Options struct {

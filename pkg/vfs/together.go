@@ -12,6 +12,10 @@ type Member interface {
 	Synced(err error)
 }
 
+// MaxBegun is how many bytes at the most a Member may have written of which BeginSync begins the sync. What
+// is larger, its writer syncs by itself.
+const MaxBegun = 16 << 10
+
 // Sync is a sync that was begun, and that a round is to end. Of its type only the file system
 // knows.
 type Sync any

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"github.com/brokerd/brokerd/internal/stack"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -19,7 +20,11 @@ func join(f *Follower, r request) bool {
 		return false
 	}
 	f.first = r
-	return f.writer.Join(roundOf{f})
+	if f.writer.Join(roundOf{f}) {
+		return true
+	}
+	f.first = request{} // it may be large, and be the last one for long
+	return false
 }
 
 // roundOf is a follower as a member of a round.
@@ -69,7 +74,9 @@ func (m roundOf) begin(last bool) vfs.Sync {
 
 // Synced implements vfs.Member.
 func (m roundOf) Synced(err error) {
-	answerAll(m.f, m.f.syncing.End(err))
+	s := m.f.syncing
+	m.f.syncing = commitlog.Syncing{}
+	answerAll(m.f, s.End(err))
 	goOn(m.f)
 }
 
