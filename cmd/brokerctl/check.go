@@ -30,7 +30,12 @@ func newCheckCommand(g *globals) *cobra.Command {
 		},
 		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },
 	})
-	cmd.RunE = groupOnly
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 { // a monitor would take help for success
+			return usageError("check requires a check: %s", list(namesOf(cmd.Commands(), (*cobra.Command).Name)))
+		}
+		return groupOnly(cmd, args)
+	}
 	return cmd
 }
 
@@ -41,7 +46,7 @@ func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (e
 	case checks.FormJSON:
 		g.format = formatJSON
 	default:
-		return usageError("--format %q is none: use one of %s", form, list(checks.Forms()))
+		return usageError("--format %q is not a format: use one of %s", form, list(checks.Forms()))
 	}
 	err = g.show(cmd, view{object: r, names: []string{r.State.String()}, text: func(p *page) {
 		if !g.quiet {
@@ -63,9 +68,12 @@ func checkExit(exit int) int {
 	return int(checks.Unknown)
 }
 
-// isCheck says whether a command is a check.
+// checkGroup is the command that holds the checks.
+const checkGroup = "check"
+
+// isCheck says whether a command is a check, or one without the name of a check.
 func isCheck(cmd *cobra.Command) bool {
-	return cmd != nil && cmd.HasParent() && cmd.Parent().Name() == "check"
+	return cmd != nil && cmd.HasParent() && (cmd.Name() == checkGroup || cmd.Parent().Name() == checkGroup)
 }
 
 // secure says whether nodes are to be asked over TLS, as the one is whose address was given.

@@ -68,6 +68,8 @@ func TestChecksEndAsPluginsDo(t *testing.T) {
 		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Health{Degraded: true}}, 1, "BROKERD CLUSTER WARNING - "},
 		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "BROKERD CLUSTER CRITICAL - "},
 		{[]string{"cluster", "-q"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, ""},
+		{nil, nil, 3, ""},
+		{[]string{"bogus"}, nil, 3, ""},
 		{[]string{"cluster", "-o", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
 		{[]string{"cluster", "--format", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
 		{[]string{"cluster", "--format", "prometheus"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "# HELP brokerd_check_state"},

@@ -115,7 +115,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	return o.failed(cmd, err)
 }
 
-var errNothingLeft = errors.New("no rolling restart that was interrupted is in the audit log")
+var errNothingLeft = errors.New("no interrupted rolling run is in the audit log")
 
 // plan returns which nodes go, after a look at what the last run has left behind.
 func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (rolling.Plan, error) {
@@ -137,7 +137,7 @@ func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (r
 		return p, err
 	}
 	text := fmt.Sprintf("%s; to go on with it: %s --continue --exec ...", last, strings.Replace(cmd.CommandPath(), cmd.Name(), last.Verb, 1))
-	if last.Obstructs(&p) && !o.dryRun {
+	if last.Drained && !o.dryRun {
 		return p, fmt.Errorf("%s; to give it up: brokerctl node undrain %s", text, last.Node)
 	}
 	if !g.quiet {

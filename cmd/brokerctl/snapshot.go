@@ -61,7 +61,7 @@ that is damaged, or of a newer release, is refused with exit code 4.`,
 		Example: `  brokerctl snapshot inspect /var/backups/brokerd/metadata`,
 		Args:    exactArgs("a FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := os.ReadFile(args[0])
+			content, err := snapshots.Read(args[0])
 			if errors.Is(err, os.ErrNotExist) {
 				return &exitError{answer: api.Error{Code: api.CodeNotFound, Message: err.Error()}, exit: exitNotFound, cause: err}
 			}

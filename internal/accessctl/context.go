@@ -328,7 +328,7 @@ func (s *Shell) contexts() *cobra.Command {
 where - is standard input) of this command line under a name. The first context becomes the current one.
 The token is copied to the file of contexts, ~/.config/brokerctl/contexts.yaml or $` + configVariable + `, which
 only its owner may read; the certificates stay where they are.`,
-		Example: `  brokerctl context set prod --addr https://n1.example.org:4152 --cacert ca.pem --token-file ops.token`,
+		Example: `  brokerctl context set prod --addr https://n1.example.org:4153 --cacert ca.pem --token-file ops.token`,
 	}, func(all *contexts, name string) (string, error) {
 		o, by := s.Options, s.Around()
 		in := cluster{Addresses: by.Addresses, CACert: absolute(o.CACert), Cert: absolute(o.Cert), Key: absolute(o.Key)}

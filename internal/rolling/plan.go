@@ -159,9 +159,3 @@ func (u *Unfinished) Continue(c *api.Cluster, verb, version string) (Plan, error
 	p.Resume = &u.Record
 	return p, err
 }
-
-// Obstructs says whether a plan has to leave the cluster alone: another node than its first one is drained by a
-// run that was interrupted, or is under way.
-func (u *Unfinished) Obstructs(p *Plan) bool {
-	return u.Drained && len(p.Nodes) > 0 && p.Nodes[0].ID != u.Node
-}

@@ -48,8 +48,30 @@ func Inspect(content []byte) (*Summary, error) {
 	return r, nil
 }
 
-// Write writes a file that only its owner may read, and of which a reader sees all, or what was there before.
+// maxBytes bounds what is read of a file.
+const maxBytes = 1 << 30
+
+// Read reads a file that Write wrote. What is no file, or too long for one, is an error.
+func Read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxBytes:
+		return nil, fmt.Errorf("%s is not a file with a snapshot", file)
+	}
+	return os.ReadFile(file)
+}
+
+// Write writes a file that only its owner may read, and of which a reader sees all, or what was there before. It
+// replaces a file, and nothing else.
 func Write(file string, content []byte) error {
+	if file == "" || file == "-" {
+		return fmt.Errorf("%q is not the name of a file", file)
+	}
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file: nothing was written", file)
+	}
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // mode 0600
 	if err != nil {
 		return err

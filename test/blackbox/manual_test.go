@@ -81,7 +81,7 @@ func (n *night) follow(line string) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	line = strings.NewReplacer("http://NODE:4151", "http://"+n.Node(n.words["NODE"]).HTTP, "/etc/brokerd/brokerd.toml", config, "/var/lib/brokerd", n.Node(n.words["NODE"]).Data()).Replace(line)
+	line = strings.NewReplacer("https://NODE:4153 --cacert ca.pem", "http://"+n.Node(n.words["NODE"]).HTTP, "http://NODE:4151", "http://"+n.Node(n.words["NODE"]).HTTP, "/etc/brokerd/brokerd.toml", config, "/var/lib/brokerd", n.Node(n.words["NODE"]).Data()).Replace(line)
 	command := n.fill(line)
 	words := strings.Fields(command)
 	switch {

@@ -260,6 +260,7 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 			"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
 			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
 		},
+		{"of a node that requires TLS", 403, `{"message":"TLS_REQUIRED","https_port":4153}`, Error{Code: CodePrecondition, Message: "HOST requires TLS", Hint: "use https://127.0.0.1:4153"}},
 		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST responded 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
 		{
 			"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,6 +235,9 @@ func unreached(r request, cause error) (again bool, err error) {
 	return false, Errorf(CodeUncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
 }
 
+// tlsRequired is what a node answers without TLS that requires it.
+const tlsRequired = "TLS_REQUIRED"
+
 // readError reads the failure that a broker answered, or makes one up for an
 // answer that is not a broker's.
 func readError(base *url.URL, resp *http.Response) *Error {
@@ -242,6 +246,15 @@ func readError(base *url.URL, resp *http.Response) *Error {
 	var answer ErrorAnswer
 	if json.Unmarshal(raw, &answer) == nil && answer.Error != nil && answer.Error.Code != "" {
 		return answer.Error
+	}
+	var nsq struct {
+		Message   string `json:"message"`
+		HTTPSPort int    `json:"https_port"`
+	}
+	if json.Unmarshal(raw, &nsq) == nil && nsq.Message == tlsRequired {
+		e := Errorf(CodePrecondition, "%s requires TLS", base.Host)
+		e.Hint = fmt.Sprintf("use https://%s", net.JoinHostPort(base.Hostname(), strconv.Itoa(nsq.HTTPSPort)))
+		return e
 	}
 	code := CodeInternal
 	if resp.StatusCode == http.StatusNotFound {
