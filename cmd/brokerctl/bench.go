@@ -189,8 +189,8 @@ func (b *benchTarget) places(ctx context.Context) ([]string, error) {
 		}
 	}
 	for _, n := range cluster.Nodes {
-		if n.HTTPAddress != "" {
-			at = append(at, "http://"+n.HTTPAddress)
+		if url := n.URL(b.g.secure()); url != "" {
+			at = append(at, url)
 		}
 	}
 	return at, nil

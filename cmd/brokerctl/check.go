@@ -68,12 +68,9 @@ func checkExit(exit int) int {
 	return int(checks.Unknown)
 }
 
-// checkGroup is the command that holds the checks.
-const checkGroup = "check"
-
 // isCheck says whether a command is a check, or one without the name of a check.
 func isCheck(cmd *cobra.Command) bool {
-	return cmd != nil && cmd.HasParent() && (cmd.Name() == checkGroup || cmd.Parent().Name() == checkGroup)
+	return cmd != nil && cmd.HasParent() && (cmd.Name() == "check" || cmd.Parent().Name() == "check")
 }
 
 // secure says whether nodes are to be asked over TLS, as the one is whose address was given.

@@ -209,7 +209,10 @@ func (o *Options) Choose(by Around) ([]string, error) {
 	if o.chosen {
 		return o.addresses, nil
 	}
-	name := cmp.Or(o.Context, by.Getenv(ContextVariable))
+	name := o.Context
+	if name == "" && len(by.Addresses) == 0 { // addresses that are given are another cluster's, perhaps
+		name = by.Getenv(ContextVariable)
+	}
 	var in cluster
 	all, err := loadContexts(by.Getenv)
 	switch {
@@ -219,7 +222,7 @@ func (o *Options) Choose(by Around) ([]string, error) {
 		_, _ = fmt.Fprintf(by.Stderr, "warning: %v\n", err) // there is nobody else to tell
 	default:
 		if name == "" && len(by.Addresses) == 0 {
-			name = all.Current // addresses that are given are another cluster's, perhaps
+			name = all.Current
 		}
 		known := false
 		if in, known = all.Contexts[name]; !known && name != "" {

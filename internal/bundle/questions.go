@@ -51,21 +51,9 @@ func (q *Questioner) Cluster() Source {
 	}}
 }
 
-// Address returns the address at which a node is asked by itself.
-func (q *Questioner) Address(ctx context.Context, n *api.Node) string {
-	if q.Secure {
-		ctx, cancel := context.WithTimeout(ctx, q.Timeout)
-		defer cancel()
-		if d, err := q.Client.Node(ctx, n.ID); err == nil && d.HTTPSAddress != "" {
-			return "https://" + d.HTTPSAddress
-		}
-	}
-	return n.HTTPAddress
-}
-
 // Node asks one node about itself, and another about it.
 func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
-	address := q.Address(ctx, n)
+	address := n.URL(q.Secure)
 	detail := func(ctx context.Context) (*api.NodeDetail, error) { return q.Client.Node(ctx, n.ID) }
 	get := func(name, path string, timeout time.Duration) Question {
 		return Question{Name: n.ID + "/" + name, Timeout: timeout, Ask: func(ctx context.Context, max int) ([]byte, bool, error) {

@@ -227,7 +227,7 @@ func (h *Host) scrape(ctx context.Context) ([]Scraped, error) {
 			return
 		}
 		var more bool
-		all[i].Text, more, all[i].Err = api.Fetch(ctx, over, q.Address(ctx, n), "/metrics", maxScrape)
+		all[i].Text, more, all[i].Err = api.Fetch(ctx, over, n.URL(q.Secure), "/metrics", maxScrape)
 		if more {
 			all[i].Err = fmt.Errorf("its metrics have more than %d bytes", maxScrape)
 		}

@@ -37,7 +37,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Ready:        func() []health.Reason { return n.broker.Node.Ready() },
 			Draining:     n.draining.Load,
 			Placement:    func() operate.Placement { return n.broker.Contents.Placement() },
-			Server:       func() metrics.Server { return serverFigures(n.server.Stats(), n.member.Traffic()) },
+			Server:       func() metrics.Server { return serverFigures(n.server.Stats(), n.member.Traffic(), n.refused.Load()) },
 			Logs:         func() host.LogStats { return n.broker.Host.Topics.LogStats() },
 			Scrubber:     func() scrubber.Stats { return n.broker.Host.Scrubber.Stats() },
 			Trash:        func() (int, int64) { return n.broker.Host.Trash() },
@@ -60,7 +60,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 	})
 }
 
-func serverFigures(s server.Stats, peers []peer.Stats) metrics.Server {
+func serverFigures(s server.Stats, peers []peer.Stats, refused uint64) metrics.Server {
 	nodes := 0
 	for i := range peers {
 		nodes += peers[i].Connected
@@ -77,7 +77,7 @@ func serverFigures(s server.Stats, peers []peer.Stats) metrics.Server {
 		BytesIn:          s.BytesIn, BytesOut: s.BytesOut,
 		Commands:      map[string]uint64{},
 		CommandErrors: map[string]uint64{},
-		AuthFailures:  map[string]uint64{"refused": s.AuthFailures},
+		AuthFailures:  map[string]uint64{"tcp": s.AuthFailures, "http": refused},
 	}
 	for e := range server.EndingCount {
 		m.ConnectionErrors[e.String()] = s.Ended[e]

@@ -181,6 +181,9 @@ func TestARightForEachRequest(t *testing.T) {
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"dead_letter_topic":"t2"}}`, "ops"},
 		{"POST /v1/topics/t/channels", `{"name":"d","policy":{"dead_letter_topic":"t2"}}`, "ops"},
 		{"PATCH /v1/topics/t", `{"channel_policy":{"dead_letter_topic":"t2"}}`, "ops"},
+		{"POST /v1/topics/t/messages/1/copy?to=t2", "", "ops"},
+		{"GET /v1/dead-letters", "", "ops reader"},
+		{"GET /v1/snapshot", "", "ops"},
 		{"GET /v1/topics", "", "ops reader"},
 		{"HEAD /v1/topics", "", "ops reader"},
 		{"GET /stats", "", "ops reader"},
@@ -312,6 +315,14 @@ func TestUsersAreChangedByAdministratorsOnly(t *testing.T) {
 		if w := askAs(h, token, "POST", "/v1/access/users", user); w.Code/100 != 4 {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
+	}
+	for _, token := range []string{"", tokens["wrong"], tokens["manager"]} { // it holds hashes of credentials
+		if w := askAs(h, token, "GET", "/v1/snapshot", ""); w.Code != http.StatusUnauthorized && w.Code != http.StatusForbidden {
+			t.Errorf("snapshot: %d", w.Code)
+		}
+	}
+	if w := askAs(h, tokens["ops"], "GET", "/v1/snapshot", ""); w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden {
+		t.Errorf("snapshot by an administrator: %d", w.Code)
 	}
 	if w := askAs(h, tokens["ops"], "POST", "/v1/access/users", user); w.Code != http.StatusCreated {
 		t.Errorf("%d %s", w.Code, w.Body)

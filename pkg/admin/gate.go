@@ -26,6 +26,7 @@ type gate struct {
 	open  map[string]bool // patterns that need no right here, whatever needs says
 	next  func(http.ResponseWriter, *http.Request) string
 
+	refused    func() // is called for each request that is not let in
 	log        *slog.Logger
 	complaints complaint.Book
 }
@@ -43,12 +44,13 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 		needed = admin // a test sees to it that there is none
 	}
 	now, d := time.Now(), g.guard.Directory()
-	if !d.On() && !needed.always && r.Header.Get("Authorization") == "" && r.TLS == nil {
+	checked := d.On() || needed.always || needed.secret && len(d.Users()) > 0
+	if !checked && r.Header.Get("Authorization") == "" && r.TLS == nil {
 		return g.next(w, r)
 	}
-	who, err := g.identify(r, now, d.On() || needed.always)
+	who, err := g.identify(r, now, checked)
 	caller := guard.Caller{Who: who, Directory: d, At: now}
-	if d.On() || needed.always {
+	if checked {
 		if err == nil {
 			err = permit(caller, needed, pattern, r)
 		}
@@ -148,6 +150,7 @@ func remoteAddr(r *http.Request) net.Addr {
 
 // refuse answers a request that is not let in.
 func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	g.refused()
 	f := failure.Of(err)
 	e := api.Errorf(f.Code, "%w", err)
 	e.Hint, e.Fate = f.Hint, "refused"

@@ -63,6 +63,8 @@ type Options struct {
 	// ObserveAct is told of every act of an operator: its method and the pattern of its
 	// path, "other" for an unknown one, and the status of the answer. It must not block.
 	ObserveAct func(action string, status int)
+	// ObserveRefusal is told of every request that access control refuses. nil: nobody is.
+	ObserveRefusal func()
 	// Startup returns how much of the start is done, from 0 to 1. nil: all.
 	Startup func() float64
 	// Live says why the process should be killed. nil, or an empty answer: it
@@ -97,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Observe == nil {
 		o.Observe = func(web.Exchange) {}
+	}
+	if o.ObserveRefusal == nil {
+		o.ObserveRefusal = func() {}
 	}
 	if o.ObserveAct == nil {
 		o.ObserveAct = func(string, int) {}

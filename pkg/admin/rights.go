@@ -16,6 +16,9 @@ type need struct {
 	// always: the right is needed also while access control is off, and the secret of the
 	// first administrator is one, too.
 	always bool
+	// secret: the answer holds hashes of credentials. The right is needed also while access
+	// control is off, once there are users.
+	secret bool
 }
 
 // place is where a request names what it is about.
@@ -34,6 +37,7 @@ var (
 	reading    = need{right: access.Read}
 	admin      = need{right: access.Admin}
 	changing   = need{right: access.Admin, always: true} // who may do what
+	keeping    = need{right: access.Admin, secret: true}
 	publishing = need{right: access.Publish, of: atTopic}
 	managing   = need{right: access.Manage, of: atTopic}
 	creating   = need{right: access.Manage, of: inBody}
@@ -60,7 +64,7 @@ var rightsOfV1 = map[string]need{
 	"GET /v1/audit":                                                    reading,
 	"GET /v1/events":                                                   reading,
 	"GET /v1/diagnosis":                                                admin,
-	"GET /v1/snapshot":                                                 admin,
+	"GET /v1/snapshot":                                                 keeping,
 	"GET /v1/cluster":                                                  reading,
 	"GET /v1/cluster/health":                                           reading,
 	"GET /v1/cluster/balance":                                          reading,

@@ -35,7 +35,7 @@ func New(o Options) (*Server, error) {
 	api := v1.New(v1Options)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
 	node := o.handler((&gate{
-		guard: o.Guard, log: o.Logger, needs: o.needs(rightsOfV1, rightsOfNode), open: o.anonymous(),
+		guard: o.Guard, refused: o.ObserveRefusal, log: o.Logger, needs: o.needs(rightsOfV1, rightsOfNode), open: o.anonymous(),
 		match: func(r *http.Request) string {
 			if v1.Owns(r.URL.Path) {
 				return api.Match(r)
@@ -54,7 +54,7 @@ func New(o Options) (*Server, error) {
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
 	found := lookupRoutes(lookups, answers)
-	gated := &gate{guard: o.Guard, log: o.Logger, needs: rightsOfLookup, open: o.anonymous(), match: found.Match, next: found.Serve}
+	gated := &gate{guard: o.Guard, refused: o.ObserveRefusal, log: o.Logger, needs: rightsOfLookup, open: o.anonymous(), match: found.Match, next: found.Serve}
 	return &Server{node: node, lookup: o.handler(gated.serve), patterns: [2][]string{append(routes.Patterns(), api.Patterns()...), found.Patterns()}}, nil
 }
 

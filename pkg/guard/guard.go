@@ -84,14 +84,6 @@ func (g *Guard) Changed() <-chan struct{} {
 	return g.o.Changed()
 }
 
-// Failures returns how many credentials were wrong.
-func (g *Guard) Failures() uint64 {
-	if g == nil {
-		return 0
-	}
-	return g.failures.ever.Load()
-}
-
 // Identity is who somebody has shown to be. It does not change.
 type Identity struct {
 	token *access.Token
@@ -259,14 +251,12 @@ const (
 
 // failures counts wrong credentials by address.
 type failures struct {
-	ever atomic.Uint64
 	mu   sync.Mutex // guards used
 	used map[netip.Prefix]time.Time
 }
 
 // fail notes a failure and returns it, or ErrThrottled where the address has too many.
 func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
-	f.ever.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.used == nil {

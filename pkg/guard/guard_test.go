@@ -135,9 +135,6 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	if n := len(g.failures.used); n > failurePlace+1 {
 		t.Errorf("%d addresses are remembered", n)
 	}
-	if g.Failures() < 3*failurePlace {
-		t.Errorf("%d failures", g.Failures())
-	}
 }
 
 func TestAPasswordIsRightForAWhile(t *testing.T) {

@@ -54,7 +54,7 @@ func full(topics ...stats.Topic) *Metrics {
 					BytesIn:          100, BytesOut: 200,
 					Commands:      map[string]uint64{"PUB": 7},
 					CommandErrors: map[string]uint64{"E_BAD_TOPIC": 1},
-					AuthFailures:  map[string]uint64{"denied": 3},
+					AuthFailures:  map[string]uint64{"http": 3},
 				}
 			},
 			Logs: func() host.LogStats {
@@ -223,7 +223,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_client_bytes_total{direction="out"} 200`,
 		`brokerd_commands_total{command="PUB"} 7`,
 		`brokerd_command_errors_total{code="E_BAD_TOPIC"} 1`,
-		`brokerd_auth_failures_total{reason="denied"} 3`,
+		`brokerd_auth_failures_total{protocol="http"} 3`,
 		`brokerd_log_recovery_seconds 1.5`,
 		`brokerd_log_unflushed_messages 2`,
 		`brokerd_disk_free_bytes 9`,

@@ -102,7 +102,7 @@ var (
 	clientBytes      = counter("brokerd_client_bytes_total", "Bytes exchanged with clients.", "direction")
 	commands         = counter("brokerd_commands_total", "Client commands.", "command")
 	commandErrors    = counter("brokerd_command_errors_total", "Client commands answered with an error.", "code")
-	authFailures     = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "reason")
+	authFailures     = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "protocol")
 
 	tlsConnections = gauge("brokerd_connections_tls", "Of the open connections of proto tcp, those over TLS.")
 	tokenEnds      = gauge("brokerd_token_not_after_timestamp_seconds", "When the first of the valid access tokens expires; +Inf if none does.")

@@ -85,7 +85,7 @@ type Server struct {
 	BytesOut         uint64
 	Commands         map[string]uint64 // by command
 	CommandErrors    map[string]uint64 // by error code
-	AuthFailures     map[string]uint64 // by reason
+	AuthFailures     map[string]uint64 // by protocol
 }
 
 // ConnectionKind tells connections apart.

@@ -262,6 +262,7 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 		b.enable(true)
 		o.Guard = guard.New(guard.Options{Directory: b.d.Load})
 		tokenForTest, _ = b.token("joe", time.Time{})
+		bookForTest = b
 	})
 	const served = `{"identity":"joe","identity_url":"u","permission_count":1}`
 	for _, tt := range []struct {
@@ -279,6 +280,19 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 			w.expect(tt.want...)
 		})
 	}
+	w := h.dial(t)
+	w.send(authWith(tokenForTest))
+	w.frame()
+	for _, on := range []bool{true, false, true} { // whoever has a token does not depend on the switch
+		bookForTest.enable(on)
+		w.send("PUB t\n" + sized("a"))
+		w.expect("OK")
+		again := h.dial(t)
+		again.send(authWith(tokenForTest))
+		again.frame()
+		again.send("PUB t\n" + sized("a") + "PUB x\n" + sized("a"))
+		again.expect("OK", `E_UNAUTHORIZED AUTH failed for PUB on "x" ""`, "EOF")
+	}
 	asked := queries.Load()
 	for _, token := range []string{tokenForTest, tokenForTest[:25] + strings.Repeat("A", len(tokenForTest)-25)} {
 		w := h.dial(t)
@@ -290,8 +304,11 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 	}
 }
 
-// tokenForTest is the token that TestAuthServersAndUsersSideBySide has made.
-var tokenForTest string
+// What TestAuthServersAndUsersSideBySide has made.
+var (
+	tokenForTest string
+	bookForTest  *book
+)
 
 // TestNoPublishOutrunsAChange publishes without a pause while a rule comes and goes: what is
 // sent after the revocation is never taken.

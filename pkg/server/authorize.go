@@ -48,12 +48,10 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	switch {
 	case s.rights.shown:
 		return nsq.Errorf(failure.BadCommand, "AUTH already set")
-	case on && (token || s.srv.opts.Auth == nil):
-		return authenticating{s}.user(ctx, secret)
-	case s.srv.opts.Auth == nil:
+	case !on && s.srv.opts.Auth == nil:
 		return nsq.Errorf(failure.AuthDisabled, "AUTH disabled")
-	case token: // of this cluster: it is nobody else's to know
-		return s.rights.fail("token not accepted: access control is off")
+	case token || s.srv.opts.Auth == nil: // a token is of this cluster: no auth server is told
+		return authenticating{s}.user(ctx, secret)
 	}
 	s.rights.secret = secret
 	grant, err := s.rights.ask(ctx)
@@ -144,7 +142,7 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 // permit checks the connection's right to use a topic, and a channel when one is
 // named. A grant of an auth server that has run out is asked for again.
 func (r *rights) permit(ctx context.Context, verb nsq.Verb, want access.Demand) error {
-	if d := r.link.srv.opts.Guard.Directory(); d.On() && r.grant == nil {
+	if d := r.link.srv.opts.Guard.Directory(); r.byUsers(d) {
 		if who := r.identity(); who != nil || r.link.srv.opts.Auth == nil {
 			return r.link.srv.permitUser(d, who, verb, want)
 		}
@@ -158,14 +156,20 @@ func (r *rights) permit(ctx context.Context, verb nsq.Verb, want access.Demand) 
 	return nil
 }
 
+// byUsers reports whether rules of the cluster's users decide. Where there are auth servers, whoever has shown a
+// token is one of them also while access control is off: an auth server does not know him.
+func (r *rights) byUsers(d *access.Directory) bool {
+	return r.grant == nil && (d.On() || r.shown && r.link.srv.opts.Auth != nil)
+}
+
 // publish is permit for publishes. It remembers what allowed it.
 func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) error {
 	d := r.link.srv.opts.Guard.Directory()
-	on := d.On() && r.grant == nil
-	if on && t.permitted == d && (r.who.Expires() == 0 || time.Now().UnixNano() < r.who.Expires()) {
+	users := r.byUsers(d)
+	if users && t.permitted == d && (r.who.Expires() == 0 || time.Now().UnixNano() < r.who.Expires()) {
 		return nil
 	}
-	if !on {
+	if !users {
 		if r.link.srv.opts.Auth == nil {
 			return nil
 		}
@@ -177,7 +181,7 @@ func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) e
 		return err
 	}
 	t.allowed = r.grant
-	if on {
+	if users {
 		t.permitted = d
 	}
 	return nil

@@ -37,6 +37,11 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	}
 	want := access.Demand{Right: access.Subscribe, Topic: name, Channel: channel}
 	s.rights.listen(cmd.Verb, want)
+	defer func() {
+		if s.sub == nil {
+			s.link.listening.Store(nil) // it did not come to a subscription
+		}
+	}()
 	if err := s.rights.permit(ctx, cmd.Verb, want); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func exhaustedMistakes() []mistake {
 		},
 		{
 			name: "exhausted: a backoff is deferred without being counted", file: "pkg/channel/retry.go",
-			old: "l.retries.backOff(l.t, slot)", with: "_ = slot",
+			old: "s.retries.backOff(s.t, slot)", with: "_ = slot",
 			tests: state, run: "Model",
 		},
 		{

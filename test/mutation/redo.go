@@ -97,7 +97,7 @@ func roundMistakes() []mistake {
 		},
 		{
 			name: "rounds: a follower takes a failed sync for a success", file: "pkg/coord/replication/rounds.go",
-			old: "answerAll(m.f, m.f.syncing.End(err))", with: "_ = m.f.syncing.End(err)\n	answerAll(m.f, nil)", tests: []string{"./pkg/coord"}, run: coordRounds,
+			old: "answerAll(m.f, s.End(err))", with: "_ = s.End(err)\n	answerAll(m.f, nil)", tests: []string{"./pkg/coord"}, run: coordRounds,
 		},
 	}
 }

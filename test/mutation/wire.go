@@ -137,7 +137,7 @@ func permissionMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",
-			old: "if on && t.permitted == d &&", with: "if on && t.permitted != nil &&",
+			old: "if users && t.permitted == d &&", with: "if users && t.permitted != nil &&",
 			tests: []string{"./pkg/server"}, run: "TestAChangeStopsTheNextPublish",
 		},
 		{

@@ -1,6 +1,10 @@
 package api
 
-import "github.com/brokerd/brokerd/pkg/health"
+import (
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/health"
+)
 
 // NodeState is the state of a node in the metadata.
 type NodeState string
@@ -30,6 +34,19 @@ type Node struct {
 	Levels         Levels    `json:"levels"`      // feature levels that its program supports
 	Hostname       string    `json:"hostname"`
 	HTTPSAddress   string    `json:"https_address"`
+}
+
+// URL returns where the node is asked by itself, over TLS if secure: a token must not be sent without, so there is no
+// way back to plain HTTP. "": the node advertises no such address.
+func (n *Node) URL(secure bool) string {
+	scheme, at := "http://", n.HTTPAddress
+	if secure {
+		scheme, at = "https://", n.HTTPSAddress
+	}
+	if at == "" || strings.Contains(at, "://") {
+		return at
+	}
+	return scheme + at
 }
 
 // Intent is what an operator requested for a node. The latest request wins.

@@ -3,8 +3,10 @@ package v1
 import (
 	"net/http"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -32,7 +34,10 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 	}
 	list := api.DeadLetterList{Channels: []api.DeadLetters{}}
 	for _, l := range v.policies().DeadLetters(r.Context(), q.Get("topic"), q.Get("channel")) {
-		if chosen != "" {
+		if chosen != "" { // which ones are counted says what is in them
+			if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Subscribe, Topic: l.Topic, Channel: l.Channel}); err != nil {
+				return answer{}, err
+			}
 			some, err := v.policies().RedriveOrPurge(r.Context(), operate.SettleLetters{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxBatch, DryRun: true, Purge: true, Filter: chosen})
 			if err != nil {
 				return answer{}, err
