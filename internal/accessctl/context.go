@@ -160,6 +160,9 @@ func readSecret(path string, stdin io.Reader) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" || len(line) > maxSecretBytes {
+		if path == "-" {
+			path = "standard input"
+		}
 		return "", fmt.Errorf("%s: the first line has to be the secret, of at most %d bytes", path, maxSecretBytes)
 	}
 	return line, nil

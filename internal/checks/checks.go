@@ -263,7 +263,7 @@ func Certificates(nodes []Scraped, now time.Time, limits CertLimits) Result {
 	if found == 0 {
 		return r.end("no TLS certificate is in use on %s, and no token expires", plural(len(nodes), "node"))
 	}
-	return r.end("valid for %s yet at least", short(first))
+	return r.end("valid for at least %s", short(first))
 }
 
 // short writes a duration with its two largest units at the most.

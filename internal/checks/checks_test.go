@@ -149,7 +149,7 @@ func TestCertificates(t *testing.T) {
 		details int
 	}{
 		{"none", []Scraped{scraped("n1", noToken)}, OK, "no TLS certificate is in use on 1 node", 0},
-		{"long", []Scraped{scraped("n1", cert("n1", "server", "1.01e+09"), noToken)}, OK, "valid for 115d", 0},
+		{"long", []Scraped{scraped("n1", cert("n1", "server", "1.01e+09"), noToken)}, OK, "valid for at least 115d", 0},
 		{"soon", []Scraped{scraped("n1", cert("n1", "server", "1.01e+09"), cert("n1", "cluster", "1.001e+09"))}, Warning, "n1 cluster certificate expires in 11d", 1},
 		{"very soon", []Scraped{scraped("n1", cert("n1", "server", "1.0001e+09"))}, Critical, "n1 server certificate expires in 27h47m", 1},
 		{"over", []Scraped{scraped("n1", cert("n1", "server", "9.99e+08"))}, Critical, "has expired", 1},

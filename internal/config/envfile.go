@@ -55,7 +55,7 @@ func isVariable(name string) bool {
 func environmentValue(text string) (value, rest string, ok bool) {
 	var out strings.Builder
 	kept := 0 // bytes of out that are not blanks at the end outside of quotes
-	quote := byte(0)
+	quote, plain := byte(0), false // plain: characters without quotes have begun, and quotes count no more
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {
@@ -64,9 +64,10 @@ func environmentValue(text string) (value, rest string, ok bool) {
 		case c == quote && quote != 0:
 			quote = 0
 			kept = out.Len()
-		case quote == 0 && (c == '"' || c == '\''):
+		case quote == 0 && !plain && (c == '"' || c == '\''):
 			quote = c
 		case c == '\\' && quote != '\'':
+			plain = quote == 0
 			if i++; i == len(text) {
 				return out.String()[:kept], "", quote == 0
 			}
@@ -79,10 +80,11 @@ func environmentValue(text string) (value, rest string, ok bool) {
 			out.WriteByte(c)
 			kept = out.Len()
 		case quote == 0 && (c == ' ' || c == '\t'):
-			if out.Len() > 0 {
+			if plain {
 				out.WriteByte(c)
 			}
 		default:
+			plain = quote == 0
 			out.WriteByte(c)
 			kept = out.Len()
 		}

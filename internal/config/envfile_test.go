@@ -19,10 +19,14 @@ func TestAnEnvironmentFileIsReadAsSystemdDoes(t *testing.T) {
 		"BROKERD_F=\n" +
 		"BROKERD_G=\"a\"'b'c\\ \n" +
 		"BROKERD_H=\"kept  \"  \n" +
+		"BROKERD_I=a\"b\"c\n" +
+		"BROKERD_J=it's ours\n" +
+		"BROKERD_K=\"a\" \"b\"\n" +
 		"GOMEMLIMIT=3GiB"
 	want := []string{
 		"BROKERD_NODE_ID=n1", "BROKERD_A=x y # z", `BROKERD_B=a "quoted" \n $HOME`, `BROKERD_C=as \it is "here"`, "BROKERD_D=one two",
-		"BROKERD_E=two\nlines", "BROKERD_F=", "BROKERD_G=abc ", "BROKERD_H=kept  ", "GOMEMLIMIT=3GiB",
+		"BROKERD_E=two\nlines", "BROKERD_F=", "BROKERD_G=abc ", "BROKERD_H=kept  ",
+		`BROKERD_I=a"b"c`, "BROKERD_J=it's ours", "BROKERD_K=ab", "GOMEMLIMIT=3GiB",
 	}
 	got, err := ParseEnvironmentFile("f", text)
 	if err != nil {
