@@ -54,7 +54,7 @@ func isVariable(name string) bool {
 // environmentValue reads a value and returns it with what follows its line. ok: its quotes are closed.
 func environmentValue(text string) (value, rest string, ok bool) {
 	var out strings.Builder
-	kept := 0 // bytes of out that are not blanks at the end outside of quotes
+	kept := 0                      // bytes of out that are not blanks at the end outside of quotes
 	quote, plain := byte(0), false // plain: characters without quotes have begun, and quotes count no more
 	for i := 0; i < len(text); i++ {
 		c := text[i]
