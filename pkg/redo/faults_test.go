@@ -368,6 +368,43 @@ func lost(t *testing.T, fsys *vfs.Mem, name string) string {
 	return string(got)
 }
 
+// What is written between two syncs is copied into the journal from memory where each write
+// follows the one before, and from the file otherwise.
+func TestWritesThatDoNotFollowOneAnotherAreReplayed(t *testing.T) {
+	type write struct {
+		off int64
+		p   string
+	}
+	for want, writes := range map[string][]write{
+		"beginabcdef":   {{5, "abcd"}, {9, "ef"}},
+		"begxybcdd":     {{5, "abcd"}, {3, "xyb"}, {6, "cd"}},
+		"beginaxcd":     {{5, "abcd"}, {6, "x"}},
+		"beginxbcd":     {{5, "abcd"}, {5, "x"}},
+		"beginabcdefgh": {{9, "efgh"}, {5, "abcd"}},
+		"xeginabcd":     {{5, "abcd"}, {0, "x"}},
+	} {
+		disk := vfs.NewCrashable()
+		s := begun(t, disk, small())
+		f := made(t, s, root+"/f")
+		journaled(t, s, f, "begin", 0)
+		for _, w := range writes[:len(writes)-1] {
+			if _, err := f.WriteAt([]byte(w.p), w.off); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := writes[len(writes)-1]
+		journaled(t, s, f, last.p, last.off)
+		left := disk.CrashClone(vfs.Crash{})
+		again := mustOpen(t, left, small())
+		if got := raw(t, left, root+"/f"); got != want {
+			t.Errorf("after %v the file holds %q, want %q", writes, got, want)
+		}
+		if err := errors.Join(again.Close(), f.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAReplayUndoesNothing(t *testing.T) {
 	const name = root + "/f"
 	for about, test := range map[string]struct {
