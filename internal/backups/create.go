@@ -16,8 +16,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// PageMessages is how many messages one request asks for; the broker answers with fewer where they are large.
-const PageMessages = 1000
+// pageMessages is how many messages one request asks for; the broker answers with fewer where they are large.
+const pageMessages = 1000
 
 // deferredPage is how many deferred messages one request asks for.
 const deferredPage = 1000
@@ -308,7 +308,7 @@ func (t *topicCopy) each(ctx context.Context, channel string, partition int, fro
 			return nil
 		}
 		page, err := ask(ctx, t.c, func(ctx context.Context) ([]api.Peeked, error) {
-			return t.c.Client.Peek(ctx, t.name, channel, api.PeekOptions{Partition: &partition, From: &from, Max: PageMessages})
+			return t.c.Client.Peek(ctx, t.name, channel, api.PeekOptions{Partition: &partition, From: &from, Max: pageMessages})
 		})
 		if err != nil {
 			return err

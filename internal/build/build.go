@@ -14,9 +14,9 @@ import (
 	"sync"
 )
 
-// Release is the release that the sources lead to; the version of a build that no tag
+// release is the release that the sources lead to; the version of a build that no tag
 // names.
-const Release = "0.1.0"
+const release = "0.1.0"
 
 // Set by the linker: see STAMP in the Makefile.
 var version, tag, commit, date = "", "", "", ""
@@ -90,7 +90,7 @@ func versionOf(tag string) string {
 	m := described.FindStringSubmatch(tag)
 	switch {
 	case m == nil:
-		return Release
+		return release
 	case m[2] == "":
 		return m[1]
 	}

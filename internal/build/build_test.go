@@ -23,10 +23,10 @@ func TestTheOriginIsTheBestThatIsKnown(t *testing.T) {
 		archive  string
 		want     Origin
 	}{
-		{"nothing", Origin{}, nil, unset, Origin{Version: Release}},
-		{"a repository", Origin{}, vcs, unset, Origin{Version: Release, Commit: hash, Date: day, Modified: true}},
+		{"nothing", Origin{}, nil, unset, Origin{Version: release}},
+		{"a repository", Origin{}, vcs, unset, Origin{Version: release, Commit: hash, Date: day, Modified: true}},
 		{"an archive", Origin{}, nil, hash + "\n" + day + "\nv1.2.3\n", Origin{Version: "1.2.3", Tag: "v1.2.3", Commit: hash, Date: day}},
-		{"an archive without a tag", Origin{}, nil, hash + "\n" + day + "\n\n", Origin{Version: Release, Commit: hash, Date: day}},
+		{"an archive without a tag", Origin{}, nil, hash + "\n" + day + "\n\n", Origin{Version: release, Commit: hash, Date: day}},
 		{
 			"a stamp",
 			Origin{Tag: "v1.2.3-4-g0123456", Commit: hash, Date: day},
@@ -43,10 +43,10 @@ func TestTheOriginIsTheBestThatIsKnown(t *testing.T) {
 			"a stamp of changed sources without a tag",
 			Origin{Tag: "0123456-dirty", Commit: hash, Date: day},
 			nil, unset,
-			Origin{Version: Release, Commit: hash, Date: day, Modified: true},
+			Origin{Version: release, Commit: hash, Date: day, Modified: true},
 		},
 		{"a stamped version", Origin{Version: "9.9.9", Commit: hash}, vcs, unset, Origin{Version: "9.9.9", Commit: hash, Date: day, Modified: true}},
-		{"another commit", Origin{Commit: other}, vcs, unset, Origin{Version: Release, Commit: other}},
+		{"another commit", Origin{Commit: other}, vcs, unset, Origin{Version: release, Commit: other}},
 	} {
 		if got := origin(c.stamped, c.settings, c.archive); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
@@ -56,7 +56,7 @@ func TestTheOriginIsTheBestThatIsKnown(t *testing.T) {
 
 func TestATagGivesAVersion(t *testing.T) {
 	for tag, want := range map[string]string{
-		"": Release, "nightly": Release, "v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1",
+		"": release, "nightly": release, "v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1",
 		"v1.2.3-4-gabcdef0": "1.2.3+4.gabcdef0", "v1.2.3-rc.1-4-gabcdef0": "1.2.3-rc.1+4.gabcdef0",
 	} {
 		if got := versionOf(tag); got != want {

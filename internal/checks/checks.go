@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Cluster judges the health of a cluster: degraded is a warning, unhealthy critical.
-func Cluster(h *api.Health, c *api.Cluster) Result {
+// cluster judges the health of a cluster: degraded is a warning, unhealthy critical.
+func cluster(h *api.Health, c *api.Cluster) Result {
 	r := begin("cluster")
 	up := 0
 	for _, n := range c.Nodes {
@@ -43,8 +43,8 @@ func Cluster(h *api.Health, c *api.Cluster) Result {
 	return r.end("%d of %s up, healthy", up, plural(len(c.Nodes), "node"))
 }
 
-// Raft judges the agreement on the metadata.
-func Raft(a *api.Raft) Result {
+// raft judges the agreement on the metadata.
+func raft(a *api.Raft) Result {
 	r := begin("raft")
 	r.figure("voters", float64(a.Voters), "")
 	r.figure("tolerance", float64(a.Tolerance), "")
@@ -77,18 +77,18 @@ func Raft(a *api.Raft) Result {
 // maxBehind is how many commands of the metadata a node may lack that follows well.
 const maxBehind = 1000
 
-// ChannelLimits are from when on a channel is behind too far. Zero: there is no such limit.
-type ChannelLimits struct {
+// channelLimits are from when on a channel is behind too far. Zero: there is no such limit.
+type channelLimits struct {
 	WarnLag, CritLag int64 // messages that wait
 	WarnAge, CritAge time.Duration
 	MinConsumers     int
 }
 
 // None says whether there is no limit.
-func (l *ChannelLimits) None() bool { return *l == ChannelLimits{} }
+func (l *channelLimits) None() bool { return *l == channelLimits{} }
 
 // Channel judges a channel. consumers is how many it has.
-func Channel(l *api.ChannelLag, consumers int, limits ChannelLimits) Result {
+func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 	r := begin("channel")
 	name := l.Topic + "/" + l.Channel
 	age := time.Duration(l.OldestAgeMS) * time.Millisecond
@@ -179,12 +179,12 @@ func (s *Scraped) one(name string) (float64, bool) {
 	return 0, false
 }
 
-// DiskLimits are from when on a disk has too little free. Zero: as its node has it, that refuses publishes
+// diskLimits are from when on a disk has too little free. Zero: as its node has it, that refuses publishes
 // below its reserve, and warns below twice of it.
-type DiskLimits struct{ WarnFree, CritFree units.Size }
+type diskLimits struct{ WarnFree, CritFree units.Size }
 
 // Disk judges the disks of nodes.
-func Disk(nodes []Scraped, limits DiskLimits) Result {
+func Disk(nodes []Scraped, limits diskLimits) Result {
 	r := begin("disk")
 	least, where := -1.0, ""
 	for i := range nodes {
@@ -218,11 +218,11 @@ func Disk(nodes []Scraped, limits DiskLimits) Result {
 	return r.end("at least %s free on %s (%s)", size(max(least, 0)), plural(len(nodes), "node"), where)
 }
 
-// CertLimits are how long certificates and tokens are to be valid yet.
-type CertLimits struct{ Warn, Crit time.Duration }
+// certLimits are how long certificates and tokens are to be valid yet.
+type certLimits struct{ Warn, Crit time.Duration }
 
-// Certificates judges the TLS certificates and the access tokens that nodes use.
-func Certificates(nodes []Scraped, now time.Time, limits CertLimits) Result {
+// certificates judges the TLS certificates and the access tokens that nodes use.
+func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 	r := begin("cert")
 	found := 0
 	var first time.Duration

@@ -35,7 +35,7 @@ func TestCluster(t *testing.T) {
 		{"unhealthy", api.Health{Reasons: []api.Reason{{Code: "no_leader"}, down}}, Critical, "no_leader:  (and 1 more)", 2},
 		{"without a reason", api.Health{}, Critical, "no reason", 0},
 	} {
-		r := Cluster(&test.health, c)
+		r := cluster(&test.health, c)
 		r.wants(t, test.name, test.state, test.summary, test.details)
 	}
 }
@@ -62,7 +62,7 @@ func TestRaft(t *testing.T) {
 		{"silent node", api.Raft{Leader: "n1", Voters: 3, Tolerance: 1, Members: []api.RaftMember{well[0], member("n4", false, false, 0)}}, Warning, "node n4 does not answer", 1},
 		{"far behind", api.Raft{Leader: "n1", Voters: 3, Tolerance: 1, Members: []api.RaftMember{well[0], member("n2", true, true, 3000)}}, Warning, "n2 is 2000 commands behind", 1},
 	} {
-		r := Raft(&test.raft)
+		r := raft(&test.raft)
 		r.wants(t, test.name, test.state, test.summary, test.details)
 	}
 }
@@ -73,12 +73,12 @@ func TestChannel(t *testing.T) {
 	}
 	offline, missing, paused := lag(0, 0), lag(1, 0), lag(3, time.Second)
 	offline.OfflinePartitions, missing.MissingNodes, paused.Paused = 2, []string{"n2", "n3"}, true
-	limits := ChannelLimits{WarnLag: 10, CritLag: 100, WarnAge: time.Minute, CritAge: time.Hour, MinConsumers: 1}
+	limits := channelLimits{WarnLag: 10, CritLag: 100, WarnAge: time.Minute, CritAge: time.Hour, MinConsumers: 1}
 	for _, test := range []struct {
 		name      string
 		lag       api.ChannelLag
 		consumers int
-		limits    ChannelLimits
+		limits    channelLimits
 		state     State
 		summary   string
 		details   int
@@ -89,12 +89,12 @@ func TestChannel(t *testing.T) {
 		{"too many", lag(101, 0), 1, limits, Critical, "101 messages wait, more than 100", 1},
 		{"too old", lag(11, time.Hour+time.Second), 1, limits, Critical, "the oldest message is 1h", 2},
 		{"no consumer", lag(0, 0), 0, limits, Critical, "0 consumers, fewer than 1", 1},
-		{"offline", offline, 1, ChannelLimits{}, Critical, "2 partitions without a leader", 1},
+		{"offline", offline, 1, channelLimits{}, Critical, "2 partitions without a leader", 1},
 		{"not all known", missing, 1, limits, Unknown, "n2, n3 do not answer", 1},
-		{"no limits", lag(1e9, time.Hour), 1, ChannelLimits{}, OK, "", 0},
-		{"no limits, nobody", lag(1, time.Hour), 0, ChannelLimits{}, Warning, "has no consumer, 1 message wait", 1},
-		{"no limits, paused", paused, 1, ChannelLimits{}, Warning, "is paused", 1},
-		{"no limits, nothing", lag(0, 0), 0, ChannelLimits{}, OK, "", 0},
+		{"no limits", lag(1e9, time.Hour), 1, channelLimits{}, OK, "", 0},
+		{"no limits, nobody", lag(1, time.Hour), 0, channelLimits{}, Warning, "has no consumer, 1 message wait", 1},
+		{"no limits, paused", paused, 1, channelLimits{}, Warning, "is paused", 1},
+		{"no limits, nothing", lag(0, 0), 0, channelLimits{}, OK, "", 0},
 	} {
 		r := Channel(&test.lag, test.consumers, test.limits)
 		r.wants(t, test.name, test.state, test.summary, test.details)
@@ -114,20 +114,20 @@ func TestDisk(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		nodes   []Scraped
-		limits  DiskLimits
+		limits  diskLimits
 		state   State
 		summary string
 		details int
 	}{
-		{"well", []Scraped{well}, DiskLimits{}, OK, "at least 931.3 GiB free on 1 node (n1)", 0},
-		{"low", []Scraped{well, low}, DiskLimits{}, Warning, "n2: 1.9 GiB free; it refuses publishes below 1.0 GiB", 1},
-		{"full", []Scraped{low, full}, DiskLimits{}, Critical, "n3 refuses publishes", 2},
-		{"one is not known", []Scraped{well, silent}, DiskLimits{}, Unknown, "n4: is down", 1},
-		{"full is worse than not known", []Scraped{silent, full}, DiskLimits{}, Critical, "n3 refuses", 2},
-		{"a limit", []Scraped{well}, DiskLimits{WarnFree: 1 << 40}, Warning, "n1: 931.3 GiB free, less than 1TiB", 1},
-		{"both limits", []Scraped{well}, DiskLimits{WarnFree: 1 << 41, CritFree: 1 << 40}, Critical, "less than 1TiB", 1},
-		{"limits that are kept", []Scraped{well}, DiskLimits{WarnFree: 1 << 30, CritFree: 1 << 20}, OK, "", 0},
-		{"no metrics of a disk", []Scraped{scraped("n1")}, DiskLimits{}, Unknown, "n1: its metrics do not tell", 1},
+		{"well", []Scraped{well}, diskLimits{}, OK, "at least 931.3 GiB free on 1 node (n1)", 0},
+		{"low", []Scraped{well, low}, diskLimits{}, Warning, "n2: 1.9 GiB free; it refuses publishes below 1.0 GiB", 1},
+		{"full", []Scraped{low, full}, diskLimits{}, Critical, "n3 refuses publishes", 2},
+		{"one is not known", []Scraped{well, silent}, diskLimits{}, Unknown, "n4: is down", 1},
+		{"full is worse than not known", []Scraped{silent, full}, diskLimits{}, Critical, "n3 refuses", 2},
+		{"a limit", []Scraped{well}, diskLimits{WarnFree: 1 << 40}, Warning, "n1: 931.3 GiB free, less than 1TiB", 1},
+		{"both limits", []Scraped{well}, diskLimits{WarnFree: 1 << 41, CritFree: 1 << 40}, Critical, "less than 1TiB", 1},
+		{"limits that are kept", []Scraped{well}, diskLimits{WarnFree: 1 << 30, CritFree: 1 << 20}, OK, "", 0},
+		{"no metrics of a disk", []Scraped{scraped("n1")}, diskLimits{}, Unknown, "n1: its metrics do not tell", 1},
 	} {
 		r := Disk(test.nodes, test.limits)
 		r.wants(t, test.name, test.state, test.summary, test.details)
@@ -140,7 +140,7 @@ func TestCertificates(t *testing.T) {
 		return `brokerd_tls_certificate_not_after_timestamp_seconds{usage="` + usage + `"} ` + end
 	}
 	const noToken = "brokerd_token_not_after_timestamp_seconds +Inf"
-	limits := CertLimits{Warn: 30 * 24 * time.Hour, Crit: 7 * 24 * time.Hour}
+	limits := certLimits{Warn: 30 * 24 * time.Hour, Crit: 7 * 24 * time.Hour}
 	for _, test := range []struct {
 		name    string
 		nodes   []Scraped
@@ -156,7 +156,7 @@ func TestCertificates(t *testing.T) {
 		{"a token, which all nodes tell", []Scraped{scraped("n1", "brokerd_token_not_after_timestamp_seconds 1.001e+09"), scraped("n2", "brokerd_token_not_after_timestamp_seconds 1.001e+09")}, Warning, "access token expires in 11d", 1},
 		{"one is not known", []Scraped{scraped("n1", noToken), {Node: "n2", Err: errors.New("is down")}}, Unknown, "n2: is down", 1},
 	} {
-		r := Certificates(test.nodes, now, limits)
+		r := certificates(test.nodes, now, limits)
 		r.wants(t, test.name, test.state, test.summary, test.details)
 	}
 }

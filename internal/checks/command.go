@@ -69,7 +69,7 @@ func (h *Host) checking(cmd *cobra.Command, what string, run func(ctx context.Co
 			if usage {
 				return err
 			}
-			r = Failed(what, state, why)
+			r = failed(what, state, why)
 		}
 		return h.Show(cmd, &r, form)
 	}
@@ -99,7 +99,7 @@ serves with less safety than it should have, and CRITICAL if it is unhealthy or 
 		if err != nil {
 			return Result{}, err
 		}
-		return Cluster(health, c), nil
+		return cluster(health, c), nil
 	})
 }
 
@@ -115,12 +115,12 @@ changed; WARNING if one more failure leads there, a node does not answer, or one
 		if err != nil {
 			return Result{}, err
 		}
-		return Raft(a), nil
+		return raft(a), nil
 	})
 }
 
 func (h *Host) channel() *cobra.Command {
-	var limits ChannelLimits
+	var limits channelLimits
 	cmd := &cobra.Command{
 		Use:   "channel TOPIC/CHANNEL",
 		Short: "Check that a channel is not far behind",
@@ -159,7 +159,7 @@ no consumer. Messages in flight and deferred ones do not wait.`,
 }
 
 func (h *Host) disk() *cobra.Command {
-	var limits DiskLimits
+	var limits diskLimits
 	cmd := &cobra.Command{
 		Use:   "disk",
 		Short: "Check the free space on the disks of all nodes",
@@ -177,7 +177,7 @@ higher limits. A node that does not answer is UNKNOWN.`,
 }
 
 func (h *Host) cert() *cobra.Command {
-	limits := CertLimits{Warn: 30 * 24 * time.Hour, Crit: 7 * 24 * time.Hour}
+	limits := certLimits{Warn: 30 * 24 * time.Hour, Crit: 7 * 24 * time.Hour}
 	cmd := &cobra.Command{
 		Use:   "cert",
 		Short: "Check when certificates and access tokens expire",
@@ -189,7 +189,7 @@ access token. A node that does not answer is UNKNOWN; a cluster without certific
 	h.Duration(cmd.Flags(), &limits.Crit, "crit", "CRITICAL if one expires within that time")
 	return h.checking(cmd, "cert", func(ctx context.Context, _ []string) (Result, error) {
 		nodes, err := h.scrape(ctx)
-		return Certificates(nodes, h.Now(), limits), err
+		return certificates(nodes, h.Now(), limits), err
 	})
 }
 

@@ -54,13 +54,13 @@ type Figure struct {
 	Crit  *float64 `json:"crit,omitempty"`
 }
 
-// Failed is the result of a check that did not get its answers.
-func Failed(check string, s State, why string) Result {
+// failed is the result of a check that did not get its answers.
+func failed(check string, s State, why string) Result {
 	return Result{Check: check, State: s, Summary: why, Details: []string{}, Figures: []Figure{}}
 }
 
 // begin returns a result that has found nothing yet.
-func begin(check string) Result { return Failed(check, OK, "") }
+func begin(check string) Result { return failed(check, OK, "") }
 
 // find adds something that was found, and what it means.
 func (r *Result) find(s State, text string, args ...any) {

@@ -245,7 +245,7 @@ func TestTheManualIsInStep(t *testing.T) {
 		t.Fatal("no place for the settings")
 	}
 	_, tail, _ := strings.Cut(rest, end)
-	golden(t, name, head+begin+Reference()+end+tail)
+	golden(t, name, head+begin+reference()+end+tail)
 }
 
 func FuzzFile(f *testing.F) {

@@ -73,8 +73,8 @@ func Example() string {
 	return b.String()
 }
 
-// Reference returns the settings as a table for the manual, in Markdown.
-func Reference() string {
+// reference returns the settings as a table for the manual, in Markdown.
+func reference() string {
 	var b strings.Builder
 	group := ""
 	o := Default()

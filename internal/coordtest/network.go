@@ -18,10 +18,10 @@ const frameBytes = 70
 
 // What calls end with.
 var (
-	// ErrBroken ends the calls of a session that has ended.
-	ErrBroken = errors.New("the session broke")
-	// ErrTooBig refuses a request over the network's frame.
-	ErrTooBig = errors.New("the request is too big for a frame")
+	// errBroken ends the calls of a session that has ended.
+	errBroken = errors.New("the session broke")
+	// errTooBig refuses a request over the network's frame.
+	errTooBig = errors.New("the request is too big for a frame")
 )
 
 // Handler takes the calls to a node, those of one session one at a time. It
@@ -64,7 +64,7 @@ func (n *Network) SetDelay(f func(from, to meta.NodeID) time.Duration) {
 	n.delay = f
 }
 
-// SetMaxFrame refuses requests of more than so many bytes with ErrTooBig; 0: none.
+// SetMaxFrame refuses requests of more than so many bytes with errTooBig; 0: none.
 func (n *Network) SetMaxFrame(bytes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -238,7 +238,7 @@ func (p *pipe) breakLocked(refused bool) {
 	}
 	p.answers.push(p.net, time.Time{}, func() {
 		for c := range calls {
-			c.done(nil, ErrBroken)
+			c.done(nil, errBroken)
 		}
 		for _, l := range links {
 			if was || refused {
@@ -308,12 +308,12 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l.closed || !p.up {
-		p.answers.push(n, time.Time{}, func() { done(nil, ErrBroken) })
+		p.answers.push(n, time.Time{}, func() { done(nil, errBroken) })
 		return
 	}
 	whole := bytes.Join(payload, nil)
 	if n.maxFrame > 0 && len(whole) > n.maxFrame {
-		p.answers.push(n, time.Time{}, func() { done(nil, ErrTooBig) })
+		p.answers.push(n, time.Time{}, func() { done(nil, errTooBig) })
 		return
 	}
 	c, session := &call{done}, p.session

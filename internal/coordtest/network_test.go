@@ -44,7 +44,7 @@ func (d *diary) events() coord.LinkEvents {
 func (d *diary) call(l coord.Link, text string) {
 	l.Go(1, [][]byte{[]byte(text)}, func(p []byte, err error) {
 		if err != nil {
-			d.write("%s: %v", text, errors.Is(err, ErrBroken))
+			d.write("%s: %v", text, errors.Is(err, errBroken))
 			return
 		}
 		d.write("%s", p)

@@ -9,10 +9,10 @@ import (
 
 // Out calls f with each of xs, at most so many at a time, and returns when all calls
 // have. A single one is called by the caller's own goroutine.
-func Out[T any](xs []T, most int, f func(T)) { Each(len(xs), most, func(i int) { f(xs[i]) }) }
+func Out[T any](xs []T, most int, f func(T)) { each(len(xs), most, func(i int) { f(xs[i]) }) }
 
-// Each is Out for the numbers from 0 to n, without n.
-func Each(n, most int, f func(i int)) {
+// each is Out for the numbers from 0 to n, without n.
+func each(n, most int, f func(i int)) {
 	if n == 1 {
 		f(0)
 		return
@@ -33,6 +33,6 @@ func Each(n, most int, f func(i int)) {
 // order of the numbers.
 func Join(n, most int, f func(i int) error) error {
 	errs := make([]error, n)
-	Each(n, most, func(i int) { errs[i] = f(i) })
+	each(n, most, func(i int) { errs[i] = f(i) })
 	return errors.Join(errs...)
 }

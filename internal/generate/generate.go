@@ -72,7 +72,7 @@ func prometheusCommand(nodes Nodes) *cobra.Command {
 					return err
 				}
 			}
-			_, err := io.WriteString(cmd.OutOrStdout(), Prometheus(targets, rules))
+			_, err := io.WriteString(cmd.OutOrStdout(), prometheus(targets, rules))
 			return err
 		},
 	}
@@ -81,9 +81,9 @@ func prometheusCommand(nodes Nodes) *cobra.Command {
 	return cmd
 }
 
-// Prometheus returns a configuration that scrapes targets. The job is the one that the
+// prometheus returns a configuration that scrapes targets. The job is the one that the
 // rules ask for.
-func Prometheus(targets []string, rules string) string {
+func prometheus(targets []string, rules string) string {
 	var out strings.Builder
 	out.WriteString("global:\n  scrape_interval: 15s\n  evaluation_interval: 15s\n")
 	if rules != "" {

@@ -11,11 +11,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrFull is returned when a registration would pass MaxNames.
-var ErrFull = errors.New("too many topics and channels")
+// errFull is returned when a registration would pass maxNames.
+var errFull = errors.New("too many topics and channels")
 
-// MaxNames is the most topics and channels that a Directory holds.
-const MaxNames = 1_000_000
+// maxNames is the most topics and channels that a Directory holds.
+const maxNames = 1_000_000
 
 // Node is a broker as it introduced itself.
 type Node struct {
@@ -111,8 +111,8 @@ func (d *Directory) Register(s Session, topic, channel string) error {
 	if channel != "" && (t == nil || t.channels[channel] == nil) {
 		more++
 	}
-	if d.names+more > MaxNames {
-		return ErrFull
+	if d.names+more > maxNames {
+		return errFull
 	}
 	d.names += more
 	if t == nil {

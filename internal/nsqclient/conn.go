@@ -84,7 +84,7 @@ func (c *Conn) greet(ctx context.Context, o Options) error {
 	}
 	if bytes.HasPrefix(answer, []byte("{")) {
 		if err := json.Unmarshal(answer, &c.server); err != nil {
-			return fmt.Errorf("identify: %w: %w", ErrProtocol, err)
+			return fmt.Errorf("identify: %w: %w", errProtocol, err)
 		}
 	}
 	if c.server.AuthRequired && o.Secret != "" {
@@ -116,7 +116,7 @@ func (c *Conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
 		case f.kind == nsq.FrameResponse:
 			return f.data, nil
 		default:
-			return nil, fmt.Errorf("%w: unexpected frame of type %d", ErrProtocol, f.kind)
+			return nil, fmt.Errorf("%w: unexpected frame of type %d", errProtocol, f.kind)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (c *Conn) Subscribe(ctx context.Context, topic, channel string, partition i
 		return fmt.Errorf("subscribe to %s/%s: %w", topic, channel, err)
 	}
 	if string(answer) != nsq.OK {
-		return fmt.Errorf("subscribe to %s/%s: %w: unexpected response %q", topic, channel, ErrProtocol, answer)
+		return fmt.Errorf("subscribe to %s/%s: %w: unexpected response %q", topic, channel, errProtocol, answer)
 	}
 	return nil
 }

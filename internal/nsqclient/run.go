@@ -108,7 +108,7 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 		case nsq.CloseWait:
 			return true, nil
 		}
-		return false, fmt.Errorf("%w: unexpected response %q", ErrProtocol, f.data)
+		return false, fmt.Errorf("%w: unexpected response %q", errProtocol, f.data)
 	case nsq.FrameError:
 		e := f.asError()
 		if failure.WireNamed(e.Code).OfMessage() {
@@ -116,5 +116,5 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 		}
 		return false, e
 	}
-	return false, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.kind)
+	return false, fmt.Errorf("%w: unexpected frame type %d", errProtocol, f.kind)
 }

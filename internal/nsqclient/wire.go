@@ -56,8 +56,8 @@ func (e *Error) Read() (failure.Code, fate.Fate) { return failure.Read(e.Code, e
 // Fate reports whether the command was refused, or may have been carried out.
 func (e *Error) Fate() fate.Fate { _, f := e.Read(); return f }
 
-// ErrProtocol is what the peer is told by us to be: no NSQ broker.
-var ErrProtocol = errors.New("not an NSQ endpoint")
+// errProtocol is what the peer is told by us to be: no NSQ broker.
+var errProtocol = errors.New("not an NSQ endpoint")
 
 // frame is one frame from the broker. Its data is valid until the next read.
 type frame struct {
@@ -81,11 +81,11 @@ func newFrameReader(r io.Reader) frameReader {
 func (f frameReader) next() (frame, error) {
 	const http = "HTTP"
 	if start, err := f.in.Peek(len(http)); err == nil && string(start) == http {
-		return frame{}, fmt.Errorf("%w: this is an HTTP address", ErrProtocol)
+		return frame{}, fmt.Errorf("%w: this is an HTTP address", errProtocol)
 	}
 	kind, data, err := f.frames.Next()
 	if errors.Is(err, nsq.ErrFrameSize) {
-		err = fmt.Errorf("%w: %w", ErrProtocol, err)
+		err = fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	return frame{kind, data}, err
 }
@@ -100,7 +100,7 @@ func (f frame) asError() *Error {
 func (f frame) asMessage() (Message, error) {
 	m, err := nsq.ParseMessage(f.data)
 	if err != nil {
-		return Message{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+		return Message{}, fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	return Message{ID: m.ID, Timestamp: time.Unix(0, m.Timestamp), Attempts: m.Attempts, Body: m.Body}, nil
 }

@@ -288,9 +288,9 @@ func TestStops(t *testing.T) {
 	}{
 		{
 			"something is wrong before", func(c *fakeCluster, _ *Options) { c.reasons = []api.Reason{{Code: "disk_full"}} },
-			StepWait, ErrTimeout, "the node was not touched", nil,
+			StepWait, errTimeout, "the node was not touched", nil,
 		},
-		{"nobody answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, ErrTimeout, "the node was not touched", nil},
+		{"nobody answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, errTimeout, "the node was not touched", nil},
 		{"the drain is refused", func(c *fakeCluster, _ *Options) { c.refused = refused }, StepDrain, refused, "it was not restarted", nil},
 		{
 			"the command fails", func(_ *fakeCluster, o *Options) {
@@ -301,7 +301,7 @@ func TestStops(t *testing.T) {
 		},
 		{
 			"it does not come back", func(_ *fakeCluster, o *Options) { o.Exec = func(context.Context, *api.NodeDetail) error { return nil } },
-			StepReturn, ErrTimeout, "its log says why",
+			StepReturn, errTimeout, "its log says why",
 			[]string{"drain n2"},
 		},
 		{
@@ -315,7 +315,7 @@ func TestStops(t *testing.T) {
 				c.nodes["n2"].Partitions[0].InSync = false
 				return c.exec(ctx, n)
 			}
-		}, StepSync, ErrTimeout, "it runs", []string{"drain n2", "exec n2"}},
+		}, StepSync, errTimeout, "it runs", []string{"drain n2", "exec n2"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newFakeCluster(t, "n1", "n2")

@@ -84,8 +84,8 @@ func (s *Stopped) Error() string {
 // Unwrap returns why.
 func (s *Stopped) Unwrap() error { return s.Cause }
 
-// ErrTimeout is why a run stops at a step that takes too long.
-var ErrTimeout = errors.New("the step exceeded --step-timeout")
+// errTimeout is why a run stops at a step that takes too long.
+var errTimeout = errors.New("the step exceeded --step-timeout")
 
 // Run restarts the nodes of a plan, one at a time. It returns those that were restarted, and a [*Stopped]
 // if some were not, also if the context ends.
@@ -237,7 +237,7 @@ func (r *run) takeBack(ctx context.Context) string {
 }
 
 func (r *run) exec(ctx context.Context, n *api.NodeDetail) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
 	defer cancel()
 	return r.Exec(ctx, n)
 }
@@ -345,7 +345,7 @@ func until[T any](ctx context.Context, r *run, step Step, ask func(context.Conte
 			said = waits
 		}
 		if !r.Now().Before(ends) {
-			return v, fmt.Errorf("%w: %s", ErrTimeout, waits)
+			return v, fmt.Errorf("%w: %s", errTimeout, waits)
 		}
 		r.Pause(ctx, every)
 	}

@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// Variable is the name of the environment variable that fixes the seed.
-const Variable = "TEST_SEED"
+// variable is the name of the environment variable that fixes the seed.
+const variable = "TEST_SEED"
 
 // Seed returns the seed of a random test: that of the environment, or a new one.
 // It logs how to run the test with it again.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
-	if text, set := os.LookupEnv(Variable); set {
+	if text, set := os.LookupEnv(variable); set {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s is not a number: %v", Variable, err)
+			t.Fatalf("%s is not a number: %v", variable, err)
 		}
 	}
-	t.Logf("run again with %s=%d", Variable, seed)
+	t.Logf("run again with %s=%d", variable, seed)
 	return seed
 }
 

@@ -169,7 +169,7 @@ func (u *User) validate() error {
 	if _, _, ok := parsePassword(u.Password); !ok && u.Password != "" {
 		return fmt.Errorf("%w: password is not hashed", ErrInvalid)
 	}
-	if len(u.Certificates) > MaxCertificates {
+	if len(u.Certificates) > maxCertificates {
 		return fmt.Errorf("%w: %d certificate names", ErrLimit, len(u.Certificates))
 	}
 	for i, name := range u.Certificates {

@@ -27,10 +27,10 @@ var (
 
 // Bounds of what a directory holds.
 const (
-	MaxUsers        = 1000
-	MaxTokens       = 5000
+	maxUsers        = 1000
+	maxTokens       = 5000
 	MaxRules        = 100 // of a user
-	MaxCertificates = 20  // of a user
+	maxCertificates = 20  // of a user
 	maxName         = 64  // bytes, of a user
 	maxText         = 256 // bytes, of a description or a name in a certificate
 )
@@ -201,7 +201,7 @@ func (d *Directory) put(u *User) error {
 	for _, name := range u.Certificates {
 		d.owners[name] = u
 	}
-	if len(d.users) > MaxUsers {
+	if len(d.users) > maxUsers {
 		return ErrLimit
 	}
 	return nil
@@ -223,7 +223,7 @@ func (d *Directory) putToken(t *Token) error {
 		return ErrNoUser
 	case d.tokens[t.ID] != nil:
 		return ErrTokenExists
-	case len(d.tokens) >= MaxTokens:
+	case len(d.tokens) >= maxTokens:
 		return ErrLimit
 	}
 	d.tokens[t.ID] = t

@@ -93,20 +93,17 @@ const (
 	passwordForm    = "argon2id-19456-2-1$"
 )
 
-// PasswordBytes is the memory that hashing or checking a password takes, in bytes.
-const PasswordBytes = passwordMemory << 10
-
 // The bounds of a password, in bytes.
 const (
-	MinPassword = 8
+	minPassword = 8
 	MaxPassword = 256
 )
 
-// HashPassword returns what is stored of a password. It takes PasswordBytes of memory and
+// HashPassword returns what is stored of a password. It takes 19 MiB of memory and
 // some hundredths of a second. A password of another length than allowed is ErrInvalid.
 func HashPassword(password string, random io.Reader) (string, error) {
-	if len(password) < MinPassword || len(password) > MaxPassword {
-		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", ErrInvalid, len(password), MinPassword, MaxPassword)
+	if len(password) < minPassword || len(password) > MaxPassword {
+		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", ErrInvalid, len(password), minPassword, MaxPassword)
 	}
 	salt := make([]byte, passwordSalt)
 	if _, err := io.ReadFull(random, salt); err != nil {

@@ -31,22 +31,22 @@ type Change struct {
 }
 
 const (
-	// Version is the first byte of a change.
-	Version = 1
+	// version is the first byte of a change.
+	version = 1
 	// MaxHead is the most that a change takes beside the name.
 	MaxHead = 1 + 6*binary.MaxVarintLen64
-	// MaxName is the most bytes of a channel's name.
-	MaxName = math.MaxUint8
-	// MaxAttempts is where the counter of attempts saturates.
-	MaxAttempts = 4000
+	// maxName is the most bytes of a channel's name.
+	maxName = math.MaxUint8
+	// maxAttempts is where the counter of attempts saturates.
+	maxAttempts = 4000
 )
 
-// ErrInvalid is wrapped by the errors of Decode.
-var ErrInvalid = errors.New("invalid position change")
+// errInvalid is wrapped by the errors of Decode.
+var errInvalid = errors.New("invalid position change")
 
-// Append appends the encoded change. The name is at most MaxName bytes long.
+// Append appends the encoded change. The name is at most maxName bytes long.
 func (c Change) Append(dst []byte) []byte {
-	dst = append(dst, Version)
+	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Channel)))
 	dst = append(dst, c.Channel...)
 	for _, n := range [...]uint64{c.Version, uint64(c.Floor), uint64(c.Offset), c.Moves, uint64(c.Attempts)} {
@@ -70,33 +70,33 @@ func Decode(data []byte) (all []Change, err error) {
 // decode reads a change and returns what stands behind it.
 func decode(data []byte) (c Change, rest []byte, err error) {
 	if len(data) == 0 {
-		return c, nil, fmt.Errorf("%w: empty", ErrInvalid)
+		return c, nil, fmt.Errorf("%w: empty", errInvalid)
 	}
-	if data[0] != Version {
-		return c, nil, fmt.Errorf("%w: unknown version %d", ErrInvalid, data[0])
+	if data[0] != version {
+		return c, nil, fmt.Errorf("%w: unknown version %d", errInvalid, data[0])
 	}
 	length, n := binary.Uvarint(data[1:])
 	if n <= 0 || length > uint64(len(data)-1-n) {
-		return c, nil, fmt.Errorf("%w: truncated name", ErrInvalid)
+		return c, nil, fmt.Errorf("%w: truncated name", errInvalid)
 	}
-	if length > MaxName {
-		return c, nil, fmt.Errorf("%w: name of %d bytes", ErrInvalid, length)
+	if length > maxName {
+		return c, nil, fmt.Errorf("%w: name of %d bytes", errInvalid, length)
 	}
 	data = data[1+n:]
 	name, rest := data[:length], data[length:]
 	var numbers [5]uint64
 	for i := range numbers {
 		if numbers[i], n = binary.Uvarint(rest); n <= 0 {
-			return c, nil, fmt.Errorf("%w: truncated or oversized number", ErrInvalid)
+			return c, nil, fmt.Errorf("%w: truncated or oversized number", errInvalid)
 		}
 		rest = rest[n:]
 	}
 	c = Change{Channel: string(name), Version: numbers[0], Floor: seq.Offset(numbers[1]), Offset: seq.Offset(numbers[2]), Moves: numbers[3]}
 	switch {
-	case numbers[4] > MaxAttempts:
-		return c, nil, fmt.Errorf("%w: %d attempts", ErrInvalid, numbers[4])
+	case numbers[4] > maxAttempts:
+		return c, nil, fmt.Errorf("%w: %d attempts", errInvalid, numbers[4])
 	case c.Offset < c.Floor || c.Offset > seq.MaxOffset:
-		return c, nil, fmt.Errorf("%w: offset %d below floor %d", ErrInvalid, c.Offset, c.Floor)
+		return c, nil, fmt.Errorf("%w: offset %d below floor %d", errInvalid, c.Offset, c.Floor)
 	}
 	c.Attempts = uint16(numbers[4])
 	return c, rest, nil

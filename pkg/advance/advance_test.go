@@ -12,7 +12,7 @@ import (
 
 func TestChangesStandOneBehindTheOther(t *testing.T) {
 	changes := []Change{
-		{"ch", 300, 5, 6, 0, 0}, {"", 1 << 60, 0, seq.MaxOffset, 9, 0}, {"c", 1, 5, 5, 0, MaxAttempts},
+		{"ch", 300, 5, 6, 0, 0}, {"", 1 << 60, 0, seq.MaxOffset, 9, 0}, {"c", 1, 5, 5, 0, maxAttempts},
 	}
 	var data []byte
 	for _, c := range changes {
@@ -27,7 +27,7 @@ func TestChangesStandOneBehindTheOther(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	for n := range data {
-		if got, err := Decode(data[:n]); err == nil && len(got) >= len(changes) || err != nil && !errors.Is(err, ErrInvalid) {
+		if got, err := Decode(data[:n]); err == nil && len(got) >= len(changes) || err != nil && !errors.Is(err, errInvalid) {
 			t.Errorf("the first %d bytes: %v, %v", n, got, err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestWhatNoLeaderTellsIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Decode(data); !errors.Is(err, ErrInvalid) {
+		if got, err := Decode(data); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -58,11 +58,11 @@ func TestWhatNoLeaderTellsIsRefused(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(Change{"c", 1, 2, 3, 0, 0}.Append(nil))
 	f.Add(Change{"c", 1, 2, 3, 0, 7}.Append(Change{"", 1 << 60, 0, seq.MaxOffset, 0, 0}.Append(nil)))
-	f.Add([]byte{Version, 200, 'x'})
+	f.Add([]byte{version, 200, 'x'})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := Decode(data)
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatal(err)
 			}
 			return

@@ -17,7 +17,7 @@ import (
 // A chunk is full, and shared by later backups, once it has one of these.
 const (
 	ChunkMessages = 10_000
-	ChunkBytes    = 32 << 20 // of bodies
+	chunkBytes    = 32 << 20 // of bodies
 )
 
 // writer writes one chunk. It has its name once it is on disk.
@@ -102,7 +102,7 @@ func (w *MessageWriter) Add(m *Message) (err error) {
 	if err := w.now.line(m); err != nil {
 		return err
 	}
-	if w.now.chunk.Full = w.now.chunk.Lines >= ChunkMessages || w.bytes >= ChunkBytes; w.now.chunk.Full {
+	if w.now.chunk.Full = w.now.chunk.Lines >= ChunkMessages || w.bytes >= chunkBytes; w.now.chunk.Full {
 		return w.end()
 	}
 	return nil

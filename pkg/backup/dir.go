@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// MaxManifestBytes is the largest manifest that is read.
-const MaxManifestBytes = 1 << 30
+// maxManifestBytes is the largest manifest that is read.
+const maxManifestBytes = 1 << 30
 
 const (
 	backupsDir = "backups"
@@ -93,7 +93,7 @@ func (d Dir) Load(id string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxManifestBytes))
+	data, err := io.ReadAll(io.LimitReader(f, maxManifestBytes))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("read manifest of backup %s: %w", id, err)
 	}
@@ -130,8 +130,8 @@ func (d Dir) Complete(m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > MaxManifestBytes {
-		return fmt.Errorf("manifest of %d bytes exceeds %d; back up fewer topics at a time", len(data), MaxManifestBytes)
+	if len(data) > maxManifestBytes {
+		return fmt.Errorf("manifest of %d bytes exceeds %d; back up fewer topics at a time", len(data), maxManifestBytes)
 	}
 	if err := syncDir(filepath.Join(d.path, chunksDir)); err != nil {
 		return err

@@ -34,8 +34,8 @@ const (
 	minAttemptedBytes = 2
 )
 
-// ErrBadPosition is wrapped by the errors of Position.UnmarshalBinary.
-var ErrBadPosition = errors.New("invalid channel position")
+// errBadPosition is wrapped by the errors of Position.UnmarshalBinary.
+var errBadPosition = errors.New("invalid channel position")
 
 // AppendBinary appends the encoded position to dst. It never fails.
 func (p Position) AppendBinary(dst []byte) ([]byte, error) {
@@ -74,11 +74,11 @@ func (p Position) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
 // UnmarshalBinary sets p to the position that exactly data encodes. It allocates
 // no more than a small multiple of data, keeps no reference to it, and leaves p
-// alone if it fails; the error wraps ErrBadPosition then.
+// alone if it fails; the error wraps errBadPosition then.
 func (p *Position) UnmarshalBinary(data []byte) error {
 	d := decoder{rest: data}
 	if version := d.octet(); d.err == nil && version != positionVersion {
-		return fmt.Errorf("%w: unknown version %d", ErrBadPosition, version)
+		return fmt.Errorf("%w: unknown version %d", errBadPosition, version)
 	}
 	q := Position{Floor: seq.Offset(d.number(uint64(seq.MaxOffset) + 1))}
 	q.Finished = d.ranges(q.Floor, false)
@@ -188,7 +188,7 @@ type decoder struct {
 
 func (d *decoder) fail(what string) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", ErrBadPosition, what)
+		d.err = fmt.Errorf("%w: %s", errBadPosition, what)
 	}
 }
 

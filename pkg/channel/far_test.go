@@ -139,11 +139,11 @@ func TestFarMessagesAreSeenLikeOthers(t *testing.T) {
 	if list, total := Deferrals(s, DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.n != far {
 		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.n, far)
 	}
-	if list, ok := PendingBelow(s, 100, n); ok || list != nil {
+	if list, ok := pendingBelow(s, 100, n); ok || list != nil {
 		t.Errorf("pending though the cursor is at 0")
 	}
 	s.Take(moveTime, 1, time.Minute, 1, n, nil) // moves the cursor
-	if list, ok := PendingBelow(s, 100, n); !ok || len(list) != 100 || list[50].State != Deferred {
+	if list, ok := pendingBelow(s, 100, n); !ok || len(list) != 100 || list[50].State != Deferred {
 		t.Errorf("pending: %v, %v", list, ok)
 	}
 	s.AdvanceTo(1000)

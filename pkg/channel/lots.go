@@ -11,8 +11,8 @@ import (
 // channel without such groups.
 type Lot uint8
 
-// MaxLots is the most lots that a channel can have beside lot 0.
-const MaxLots = 255
+// maxLots is the most lots that a channel can have beside lot 0.
+const maxLots = 255
 
 // MaxSorted is how many messages may wait for the consumers of their lots. When there are so
 // many, a consumer of a lot gets only what waits for it.
@@ -28,7 +28,7 @@ type lots struct {
 const untagged Lot = 1
 
 // MaxTags is how many tags the consumers of a channel can ask for at a time.
-const MaxTags = MaxLots - int(untagged)
+const MaxTags = maxLots - int(untagged)
 
 // Tags are the distinct tags requested by consumers of a channel. A message with one of them
 // goes to the consumers that request it, any other to those that request none. Without tags all

@@ -17,10 +17,10 @@ type Pending struct {
 	Backoff  bool      // it is deferred by the channel's backoff
 }
 
-// PendingBelow returns the unfinished messages below an offset in log order. It returns false
+// pendingBelow returns the unfinished messages below an offset in log order. It returns false
 // if there are more than max, or if some are fresh or held. It takes time proportional to the
 // number of tracked messages.
-func PendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
+func pendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
 	if end > s.cursor {
 		return nil, false
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxStragglers are the most messages that count as stragglers, and one of so many
+// maxStragglers are the most messages that count as stragglers, and one of so many
 // messages in the log.
 const (
-	MaxStragglers     = 1024
-	MaxStragglerShare = 16
+	maxStragglers     = 1024
+	maxStragglerShare = 16
 )
 
 // Stragglers returns the messages below an offset that are not finished, if they are few of
@@ -22,8 +22,8 @@ func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
 	if s.ordered || end <= s.floor {
 		return nil
 	}
-	most := min(MaxStragglers, max(1, int64(end-logStart)/MaxStragglerShare))
-	list, all := PendingBelow(s, end, int(most))
+	most := min(maxStragglers, max(1, int64(end-logStart)/maxStragglerShare))
+	list, all := pendingBelow(s, end, int(most))
 	if !all {
 		return nil
 	}

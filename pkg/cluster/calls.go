@@ -52,7 +52,7 @@ func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(rep
 		l.call(kind, payload, done)
 		return
 	}
-	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", ErrUnknownNode, node)) })
+	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", errUnknownNode, node)) })
 }
 
 // callSelf has this node answer its own call as it would another's.

@@ -360,7 +360,7 @@ func TestCallsReachTheirNodes(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		if _, err := n1.Call(t.Context(), "n9", 17, nil); !errors.Is(err, ErrUnknownNode) || fate.Of(err) != fate.Refused {
+		if _, err := n1.Call(t.Context(), "n9", 17, nil); !errors.Is(err, errUnknownNode) || fate.Of(err) != fate.Refused {
 			t.Errorf("unknown: %v", err)
 		}
 		if err := w.kill("n2"); err != nil {

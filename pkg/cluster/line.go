@@ -151,7 +151,7 @@ func (l *line) follow(e coord.LinkEvents) *link {
 func (l *line) call(kind uint8, payload [][]byte, done func([]byte, error)) {
 	way := l.way.Load()
 	if way == nil {
-		l.later(func() { done(nil, ErrUnknownNode) })
+		l.later(func() { done(nil, errUnknownNode) })
 		return
 	}
 	if err := way.Send(0, kind, payload, done); err != nil {

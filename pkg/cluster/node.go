@@ -264,7 +264,7 @@ func (n *Node) StopClean() error {
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		n.desk.handlers.Store(nil)
-		n.work.cancel(ErrClosed)
+		n.work.cancel(errClosed)
 		for _, l := range n.o.Listeners {
 			_ = l.Close() // the transport closes those that it serves as well
 		}

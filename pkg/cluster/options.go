@@ -129,16 +129,16 @@ type Handlers struct {
 
 // Errors of this package.
 var (
-	// ErrUnknownNode: no member of that name is known here. Refused.
-	ErrUnknownNode error = failure.UnknownNode
-	// ErrNotServing: the node does not serve yet, or no longer. Refused.
-	ErrNotServing error = failure.NotServing
-	// ErrBusy: too many requests of other nodes are being worked on. Refused.
-	ErrBusy error = failure.ClusterBusy
+	// errUnknownNode: no member of that name is known here. Refused.
+	errUnknownNode error = failure.UnknownNode
+	// errNotServing: the node does not serve yet, or no longer. Refused.
+	errNotServing error = failure.NotServing
+	// errBusy: too many requests of other nodes are being worked on. Refused.
+	errBusy error = failure.ClusterBusy
 	// ErrStalled: a write to the metadata's disk hangs.
 	ErrStalled = errors.New("metadata disk stalled")
-	// ErrClosed: the Node is closed. Refused.
-	ErrClosed = fate.Refuse("cluster node closed")
+	// errClosed: the Node is closed. Refused.
+	errClosed = fate.Refuse("cluster node closed")
 
 	errNoAddress = fate.Refuse("member's address is in use by another node")
 	errNoSession = fate.Refuse("not connected to the node")

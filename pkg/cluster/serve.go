@@ -163,7 +163,7 @@ type replicationHandler struct{ desk *desk }
 func (r replicationHandler) Handle(from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	h := r.desk.handlers.Load()
 	if h == nil || h.Replicate == nil {
-		reply(nil, forward.ToRemote(ErrNotServing))
+		reply(nil, forward.ToRemote(errNotServing))
 		return
 	}
 	h.Replicate(meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
@@ -198,9 +198,9 @@ func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 	case kind < firstOfForward:
 		d.handleOwn(from, kind, payload, reply)
 	case !d.roster.knows(from):
-		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", ErrUnknownNode, from)))
+		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", errUnknownNode, from)))
 	case h == nil || h.Forward == nil:
-		reply(nil, forward.ToRemote(ErrNotServing))
+		reply(nil, forward.ToRemote(errNotServing))
 	default:
 		h.Forward(from, session, kind, payload, reply)
 	}
@@ -218,7 +218,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		return
 	case kindGone, kindSilent:
 		var last uint64
-		err := ErrNotServing
+		err := errNotServing
 		if s := d.opened.Load(); s != nil {
 			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard(s))
 		}
@@ -237,7 +237,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 	select {
 	case d.requests <- struct{}{}:
 	default:
-		reply(nil, forward.ToRemote(ErrBusy))
+		reply(nil, forward.ToRemote(errBusy))
 		return
 	}
 	if !d.work.start(func() {
@@ -252,7 +252,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 		reply([][]byte{answer}, nil)
 	}) {
 		<-d.requests
-		reply(nil, forward.ToRemote(ErrClosed))
+		reply(nil, forward.ToRemote(errClosed))
 	}
 }
 
@@ -260,7 +260,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	s := d.opened.Load()
 	if s == nil {
-		return nil, ErrNotServing
+		return nil, errNotServing
 	}
 	if _, ok := s.Members().Configuration().Find(from); !ok && s.IsLeader() {
 		return nil, fmt.Errorf("node %s: %w", from, raftstore.ErrRemoved)

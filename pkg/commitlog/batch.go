@@ -40,8 +40,8 @@ const (
 	magic0, magic1 = 0xB6, 0x4C
 	formatVersion  = 2
 
-	// MaxBatchBytes is the size of the largest batch, header included.
-	MaxBatchBytes = limit.Group
+	// maxBatchBytes is the size of the largest batch, header included.
+	maxBatchBytes = limit.Group
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -207,7 +207,7 @@ func batchSize(raw []byte) (int, error) {
 		return 0, fmt.Errorf("%w: unknown format version %d", ErrInvalidBatch, raw[2])
 	}
 	size := binary.LittleEndian.Uint32(raw[8:])
-	if size < headerBytes || size > MaxBatchBytes || size%alignment != 0 {
+	if size < headerBytes || size > maxBatchBytes || size%alignment != 0 {
 		return 0, fmt.Errorf("%w: invalid length %d", ErrInvalidBatch, size)
 	}
 	return int(size), nil

@@ -98,7 +98,7 @@ func (b *Builder) seal(at place, timestamp int64) []byte {
 	clear(raw[len(b.raw):])
 	raw[0], raw[1], raw[2], raw[3] = magic0, magic1, formatVersion, 0
 	le := binary.LittleEndian
-	le.PutUint32(raw[8:], uint32(len(raw))) //nolint:gosec // at most MaxBatchBytes
+	le.PutUint32(raw[8:], uint32(len(raw))) //nolint:gosec // at most maxBatchBytes
 	le.PutUint16(raw[12:], b.attrs)
 	le.PutUint16(raw[14:], 0)
 	le.PutUint64(raw[16:], uint64(at.epoch))

@@ -21,25 +21,25 @@ var (
 	ErrNoSpace error = failure.NoSpace
 	// ErrNoFiles: an append needs a file, and the process has too many open.
 	ErrNoFiles error = failure.NoFiles
-	// ErrEmptyBatch: a batch without records cannot be appended.
-	ErrEmptyBatch = fate.Refuse("empty batch")
-	// ErrBatchTooBig: a batch is larger than MaxBatchBytes.
-	ErrBatchTooBig = fate.Refuse("batch too large")
+	// errEmptyBatch: a batch without records cannot be appended.
+	errEmptyBatch = fate.Refuse("empty batch")
+	// errBatchTooBig: a batch is larger than maxBatchBytes.
+	errBatchTooBig = fate.Refuse("batch too large")
 	// ErrNotContiguous: a batch does not begin where the log ends.
 	ErrNotContiguous = fate.Refuse("batch does not start at the log end")
-	// ErrStaleEpoch: a batch's epoch is below the log's last, or above the writer's.
-	ErrStaleEpoch = fate.Refuse("stale epoch: batch is older than the log or newer than its writer")
+	// errStaleEpoch: a batch's epoch is below the log's last, or above the writer's.
+	errStaleEpoch = fate.Refuse("stale epoch: batch is older than the log or newer than its writer")
 	// ErrBelowCommitted: truncating would remove what is committed. It must never
 	// happen; the replica has to stop.
 	ErrBelowCommitted = fate.Refuse("cannot truncate below the committed end")
-	// ErrInvalidOrigin: a log cannot begin there.
-	ErrInvalidOrigin = fate.Refuse("offset or position out of range")
-	// ErrNotBoundary: the log can be cut only between batches.
-	ErrNotBoundary = fate.Refuse("offset is not a batch boundary")
-	// ErrBeyondCommitted: the offset is not committed yet.
-	ErrBeyondCommitted = fate.Refuse("offset is beyond the committed end")
-	// ErrBeyondEnd: the offset is not in the log yet.
-	ErrBeyondEnd = fate.Refuse("offset is beyond the log end")
+	// errInvalidOrigin: a log cannot begin there.
+	errInvalidOrigin = fate.Refuse("offset or position out of range")
+	// errNotBoundary: the log can be cut only between batches.
+	errNotBoundary = fate.Refuse("offset is not a batch boundary")
+	// errBeyondCommitted: the offset is not committed yet.
+	errBeyondCommitted = fate.Refuse("offset is beyond the committed end")
+	// errBeyondEnd: the offset is not in the log yet.
+	errBeyondEnd = fate.Refuse("offset is beyond the log end")
 	// ErrInvalidBatch: the bytes are no intact batch.
 	ErrInvalidBatch = fate.Refuse("invalid batch")
 

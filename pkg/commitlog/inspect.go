@@ -15,7 +15,7 @@ type Extent struct {
 // Inspect returns the extent of the log in a directory without opening or changing it. It
 // trusts indexes, so it reads no more than Open. A missing directory is an empty log.
 func Inspect(fsys vfs.FS, dir string) (Extent, error) {
-	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes}
 	if err := a.run(); err != nil {
 		return Extent{}, err
 	}

@@ -97,14 +97,14 @@ func TestReadersAreBoundedByTheCommittedEnd(t *testing.T) {
 	mustAppend(t, w, 3)
 	mustAppend(t, w, 3)
 	r := l.NewReader()
-	if _, err := r.Batch(0); !errors.Is(err, ErrBeyondCommitted) {
+	if _, err := r.Batch(0); !errors.Is(err, errBeyondCommitted) {
 		t.Fatalf("read of what is not committed: %v", err)
 	}
 	l.Commit(3)
 	if b, err := r.Batch(1); err != nil || b.First() != 0 || b.End() != 3 {
 		t.Fatalf("batch [%d,%d): %v", b.First(), b.End(), err)
 	}
-	if _, err := r.Batch(3); !errors.Is(err, ErrBeyondCommitted) {
+	if _, err := r.Batch(3); !errors.Is(err, errBeyondCommitted) {
 		t.Fatalf("read of what is not committed: %v", err)
 	}
 	l.Commit(1)
@@ -170,7 +170,7 @@ func TestTruncateNeverGoesBelowTheCommittedEnd(t *testing.T) {
 	if err := w.TruncateTo(3); !errors.Is(err, ErrBelowCommitted) {
 		t.Fatal(err)
 	}
-	if err := w.TruncateTo(6); !errors.Is(err, ErrNotBoundary) {
+	if err := w.TruncateTo(6); !errors.Is(err, errNotBoundary) {
 		t.Fatal(err)
 	}
 	if l.End() != 8 {
@@ -258,7 +258,7 @@ func TestAppendRawRefusesWhatDoesNotFit(t *testing.T) {
 	if _, err := f.AppendRaw(first.Raw()); !errors.Is(err, ErrNotContiguous) {
 		t.Errorf("again: %v", err)
 	}
-	if _, err := f.AppendRaw(second.Raw()); !errors.Is(err, ErrStaleEpoch) {
+	if _, err := f.AppendRaw(second.Raw()); !errors.Is(err, errStaleEpoch) {
 		t.Errorf("of a later epoch than the writer's: %v", err)
 	}
 }

@@ -211,7 +211,7 @@ func TestManyReadersReadWhatOneWriterAppends(t *testing.T) {
 				b, err := r.Batch(off)
 				var below *BelowStartError
 				switch {
-				case errors.Is(err, ErrBeyondCommitted):
+				case errors.Is(err, errBeyondCommitted):
 					if id == 0 {
 						r.Release()
 					}

@@ -9,10 +9,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultSegmentBytes = 128 << 20
-	DefaultIndexBytes   = 64 << 10
-	DefaultTailBytes    = 1 << 20
-	DefaultFillBytes    = 256 << 10
+	defaultSegmentBytes = 128 << 20
+	defaultIndexBytes   = 64 << 10
+	defaultTailBytes    = 1 << 20
+	defaultFillBytes    = 256 << 10
 
 	maxSegmentBytes = 1 << 31
 )
@@ -66,16 +66,16 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.SegmentBytes == 0 {
-		o.SegmentBytes = DefaultSegmentBytes
+		o.SegmentBytes = defaultSegmentBytes
 	}
 	if o.IndexBytes == 0 {
-		o.IndexBytes = DefaultIndexBytes
+		o.IndexBytes = defaultIndexBytes
 	}
 	if o.TailBytes == 0 {
-		o.TailBytes = DefaultTailBytes
+		o.TailBytes = defaultTailBytes
 	}
 	if o.FillBytes == 0 {
-		o.FillBytes = DefaultFillBytes
+		o.FillBytes = defaultFillBytes
 	}
 	if o.Buffers == nil {
 		o.Buffers = NewBuffers()

@@ -58,14 +58,14 @@ func decodeRun(raw []byte) (run, error) {
 				return run{}, fmt.Errorf("batch starts at %d, previous batch ends at %d: %w", b.First(), before.End(), ErrNotContiguous)
 			}
 			if b.Epoch() < before.Epoch() {
-				return run{}, fmt.Errorf("batch of epoch %d follows epoch %d: %w", b.Epoch(), before.Epoch(), ErrStaleEpoch)
+				return run{}, fmt.Errorf("batch of epoch %d follows epoch %d: %w", b.Epoch(), before.Epoch(), errStaleEpoch)
 			}
 		}
 		r.batches = append(r.batches, b)
 		at += b.Size()
 	}
 	if len(r.batches) == 0 {
-		return run{}, ErrEmptyBatch
+		return run{}, errEmptyBatch
 	}
 	return r, nil
 }
@@ -126,7 +126,7 @@ func (w *Writer) fitsLocked(head, rest run) error {
 		last = rest.lastEpoch()
 	}
 	if first.Epoch() < l.LastEpoch() || last > w.epoch {
-		return fmt.Errorf("batches of epochs %d to %d, log at epoch %d, writer at epoch %d: %w", first.Epoch(), last, l.LastEpoch(), w.epoch, ErrStaleEpoch)
+		return fmt.Errorf("batches of epochs %d to %d, log at epoch %d, writer at epoch %d: %w", first.Epoch(), last, l.LastEpoch(), w.epoch, errStaleEpoch)
 	}
 	return nil
 }

@@ -85,13 +85,13 @@ func TestAppendRawsChecksAllBeforeItWritesAny(t *testing.T) {
 		raw  []byte
 		want error
 	}{
-		{"nothing", nil, ErrEmptyBatch},
+		{"nothing", nil, errEmptyBatch},
 		{"the last damaged", damaged, ErrInvalidBatch},
 		{"the last cut short", raw[:len(raw)-8], ErrInvalidBatch},
 		{"bytes behind", append(slices.Clone(raw), 0, 0, 0, 0, 0, 0, 0, 0), ErrInvalidBatch},
 		{"twice the same", append(slices.Clone(raw), raw...), ErrNotContiguous},
 		{"ahead of the log", raw[first.Size():], ErrNotContiguous},
-		{"the last of an epoch above the writer's", raw, ErrStaleEpoch},
+		{"the last of an epoch above the writer's", raw, errStaleEpoch},
 	} {
 		if _, err := low.AppendRaws(c.raw); !errors.Is(err, c.want) || fate.Of(err) != fate.Refused {
 			t.Errorf("%s: %v", c.name, err)

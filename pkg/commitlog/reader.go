@@ -133,12 +133,12 @@ func (r *Reader) affords(n int) bool {
 }
 
 // Batch returns the batch that contains off. Its bytes are valid until the next call. It
-// returns ErrBeyondCommitted for an uncommitted offset, *BelowStartError below the start, and
+// returns errBeyondCommitted for an uncommitted offset, *BelowStartError below the start, and
 // *CorruptionError in a damaged range, which gives the offset to continue at. A batch may
 // extend beyond the committed end: use only the records below it.
 func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	if off >= r.log.CommittedEnd() {
-		return Batch{}, ErrBeyondCommitted
+		return Batch{}, errBeyondCommitted
 	}
 	return r.read(off, r.log.opts.Cache)
 }
@@ -157,7 +157,7 @@ func (r *Reader) read(off seq.Offset, cache *Cache) (Batch, error) {
 		return Batch{}, &BelowStartError{Start: start}
 	}
 	if off >= r.log.End() {
-		return Batch{}, ErrBeyondEnd
+		return Batch{}, errBeyondEnd
 	}
 	if b, ok := r.log.tail.find(off); ok {
 		return b, nil
@@ -380,7 +380,7 @@ func (l *Log) ReadRaw(from seq.Offset, maxBytes int, buf []byte) ([]byte, error)
 	buf = buf[:0]
 	if end := l.End(); from >= end {
 		if from > end {
-			return buf, ErrBeyondEnd
+			return buf, errBeyondEnd
 		}
 		return buf, nil
 	}

@@ -125,7 +125,7 @@ func (a *analysis) truncateTail(f *found) error {
 // changes nothing. A batch is valid during the call only. Damaged ranges are left
 // out: Verify reports them. An error of visit ends the scan and is returned.
 func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
-	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes, scanAll: true, visit: visit}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true, visit: visit}
 	return a.run()
 }
 
@@ -161,7 +161,7 @@ func (r Report) OK() bool { return len(r.Damaged) == 0 && !r.CheckpointLost }
 // changes nothing. An error is one of reading; damage is in the report.
 func Verify(fsys vfs.FS, dir string) (Report, error) {
 	var r Report
-	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes, scanAll: true}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true}
 	a.visit = func(b Batch) error {
 		r.Batches++
 		r.Records += int64(b.Count())

@@ -26,7 +26,7 @@ type Origin struct {
 // the log is reset, and a leftover file is removed by the next Open.
 func (w *Writer) Reset(o Origin) error {
 	if o.Start > seq.MaxOffset || o.Position < 0 {
-		return ErrInvalidOrigin
+		return errInvalidOrigin
 	}
 	l := w.log
 	l.serial.Lock()
@@ -74,7 +74,7 @@ func (w *Writer) admitResetLocked(o Origin) error {
 		return fmt.Errorf("reset log to %d, committed end is %d: %w", o.Start, committed, ErrBelowCommitted)
 	}
 	if o.Before > w.epoch {
-		return fmt.Errorf("reset log after epoch %d, writer is at epoch %d: %w", o.Before, w.epoch, ErrStaleEpoch)
+		return fmt.Errorf("reset log after epoch %d, writer is at epoch %d: %w", o.Before, w.epoch, errStaleEpoch)
 	}
 	return nil
 }

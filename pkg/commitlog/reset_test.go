@@ -98,9 +98,9 @@ func TestResetRefusesWhatMustNotBe(t *testing.T) {
 	}{
 		{w, Origin{Start: 3}, ErrBelowCommitted},
 		{old, Origin{Start: 100}, ErrRevoked},
-		{w, Origin{Start: 100, Before: 4}, ErrStaleEpoch},
-		{w, Origin{Start: 100, Position: -1}, ErrInvalidOrigin},
-		{w, Origin{Start: seq.MaxOffset + 1}, ErrInvalidOrigin},
+		{w, Origin{Start: 100, Before: 4}, errStaleEpoch},
+		{w, Origin{Start: 100, Position: -1}, errInvalidOrigin},
+		{w, Origin{Start: seq.MaxOffset + 1}, errInvalidOrigin},
 	} {
 		if err := c.w.Reset(c.origin); !errors.Is(err, c.want) || fate.Of(err) != fate.Refused {
 			t.Errorf("reset to %+v: %v", c.origin, err)

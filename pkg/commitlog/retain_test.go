@@ -60,7 +60,7 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 		if _, err := reader.Batch(0); !errors.As(err, &below) || below.Start != end {
 			t.Fatalf("read of what has gone: %v", err)
 		}
-		if _, err := reader.Batch(end); !errors.Is(err, ErrBeyondCommitted) {
+		if _, err := reader.Batch(end); !errors.Is(err, errBeyondCommitted) {
 			t.Fatalf("read at the end: %v", err)
 		}
 		if raw, err := l.ReadRaw(end, 100, nil); len(raw) > 0 || err != nil {

@@ -12,7 +12,7 @@ import (
 
 // TruncateTo cuts the log so that it ends at end, durably. It never cuts below
 // the committed end (ErrBelowCommitted), and only between batches
-// (ErrNotBoundary). An end at or past the log's changes nothing. After an error
+// (errNotBoundary). An end at or past the log's changes nothing. After an error
 // that is not a refusal the log has failed.
 func (w *Writer) TruncateTo(end seq.Offset) error {
 	l := w.log
@@ -82,7 +82,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 		i--
 	}
 	if i < 0 || view[i].base > end {
-		return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, ErrNotBoundary)
+		return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, errNotBoundary)
 	}
 	seg := view[i]
 	plan := cutPlan{index: i, size: segmentHeadBytes, maxTime: noTime}
@@ -99,7 +99,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 			return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, err)
 		}
 		if b.End() > end {
-			return cutPlan{}, fmt.Errorf("truncate to %d, inside batch [%d,%d): %w", end, b.First(), b.End(), ErrNotBoundary)
+			return cutPlan{}, fmt.Errorf("truncate to %d, inside batch [%d,%d): %w", end, b.First(), b.End(), errNotBoundary)
 		}
 		at := b.Position() - seg.basePos + segmentHeadBytes
 		if n := len(plan.entries); n == 0 || at-plan.entries[n-1].position >= l.opts.IndexBytes {

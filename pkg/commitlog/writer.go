@@ -64,10 +64,10 @@ func (w *Writer) admitLocked() error {
 // reuse; after a refusal it is unchanged.
 func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	if b.Count() == 0 {
-		return Batch{}, ErrEmptyBatch
+		return Batch{}, errEmptyBatch
 	}
-	if b.Size() > MaxBatchBytes {
-		return Batch{}, ErrBatchTooBig
+	if b.Size() > maxBatchBytes {
+		return Batch{}, errBatchTooBig
 	}
 	l := w.log
 	l.wmu.Lock()

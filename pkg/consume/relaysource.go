@@ -194,7 +194,7 @@ func (s *relaySources) find(key sourceKey, err *error) *relaySource {
 	defer s.mu.Unlock()
 	fd := s.all[key]
 	if fd == nil && *err == nil {
-		*err = ErrSubscriptionGone
+		*err = errSubscriptionGone
 	}
 	return fd
 }
@@ -210,7 +210,7 @@ func (s *relaySources) down(from meta.NodeID, session uint64) {
 	}
 	s.mu.Unlock()
 	for _, fd := range lost {
-		fd.end(ErrSubscriptionGone)
+		fd.end(errSubscriptionGone)
 	}
 }
 
@@ -242,7 +242,7 @@ func (fd *relaySource) leave(m forward.Leave) {
 	fd.mu.Lock()
 	fd.gone = &m
 	fd.mu.Unlock()
-	fd.end(ErrSubscriptionGone)
+	fd.end(errSubscriptionGone)
 }
 
 func (fd *relaySource) wake() {

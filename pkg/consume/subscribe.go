@@ -33,9 +33,9 @@ import (
 // What a subscription is refused with. Each is marked fate.Refused.
 var (
 	ErrTooManyConsumers error = failure.TooManyConsumers
-	// ErrSubscriptionGone refuses what is said of a relayed subscription that its leader
+	// errSubscriptionGone refuses what is said of a relayed subscription that its leader
 	// does not have.
-	ErrSubscriptionGone error = failure.SubscriptionGone
+	errSubscriptionGone error = failure.SubscriptionGone
 )
 
 // Subscribe is a request to join a channel.
@@ -428,7 +428,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return nil
 	}
 	if r.Gone() { // before lost could know of it
-		s.lost(ErrSubscriptionGone, true)
+		s.lost(errSubscriptionGone, true)
 	}
 	s.allot()
 	return nil

@@ -9,16 +9,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Inliner is an Entry whose caller may act as the appender for one group: a caller that only
+// inliner is an Entry whose caller may act as the appender for one group: a caller that only
 // waits for the outcome saves two thread switches.
-type Inliner interface {
+type inliner interface {
 	// Inline returns nil, or a function that receives appendHere. appendHere must be called
 	// once, soon after Append has returned, in any case. Both are called with a lock held.
 	Inline() func(appendHere func())
 }
 
 func inlineOf(e commitlog.Entry) func(appendHere func()) {
-	if i, ok := e.(Inliner); ok {
+	if i, ok := e.(inliner); ok {
 		return i.Inline()
 	}
 	return nil

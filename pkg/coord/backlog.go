@@ -26,7 +26,7 @@ func (b *backlog) add(g *group) {
 // makeRoom takes room for an entry, here and in the node's budget, and returns
 // whether there was any; waited: it is asked again. A term that holds nothing does
 // not wait until others have given back: that is refused.
-func (b *backlog) makeRoom(o *TermOptions, forming *group, size int, waited bool) (bool, error) {
+func (b *backlog) makeRoom(o *termOptions, forming *group, size int, waited bool) (bool, error) {
 	held := b.taken
 	if forming != nil {
 		if forming.builder.Size() >= o.Sizes.Forming {

@@ -29,9 +29,9 @@ type followerState struct {
 	markAt      time.Time            // when it was there
 	rate        rate
 	moved       time.Time // when it last got something, or lacked nothing
-	stalled     bool      // TermOptions.Stalled was told
+	stalled     bool      // termOptions.Stalled was told
 	drag        drag
-	slowTold    bool // TermOptions.Slow was told
+	slowTold    bool // termOptions.Slow was told
 }
 
 // newFollower returns a follower of a term, which is not connected yet.
@@ -62,7 +62,7 @@ func (f *followerState) stalls(now time.Time, end seq.Offset, shares uint64) boo
 }
 
 // setStalled notes whether the follower makes no progress, and tells it where it was
-// otherwise before: see TermOptions.Stalled.
+// otherwise before: see termOptions.Stalled.
 func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
 	if stalled == f.stalled {
 		return
@@ -78,7 +78,7 @@ func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Tim
 }
 
 // setSlow reports whether the follower holds everyone up, where that has changed: see
-// TermOptions.Slow.
+// termOptions.Slow.
 func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
 	if f.drag.slow == f.slowTold {
 		return

@@ -73,7 +73,7 @@ type awaited struct {
 	again    time.Time // when someone may be awaited again
 }
 
-func (m *membership) begin(o TermOptions, start seq.Offset) {
+func (m *membership) begin(o termOptions, start seq.Offset) {
 	m.self, m.lag, m.start, m.before, m.view = o.Self, o.ReplicaLag, start, o.Log.LastEpoch(), o.View
 	if o.Unverified {
 		m.alone = o.Now().Add(verifyFor)

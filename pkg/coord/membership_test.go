@@ -64,7 +64,7 @@ func inherited(t *testing.T, n int) *commitlog.Log {
 func leadSilently(t *testing.T, n int, v View, propose func(*Term, ISRChange)) (term *Term, n2, n3 watch) {
 	t.Helper()
 	l := inherited(t, n)
-	term, err := Lead(TermOptions{
+	term, err := lead(termOptions{
 		Log: l, Self: "n1", View: v, Peers: silent{}, ProposeISR: propose, Committed: func(commitlog.Batch) {},
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ type ReplicaOptions struct {
 	// Spoiled, if set, is called each time damage of the log is found, and with nil when
 	// Refusing becomes true. It must not block.
 	Spoiled func(error)
-	// ProposeISR, Yield, Superseded, Stalled and Stirred: see TermOptions.
+	// ProposeISR, Yield, Superseded, Stalled and Stirred: see termOptions.
 	ProposeISR func(*Term, ISRChange)
 	Yield      func(*Term, Yield)
 	Superseded func(seq.Epoch)
@@ -47,9 +47,9 @@ type ReplicaOptions struct {
 	Budget     *Budget              // of the node; nil: no limit
 	Credits    *Credits             // of the node; nil: each follower of each partition has a credit of its own
 	CatchUp    *replication.CatchUp // of the node; nil: no limit
-	Stored     func(time.Duration)  // see TermOptions
+	Stored     func(time.Duration)  // see termOptions
 	Sizes      limit.Sizes          // of entries, groups and puts; zero: limit.Default
-	// ReplicaLag and PublishTimeout: see TermOptions.
+	// ReplicaLag and PublishTimeout: see termOptions.
 	ReplicaLag     time.Duration
 	PublishTimeout time.Duration
 }
@@ -68,7 +68,7 @@ type Replica struct {
 	ages     *age.Clock
 	refusing atomic.Bool
 	// unverified: the log was opened from disk and holds something, perhaps an older state, and no term has
-	// confirmed it since. See TermOptions.
+	// confirmed it since. See termOptions.
 	unverified atomic.Bool
 }
 
@@ -142,7 +142,7 @@ func (r *Replica) Term() *Term { return r.term.Load() }
 // it leads at that epoch already. A term of a lower epoch is stopped; where a
 // higher one was led or adopted, nothing changes and the call is refused with
 // commitlog.ErrFenced. committed is called with each batch once it is committed:
-// see TermOptions.
+// see termOptions.
 func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	if t := r.term.Load(); t != nil && t.Epoch() == v.Epoch {
 		t.Update(v)
@@ -156,7 +156,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	}
 	r.follower.Yield(v.Epoch)
 	r.refusing.Store(false)
-	t, err := Lead(TermOptions{
+	t, err := lead(termOptions{
 		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
 		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, CatchUp: r.o.CatchUp, Stored: r.o.Stored, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
 		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()), Yield: r.o.Yield, Unreadable: r.Spoil,
@@ -173,9 +173,9 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	return nil
 }
 
-// ErrCounted refuses to forget what is known of a replica that is in sync, or is
+// errCounted refuses to forget what is known of a replica that is in sync, or is
 // proposed to be.
-var ErrCounted = fate.Refuse("replica is in sync, or proposed to be")
+var errCounted = fate.Refuse("replica is in sync, or proposed to be")
 
 // Forget has the term of an epoch drop what it believes of another replica, whose
 // log is about to be emptied by its own node, and compare logs with it again. Without
@@ -191,7 +191,7 @@ func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 	f, ok := t.members.forget(node)
 	t.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("%s: %w", node, ErrCounted)
+		return fmt.Errorf("%s: %w", node, errCounted)
 	}
 	if f != nil {
 		watch{t, f}.renew()

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Defaults of TermOptions.
+// Defaults of termOptions.
 const (
 	DefaultMaxUncommitted = 64 << 20
 	DefaultReplicaLag     = 2 * time.Second
@@ -24,7 +24,7 @@ const (
 )
 
 // StallAfter is how long a follower may lack something and get nothing until
-// TermOptions.Stalled is called.
+// termOptions.Stalled is called.
 const StallAfter = 4 * time.Second
 
 // Errors of a term that cannot accept or keep an entry.
@@ -46,8 +46,8 @@ var (
 	ErrNotWritable error = failure.TooFewISR
 )
 
-// TermOptions describe a term.
-type TermOptions struct {
+// termOptions describe a term.
+type termOptions struct {
 	Log            *commitlog.Log
 	Partition      replication.Partition
 	Self           meta.NodeID
@@ -103,7 +103,7 @@ type TermOptions struct {
 	Stirred func(*Term)
 }
 
-func (o TermOptions) withDefaults() TermOptions {
+func (o termOptions) withDefaults() termOptions {
 	o.Sizes = o.Sizes.OrDefault()
 	if o.MaxUncommitted == 0 {
 		o.MaxUncommitted = DefaultMaxUncommitted
@@ -124,7 +124,7 @@ func (o TermOptions) withDefaults() TermOptions {
 }
 
 // tellStirred passes on what membership.stir has returned.
-func (o *TermOptions) tellStirred(t *Term, stirred bool) {
+func (o *termOptions) tellStirred(t *Term, stirred bool) {
 	if stirred && o.Stirred != nil {
 		o.Stirred(t)
 	}
@@ -139,7 +139,7 @@ func (o *TermOptions) tellStirred(t *Term, stirred bool) {
 // time. It is committed, and its entries completed, once every in-sync replica has acknowledged
 // it to this term: see isr.Tracker for who counts.
 type Term struct {
-	o      TermOptions
+	o      termOptions
 	w      *commitlog.Writer
 	syncer *replication.Syncer
 	start  seq.Offset // where the term's own batches begin
@@ -160,9 +160,9 @@ type Term struct {
 	failure   error         // of the log
 }
 
-// Lead begins a term: it revokes the log's writer before it, makes what it
+// lead begins a term: it revokes the log's writer before it, makes what it
 // inherits durable, and commits it as far as the in-sync replicas hold it.
-func Lead(o TermOptions) (*Term, error) {
+func lead(o termOptions) (*Term, error) {
 	o = o.withDefaults()
 	epoch := o.View.Epoch
 	w, err := o.Log.Writer(epoch)

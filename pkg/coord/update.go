@@ -63,7 +63,7 @@ func (t *Term) Update(v View) {
 // chunk in flight: it takes turns with live traffic at the node and on the disk of
 // both sides, in every partition, and never fills the queue of the connection; it
 // still moves a chunk for each round trip and sync, as fast as CatchUp allows.
-func (o *TermOptions) paceOf(v View, node meta.NodeID) replication.Pace {
+func (o *termOptions) paceOf(v View, node meta.NodeID) replication.Pace {
 	p := replication.Pace{Sync: v.Sync.Always()}
 	if !slices.Contains(v.ISR, node) {
 		p.Window, p.CatchUp = o.Sizes.Chunk, true
@@ -140,7 +140,7 @@ func (t *Term) Tick(now, contact time.Time) {
 }
 
 // Idle says that the last Tick found nothing to do, and nothing has happened since
-// that would need another: TermOptions.Stirred tells when that ends.
+// that would need another: termOptions.Stirred tells when that ends.
 func (t *Term) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 		if got, in, ok := ParseTopicName(TopicName(topic, 9)); !ok || got != topic || in != 9 {
 			t.Errorf("directory of %s: %s %d %v", topic, got, in, ok)
 		}
-		if got, in, i, ok := ParseReplicaName(ReplicaName(topic, 9, 3)); !ok || got != topic || in != 9 || i != 3 {
+		if got, in, i, ok := parseReplicaName(ReplicaName(topic, 9, 3)); !ok || got != topic || in != 9 || i != 3 {
 			t.Errorf("replica of %s: %s %d %d %v", topic, got, in, i, ok)
 		}
 		if got, in, i, ok := ParseAsideName(AsideName(topic, 9, 3, 12)); !ok || got != topic || in != 9 || i != 3 {
@@ -28,7 +28,7 @@ func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "t", "t.x", ".", "t.1.x", "t.x.1", "t.1.-1", "lost+found"} {
-		if topic, in, i, ok := ParseReplicaName(name); ok {
+		if topic, in, i, ok := parseReplicaName(name); ok {
 			t.Errorf("%q is a replica: %s %d %d", name, topic, in, i)
 		}
 		if topic, in, i, ok := ParseAsideName(name + ".5"); ok {

@@ -71,8 +71,8 @@ func ReplicaName(topic string, in meta.Incarnation, i int) string {
 	return fmt.Sprintf("%s.%d", TopicName(topic, in), i)
 }
 
-// ParseReplicaName is the inverse of ReplicaName.
-func ParseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
+// parseReplicaName is the inverse of ReplicaName.
+func parseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
 	of, number, ok := cutLast(name)
 	if !ok {
 		return "", 0, 0, false
@@ -96,7 +96,7 @@ func ParseAsideName(name string) (topic string, in meta.Incarnation, i int, ok b
 	if !ok {
 		return "", 0, 0, false
 	}
-	return ParseReplicaName(of)
+	return parseReplicaName(of)
 }
 
 // cutLast cuts a name at its last dot: names of topics may have some.

@@ -122,7 +122,7 @@ func (l *Ledger) drop(old func(entry string) bool) error {
 // Forget drops the entries of a topic.
 func (l *Ledger) Forget(topic string, in meta.Incarnation) error {
 	return l.drop(func(entry string) bool {
-		t, i, _, ok := ParseReplicaName(entry)
+		t, i, _, ok := parseReplicaName(entry)
 		return ok && t == topic && i == in
 	})
 }
@@ -136,7 +136,7 @@ func (l *Ledger) Trim(s *meta.State, self meta.NodeID) error {
 // mayHold reports whether the metadata gives the replica of an entry to a node, or
 // does not know its topic yet.
 func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
-	topic, in, i, ok := ParseReplicaName(entry)
+	topic, in, i, ok := parseReplicaName(entry)
 	if !ok {
 		return false
 	}

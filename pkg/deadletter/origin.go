@@ -46,8 +46,8 @@ type letterHeader struct {
 	Origin *Origin `json:"dead_letter"`
 }
 
-// ErrNotDeadLetter is returned for a message without an Origin.
-var ErrNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")
+// errNotDeadLetter is returned for a message without an Origin.
+var errNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")
 
 // AppendHeader appends the header of a dead letter. The message's own header is left out
 // where there is no room for it, or if it is no JSON.
@@ -70,13 +70,13 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 func ReadOrigin(text []byte) (Origin, error) {
 	var h letterHeader
 	if len(text) == 0 {
-		return Origin{}, ErrNotDeadLetter
+		return Origin{}, errNotDeadLetter
 	}
 	if err := json.Unmarshal(text, &h); err != nil {
-		return Origin{}, fmt.Errorf("%w: %w", ErrNotDeadLetter, err)
+		return Origin{}, fmt.Errorf("%w: %w", errNotDeadLetter, err)
 	}
 	if h.Origin == nil || h.Origin.Topic == "" || h.Origin.Channel == "" || h.Origin.Partition < 0 {
-		return Origin{}, ErrNotDeadLetter
+		return Origin{}, errNotDeadLetter
 	}
 	return *h.Origin, nil
 }

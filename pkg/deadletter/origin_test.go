@@ -55,7 +55,7 @@ func FuzzReadOrigin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		o, err := ReadOrigin(text)
 		if err != nil {
-			if !errors.Is(err, ErrNotDeadLetter) {
+			if !errors.Is(err, errNotDeadLetter) {
 				t.Errorf("%v", err)
 			}
 			return

@@ -16,8 +16,8 @@ import (
 // MaxBatch bounds how many dead letters one call settles.
 const MaxBatch = 10_000
 
-// ErrBusy is returned while others settle dead letters of the same partition.
-var ErrBusy = fate.Refuse("another command is redriving or purging dead letters of this partition; retry when it has finished")
+// errBusy is returned while others settle dead letters of the same partition.
+var errBusy = fate.Refuse("another command is redriving or purging dead letters of this partition; retry when it has finished")
 
 // Letter is a dead letter.
 type Letter struct {
@@ -54,7 +54,7 @@ func (d *Desk) Process(ctx context.Context, p *topic.Partition, origin Selection
 		return s, topic.ErrChannelNotFound
 	}
 	if !d.busy.TryLock() {
-		return s, ErrBusy
+		return s, errBusy
 	}
 	defer d.busy.Unlock()
 	for from := c.Floor(); ctx.Err() == nil; {

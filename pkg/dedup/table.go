@@ -33,21 +33,21 @@ type entry struct {
 	at     time.Duration
 }
 
-// Table holds the ids of the last while: a ring of them in the order of the log, and
+// table holds the ids of the last while: a ring of them in the order of the log, and
 // an index of it with open addressing. It holds no pointers and takes 40 bytes for an
 // id, and up to twice that while it grows. The zero Table is empty; it is not for concurrent use.
-type Table struct {
+type table struct {
 	ring        []entry  // a power of two of them
 	index       []uint32 // twice as many; one more than a place in the ring, 0: free
 	head, count int      // of ring
 }
 
 // Len returns how many entries there are.
-func (t *Table) Len() int { return t.count }
+func (t *table) Len() int { return t.count }
 
 // Add adds an id that is stored at an offset since a moment. Moments ascend; of an
 // id that is there already the later entry counts.
-func (t *Table) Add(h Hash, o seq.Offset, at time.Duration) {
+func (t *table) Add(h Hash, o seq.Offset, at time.Duration) {
 	if t.count == len(t.ring) {
 		t.resize(max(fewest, 2*len(t.ring)))
 	}
@@ -58,7 +58,7 @@ func (t *Table) Add(h Hash, o seq.Offset, at time.Duration) {
 }
 
 // Find returns where an id is stored, and since when.
-func (t *Table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
+func (t *table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
 	if t.count == 0 {
 		return 0, 0, false
 	}
@@ -71,7 +71,7 @@ func (t *Table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
 }
 
 // Oldest returns the moment of the oldest entry; false: there is none.
-func (t *Table) Oldest() (time.Duration, bool) {
+func (t *table) Oldest() (time.Duration, bool) {
 	if t.count == 0 {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func (t *Table) Oldest() (time.Duration, bool) {
 }
 
 // Drop forgets the oldest entry.
-func (t *Table) Drop() {
+func (t *table) Drop() {
 	i, there := t.lookup(t.ring[t.head].hash)
 	if there && int(t.index[i])-1 == t.head { // else a later entry of the id counts
 		t.free(i)
@@ -88,14 +88,14 @@ func (t *Table) Drop() {
 	t.count--
 	switch {
 	case t.count == 0:
-		*t = Table{}
+		*t = table{}
 	case len(t.ring) > fewest && t.count <= len(t.ring)/8:
 		t.resize(len(t.ring) / 4)
 	}
 }
 
 // lookup returns the slot of a hash, or the free one where it would be.
-func (t *Table) lookup(h Hash) (slot uint32, there bool) {
+func (t *table) lookup(h Hash) (slot uint32, there bool) {
 	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
 	for i := h.slot(mask); ; i = (i + 1) & mask {
 		switch at := t.index[i]; {
@@ -108,13 +108,13 @@ func (t *Table) lookup(h Hash) (slot uint32, there bool) {
 }
 
 // point has the index name a place of the ring for its hash.
-func (t *Table) point(place int) {
+func (t *table) point(place int) {
 	i, _ := t.lookup(t.ring[place].hash)
 	t.index[i] = uint32(place + 1) //nolint:gosec // as above
 }
 
 // free empties a slot, and moves those behind it that would not be found any more.
-func (t *Table) free(i uint32) {
+func (t *table) free(i uint32) {
 	mask := uint32(len(t.index) - 1) //nolint:gosec // as above
 	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
 		home := t.ring[t.index[j]-1].hash.slot(mask)
@@ -127,9 +127,9 @@ func (t *Table) free(i uint32) {
 }
 
 // resize makes room for n entries.
-func (t *Table) resize(n int) {
+func (t *table) resize(n int) {
 	was := *t
-	*t = Table{ring: make([]entry, n), index: make([]uint32, 2*n), count: was.count}
+	*t = table{ring: make([]entry, n), index: make([]uint32, 2*n), count: was.count}
 	for k := range was.count {
 		t.ring[k] = was.ring[(was.head+k)&(len(was.ring)-1)]
 		t.point(k)

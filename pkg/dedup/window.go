@@ -21,7 +21,7 @@ const (
 type Window[W any] struct {
 	lasts     time.Duration
 	most      int
-	table     Table
+	table     table
 	claims    map[Hash][]Place[W] // ids that are being stored, and who waits for that
 	forgotten uint64
 	found     uint64

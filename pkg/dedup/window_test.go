@@ -173,7 +173,7 @@ func BenchmarkClaimAndStore(b *testing.B) {
 }
 
 func TestTheLaterEntryOfAnIDCounts(t *testing.T) {
-	var table Table
+	var table table
 	h := hashOf(1)
 	table.Add(h, 1, 1)
 	table.Add(hashOf(2), 2, 2)

@@ -18,11 +18,11 @@ import (
 // Limits of an expression.
 const (
 	MaxText  = 1024 // bytes
-	MaxNodes = 200  // operands and operators
+	maxNodes = 200  // operands and operators
 )
 
-// ErrInvalid is wrapped by the errors of Compile.
-var ErrInvalid = fate.Refuse("invalid filter")
+// errInvalid is wrapped by the errors of Compile.
+var errInvalid = fate.Refuse("invalid filter")
 
 // Message is what an expression may look at.
 type Message struct {
@@ -68,27 +68,27 @@ type machine struct {
 	vars variables
 }
 
-// Compile compiles an expression. An error wraps ErrInvalid and says where in the text the
+// Compile compiles an expression. An error wraps errInvalid and says where in the text the
 // mistake is.
 func Compile(text string) (f *Filter, err error) {
 	switch {
 	case text == "":
-		return nil, fmt.Errorf("%w: the expression is empty", ErrInvalid)
+		return nil, fmt.Errorf("%w: the expression is empty", errInvalid)
 	case len(text) > MaxText:
-		return nil, fmt.Errorf("%w: the expression has %d bytes, limit is %d", ErrInvalid, len(text), MaxText)
+		return nil, fmt.Errorf("%w: the expression has %d bytes, limit is %d", errInvalid, len(text), MaxText)
 	case !utf8.ValidString(text):
-		return nil, fmt.Errorf("%w: the expression is not valid UTF-8", ErrInvalid)
+		return nil, fmt.Errorf("%w: the expression is not valid UTF-8", errInvalid)
 	}
 	defer func() {
 		if r := recover(); r != nil { // the library's, on a text that it cannot read
-			f, err = nil, fmt.Errorf("%w: the expression cannot be compiled: %v", ErrInvalid, r)
+			f, err = nil, fmt.Errorf("%w: the expression cannot be compiled: %v", errInvalid, r)
 		}
 	}()
 	if err := checkPatterns(text); err != nil {
 		return nil, err
 	}
 	rules := &rules{uses: map[string]bool{}}
-	options := []expr.Option{expr.Env(variables{}), expr.AsBool(), expr.MaxNodes(MaxNodes), expr.DisableAllBuiltins(), expr.Patch(rules)}
+	options := []expr.Option{expr.Env(variables{}), expr.AsBool(), expr.MaxNodes(maxNodes), expr.DisableAllBuiltins(), expr.Patch(rules)}
 	for _, name := range builtins {
 		options = append(options, expr.EnableBuiltin(name))
 	}
@@ -106,15 +106,15 @@ func Compile(text string) (f *Filter, err error) {
 func located(text string, err error) error {
 	var at *file.Error
 	if !errors.As(err, &at) {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	runes := []rune(text)
 	from := min(max(at.From, 0), len(runes))
 	rest := string(runes[from:])
 	if rest == "" || strings.HasSuffix(at.Message, "token EOF") {
-		return fmt.Errorf("%w: unexpected end of the expression after column %d", ErrInvalid, len(runes))
+		return fmt.Errorf("%w: unexpected end of the expression after column %d", errInvalid, len(runes))
 	}
-	return fmt.Errorf("%w: %s at column %d, before %.40q", ErrInvalid, at.Message, from+1, rest)
+	return fmt.Errorf("%w: %s at column %d, before %.40q", errInvalid, at.Message, from+1, rest)
 }
 
 // String returns the text of the expression.

@@ -121,10 +121,10 @@ func TestInvalidExpressionsSayWhere(t *testing.T) {
 		{`timestamp.Unix() > 0`, "methods cannot be called"},
 		{`key[1:] == "x"`, "slices are not allowed"},
 		{`header.f()`, "methods cannot be called"},
-		{strings.Repeat("!", MaxNodes+1) + "true", "exceeds maximum allowed nodes"},
+		{strings.Repeat("!", maxNodes+1) + "true", "exceeds maximum allowed nodes"},
 	} {
 		f, err := Compile(test.text)
-		if !errors.Is(err, ErrInvalid) || f != nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, errInvalid) || f != nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60s: %v, want %q in it", test.text, err, test.want)
 		}
 	}
@@ -183,7 +183,7 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, header []byte) {
 		e, err := Compile(text)
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return

@@ -8,10 +8,10 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// MaxPattern is how large all regular expressions of a filter together may be: characters and
+// maxPattern is how large all regular expressions of a filter together may be: characters and
 // operators, with what is repeated counted as often. A match costs at most so many steps for
 // each byte of a text.
-const MaxPattern = 500
+const maxPattern = 500
 
 // patterns adds up the regular expressions of an expression.
 type patterns struct {
@@ -33,19 +33,19 @@ func (p *patterns) Visit(node *ast.Node) {
 	if err != nil {
 		return // it does not compile
 	}
-	if p.size += sizeOf(re); p.size > MaxPattern && p.wrong == nil {
+	if p.size += sizeOf(re); p.size > maxPattern && p.wrong == nil {
 		p.wrong = &file.Error{Location: n.Location(), Message: "the regular expressions are too large: shorten them, or repeat less"}
 	}
 }
 
-// sizeOf returns how large a regular expression is, up to a bit more than MaxPattern.
+// sizeOf returns how large a regular expression is, up to a bit more than maxPattern.
 func sizeOf(re *syntax.Regexp) int {
 	n := max(len(re.Rune), 1) // of a literal its length, of a class twice its ranges
 	for _, part := range re.Sub {
-		n = min(n+sizeOf(part), MaxPattern+1)
+		n = min(n+sizeOf(part), maxPattern+1)
 	}
 	if re.Op == syntax.OpRepeat {
-		n = min(n*max(re.Min, re.Max, 1), MaxPattern+1)
+		n = min(n*max(re.Min, re.Max, 1), maxPattern+1)
 	}
 	return n
 }

@@ -13,16 +13,16 @@ const (
 	// said to be stalled.
 	StallAfter = 10 * time.Minute
 	// GrowDepth is how many messages a channel has at least that is said to grow. It has
-	// grown for Long, by GrowShare of what it has at least, and still does.
+	// grown for Long, by growShare of what it has at least, and still does.
 	GrowDepth = 10_000
-	GrowShare = 0.1
+	growShare = 0.1
 )
 
 // Grows reports whether a channel of some depth grows, by its rates, so that someone should
 // look at it: more came in than went out over both windows, and not just a little.
 func (r Rates) Grows(depth int64) bool {
 	grown := (r.InLong - r.OutLong) * Long.Seconds()
-	return depth >= GrowDepth && r.In > r.Out && grown >= GrowShare*float64(depth)
+	return depth >= GrowDepth && r.In > r.Out && grown >= growShare*float64(depth)
 }
 
 // Suspect is a channel that may be stalled, or grow, as far as someone knows it.

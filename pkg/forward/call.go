@@ -42,7 +42,7 @@ func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 // Converge has another node apply the metadata up to an index to what it leads of a
 // topic, and waits.
 func (c Caller) Converge(ctx context.Context, node meta.NodeID, m Converge) error {
-	_, err := c.Call(ctx, node, KindConverge, EncodeConverge(m))
+	_, err := c.Call(ctx, node, KindConverge, encodeConverge(m))
 	return err
 }
 
@@ -57,7 +57,7 @@ type Nothing struct{}
 // Ask asks another node and waits.
 func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, args A) (R, error) {
 	var answer R
-	payload, err := EncodeOperate(string(o), args)
+	payload, err := encodeOperate(string(o), args)
 	if err != nil {
 		return answer, fate.Mark(err, fate.Refused)
 	}

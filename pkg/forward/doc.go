@@ -8,7 +8,7 @@
 //
 // Invariants:
 //
-//  1. Decoding bytes of another node yields either what that node encoded or ErrMalformed; it
+//  1. Decoding bytes of another node yields either what that node encoded or errMalformed; it
 //     never panics.
 //  2. Announced lengths and counts never allocate memory: decoded data is bounded by a small
 //     multiple of the bytes received.

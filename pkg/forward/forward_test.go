@@ -78,7 +78,7 @@ func samples() []sample {
 		{"refusals", refusal, refusals, of(DecodeRefusals)},
 		{"leave", AppendLeave(nil, leave), leave, of(DecodeLeave)},
 		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
-		{"settle", bytes.Join(EncodeConverge(settle), nil), settle, of(DecodeConverge)},
+		{"settle", bytes.Join(encodeConverge(settle), nil), settle, of(DecodeConverge)},
 	}
 }
 
@@ -123,11 +123,11 @@ func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
 	for _, s := range samples() {
 		open := s.name == "answers" || s.name == "refusals" || s.name == "deliveries" // they end with the payload
 		for n := range s.payload {
-			if _, err := s.decode(s.payload[:n]); !open && !errors.Is(err, ErrMalformed) {
+			if _, err := s.decode(s.payload[:n]); !open && !errors.Is(err, errMalformed) {
 				t.Errorf("%s cut to %d bytes: %v", s.name, n, err)
 			}
 		}
-		if _, err := s.decode(append(bytes.Clone(s.payload), 0)); !errors.Is(err, ErrMalformed) || fate.Of(err) != fate.Refused {
+		if _, err := s.decode(append(bytes.Clone(s.payload), 0)); !errors.Is(err, errMalformed) || fate.Of(err) != fate.Refused {
 			t.Errorf("%s with a byte behind it: %v", s.name, err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestNoMemoryOnTheWordOfACount(t *testing.T) {
 	p = append(p, 0xff, 0xff, 0xff, 0xff, 0x0f) // so many messages
 	p = append(p, 0, 0)
 	if got := testing.AllocsPerRun(1, func() {
-		if _, err := DecodePublish(p); !errors.Is(err, ErrMalformed) {
+		if _, err := DecodePublish(p); !errors.Is(err, errMalformed) {
 			t.Errorf("got %v", err)
 		}
 	}); got > 10 {
@@ -158,7 +158,7 @@ func TestSizesAreUpperBounds(t *testing.T) {
 }
 
 func TestOperateSurvivesTheWire(t *testing.T) {
-	p, err := EncodeOperate("seek", map[string]int{"offset": 4})
+	p, err := encodeOperate("seek", map[string]int{"offset": 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +166,10 @@ func TestOperateSurvivesTheWire(t *testing.T) {
 	if err != nil || m.Op != "seek" || string(m.Args) != `{"offset":4}` {
 		t.Errorf("got %q %s, %v", m.Op, m.Args, err)
 	}
-	if _, err := DecodeOperate([]byte("{")); !errors.Is(err, ErrMalformed) {
+	if _, err := DecodeOperate([]byte("{")); !errors.Is(err, errMalformed) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := EncodeOperate("x", func() {}); err == nil {
+	if _, err := encodeOperate("x", func() {}); err == nil {
 		t.Error("a function has no JSON")
 	}
 }
@@ -231,7 +231,7 @@ func FuzzDecode(f *testing.F) {
 		case Ready:
 			again = AppendReady(nil, v)
 		case Converge:
-			again = bytes.Join(EncodeConverge(v), nil)
+			again = bytes.Join(encodeConverge(v), nil)
 		default:
 			return
 		}

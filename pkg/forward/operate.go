@@ -14,8 +14,8 @@ type Converge struct {
 	Index uint64 // of Raft
 }
 
-// EncodeConverge returns the payload of a Settle.
-func EncodeConverge(m Converge) [][]byte {
+// encodeConverge returns the payload of a Settle.
+func encodeConverge(m Converge) [][]byte {
 	return [][]byte{binary.AppendUvarint(appendString(nil, m.Topic), m.Index)}
 }
 
@@ -33,9 +33,9 @@ type Operate struct {
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// EncodeOperate returns the payload of an Operate with arguments that are
+// encodeOperate returns the payload of an Operate with arguments that are
 // marshalled.
-func EncodeOperate(op string, args any) ([][]byte, error) {
+func encodeOperate(op string, args any) ([][]byte, error) {
 	m := Operate{Op: op}
 	var err error
 	if m.Args, err = json.Marshal(args); err != nil {
@@ -52,7 +52,7 @@ func EncodeOperate(op string, args any) ([][]byte, error) {
 func DecodeOperate(payload []byte) (Operate, error) {
 	var m Operate
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return Operate{}, fmt.Errorf("%w: operate: %w", ErrMalformed, err)
+		return Operate{}, fmt.Errorf("%w: operate: %w", errMalformed, err)
 	}
 	return m, nil
 }

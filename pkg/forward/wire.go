@@ -8,9 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// ErrMalformed is returned for bytes that are not what they should be. Nothing
+// errMalformed is returned for bytes that are not what they should be. Nothing
 // was done with them.
-var ErrMalformed = fate.Mark(errors.New("malformed cluster call"), fate.Refused)
+var errMalformed = fate.Mark(errors.New("malformed cluster call"), fate.Refused)
 
 func appendString(p []byte, s string) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
@@ -99,9 +99,9 @@ func (r *reader) string() string { return string(r.bytes()) }
 func (r *reader) end(what string) error {
 	switch {
 	case r.bad:
-		return fmt.Errorf("%w: %s", ErrMalformed, what)
+		return fmt.Errorf("%w: %s", errMalformed, what)
 	case len(r.rest) > 0:
-		return fmt.Errorf("%w: %d trailing bytes after %s", ErrMalformed, len(r.rest), what)
+		return fmt.Errorf("%w: %d trailing bytes after %s", errMalformed, len(r.rest), what)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// ErrForbidden is why somebody may not do something whose identity is known.
-var ErrForbidden error = failure.NotPermitted
+// errForbidden is why somebody may not do something whose identity is known.
+var errForbidden error = failure.NotPermitted
 
 // Caller is who makes a request: nobody known, or a user by his credential.
 type Caller struct {
@@ -22,7 +22,7 @@ type Caller struct {
 // Name returns the user's name; "": nobody known.
 func (c Caller) Name() string {
 	if c.Who.First() {
-		return FirstAdministrator
+		return firstAdministrator
 	}
 	if u := c.Who.User(c.Directory, c.At.UnixNano()); u != nil {
 		return u.Name
@@ -31,7 +31,7 @@ func (c Caller) Name() string {
 }
 
 // Allow returns nil where the caller may do something, and otherwise an error that wraps
-// ErrForbidden. Everybody may everything while access control is off.
+// errForbidden. Everybody may everything while access control is off.
 func (c Caller) Allow(want access.Demand) error {
 	if !c.Directory.On() {
 		return nil
@@ -42,9 +42,9 @@ func (c Caller) Allow(want access.Demand) error {
 	return nil
 }
 
-// Forbid returns an error that wraps ErrForbidden and names the rule that a user lacks.
+// Forbid returns an error that wraps errForbidden and names the rule that a user lacks.
 func Forbid(user string, lacks access.Rule) error {
-	return fmt.Errorf("%w: user %q has no rule for %s", ErrForbidden, user, lacks)
+	return fmt.Errorf("%w: user %q has no rule for %s", errForbidden, user, lacks)
 }
 
 type callerKey struct{}

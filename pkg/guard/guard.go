@@ -20,13 +20,13 @@ import (
 // Why a credential does not count.
 var (
 	ErrCredentials error = failure.WrongCredentials
-	ErrThrottled   error = failure.ManyFailures
-	ErrBusy        error = failure.ManyPasswords
+	errThrottled   error = failure.ManyFailures
+	errBusy        error = failure.ManyPasswords
 )
 
 // Bounds of checking passwords.
 const (
-	slots        = 2  // passwords that are hashed at a time, access.PasswordBytes each
+	slots        = 2  // passwords that are hashed at a time, 19 MiB each
 	queued       = 16 // that wait for it
 	rememberFor  = time.Minute
 	rememberMost = 512
@@ -92,9 +92,9 @@ type Identity struct {
 	first bool     // who makes the first administrator
 }
 
-// FirstAdministrator is how records name whoever has the secret with which the first
+// firstAdministrator is how records name whoever has the secret with which the first
 // administrator is made.
-const FirstAdministrator = "first-administrator"
+const firstAdministrator = "first-administrator"
 
 // First says whether it is whoever makes the first administrator, who is no user.
 func (id *Identity) First() bool { return id != nil && id.first }
@@ -153,7 +153,7 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 		return &Identity{user: user}, nil
 	}
 	if !g.failures.may(placeOf(from), now) {
-		return nil, ErrThrottled
+		return nil, errThrottled
 	}
 	var ok bool
 	if err := g.Hashing(ctx, func() { ok = access.HasPassword(u, password) }); err != nil {
@@ -166,18 +166,18 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 	return &Identity{user: user}, nil
 }
 
-// Hashing calls f, which hashes a password, when its turn has come. ErrBusy: too many wait, or
+// Hashing calls f, which hashes a password, when its turn has come. errBusy: too many wait, or
 // ctx ended.
 func (g *Guard) Hashing(ctx context.Context, f func()) error {
 	if g.waiting.Add(1) > slots+queued {
 		g.waiting.Add(-1)
-		return ErrBusy
+		return errBusy
 	}
 	defer g.waiting.Add(-1)
 	select {
 	case g.hashing <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
 	}
 	defer func() { <-g.hashing }()
 	f()
@@ -255,7 +255,7 @@ type failures struct {
 	used map[netip.Prefix]time.Time
 }
 
-// fail notes a failure and returns it, or ErrThrottled where the address has too many.
+// fail notes a failure and returns it, or errThrottled where the address has too many.
 func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,7 +277,7 @@ func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
 		used = now
 	}
 	if used.Sub(now) >= failureBurst*failureEach {
-		return ErrThrottled
+		return errThrottled
 	}
 	f.used[from] = used.Add(failureEach)
 	return err

@@ -109,7 +109,7 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	g := b.guard()
 	throttled := 0
 	for range 50 {
-		if _, err := g.Token(here, "brk_wrong", now); errors.Is(err, ErrThrottled) {
+		if _, err := g.Token(here, "brk_wrong", now); errors.Is(err, errThrottled) {
 			throttled++
 		}
 	}
@@ -119,13 +119,13 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	if _, err := g.Token(here, text, now); err != nil {
 		t.Errorf("a valid token of that address: %v", err)
 	}
-	if _, err := g.Password(t.Context(), here, "joe", "password", now); !errors.Is(err, ErrThrottled) {
+	if _, err := g.Password(t.Context(), here, "joe", "password", now); !errors.Is(err, errThrottled) {
 		t.Errorf("a password of that address: %v", err)
 	}
-	if _, err := g.Token(there, "brk_wrong", now); errors.Is(err, ErrThrottled) || !errors.Is(err, ErrCredentials) {
+	if _, err := g.Token(there, "brk_wrong", now); errors.Is(err, errThrottled) || !errors.Is(err, ErrCredentials) {
 		t.Errorf("another address: %v", err)
 	}
-	if _, err := g.Token(here, "brk_wrong", now.Add(time.Minute)); errors.Is(err, ErrThrottled) {
+	if _, err := g.Token(here, "brk_wrong", now.Add(time.Minute)); errors.Is(err, errThrottled) {
 		t.Error("throttled a minute later")
 	}
 	for i := range 3 * failurePlace { // however many addresses: few are remembered
@@ -188,7 +188,7 @@ func TestFewPasswordsAreHashedAtATime(t *testing.T) {
 					most.Store(max(most.Load(), at.Add(1)))
 					time.Sleep(time.Second)
 					at.Add(-1)
-				}); errors.Is(err, ErrBusy) {
+				}); errors.Is(err, errBusy) {
 					busy.Add(1)
 				}
 			}()
@@ -205,14 +205,14 @@ func TestFewPasswordsAreHashedAtATime(t *testing.T) {
 		}
 		g.hashing <- struct{}{}
 		g.hashing <- struct{}{}
-		if err := g.Hashing(ctx, func() { t.Error("hashed") }); !errors.Is(err, ErrBusy) {
+		if err := g.Hashing(ctx, func() { t.Error("hashed") }); !errors.Is(err, errBusy) {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
 func TestTheSecretOfTheFirstAdministratorIsNoUser(t *testing.T) {
-	b := newBook(t, create(FirstAdministrator))
+	b := newBook(t, create(firstAdministrator))
 	g := New(Options{Directory: b.d.Load, First: func(text string) bool { return text == "secret" }})
 	who, err := g.Token(here, "secret", now)
 	if err != nil || !who.First() || who.User(b.d.Load(), now.UnixNano()) != nil {
@@ -242,7 +242,7 @@ func TestACallerMayWhatTheRulesSay(t *testing.T) {
 	if err := allow("ab"); err != nil {
 		t.Error(err)
 	}
-	if err := allow("b"); !errors.Is(err, ErrForbidden) || fmt.Sprint(err) != `not permitted: user "joe" has no rule for publish b` {
+	if err := allow("b"); !errors.Is(err, errForbidden) || fmt.Sprint(err) != `not permitted: user "joe" has no rule for publish b` {
 		t.Errorf("%v", err)
 	}
 	if CallerOf(t.Context()).Name() != "" {

@@ -9,13 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// ErrFilter is returned for a filter that says nothing that can be carried out.
-var ErrFilter = fate.Refuse("invalid header filter")
+// errFilter is returned for a filter that says nothing that can be carried out.
+var errFilter = fate.Refuse("invalid header filter")
 
 // Bounds of a filter.
 const (
-	MaxFilterText  = 1024 // bytes of each text
-	MaxFilterParts = 64   // of one that has several
+	maxFilterText  = 1024 // bytes of each text
+	maxFilterParts = 64   // of one that has several
 )
 
 // The kinds of filters.
@@ -56,14 +56,14 @@ func ParseFilter(raw []byte) (*Filter, error) {
 	}
 	var s *spec
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFilter, err)
+		return nil, fmt.Errorf("%w: %w", errFilter, err)
 	}
 	if s == nil || s.Kind == 0 {
 		return nil, nil
 	}
 	for _, p := range append(s.List, s.part) {
-		if len(p.Key) > MaxFilterText || len(p.Data) > MaxFilterText {
-			return nil, fmt.Errorf("%w: a text has more than %d bytes", ErrFilter, MaxFilterText)
+		if len(p.Key) > maxFilterText || len(p.Data) > maxFilterText {
+			return nil, fmt.Errorf("%w: a text has more than %d bytes", errFilter, maxFilterText)
 		}
 	}
 	f := &Filter{raw: raw, inverse: s.Inverse, keys: []string{s.Key}}
@@ -81,7 +81,7 @@ func ParseFilter(raw []byte) (*Filter, error) {
 		err = fmt.Errorf("type %d is unknown", s.Kind)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFilter, err)
+		return nil, fmt.Errorf("%w: %w", errFilter, err)
 	}
 	return f, nil
 }
@@ -102,8 +102,8 @@ func (f *Filter) search(key, pattern string) error {
 }
 
 func (f *Filter) several(s *spec) error {
-	if len(s.List) == 0 || len(s.List) > MaxFilterParts {
-		return fmt.Errorf("a list of %d parts, 1 to %d are valid", len(s.List), MaxFilterParts)
+	if len(s.List) == 0 || len(s.List) > maxFilterParts {
+		return fmt.Errorf("a list of %d parts, 1 to %d are valid", len(s.List), maxFilterParts)
 	}
 	if s.Key != "any" && s.Key != "all" {
 		return fmt.Errorf("%.20q is neither any nor all", s.Key)

@@ -53,7 +53,7 @@ func TestFiltersChoose(t *testing.T) {
 }
 
 func TestFiltersThatCannotBeCarriedOutAreRefused(t *testing.T) {
-	many := `{"filter_ext_key":"a","filter_data":"b"}` + strings.Repeat(`,{"filter_ext_key":"a","filter_data":"b"}`, MaxFilterParts)
+	many := `{"filter_ext_key":"a","filter_data":"b"}` + strings.Repeat(`,{"filter_ext_key":"a","filter_data":"b"}`, maxFilterParts)
 	for _, bad := range []string{
 		`[]`, `{`, `{"type":"1"}`, `{"type":5}`, `{"type":-1}`,
 		`{"type":2,"filter_ext_key":"a","filter_data":"("}`,
@@ -63,9 +63,9 @@ func TestFiltersThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		`{"type":4,"filter_ext_key":"any"}`,
 		`{"type":4,"filter_ext_key":"some","filter_data_list":[{"filter_ext_key":"a","filter_data":"b"}]}`,
 		`{"type":4,"filter_ext_key":"any","filter_data_list":[` + many + `]}`,
-		`{"type":1,"filter_ext_key":"a","filter_data":"` + strings.Repeat("x", MaxFilterText+1) + `"}`,
+		`{"type":1,"filter_ext_key":"a","filter_data":"` + strings.Repeat("x", maxFilterText+1) + `"}`,
 	} {
-		if f, err := ParseFilter([]byte(bad)); !errors.Is(err, ErrFilter) || f != nil {
+		if f, err := ParseFilter([]byte(bad)); !errors.Is(err, errFilter) || f != nil {
 			t.Errorf("%.60s: %v", bad, err)
 		}
 	}

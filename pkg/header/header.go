@@ -19,28 +19,28 @@ const (
 	reserved   = "##"
 	keyTraceID = "##trace_id"            // decimal digits
 	keyTag     = "##client_dispatch_tag" // see Reserved.Tag
-	keyKey     = "##key"                 // 1 to MaxKey bytes
-	keyDedup   = "##dedup_id"            // 1 to MaxDedup bytes
+	keyKey     = "##key"                 // 1 to maxKey bytes
+	keyDedup   = "##dedup_id"            // 1 to maxDedup bytes
 	keyTTL     = "##ttl"                 // decimal digits: milliseconds; also as a number
 )
 
 // The most bytes and the longest time that a header may name.
 const (
-	MaxKey   = 255
-	MaxDedup = 64
+	maxKey   = 255
+	maxDedup = 64
 	MaxTTL   = 10 * 365 * 24 * time.Hour
 )
 
 // Why a header is refused.
 var (
-	// ErrNotObject is returned for what is no JSON object.
-	ErrNotObject = fate.Refuse("not a JSON object")
-	// ErrTooLong is returned for more than Max bytes.
-	ErrTooLong = fate.Refuse("header too long")
+	// errNotObject is returned for what is no JSON object.
+	errNotObject = fate.Refuse("not a JSON object")
+	// errTooLong is returned for more than Max bytes.
+	errTooLong = fate.Refuse("header too long")
 	// ErrTraceID is returned for a trace id that is no string of decimal digits.
 	ErrTraceID = fate.Refuse("trace id is not a string of decimal digits")
-	// ErrOption is returned for a key, a dedup id or a time to live that no message can have.
-	ErrOption = fate.Refuse("invalid reserved key")
+	// errOption is returned for a key, a dedup id or a time to live that no message can have.
+	errOption = fate.Refuse("invalid reserved key")
 )
 
 // Reserved is what a header says to the broker.
@@ -60,7 +60,7 @@ type Reserved struct {
 // Parse reads a header, which must be a JSON object, and checks its reserved keys.
 func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
-		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLong, len(raw), Max)
+		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)
 	}
 	var list [maxPlain]field
 	if fields, ok := plain(raw, list[:0]); ok {
@@ -73,10 +73,10 @@ func Parse(raw []byte) (Reserved, error) {
 func parseAny(raw []byte) (Reserved, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return Reserved{}, fmt.Errorf("%w: %w", ErrNotObject, err)
+		return Reserved{}, fmt.Errorf("%w: %w", errNotObject, err)
 	}
 	if all == nil {
-		return Reserved{}, ErrNotObject // null
+		return Reserved{}, errNotObject // null
 	}
 	fields := make([]field, 0, len(all))
 	for key, value := range all {
@@ -136,17 +136,17 @@ func (r *Reserved) parse(key string, value []byte, text string, isText bool) err
 		}
 	case keyKey:
 		r.Key = text
-		return bounded(key, text, isText, MaxKey)
+		return bounded(key, text, isText, maxKey)
 	case keyDedup:
 		r.Dedup = text
-		return bounded(key, text, isText, MaxDedup)
+		return bounded(key, text, isText, maxDedup)
 	case keyTTL:
 		if !isText {
 			text = string(value)
 		}
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || ms < 0 || ms > MaxTTL.Milliseconds() {
-			return fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", ErrOption, key, value, MaxTTL.Milliseconds())
+			return fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", errOption, key, value, MaxTTL.Milliseconds())
 		}
 		r.TTL = time.Duration(ms) * time.Millisecond
 	}
@@ -156,17 +156,17 @@ func (r *Reserved) parse(key string, value []byte, text string, isText bool) err
 // bounded says what is wrong with a text of a key.
 func bounded(key, text string, isText bool, most int) error {
 	if !isText || len(text) == 0 || len(text) > most {
-		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", ErrOption, key, most)
+		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, key, most)
 	}
 	return nil
 }
 
-// MaxTag is the longest tag, in bytes.
-const MaxTag = 100
+// maxTag is the longest tag, in bytes.
+const maxTag = 100
 
-// ValidTag reports whether text can be a tag: 1 to MaxTag of the characters a-z A-Z 0-9 _ -.
+// ValidTag reports whether text can be a tag: 1 to maxTag of the characters a-z A-Z 0-9 _ -.
 func ValidTag(text string) bool {
-	if len(text) == 0 || len(text) > MaxTag {
+	if len(text) == 0 || len(text) > maxTag {
 		return false
 	}
 	for _, c := range []byte(text) {

@@ -28,26 +28,26 @@ func TestParse(t *testing.T) {
 		{"one that is a number", `{"##ttl":1500}`, Reserved{TTL: 1500 * time.Millisecond, Only: true, Options: true}, nil},
 		{"a key and a tag", `{"##key":"a","##client_dispatch_tag":"b"}`, Reserved{Key: "a", Tag: "b", Only: true}, nil},
 		{"a key and the consumers' keys", `{"##key":"a","k":1}`, Reserved{Key: "a"}, nil},
-		{"an empty key", `{"##key":""}`, Reserved{}, ErrOption},
-		{"a key that is no text", `{"##key":7}`, Reserved{}, ErrOption},
-		{"a long key", `{"##key":"` + strings.Repeat("k", MaxKey+1) + `"}`, Reserved{}, ErrOption},
-		{"a long dedup id", `{"##dedup_id":"` + strings.Repeat("k", MaxDedup+1) + `"}`, Reserved{}, ErrOption},
-		{"a negative time to live", `{"##ttl":-1}`, Reserved{}, ErrOption},
-		{"a time to live with a unit", `{"##ttl":"1s"}`, Reserved{}, ErrOption},
+		{"an empty key", `{"##key":""}`, Reserved{}, errOption},
+		{"a key that is no text", `{"##key":7}`, Reserved{}, errOption},
+		{"a long key", `{"##key":"` + strings.Repeat("k", maxKey+1) + `"}`, Reserved{}, errOption},
+		{"a long dedup id", `{"##dedup_id":"` + strings.Repeat("k", maxDedup+1) + `"}`, Reserved{}, errOption},
+		{"a negative time to live", `{"##ttl":-1}`, Reserved{}, errOption},
+		{"a time to live with a unit", `{"##ttl":"1s"}`, Reserved{}, errOption},
 		{"spaces around", " {\n} ", Reserved{Only: true}, nil},
 
-		{"nothing", ``, Reserved{}, ErrNotObject},
-		{"null", `null`, Reserved{}, ErrNotObject},
-		{"a list", `[]`, Reserved{}, ErrNotObject},
-		{"a text", `"{}"`, Reserved{}, ErrNotObject},
-		{"cut off", `{"a":`, Reserved{}, ErrNotObject},
-		{"something behind it", `{}{}`, Reserved{}, ErrNotObject},
+		{"nothing", ``, Reserved{}, errNotObject},
+		{"null", `null`, Reserved{}, errNotObject},
+		{"a list", `[]`, Reserved{}, errNotObject},
+		{"a text", `"{}"`, Reserved{}, errNotObject},
+		{"cut off", `{"a":`, Reserved{}, errNotObject},
+		{"something behind it", `{}{}`, Reserved{}, errNotObject},
 		{"a trace id that is a number", `{"##trace_id":7}`, Reserved{}, ErrTraceID},
 		{"a trace id that is null", `{"##trace_id":null}`, Reserved{}, ErrTraceID},
 		{"an empty trace id", `{"##trace_id":""}`, Reserved{}, ErrTraceID},
 		{"a negative trace id", `{"##trace_id":"-1"}`, Reserved{}, ErrTraceID},
 		{"a trace id of 65 bits", `{"##trace_id":"18446744073709551616"}`, Reserved{}, ErrTraceID},
-		{"too long", `{"k":"` + strings.Repeat("x", Max) + `"}`, Reserved{}, ErrTooLong},
+		{"too long", `{"k":"` + strings.Repeat("x", Max) + `"}`, Reserved{}, errTooLong},
 	} {
 		got, err := Parse([]byte(test.raw))
 		if !errors.Is(err, test.err) || got != test.want {
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 func TestValidTag(t *testing.T) {
 	for tag, want := range map[string]bool{
 		"": false, "a": true, "A-Z_09": true, "a.b": false, "ä": false, "a b": false,
-		strings.Repeat("x", MaxTag): true, strings.Repeat("x", MaxTag+1): false,
+		strings.Repeat("x", maxTag): true, strings.Repeat("x", maxTag+1): false,
 	} {
 		if ValidTag(tag) != want {
 			t.Errorf("%q: %v", tag, !want)

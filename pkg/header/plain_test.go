@@ -16,7 +16,7 @@ func sameAsAny(t *testing.T, raw string) (quick bool) {
 	if got != want || (err == nil) != (wantErr == nil) {
 		t.Errorf("%q: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
 	}
-	for _, is := range []error{ErrNotObject, ErrTraceID, ErrOption} {
+	for _, is := range []error{errNotObject, ErrTraceID, errOption} {
 		if !strings.Contains(raw, ",") && errors.Is(err, is) != errors.Is(wantErr, is) { // else either may be told of
 			t.Errorf("%q: %v, want %v", raw, err, wantErr)
 		}
@@ -66,8 +66,8 @@ var headers = map[string]bool{ // read in the quick way
 	`{"##key" "a"}`:                     false,
 	`{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","##key":"k"}`:        true,
 	`{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","##key":"k"}`: false,
-	`{"##key":"` + strings.Repeat("k", MaxKey) + `"}`:                       true,
-	`{"##key":"` + strings.Repeat("k", MaxKey+1) + `"}`:                     true,
+	`{"##key":"` + strings.Repeat("k", maxKey) + `"}`:                       true,
+	`{"##key":"` + strings.Repeat("k", maxKey+1) + `"}`:                     true,
 }
 
 func TestPlainHeadersAreReadLikeOthers(t *testing.T) {

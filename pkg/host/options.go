@@ -25,7 +25,7 @@ const (
 	DefaultRetentionInterval  = 10 * time.Second
 	DefaultDiskInterval       = 200 * time.Millisecond
 	DefaultDiskReserve        = 256 << 20
-	DefaultEphemeralBytes     = 64 << 20
+	defaultEphemeralBytes     = 64 << 20
 	DefaultReplicaLag         = 2 * time.Second
 	DefaultPublishTimeout     = 5 * time.Second
 	DefaultLease              = time.Second
@@ -92,7 +92,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.EphemeralBytes = cmp.Or(o.EphemeralBytes, DefaultEphemeralBytes)
+	o.EphemeralBytes = cmp.Or(o.EphemeralBytes, defaultEphemeralBytes)
 	o.DiskReserve = cmp.Or(o.DiskReserve, DefaultDiskReserve)
 	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, DefaultCheckpointInterval)
 	o.TickInterval = cmp.Or(o.TickInterval, DefaultTickInterval)

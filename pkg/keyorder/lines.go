@@ -13,8 +13,8 @@ package keyorder
 
 // The defaults of Limits.
 const (
-	MaxTracked = 100_000
-	MaxBytes   = 64 << 20
+	maxTracked = 100_000
+	maxBytes   = 64 << 20
 )
 
 // Limits bound what Lines remember: whoever feeds them stops while they are Full.
@@ -24,7 +24,7 @@ type Limits struct {
 }
 
 // DefaultLimits are those of a channel on one partition.
-func DefaultLimits() Limits { return Limits{MaxTracked, MaxBytes} }
+func DefaultLimits() Limits { return Limits{maxTracked, maxBytes} }
 
 // What a member and a line are counted as, with what its caller keeps of it.
 const (

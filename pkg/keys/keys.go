@@ -1,6 +1,6 @@
 // Package keys extracts the key of a message from its body, for publishers that cannot set one.
 // It is stateless: the result depends on the rule and the body only, and costs one pass over at
-// most MaxBody bytes.
+// most maxBody bytes.
 package keys
 
 import (
@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// MaxKey is the most bytes of a key.
-	MaxKey = 255
-	// MaxBody is how much of a body is looked at. What stands behind has no key.
-	MaxBody = 64 << 10
-	// MaxRule is the most bytes of a rule.
-	MaxRule = 256
-	// MaxDepth is the most parts of a JSON pointer.
-	MaxDepth = 16
+	// maxKey is the most bytes of a key.
+	maxKey = 255
+	// maxBody is how much of a body is looked at. What stands behind has no key.
+	maxBody = 64 << 10
+	// maxRule is the most bytes of a rule.
+	maxRule = 256
+	// maxDepth is the most parts of a JSON pointer.
+	maxDepth = 16
 )
 
 // Rule says where the key of a message is. The zero Rule finds none.
@@ -36,8 +36,8 @@ func ParseRule(text string) (Rule, error) {
 	switch {
 	case text == "":
 		return Rule{}, nil
-	case len(text) > MaxRule:
-		return Rule{}, fmt.Errorf("key-from has %d bytes, limit is %d", len(text), MaxRule)
+	case len(text) > maxRule:
+		return Rule{}, fmt.Errorf("key-from has %d bytes, limit is %d", len(text), maxRule)
 	case kind == "prefix" && len(rest) == 1:
 		return Rule{until: rest[0], prefix: true}, nil
 	case kind == "json" && strings.HasPrefix(rest, "/"):
@@ -48,8 +48,8 @@ func ParseRule(text string) (Rule, error) {
 
 func parsePointer(text string) (Rule, error) {
 	parts := strings.Split(text[1:], "/")
-	if len(parts) > MaxDepth {
-		return Rule{}, fmt.Errorf("key-from has %d parts, limit is %d", len(parts), MaxDepth)
+	if len(parts) > maxDepth {
+		return Rule{}, fmt.Errorf("key-from has %d parts, limit is %d", len(parts), maxDepth)
 	}
 	for i, p := range parts {
 		for rest := p; ; {
@@ -72,8 +72,8 @@ func (r Rule) None() bool { return r.pointer == nil && !r.prefix }
 
 // Of returns the key of a body, or nil: it has none, or one that is empty or too long.
 func (r Rule) Of(body []byte) []byte {
-	if len(body) > MaxBody {
-		body = body[:MaxBody]
+	if len(body) > maxBody {
+		body = body[:maxBody]
 	}
 	var key []byte
 	switch {
@@ -84,7 +84,7 @@ func (r Rule) Of(body []byte) []byte {
 	case r.pointer != nil:
 		key = find(json.NewDecoder(bytes.NewReader(body)), r.pointer)
 	}
-	if len(key) == 0 || len(key) > MaxKey {
+	if len(key) == 0 || len(key) > maxKey {
 		return nil
 	}
 	return key

@@ -6,7 +6,7 @@ import (
 )
 
 func TestKeyOf(t *testing.T) {
-	long := strings.Repeat("k", MaxKey)
+	long := strings.Repeat("k", maxKey)
 	tests := []struct{ rule, body, want string }{
 		{"", `{"a":"b"}`, ""},
 		{"prefix:|", "order-7|rest|more", "order-7"},
@@ -15,7 +15,7 @@ func TestKeyOf(t *testing.T) {
 		{"prefix::", "a:b", "a"},
 		{"prefix:|", long + "|x", long},
 		{"prefix:|", long + "k|x", ""},
-		{"prefix:|", strings.Repeat("x", MaxBody) + "|", ""},
+		{"prefix:|", strings.Repeat("x", maxBody) + "|", ""},
 		{"json:/id", `{"id":"seven"}`, "seven"},
 		{"json:/id", `{"id":7}`, "7"},
 		{"json:/id", `{"id":12345678901234567890}`, "12345678901234567890"},
@@ -41,7 +41,7 @@ func TestKeyOf(t *testing.T) {
 		{"json:/", `{"":"empty name"}`, "empty name"},
 		{"json:/k", `{"k":"` + long + `"}`, long},
 		{"json:/k", `{"k":"` + long + `k"}`, ""},
-		{"json:/k", `{"x":"` + strings.Repeat("x", MaxBody) + `","k":"behind"}`, ""},
+		{"json:/k", `{"x":"` + strings.Repeat("x", maxBody) + `","k":"behind"}`, ""},
 	}
 	for _, tt := range tests {
 		rule, err := ParseRule(tt.rule)
@@ -60,7 +60,7 @@ func TestKeyOf(t *testing.T) {
 func TestBadRulesAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"json", "json:", "json:id", "prefix:", "prefix:ab", "prefix", "xml:/a", ":", "json:/a~", "json:/a~2",
-		"json:" + strings.Repeat("/a", MaxDepth+1), "json:/" + strings.Repeat("a", MaxRule),
+		"json:" + strings.Repeat("/a", maxDepth+1), "json:/" + strings.Repeat("a", maxRule),
 	} {
 		if _, err := ParseRule(text); err == nil {
 			t.Errorf("%q is taken", text)
@@ -76,7 +76,7 @@ func FuzzKeyOf(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if key := rule.Of(body); len(key) > MaxKey || key != nil && len(key) == 0 {
+		if key := rule.Of(body); len(key) > maxKey || key != nil && len(key) == 0 {
 			t.Errorf("key %q", key)
 		}
 	})

@@ -23,8 +23,8 @@ const (
 	Group = 2 * Body
 )
 
-// BatchOverhead is at least the header of a batch and its alignment, in bytes.
-const BatchOverhead = 64
+// batchOverhead is at least the header of a batch and its alignment, in bytes.
+const batchOverhead = 64
 
 // maxRequests is how many requests without an answer fill Sizes.Pair, at most.
 const maxRequests = 48 << 10
@@ -53,7 +53,7 @@ type Sizes struct {
 // 4 KiB. Only tests have another than Body.
 func Of(body int) Sizes {
 	s := Sizes{Message: body / 2, Body: body, Forming: body / 8, Group: 2 * body, Chunk: body / 128, Window: body / 16}
-	s.Entry = s.Group - s.Forming - BatchOverhead
+	s.Entry = s.Group - s.Forming - batchOverhead
 	s.Frame = s.Group + frameOverhead(s.Group)
 	s.Put = s.Window + s.Frame
 	s.Pair = body - body/8

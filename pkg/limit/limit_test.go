@@ -12,7 +12,7 @@ func TestEachLimitHoldsTheOneBeforeIt(t *testing.T) {
 		}{
 			{"a message is smaller than a body", s.Message, s.Body, 1},
 			{"a body is smaller than an entry", s.Body, s.Entry, body / 2},
-			{"an entry fits into a group that still takes one", s.Entry + s.Forming - 1, s.Group, BatchOverhead},
+			{"an entry fits into a group that still takes one", s.Entry + s.Forming - 1, s.Group, batchOverhead},
 			{"a group fits into a frame", s.Group, s.Frame, 1 << 10},
 			{"a frame fits into a window that still takes one put", s.Frame + s.Window - 1, s.Put, 1},
 			{"the share of one replicator of the credit fills its window", 9 * s.Window, s.Pair, s.Request},

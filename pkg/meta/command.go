@@ -102,10 +102,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// CommandVersion is the version of the encoding that this build writes, and the
+// commandVersion is the version of the encoding that this build writes, and the
 // newest that it reads. Whatever changes what a command means to an older
 // build, a new field included, raises it.
-const CommandVersion = 2
+const commandVersion = 2
 
 // The versions: one of a command alone, and one of a command with the time at which it
 // was proposed.
@@ -170,7 +170,7 @@ func DecodeCommand(data []byte) (Command, error) {
 	}
 	version, kind := data[0], Kind(data[1])
 	known, ok := kinds[kind]
-	if version == 0 || version > CommandVersion || !ok {
+	if version == 0 || version > commandVersion || !ok {
 		return nil, fmt.Errorf("%w: %v, version %d", ErrUnknownCommand, kind, version)
 	}
 	begin := commandHeader

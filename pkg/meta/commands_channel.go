@@ -52,8 +52,8 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		r.Existed, r.Topic, r.Channel = true, s.topics.get(c.Topic), ch
 		return nil
 	}
-	if len(t.Channels) >= MaxChannels {
-		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", ErrLimit, MaxChannels, c.Topic)
+	if len(t.Channels) >= maxChannels {
+		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", ErrLimit, maxChannels, c.Topic)
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,

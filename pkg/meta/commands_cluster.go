@@ -87,8 +87,8 @@ func (c NodeStarted) Validate() error { return c.Node.validate() }
 
 func (c NodeStarted) apply(s *State, r *Result) error {
 	was := s.Node(c.Node.ID)
-	if was == nil && len(s.nodes) >= MaxNodes {
-		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
+	if was == nil && len(s.nodes) >= maxNodes {
+		return fmt.Errorf("%w: %d nodes", ErrLimit, maxNodes)
 	}
 	if err := checkLevel(s.cluster.Level, c.Node.Levels); err != nil {
 		return fmt.Errorf("node %s: %w", c.Node.ID, err)

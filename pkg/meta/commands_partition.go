@@ -56,7 +56,7 @@ func (c ElectLeaders) Validate() error {
 		if e.Leader != "" && !ValidNodeID(e.Leader) {
 			return fmt.Errorf("%w: node %q", ErrInvalidName, e.Leader)
 		}
-		if len(e.Reason) > MaxTextLength {
+		if len(e.Reason) > maxTextLength {
 			return fmt.Errorf("%w: reason of %d bytes is too long", ErrLimit, len(e.Reason))
 		}
 	}
@@ -122,16 +122,16 @@ func (c AlterISR) Validate() error {
 	if !NSQName(c.Topic) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
 	}
-	if len(c.ISR) == 0 || len(c.ISR) > 2*MaxReplicas {
-		return fmt.Errorf("%w: %d nodes", ErrInvalidISR, len(c.ISR))
+	if len(c.ISR) == 0 || len(c.ISR) > 2*maxReplicas {
+		return fmt.Errorf("%w: %d nodes", errInvalidISR, len(c.ISR))
 	}
 	for i, id := range c.ISR {
 		if slices.Contains(c.ISR[:i], id) {
-			return fmt.Errorf("%w: duplicate node %q", ErrInvalidISR, id)
+			return fmt.Errorf("%w: duplicate node %q", errInvalidISR, id)
 		}
 	}
 	if c.Joiner != "" && !slices.Contains(c.ISR, c.Joiner) {
-		return fmt.Errorf("%w: joiner %q missing", ErrInvalidISR, c.Joiner)
+		return fmt.Errorf("%w: joiner %q missing", errInvalidISR, c.Joiner)
 	}
 	return nil
 }
@@ -146,11 +146,11 @@ func (c AlterISR) apply(s *State, r *Result) error {
 	}
 	for _, id := range c.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is not a replica", ErrInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", errInvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {
-		return fmt.Errorf("%w: leader %s missing", ErrInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %s missing", errInvalidISR, p.Leader)
 	}
 	if c.Joiner != "" {
 		switch n := s.Node(c.Joiner); {

@@ -52,7 +52,7 @@ func (p *Partition) MoveReady() error {
 	case p.Leader != "" && !slices.Contains(target, p.Leader):
 		return fmt.Errorf("%w: replica %s is to be removed but still leads", ErrInvalidAssignment, p.Leader)
 	case len(minus(p.ISR, p.Removing)) == 0:
-		return fmt.Errorf("%w: no in-sync replica would remain", ErrInvalidISR)
+		return fmt.Errorf("%w: no in-sync replica would remain", errInvalidISR)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (c StartReassign) Validate() error {
 	if !NSQName(c.Topic) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
 	}
-	if len(c.Target) == 0 || len(c.Target) > MaxReplicas {
+	if len(c.Target) == 0 || len(c.Target) > maxReplicas {
 		return fmt.Errorf("%w: %d replicas", ErrInvalidAssignment, len(c.Target))
 	}
 	for i, id := range c.Target {
@@ -115,7 +115,7 @@ func (c StartReassign) apply(s *State, r *Result) error {
 		}
 	}
 	adding, removing := minus(c.Target, hold), minus(hold, c.Target)
-	if len(c.Target)+len(removing) > 2*MaxReplicas {
+	if len(c.Target)+len(removing) > 2*maxReplicas {
 		return fmt.Errorf("%w: %d replicas during the reassignment", ErrLimit, len(c.Target)+len(removing))
 	}
 	p.Replicas = s.intern(slices.Concat(c.Target, removing))

@@ -40,8 +40,8 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 		}
 		return nil
 	}
-	if s.topics.count >= MaxTopics {
-		return fmt.Errorf("%w: %d topics", ErrLimit, MaxTopics)
+	if s.topics.count >= maxTopics {
+		return fmt.Errorf("%w: %d topics", ErrLimit, maxTopics)
 	}
 	if len(c.Assignment) != c.Config.Partitions {
 		return fmt.Errorf("%w: %d of %d partitions assigned", ErrInvalidAssignment, len(c.Assignment), c.Config.Partitions)
@@ -61,8 +61,8 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 // newPartitions returns the partitions of an assignment, each led by its first
 // replica in epoch 1.
 func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition, error) {
-	if s.topics.partitions+len(assignment) > MaxClusterPartitions {
-		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, MaxClusterPartitions)
+	if s.topics.partitions+len(assignment) > maxClusterPartitions {
+		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, maxClusterPartitions)
 	}
 	out := make([]Partition, len(assignment))
 	for i, ids := range assignment {
@@ -177,7 +177,7 @@ func (c FitTopic) apply(s *State, r *Result) error {
 		case !t.Config.AutoMinISR:
 			return fmt.Errorf("%w: min_isr of %[3]s cannot be raised automatically from %[2]d to %[4]d", ErrInvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
 		case c.MinISR > least:
-			return fmt.Errorf("%w: min_isr %d exceeds the %d in-sync replicas", ErrInvalidISR, c.MinISR, least)
+			return fmt.Errorf("%w: min_isr %d exceeds the %d in-sync replicas", errInvalidISR, c.MinISR, least)
 		}
 		t.Config.MinISR = c.MinISR
 	}
@@ -192,7 +192,7 @@ func (c FitTopic) apply(s *State, r *Result) error {
 // LeastInSync returns the smallest number of in-sync replicas of any partition, without those
 // being removed by a reassignment.
 func (t *Topic) LeastInSync() int {
-	least := MaxReplicas
+	least := maxReplicas
 	for i := range t.Partitions {
 		least = min(least, len(minus(t.Partitions[i].ISR, t.Partitions[i].Removing)))
 	}

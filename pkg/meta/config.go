@@ -42,7 +42,7 @@ func SyncAlways() SyncPolicy { return SyncPolicy{Every: 1} }
 // Always reports whether an acknowledged message is on disk.
 func (p SyncPolicy) Always() bool { return p.Every == 1 }
 
-// String returns the policy as ParseSyncPolicy reads it: "always", an interval
+// String returns the policy as parseSyncPolicy reads it: "always", an interval
 // ("200ms"), a count ("1000") or both ("1000,200ms"). The zero policy is "".
 func (p SyncPolicy) String() string {
 	switch {
@@ -58,10 +58,10 @@ func (p SyncPolicy) String() string {
 	return strconv.Itoa(p.Every) + "," + p.Interval.String()
 }
 
-// ParseSyncPolicy reads "always", "interval" (DefaultSyncInterval), a duration,
+// parseSyncPolicy reads "always", "interval" (DefaultSyncInterval), a duration,
 // a count of messages, or a count, a comma and a duration. "" is the zero
 // policy, which WithDefaults makes "always".
-func ParseSyncPolicy(text string) (SyncPolicy, error) {
+func parseSyncPolicy(text string) (SyncPolicy, error) {
 	switch text {
 	case "":
 		return SyncPolicy{}, nil
@@ -96,9 +96,9 @@ func ParseSyncPolicy(text string) (SyncPolicy, error) {
 // MarshalText returns the policy as String does.
 func (p SyncPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads the policy as ParseSyncPolicy does.
+// UnmarshalText reads the policy as parseSyncPolicy does.
 func (p *SyncPolicy) UnmarshalText(text []byte) error {
-	parsed, err := ParseSyncPolicy(string(text))
+	parsed, err := parseSyncPolicy(string(text))
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (c TopicConfig) Validate() error {
 	switch {
 	case c.Partitions < 1 || c.Partitions > seq.MaxPartitions:
 		return fmt.Errorf("%w: %d partitions, want 1 to %d", ErrInvalidConfig, c.Partitions, seq.MaxPartitions)
-	case c.Replicas < 1 || c.Replicas > MaxReplicas:
-		return fmt.Errorf("%w: %d replicas, want 1 to %d", ErrInvalidConfig, c.Replicas, MaxReplicas)
+	case c.Replicas < 1 || c.Replicas > maxReplicas:
+		return fmt.Errorf("%w: %d replicas, want 1 to %d", ErrInvalidConfig, c.Replicas, maxReplicas)
 	case c.MinISR < 1 || c.MinISR > c.Replicas:
 		return fmt.Errorf("%w: min_isr %d, want 1 to the number of replicas, %d", ErrInvalidConfig, c.MinISR, c.Replicas)
 	case c.RetentionAge < 0:
@@ -170,8 +170,8 @@ func (c TopicConfig) Validate() error {
 		return fmt.Errorf("%w: invalid retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
 	case c.RetentionTrash != NoTrash && (c.RetentionTrash < 0 || c.RetentionTrash > MaxTrash):
 		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", ErrInvalidConfig, c.RetentionTrash, MaxTrash)
-	case c.MaxMessage < 0 || c.MaxMessage > MaxBodyLimit:
-		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, MaxBodyLimit)
+	case c.MaxMessage < 0 || c.MaxMessage > maxBodyLimit:
+		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, maxBodyLimit)
 	case c.Sync == SyncPolicy{}:
 		return fmt.Errorf("%w: sync policy missing", ErrInvalidConfig)
 	}

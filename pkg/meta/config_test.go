@@ -81,16 +81,16 @@ func TestSyncPolicies(t *testing.T) {
 		{"2s", SyncPolicy{Interval: 2 * time.Second}, "2s"},
 		{"100,2s", SyncPolicy{Every: 100, Interval: 2 * time.Second}, "100,2s"},
 	} {
-		got, err := ParseSyncPolicy(test.text)
+		got, err := parseSyncPolicy(test.text)
 		if err != nil || got != test.want || got.String() != test.back {
 			t.Errorf("%q: %+v %q, %v", test.text, got, got, err)
 		}
-		if again, err := ParseSyncPolicy(got.String()); err != nil || again != got {
+		if again, err := parseSyncPolicy(got.String()); err != nil || again != got {
 			t.Errorf("%q does not come back: %+v, %v", got, again, err)
 		}
 	}
 	for _, text := range []string{"never", "0", "-1", "0,0s", "1h", "-2s", "5,", "x,2s", "100,x", "99999999999999999999"} {
-		if p, err := ParseSyncPolicy(text); text != "5," && (!errors.Is(err, ErrInvalidConfig) || fate.Of(err) != fate.Refused) {
+		if p, err := parseSyncPolicy(text); text != "5," && (!errors.Is(err, ErrInvalidConfig) || fate.Of(err) != fate.Refused) {
 			t.Errorf("%q: %+v, %v", text, p, err)
 		}
 	}
@@ -136,11 +136,11 @@ func TestDefaults(t *testing.T) {
 func TestBadConfigs(t *testing.T) {
 	for name, spoil := range map[string]func(*TopicConfig){
 		"partitions": func(c *TopicConfig) { c.Partitions = 1025 },
-		"replicas":   func(c *TopicConfig) { c.Replicas = MaxReplicas + 1 },
+		"replicas":   func(c *TopicConfig) { c.Replicas = maxReplicas + 1 },
 		"min isr":    func(c *TopicConfig) { c.MinISR = 4 },
 		"age":        func(c *TopicConfig) { c.RetentionAge = -1 },
 		"bytes":      func(c *TopicConfig) { c.RetentionBytes = -1 },
-		"message":    func(c *TopicConfig) { c.MaxMessage = MaxBodyLimit + 1 },
+		"message":    func(c *TopicConfig) { c.MaxMessage = maxBodyLimit + 1 },
 		"no sync":    func(c *TopicConfig) { c.Sync = SyncPolicy{} },
 		"sync":       func(c *TopicConfig) { c.Sync.Every = -1 },
 	} {
@@ -176,7 +176,7 @@ func TestSettings(t *testing.T) {
 	if _, known := s.Get("no"); known || !s.AutoCreateTopics() {
 		t.Error("an unknown key, or no topics on first use")
 	}
-	set := s.with(map[string]string{SettingAutoCreateTopics: "false", SettingTopicPartitions: "3", SettingTopicSync: "2s", SettingTopicRetention: "1h"})
+	set := s.with(map[string]string{SettingAutoCreateTopics: "false", SettingTopicPartitions: "3", settingTopicSync: "2s", settingTopicRetention: "1h"})
 	if set.AutoCreateTopics() || !s.AutoCreateTopics() {
 		t.Error("not set, or set in the old value")
 	}
@@ -184,7 +184,7 @@ func TestSettings(t *testing.T) {
 	if d := cmp.Diff(want, set.TopicDefaults(TopicConfig{Replicas: 2})); d != "" {
 		t.Error(d)
 	}
-	for key, v := range map[string]string{SettingTopicPartitions: "0", SettingTopicSync: "no", SettingTopicRetention: "-1s", SettingTopicReplicas: "x", SettingAutoCreateTopics: "2"} {
+	for key, v := range map[string]string{SettingTopicPartitions: "0", settingTopicSync: "no", settingTopicRetention: "-1s", settingTopicReplicas: "x", SettingAutoCreateTopics: "2"} {
 		if err := validateSettings(map[string]string{key: v}); !errors.Is(err, ErrInvalidConfig) {
 			t.Errorf("%s=%s: %v", key, v, err)
 		}

@@ -14,7 +14,7 @@ var (
 	ErrPartitionNotFound error = failure.PartitionNotFound
 	ErrNodeNotFound      error = failure.NodeNotFound
 	ErrNotInTrash        error = failure.NotInTrash
-	ErrManyDeleted       error = failure.ManyDeleted
+	errManyDeleted       error = failure.ManyDeleted
 	ErrNameTaken         error = failure.NameTaken
 	ErrSavedNotFound     error = failure.SavedNotFound
 	ErrNodeInUse         error = failure.NodeInUse
@@ -22,14 +22,14 @@ var (
 	ErrStaleVersion      error = failure.StaleVersion
 	ErrStaleEpoch        error = failure.StaleEpoch
 	ErrStaleIncarnation  error = failure.StaleIncarnation
-	ErrStaleIndex        error = failure.StaleIndex
+	errStaleIndex        error = failure.StaleIndex
 	ErrNotInISR          error = failure.NotInISR
 	ErrSuspect           error = failure.Suspect
-	ErrInvalidISR        error = failure.InvalidISR
+	errInvalidISR        error = failure.InvalidISR
 	ErrInvalidAssignment error = failure.InvalidAssignment
 	ErrInvalidName       error = failure.InvalidName
 	ErrInvalidConfig     error = failure.InvalidConfig
-	ErrUnknownSetting    error = failure.UnknownSetting
+	errUnknownSetting    error = failure.UnknownSetting
 	ErrLimit             error = failure.LimitReached
 	ErrTooFewNodes       error = failure.TooFewNodes
 	ErrCommandTooLarge   error = failure.CommandTooLarge

@@ -21,9 +21,9 @@ func (p *past) happened(s *State, at int64, c Command, r *Result, before *topicS
 	}
 	e.Index, e.At = s.index, at
 	if flux {
-		p.flux = keep(p.flux, &e, MaxEvents)
+		p.flux = keep(p.flux, &e, maxEvents)
 	} else {
-		p.events = keep(p.events, &e, MaxEvents)
+		p.events = keep(p.events, &e, maxEvents)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 
 // Bounds of the history in the metadata. The oldest entries are dropped.
 const (
-	MaxActs     = 5000
-	MaxActBytes = 4 << 10 // of the texts of one act
-	MaxEvents   = 3000    // of nodes, topics and channels; and as many of leaders and replicas
+	maxActs     = 5000
+	maxActBytes = 4 << 10 // of the texts of one act
+	maxEvents   = 3000    // of nodes, topics and channels; and as many of leaders and replicas
 	eventNames  = 3       // of the partitions that one event is about
 )
 
@@ -52,7 +52,7 @@ func (RecordAct) Kind() Kind { return KindRecordAct }
 func (c RecordAct) Validate() error { return c.Act.validate() }
 
 func (a *Act) validate() error {
-	if a.Verb == "" || a.bytes() > MaxActBytes {
+	if a.Verb == "" || a.bytes() > maxActBytes {
 		return fmt.Errorf("%w: act %q of %d bytes", ErrInvalidConfig, a.Verb, a.bytes())
 	}
 	return nil
@@ -61,7 +61,7 @@ func (a *Act) validate() error {
 func (c RecordAct) apply(s *State, _ *Result) error {
 	a := c.Act
 	a.Index = s.index
-	s.past.acts = keep(s.past.acts, &a, MaxActs)
+	s.past.acts = keep(s.past.acts, &a, maxActs)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (p *past) encode(e *json.Encoder) error {
 
 // decode reads them.
 func (p *past) decode(head *snapshotHead, next func(any) error) error {
-	if head.Acts < 0 || head.Acts > MaxActs || head.Events < 0 || head.Events > MaxEvents || head.Flux < 0 || head.Flux > MaxEvents {
+	if head.Acts < 0 || head.Acts > maxActs || head.Events < 0 || head.Events > maxEvents || head.Flux < 0 || head.Flux > maxEvents {
 		return fmt.Errorf("%d acts, %d and %d events", head.Acts, head.Events, head.Flux)
 	}
 	for range head.Acts {

@@ -113,14 +113,14 @@ func TestTheJournalIsBounded(t *testing.T) {
 	apply(CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
 	apply(RecordAct{Act{Verb: "first"}})
 	before := s.Snapshot()
-	for i := range MaxActs {
+	for i := range maxActs {
 		apply(RecordAct{Act{Verb: fmt.Sprint(i)}})
 	}
-	for i := range MaxEvents {
+	for i := range maxEvents {
 		apply(PauseTopic{"t", i%2 == 0})
 	}
 	acts, events := JournalOf(&s).Acts(), JournalOf(&s).Events(0)
-	if len(acts) != MaxActs || acts[0].Verb != "0" || len(events) != MaxEvents || events[0].Kind != "topic_paused" {
+	if len(acts) != maxActs || acts[0].Verb != "0" || len(events) != maxEvents || events[0].Kind != "topic_paused" {
 		t.Errorf("%d acts from %+v, %d events", len(acts), acts[0], len(events))
 	}
 	if old := JournalOf(before).Acts(); len(old) != 1 || old[0].Verb != "first" || len(JournalOf(before).Events(0)) != 2 {
@@ -129,7 +129,7 @@ func TestTheJournalIsBounded(t *testing.T) {
 	if _, err := DecodeSnapshot(bytes.NewReader(encode(t, &s))); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []Act{{}, {Verb: "x", Before: strings.Repeat("x", MaxActBytes)}} {
+	for _, bad := range []Act{{}, {Verb: "x", Before: strings.Repeat("x", maxActBytes)}} {
 		if err := (RecordAct{bad}).Validate(); !errors.Is(err, ErrInvalidConfig) {
 			t.Errorf("%v", err)
 		}

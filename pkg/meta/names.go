@@ -12,28 +12,28 @@ const (
 	// MaxNameLength is the longest name of a topic, a channel or a node, the
 	// suffix of an ephemeral one included.
 	MaxNameLength = 64
-	// MaxTopics is the most topics of a cluster.
-	MaxTopics = 100_000
-	// MaxClusterPartitions is the most partitions of all topics together.
-	MaxClusterPartitions = 200_000
-	// MaxChannels is the most durable channels of one topic.
-	MaxChannels = 4096
-	// MaxReplicas is the largest replication factor.
-	MaxReplicas = 15
-	// MaxNodes is the most nodes of a cluster.
-	MaxNodes = 256
-	// MaxTextLength bounds addresses, zones, versions and reasons.
-	MaxTextLength = 256
-	// MaxBodyLimit is the largest MaxMessage that a topic may be given, in bytes.
-	MaxBodyLimit = limit.Message
+	// maxTopics is the most topics of a cluster.
+	maxTopics = 100_000
+	// maxClusterPartitions is the most partitions of all topics together.
+	maxClusterPartitions = 200_000
+	// maxChannels is the most durable channels of one topic.
+	maxChannels = 4096
+	// maxReplicas is the largest replication factor.
+	maxReplicas = 15
+	// maxNodes is the most nodes of a cluster.
+	maxNodes = 256
+	// maxTextLength bounds addresses, zones, versions and reasons.
+	maxTextLength = 256
+	// maxBodyLimit is the largest MaxMessage that a topic may be given, in bytes.
+	maxBodyLimit = limit.Message
 )
 
-// EphemeralSuffix ends the names of ephemeral topics and channels, which are deleted with their
+// ephemeralSuffix ends the names of ephemeral topics and channels, which are deleted with their
 // last user.
-const EphemeralSuffix = "#ephemeral"
+const ephemeralSuffix = "#ephemeral"
 
 // ValidTopicName reports whether a topic may be given this name: 1 to 64 bytes in
-// all, of letters, digits, '.', '_' and '-', and perhaps EphemeralSuffix, but
+// all, of letters, digits, '.', '_' and '-', and perhaps ephemeralSuffix, but
 // neither "." nor "..".
 func ValidTopicName(name string) bool { return validName(name) }
 
@@ -48,7 +48,7 @@ func NSQName(name string) bool {
 	if len(name) == 0 || len(name) > MaxNameLength {
 		return false
 	}
-	base := strings.TrimSuffix(name, EphemeralSuffix)
+	base := strings.TrimSuffix(name, ephemeralSuffix)
 	return base != "" && plain(base)
 }
 
@@ -57,7 +57,7 @@ func NSQName(name string) bool {
 func IsDotSegment(name string) bool { return name == "." || name == ".." }
 
 // IsEphemeral reports whether name has the suffix of an ephemeral topic or channel.
-func IsEphemeral(name string) bool { return strings.HasSuffix(name, EphemeralSuffix) }
+func IsEphemeral(name string) bool { return strings.HasSuffix(name, ephemeralSuffix) }
 
 // ValidNodeID reports whether id may name a node: 1 to 64 bytes of letters,
 // digits, '.', '_' and '-'.

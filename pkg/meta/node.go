@@ -56,7 +56,7 @@ func (n *Node) validate() error {
 		return fmt.Errorf("%w: node %q: feature levels %v", ErrInvalidConfig, n.ID, n.Levels)
 	}
 	for _, text := range []string{n.Hostname, n.TCPAddress, n.HTTPAddress, n.HTTPSAddress, n.ClusterAddress, n.Zone, n.Version, n.BootID} {
-		if len(text) > MaxTextLength {
+		if len(text) > maxTextLength {
 			return fmt.Errorf("%w: node %q: field of %d bytes is too long", ErrLimit, n.ID, len(text))
 		}
 	}

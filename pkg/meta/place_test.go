@@ -178,7 +178,7 @@ func TestFitTopic(t *testing.T) {
 	if err := fit("open", 3, 0); err != nil || s.Topic("open").Config.Replicas != 3 || s.Topic("open").Config.MinISR != 1 {
 		t.Fatalf("%v: %+v", err, s.Topic("open").Config)
 	}
-	if err := fit("open", 0, 2); !errors.Is(err, ErrInvalidISR) {
+	if err := fit("open", 0, 2); !errors.Is(err, errInvalidISR) {
 		t.Errorf("a min ISR that stops publishes: %v", err)
 	}
 	for _, c := range []Command{

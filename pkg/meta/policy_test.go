@@ -43,7 +43,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	if err := s.Apply(10, AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: num(0)}}).Err; err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Apply(11, SetSettings{Values: map[string]string{SettingChannelMaxAttempts: "8", SettingChannelOnExhausted: "drop", SettingChannelRate: "9/s"}}).Err; err != nil {
+	if err := s.Apply(11, SetSettings{Values: map[string]string{SettingChannelMaxAttempts: "8", settingChannelOnExhausted: "drop", settingChannelRate: "9/s"}}).Err; err != nil {
 		t.Fatal(err)
 	}
 	if got := of(); got != (policy.Policy{MaxAttempts: 8, OnExhausted: policy.Drop, OnExpired: policy.Drop, Backoff: backoff, Rate: 9}) {

@@ -12,8 +12,8 @@ import (
 
 // Bounds of the positions that are saved before an operator moves a channel.
 const (
-	MaxSavedPerChannel = 10                 // the oldest go
-	MaxSaved           = 1000               // of all channels, likewise
+	maxSavedPerChannel = 10                 // the oldest go
+	maxSaved           = 1000               // of all channels, likewise
 	SavedFor           = 7 * 24 * time.Hour // older ones go when another is saved
 	// MaxSavedRanges is how many ranges of messages that were finished out of order are
 	// saved of a channel in all partitions. The others are delivered again by an undo.
@@ -102,7 +102,7 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 	}
 	for _, v := range s.saved {
 		if v.of(fresh.Topic, fresh.Channel) {
-			if same--; same >= MaxSavedPerChannel-1 {
+			if same--; same >= maxSavedPerChannel-1 {
 				continue
 			}
 		}
@@ -111,7 +111,7 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 		}
 	}
 	kept = append(kept, &fresh)
-	s.saved = kept[max(0, len(kept)-MaxSaved):]
+	s.saved = kept[max(0, len(kept)-maxSaved):]
 	return nil
 }
 

@@ -52,7 +52,7 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 	for i := range 15 {
 		v.save("t", "c", time.Duration(i), seq.Offset(i))
 	}
-	if got := v.floors("t", "c"); len(got) != MaxSavedPerChannel || got[0] != 14 || got[9] != 5 {
+	if got := v.floors("t", "c"); len(got) != maxSavedPerChannel || got[0] != 14 || got[9] != 5 {
 		t.Errorf("of one channel: %v", got)
 	}
 	if got := v.floors("u", "c"); len(got) != 1 {
@@ -65,10 +65,10 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 	if got := v.floors("u", "c"); got != nil {
 		t.Errorf("of another after a week: %v", got)
 	}
-	for i := range MaxSaved {
+	for i := range maxSaved {
 		v.save("u", "c"+strconv.Itoa(i), SavedFor, 1)
 	}
-	if len(v.s.saved) != MaxSaved || v.floors("t", "d") != nil {
+	if len(v.s.saved) != maxSaved || v.floors("t", "d") != nil {
 		t.Errorf("%d in all, %v", len(v.s.saved), v.floors("t", "d"))
 	}
 }

@@ -16,17 +16,17 @@ import (
 const (
 	SettingAutoCreateTopics    = "auto_create_topics"    // bool: topics are made on first use
 	SettingTopicPartitions     = "topic_partitions"      // of a topic that names no number
-	SettingTopicReplicas       = "topic_replicas"        // 0: by the number of nodes
-	SettingTopicMinISR         = "topic_min_isr"         // 0: a majority
-	SettingTopicSync           = "topic_sync"            // as ParseSyncPolicy reads it
-	SettingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
-	SettingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
+	settingTopicReplicas       = "topic_replicas"        // 0: by the number of nodes
+	settingTopicMinISR         = "topic_min_isr"         // 0: a majority
+	settingTopicSync           = "topic_sync"            // as parseSyncPolicy reads it
+	settingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
+	settingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
 	SettingChannelMaxAttempts  = "channel_max_attempts"  // of a channel that leaves it open; 0: no limit
-	SettingChannelOnExhausted  = "channel_on_exhausted"  // dead-letter, drop or block
-	SettingChannelOnExpired    = "channel_on_expired"    // dead-letter or drop
+	settingChannelOnExhausted  = "channel_on_exhausted"  // dead-letter, drop or block
+	settingChannelOnExpired    = "channel_on_expired"    // dead-letter or drop
 	SettingChannelBackoff      = "channel_backoff"       // as policy.ParseBackoff reads it
-	SettingChannelRate         = "channel_rate"          // as policy.ParseRate reads it
-	SettingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
+	settingChannelRate         = "channel_rate"          // as policy.ParseRate reads it
+	settingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
 )
 
 type setting struct {
@@ -38,17 +38,17 @@ type setting struct {
 var settings = map[string]setting{
 	SettingAutoCreateTopics:    {"true", checkBool},
 	SettingTopicPartitions:     {"1", checkInt(1, seq.MaxPartitions)},
-	SettingTopicReplicas:       {"0", checkInt(0, MaxReplicas)},
-	SettingTopicMinISR:         {"0", checkInt(0, MaxReplicas)},
-	SettingTopicSync:           {"always", checkSync},
-	SettingTopicRetention:      {"0s", checkDuration},
-	SettingTopicRetentionBytes: {"0", checkInt(0, 1<<62)},
-	SettingAutoBalance:         {"true", checkBool},
+	settingTopicReplicas:       {"0", checkInt(0, maxReplicas)},
+	settingTopicMinISR:         {"0", checkInt(0, maxReplicas)},
+	settingTopicSync:           {"always", checkSync},
+	settingTopicRetention:      {"0s", checkDuration},
+	settingTopicRetentionBytes: {"0", checkInt(0, 1<<62)},
+	settingAutoBalance:         {"true", checkBool},
 	SettingChannelMaxAttempts:  {"0", checkParsed(policy.ParseMaxAttempts)},
-	SettingChannelOnExhausted:  {string(policy.DeadLetter), checkParsed(policy.ParseOutcome)},
-	SettingChannelOnExpired:    {string(policy.Drop), checkParsed(policy.ParseExpiry)},
+	settingChannelOnExhausted:  {string(policy.DeadLetter), checkParsed(policy.ParseOutcome)},
+	settingChannelOnExpired:    {string(policy.Drop), checkParsed(policy.ParseExpiry)},
 	SettingChannelBackoff:      {"off", checkParsed(policy.ParseBackoff)},
-	SettingChannelRate:         {"0", checkParsed(policy.ParseRate)},
+	settingChannelRate:         {"0", checkParsed(policy.ParseRate)},
 }
 
 func checkBool(v string) error { _, err := strconv.ParseBool(v); return err }
@@ -64,7 +64,7 @@ func checkInt(low, high int64) func(string) error {
 }
 
 func checkSync(v string) error {
-	p, err := ParseSyncPolicy(v)
+	p, err := parseSyncPolicy(v)
 	if err == nil && p == (SyncPolicy{}) {
 		err = fmt.Errorf("sync policy missing")
 	}
@@ -104,7 +104,7 @@ func (s Settings) AutoCreateTopics() bool { return s.is(SettingAutoCreateTopics)
 
 // AutoBalance reports whether leaderships return to the preferred leaders automatically. An
 // operator disables it during a rolling upgrade.
-func (s Settings) AutoBalance() bool { return s.is(SettingAutoBalance) }
+func (s Settings) AutoBalance() bool { return s.is(settingAutoBalance) }
 
 func (s Settings) is(key string) bool {
 	v, _ := s.Get(key)
@@ -124,21 +124,21 @@ func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 		c.Partitions = int(number(SettingTopicPartitions))
 	}
 	if c.Replicas == 0 {
-		c.Replicas = int(number(SettingTopicReplicas))
+		c.Replicas = int(number(settingTopicReplicas))
 	}
 	if c.MinISR == 0 {
-		c.MinISR = int(number(SettingTopicMinISR))
+		c.MinISR = int(number(settingTopicMinISR))
 	}
-	if c.Sync == (SyncPolicy{}) && s.IsSet(SettingTopicSync) {
-		v, _ := s.Get(SettingTopicSync)
-		c.Sync, _ = ParseSyncPolicy(v)
+	if c.Sync == (SyncPolicy{}) && s.IsSet(settingTopicSync) {
+		v, _ := s.Get(settingTopicSync)
+		c.Sync, _ = parseSyncPolicy(v)
 	}
 	if c.RetentionAge == 0 {
-		v, _ := s.Get(SettingTopicRetention)
+		v, _ := s.Get(settingTopicRetention)
 		c.RetentionAge, _ = units.ParseDuration(v)
 	}
 	if c.RetentionBytes == 0 {
-		c.RetentionBytes = number(SettingTopicRetentionBytes)
+		c.RetentionBytes = number(settingTopicRetentionBytes)
 	}
 	return c
 }
@@ -147,10 +147,10 @@ func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 func (s Settings) ChannelDefaults() (p policy.Policy) {
 	value := func(key string) string { v, _ := s.Get(key); return v }
 	p.MaxAttempts, _ = policy.ParseMaxAttempts(value(SettingChannelMaxAttempts)) // validated when they were set
-	p.OnExhausted, _ = policy.ParseOutcome(value(SettingChannelOnExhausted))
-	p.OnExpired, _ = policy.ParseExpiry(value(SettingChannelOnExpired))
+	p.OnExhausted, _ = policy.ParseOutcome(value(settingChannelOnExhausted))
+	p.OnExpired, _ = policy.ParseExpiry(value(settingChannelOnExpired))
 	p.Backoff, _ = policy.ParseBackoff(value(SettingChannelBackoff))
-	p.Rate, _ = policy.ParseRate(value(SettingChannelRate))
+	p.Rate, _ = policy.ParseRate(value(settingChannelRate))
 	return p
 }
 
@@ -177,7 +177,7 @@ func validateSettings(changes map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(changes)) {
 		known, ok := settings[key]
 		if !ok {
-			return fmt.Errorf("%w: %q", ErrUnknownSetting, key)
+			return fmt.Errorf("%w: %q", errUnknownSetting, key)
 		}
 		if v := changes[key]; v != "" {
 			if err := known.check(v); err != nil {

@@ -38,11 +38,11 @@ import (
 const (
 	snapshotMagic  = "brkdmeta"
 	snapshotHeader = len(snapshotMagic) + 4
-	// SnapshotVersion is the format that this build writes, and the newest that
+	// snapshotVersion is the format that this build writes, and the newest that
 	// it reads.
-	SnapshotVersion = 1
-	// MaxSnapshotBytes is the largest snapshot that is read.
-	MaxSnapshotBytes = 1 << 30
+	snapshotVersion = 1
+	// maxSnapshotBytes is the largest snapshot that is read.
+	maxSnapshotBytes = 1 << 30
 )
 
 type snapshotHead struct {
@@ -112,7 +112,7 @@ func (s *State) Encode(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	b := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	b.WriteString(snapshotMagic) // b keeps the first error, and Flush returns it
-	b.Write(binary.LittleEndian.AppendUint32(nil, SnapshotVersion))
+	b.Write(binary.LittleEndian.AppendUint32(nil, snapshotVersion))
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	head := snapshotHead{
@@ -165,20 +165,20 @@ func (t *Topic) snapshot() snapshotTopic {
 // ErrCorrupt for bytes that are not what was written, ErrUnknownSnapshot for a newer
 // format, and ErrLevel for a feature level that this program does not support. It never returns a state that is not the one written.
 func DecodeSnapshot(r io.Reader) (*State, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSnapshotBytes+1))
+	data, err := io.ReadAll(io.LimitReader(r, maxSnapshotBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	n := len(data) - 4
 	switch {
-	case n < snapshotHeader || len(data) > MaxSnapshotBytes:
+	case n < snapshotHeader || len(data) > maxSnapshotBytes:
 		return nil, fmt.Errorf("%w: truncated snapshot, %d bytes", ErrCorrupt, len(data))
 	case string(data[:len(snapshotMagic)]) != snapshotMagic:
 		return nil, fmt.Errorf("%w: not a snapshot", ErrCorrupt)
 	case crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]):
 		return nil, fmt.Errorf("%w: snapshot checksum mismatch", ErrCorrupt)
 	}
-	if v := binary.LittleEndian.Uint32(data[len(snapshotMagic):]); v != SnapshotVersion {
+	if v := binary.LittleEndian.Uint32(data[len(snapshotMagic):]); v != snapshotVersion {
 		return nil, fmt.Errorf("%w: version %d", ErrUnknownSnapshot, v)
 	}
 	s, err := decodeLines(data[snapshotHeader:n])
@@ -227,7 +227,7 @@ func decodeLines(body []byte) (*State, error) {
 		return nil, err
 	}
 	s.settings = s.settings.with(head.Settings)
-	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics || head.Saved < 0 || head.Saved > MaxSaved || head.Trash < 0 || head.Trash > MaxTrashTopics {
+	if head.Nodes < 0 || head.Nodes > maxNodes || head.Topics < 0 || head.Topics > maxTopics || head.Saved < 0 || head.Saved > maxSaved || head.Trash < 0 || head.Trash > maxTrashTopics {
 		return nil, fmt.Errorf("%d nodes, %d topics, %d saved positions, %d topics in the trash", head.Nodes, head.Topics, head.Saved, head.Trash)
 	}
 	for range head.Nodes {
@@ -357,11 +357,11 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 func validISR(p *Partition) error {
 	for _, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is not a replica", ErrInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", errInvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(p.ISR, p.Leader) {
-		return fmt.Errorf("%w: leader %q missing", ErrInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %q missing", errInvalidISR, p.Leader)
 	}
 	return nil
 }

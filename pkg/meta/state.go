@@ -108,7 +108,7 @@ func (s *State) Apply(index uint64, c Command) Result { return ApplyAt(s, index,
 // changes is an event of the journal.
 func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	if index <= s.index {
-		return Result{Index: index, Err: ErrStaleIndex}
+		return Result{Index: index, Err: errStaleIndex}
 	}
 	s.index = index
 	r := Result{Index: index}

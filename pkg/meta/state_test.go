@@ -201,7 +201,7 @@ func TestAnIndexIsAppliedOnce(t *testing.T) {
 	var s State
 	s.Apply(5, InitCluster{ID: "x"})
 	for _, index := range []uint64{0, 4, 5} {
-		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, ErrStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
+		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, errStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
 			t.Errorf("index %d: %v, now %d", index, r.Err, s.Index())
 		}
 	}
@@ -211,7 +211,7 @@ func TestLimits(t *testing.T) {
 	var s State
 	index := uint64(0)
 	apply := func(c Command) error { index++; return s.Apply(index, c).Err }
-	for i := range MaxNodes {
+	for i := range maxNodes {
 		if err := apply(NodeStarted{Node: Node{ID: NodeID(fmt.Sprintf("n%d", i))}}); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestLimits(t *testing.T) {
 	if err := apply(CreateTopic{"t", c, [][]NodeID{{"n1"}}}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range MaxChannels {
+	for i := range maxChannels {
 		if err := apply(CreateChannel{Topic: "t", Channel: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestLimits(t *testing.T) {
 	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all[1:]}); err != nil {
 		t.Errorf("partitions: %v", err)
 	}
-	long := make([]byte, MaxTextLength+1)
+	long := make([]byte, maxTextLength+1)
 	if err := apply(NodeStarted{Node: Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
 		t.Errorf("text: %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxSuspects is the most replicas that one ReportSuspects names.
-const MaxSuspects = 1024
+// maxSuspects is the most replicas that one ReportSuspects names.
+const maxSuspects = 1024
 
 // Suspect is an in-sync replica that may have lost records which it acknowledged:
 // its log was cut or is damaged, or another replica proved to hold more. It is
@@ -122,8 +122,8 @@ func (c ReportSuspects) Validate() error {
 	if !ValidNodeID(c.Node) {
 		return fmt.Errorf("%w: node %q", ErrInvalidName, c.Node)
 	}
-	if len(c.Replicas) > MaxSuspects {
-		return fmt.Errorf("%w: %d suspects, limit is %d", ErrLimit, len(c.Replicas), MaxSuspects)
+	if len(c.Replicas) > maxSuspects {
+		return fmt.Errorf("%w: %d suspects, limit is %d", ErrLimit, len(c.Replicas), maxSuspects)
 	}
 	for i := range c.Replicas {
 		if r := &c.Replicas[i]; !NSQName(r.Topic) {

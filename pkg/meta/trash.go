@@ -15,9 +15,9 @@ const (
 	DefaultTrash = 24 * time.Hour      // how long a topic is kept that names no time
 	MaxTrash     = 30 * 24 * time.Hour // the longest
 	NoTrash      = time.Duration(-1)   // as TopicConfig.RetentionTrash: deleted at once
-	// MaxTrashTopics and MaxTrashPartitions are how many are kept. The oldest are purged.
-	MaxTrashTopics     = 1000
-	MaxTrashPartitions = 10_000
+	// maxTrashTopics and maxTrashPartitions are how many are kept. The oldest are purged.
+	maxTrashTopics     = 1000
+	maxTrashPartitions = 10_000
 )
 
 // Trash returns how long the topic is kept once it is deleted; 0: it is not.
@@ -123,7 +123,7 @@ func (t Trash) with(d *Deleted) (all []*Deleted, gone []string) {
 	all = append(slices.Clone(t.deleted), d)
 	partitions := 0
 	for i, d := range slices.Backward(all) {
-		if partitions += len(d.Topic.Partitions); partitions > MaxTrashPartitions || len(all)-i > MaxTrashTopics {
+		if partitions += len(d.Topic.Partitions); partitions > maxTrashPartitions || len(all)-i > maxTrashTopics {
 			for _, old := range all[:i+1] {
 				gone = append(gone, old.Topic.Name)
 			}
@@ -263,11 +263,11 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	case now != nil && !c.Replace:
 		return fmt.Errorf("%w: topic %s was created again after the deletion", ErrNameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
-		return fmt.Errorf("%w: %d deleted topics are named %s", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
+		return fmt.Errorf("%w: %d deleted topics are named %s", errManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}
 	d := s.trash[at]
-	if free == 0 && s.topics.count >= MaxTopics || s.topics.partitions-free+len(d.Topic.Partitions) > MaxClusterPartitions {
-		return fmt.Errorf("%w: %d topics, %d partitions", ErrLimit, MaxTopics, MaxClusterPartitions)
+	if free == 0 && s.topics.count >= maxTopics || s.topics.partitions-free+len(d.Topic.Partitions) > maxClusterPartitions {
+		return fmt.Errorf("%w: %d topics, %d partitions", ErrLimit, maxTopics, maxClusterPartitions)
 	}
 	t := *d.Topic
 	t.Version = s.index
@@ -295,7 +295,7 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 func insertSaved(all []*Saved, v *Saved) []*Saved {
 	at, _ := slices.BinarySearchFunc(all, v.Index, func(v *Saved, index uint64) int { return cmp.Compare(v.Index, index) })
 	all = slices.Insert(slices.Clone(all), at, v)
-	return all[max(0, len(all)-MaxSaved):]
+	return all[max(0, len(all)-maxSaved):]
 }
 
 // PurgeTopics takes topics out of the trash for good: every node deletes what it has of
@@ -309,7 +309,7 @@ func (PurgeTopics) Kind() Kind { return KindPurgeTopics }
 
 // Validate implements Command.
 func (c PurgeTopics) Validate() error {
-	if len(c.Incarnations) == 0 || len(c.Incarnations) > MaxTrashTopics {
+	if len(c.Incarnations) == 0 || len(c.Incarnations) > maxTrashTopics {
 		return fmt.Errorf("%w: %d topics to purge", ErrInvalidConfig, len(c.Incarnations))
 	}
 	return nil

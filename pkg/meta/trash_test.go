@@ -75,12 +75,12 @@ func TestWhatANodeHasOfTheTrash(t *testing.T) {
 }
 
 func TestTheOldestLeaveTheTrash(t *testing.T) {
-	s, made := kept(t, MaxTrashTopics+2, 1)
-	if n := len(slices.Collect(TrashOf(s).All())); n != MaxTrashTopics || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
+	s, made := kept(t, maxTrashTopics+2, 1)
+	if n := len(slices.Collect(TrashOf(s).All())); n != maxTrashTopics || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
 		t.Errorf("%d topics kept", n)
 	}
 	s, made = kept(t, 12, 1000)
-	if n := len(slices.Collect(TrashOf(s).All())); n != MaxTrashPartitions/1000 || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
+	if n := len(slices.Collect(TrashOf(s).All())); n != maxTrashPartitions/1000 || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
 		t.Errorf("%d topics of 1,000 partitions kept", n)
 	}
 }
@@ -151,13 +151,13 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 	}
-	if r := apply(RestoreTopic{Name: "t0"}); !errors.Is(r.Err, ErrManyDeleted) {
+	if r := apply(RestoreTopic{Name: "t0"}); !errors.Is(r.Err, errManyDeleted) {
 		t.Errorf("one of two: %v", r.Err)
 	}
 	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); r.Err != nil || r.Topic.Incarnation != made[0] {
 		t.Errorf("%+v, %v", r.Topic, r.Err)
 	}
-	full, _ := kept(t, MaxTrashTopics+1, 1)
+	full, _ := kept(t, maxTrashTopics+1, 1)
 	events := JournalOf(full).Events(full.Index() - 1)
 	if len(events) != 1 || !strings.Contains(events[0].What, "purged: t0") {
 		t.Errorf("%+v", events)
@@ -165,7 +165,7 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 }
 
 func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
-	s, made := kept(t, MaxTrashTopics, 1) // the one that is replaced must not push another one out
+	s, made := kept(t, maxTrashTopics, 1) // the one that is replaced must not push another one out
 	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
 	r := apply(CreateTopic{"t0", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
 	if r.Err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// DefaultMaxObjects is how many topics and channels have series of their own.
-	DefaultMaxObjects = 2000
+	// defaultMaxObjects is how many topics and channels have series of their own.
+	defaultMaxObjects = 2000
 	// maxScrapes is how many scrapes are answered at a time; more are told to
 	// come again.
 	maxScrapes    = 4
@@ -28,7 +28,7 @@ type Options struct {
 	Started  time.Time
 	Sources  Sources
 	// MaxObjects bounds the topics and channels with series of their own. 0:
-	// DefaultMaxObjects.
+	// defaultMaxObjects.
 	MaxObjects int
 }
 
@@ -42,7 +42,7 @@ type Metrics struct {
 // New returns the metrics of a node.
 func New(o Options) *Metrics {
 	if o.MaxObjects <= 0 {
-		o.MaxObjects = DefaultMaxObjects
+		o.MaxObjects = defaultMaxObjects
 	}
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(

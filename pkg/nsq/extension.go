@@ -70,8 +70,8 @@ func AppendTraced(dst []byte, t Traced) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(min(t.RawSize, 1<<32-1)))
 }
 
-// ParseTraced reads the data of a response frame with a Traced; false: it is another.
-func ParseTraced(data []byte) (Traced, bool) {
+// parseTraced reads the data of a response frame with a Traced; false: it is another.
+func parseTraced(data []byte) (Traced, bool) {
 	if len(data) != tracedLen || string(data[:len(OK)]) != OK {
 		return Traced{}, false
 	}
@@ -162,7 +162,7 @@ func (f Form) ParseExtended(data []byte) (Extended, error) {
 	}
 	if f.Details {
 		if len(m.Body) < detailsLen {
-			return Extended{}, ErrShortMessage
+			return Extended{}, errShortMessage
 		}
 		m.Position = int64(binary.BigEndian.Uint64(m.Body)) //nolint:gosec // the bits of a signed number
 		m.RawSize = int64(binary.BigEndian.Uint32(m.Body[8:]))
@@ -177,11 +177,11 @@ func splitExt(rest []byte) (header, body []byte, err error) {
 		return nil, rest[1:], nil
 	}
 	if len(rest) < 1+headerLengthLen {
-		return nil, nil, ErrShortMessage
+		return nil, nil, errShortMessage
 	}
 	end := 1 + headerLengthLen + int(binary.BigEndian.Uint16(rest[1:]))
 	if len(rest) < end {
-		return nil, nil, ErrShortMessage
+		return nil, nil, errShortMessage
 	}
 	return rest[1+headerLengthLen : end : end], rest[end:], nil
 }

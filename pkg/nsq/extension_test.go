@@ -15,11 +15,11 @@ func TestTracedGolden(t *testing.T) {
 	if string(got) != golden {
 		t.Errorf("\n got %q\nwant %q", got, golden)
 	}
-	if back, ok := ParseTraced(got[1+FrameHeaderLen:]); !ok || back != want {
+	if back, ok := parseTraced(got[1+frameHeaderLen:]); !ok || back != want {
 		t.Errorf("read back as %+v, %v", back, ok)
 	}
 	for _, other := range []string{"", OK, "OK" + string(make([]byte, 27)), "NO" + string(make([]byte, 28))} {
-		if _, ok := ParseTraced([]byte(other)); ok {
+		if _, ok := parseTraced([]byte(other)); ok {
 			t.Errorf("%q was read", other)
 		}
 	}
@@ -93,7 +93,7 @@ func FuzzExtendedMessages(f *testing.F) {
 		if ext && len(m.Header) == 0 && data[messageHeaderLen] != extNone || ext && len(m.Header) > 0 && data[messageHeaderLen] != extJSON {
 			return // versions that are read and not written
 		}
-		if again := form.AppendExtended(nil, &m)[FrameHeaderLen:]; !bytes.Equal(again, data) {
+		if again := form.AppendExtended(nil, &m)[frameHeaderLen:]; !bytes.Equal(again, data) {
 			t.Errorf("%q became %q", data, again)
 		}
 	})

@@ -29,14 +29,14 @@ const (
 	CloseWait = "CLOSE_WAIT"
 )
 
-// FrameHeaderLen is the length of a frame's size and type. A frame is
+// frameHeaderLen is the length of a frame's size and type. A frame is
 //
 //	+---------+---------+------------------+
 //	| size: 4 | type: 4 | data: size-4     |   big endian
 //	+---------+---------+------------------+
 //
 // with a size that counts the type and the data.
-const FrameHeaderLen = 8
+const frameHeaderLen = 8
 
 // messageHeaderLen is what precedes the body in the data of a message frame:
 //
@@ -46,7 +46,7 @@ const FrameHeaderLen = 8
 const messageHeaderLen = 8 + 2 + seq.HexLen
 
 // MessageOverhead is the size of a message frame with an empty body.
-const MessageOverhead = FrameHeaderLen + messageHeaderLen
+const MessageOverhead = frameHeaderLen + messageHeaderLen
 
 // AppendFrame appends a frame of the data to dst.
 func AppendFrame[D []byte | string](dst []byte, t FrameType, data D) []byte {
@@ -71,7 +71,7 @@ func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.WireID, 
 // Errors of reading frames.
 var (
 	ErrFrameSize    = errors.New("frame size out of range")
-	ErrShortMessage = errors.New("message frame too short")
+	errShortMessage = errors.New("message frame too short")
 )
 
 // FrameReader reads frames, for clients. It takes no byte of its source that
@@ -79,7 +79,7 @@ var (
 type FrameReader struct {
 	r       io.Reader
 	maxData int
-	head    [FrameHeaderLen]byte
+	head    [frameHeaderLen]byte
 	buf     []byte
 }
 
@@ -141,7 +141,7 @@ type Message struct {
 // ParseMessage reads the data of a message frame. The body aliases data.
 func ParseMessage(data []byte) (Message, error) {
 	if len(data) < messageHeaderLen {
-		return Message{}, ErrShortMessage
+		return Message{}, errShortMessage
 	}
 	return Message{
 		Timestamp: int64(binary.BigEndian.Uint64(data)),

@@ -64,7 +64,7 @@ func FuzzMPUB(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		again := append([]byte(nil), body[:min(len(body), 4)]...)
-		err := SplitMPUB(body, 100, func(m []byte) {
+		err := splitMPUB(body, 100, func(m []byte) {
 			if len(m) == 0 || len(m) > 100 {
 				t.Fatalf("message of %d bytes", len(m))
 			}

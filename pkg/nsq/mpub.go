@@ -112,11 +112,11 @@ func (m MPUB) Each(emit func(message []byte)) {
 	}
 }
 
-// SplitMPUB takes a whole body of an MPUB apart and calls emit for each message,
+// splitMPUB takes a whole body of an MPUB apart and calls emit for each message,
 // in order and without copying: the slices alias body. It calls emit for no
 // message of a body that is refused. The body must end with its last message.
 // The error, if any, is an *Error.
-func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
+func splitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
 	w := newMPUBWalk(MPUBLimits{Message: maxMessage, Body: math.MaxInt})
 	if len(body) < mpubHeader {
 		return w.cutOff(len(body))
@@ -171,7 +171,7 @@ func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
 			body := r.buf[r.r : r.r+w.pos : r.r+w.pos]
 			r.r += w.pos
 			return body, nil
-		case w.least > max(len(r.buf), FreeRead): // what is more is paid for
+		case w.least > max(len(r.buf), freeRead): // what is more is paid for
 			return nil, nil
 		}
 		if err := r.need(w.least); err != nil {

@@ -47,7 +47,7 @@ func TestMessageFrameReadsBack(t *testing.T) {
 	if err != nil || !cmp.Equal(m, want) {
 		t.Error(cmp.Diff(want, m), err)
 	}
-	if _, err := ParseMessage(data[:25]); !errors.Is(err, ErrShortMessage) {
+	if _, err := ParseMessage(data[:25]); !errors.Is(err, errShortMessage) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"\x00\x00\x00\x03\x00\x00\x00\x00", "\xff\xff\xff\xff\x00\x00\x00\x00", "\x00\x00\x00\x69\x00\x00\x00\x00"} {
@@ -285,7 +285,7 @@ func TestSplitMPUB(t *testing.T) {
 		{"\x00\x00\x00\x01\x00\x00\x00\x01ab", nil, "E_BAD_BODY MPUB body has 1 bytes after its last message"},
 	} {
 		var got []string
-		err := SplitMPUB([]byte(tt.in), 8, func(m []byte) { got = append(got, string(m)) })
+		err := splitMPUB([]byte(tt.in), 8, func(m []byte) { got = append(got, string(m)) })
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err {
 				t.Errorf("%q: %v, want %s", tt.in, err, tt.err)
@@ -458,7 +458,7 @@ func TestReaderKeepsASmallBufferWithoutMoney(t *testing.T) {
 	if err := r.Next(&c); err != nil || len(c.Name()) != MaxLine-1 {
 		t.Errorf("the longest line: %d bytes, %v", len(c.Name()), err)
 	}
-	if len(r.buf) > FreeRead || p.refused == 0 {
+	if len(r.buf) > freeRead || p.refused == 0 {
 		t.Errorf("a buffer of %d bytes, %d refusals", len(r.buf), p.refused)
 	}
 }
@@ -483,7 +483,7 @@ func TestReaderPaysForABigBufferOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if paid := purse - p.left; paid != maxRead-FreeRead {
+	if paid := purse - p.left; paid != maxRead-freeRead {
 		t.Errorf("%d bytes are paid for the largest buffer", paid)
 	}
 	for range 200 {

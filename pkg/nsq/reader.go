@@ -18,9 +18,9 @@ const (
 	bodyStep = 64 << 10 // what a long body's buffer starts with
 )
 
-// FreeRead is the size up to which the buffer of a Reader is not charged: every
+// freeRead is the size up to which the buffer of a Reader is not charged: every
 // connection has that much, for the longest command line.
-const FreeRead = MaxLine
+const freeRead = MaxLine
 
 // Purse is charged for the memory that a Reader takes: before it is allocated, and
 // until it is given back. Its methods are called by the Reader's goroutine.
@@ -342,7 +342,7 @@ func (r *Reader) fit(n int) {
 }
 
 // charged returns what is paid for a buffer of the connection's own.
-func charged(size int) int { return max(size-FreeRead, 0) }
+func charged(size int) int { return max(size-freeRead, 0) }
 
 // pay takes what a bigger buffer of at least size bytes costs.
 func (r *Reader) pay(size int) bool {

@@ -18,9 +18,9 @@ import (
 // id that is in the log and not committed.
 const ConfirmTimeout = 5 * time.Second
 
-// ErrUnconfirmed answers a publish with a dedup id that is in the log already and was
+// errUnconfirmed answers a publish with a dedup id that is in the log already and was
 // not committed in time: it may be delivered later. To publish it again is safe.
-var ErrUnconfirmed = errors.New("an earlier publish with the same dedup id is written, but not confirmed by all in-sync replicas")
+var errUnconfirmed = errors.New("an earlier publish with the same dedup id is written, but not confirmed by all in-sync replicas")
 
 // Partition is what messages are published to.
 type Partition interface {
@@ -230,7 +230,7 @@ func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
 	k.written = append(k.written, writtenOnce{dedup.Place[*publish]{Publish: e, Index: i}, o})
 	if e.timer == nil {
 		e.timer = time.AfterFunc(ConfirmTimeout, func() {
-			k.completeWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, ErrUnconfirmed)
+			k.completeWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, errUnconfirmed)
 		})
 	}
 }
@@ -246,7 +246,7 @@ func (k *Keeper) Committed() {
 // Close tells everybody who waits that nothing more becomes known here. The term has
 // ended.
 func (k *Keeper) Close() {
-	k.completeWritten(func(*writtenOnce) bool { return true }, ErrUnconfirmed)
+	k.completeWritten(func(*writtenOnce) bool { return true }, errUnconfirmed)
 }
 
 // completeWritten tells some of those that wait for written messages what became of those.

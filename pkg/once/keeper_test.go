@@ -292,10 +292,10 @@ func TestWhatIsWrittenIsNotWrittenAgain(t *testing.T) {
 		late := r.publish("b")
 		time.Sleep(ConfirmTimeout)
 		synctest.Wait()
-		r.want(late, ErrUnconfirmed)
+		r.want(late, errUnconfirmed)
 		closed := r.publish("b")
 		r.k.Close()
-		r.want(closed, ErrUnconfirmed)
+		r.want(closed, errUnconfirmed)
 	})
 }
 

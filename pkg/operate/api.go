@@ -33,7 +33,7 @@ type Peek struct {
 	Max       int
 	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
 	// Filter chooses messages, of which Max and Bytes count those that are chosen: see
-	// pkg/filter. It looks at MaxFiltered messages of a partition. "": all are chosen.
+	// pkg/filter. It looks at maxFiltered messages of a partition. "": all are chosen.
 	Filter  string
 	Letters *LettersOf // only dead letters of a channel, by what Filter may know of them; nil: any message
 }

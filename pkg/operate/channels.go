@@ -210,7 +210,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		return nil, err
 	}
 	if r.Max <= 0 {
-		r.Max = DefaultPeek
+		r.Max = defaultPeek
 	}
 	r.Max = min(r.Max, MaxPeek)
 	if r.Partition >= 0 {

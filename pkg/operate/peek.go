@@ -19,15 +19,15 @@ import (
 
 // Limits of a Peek that chooses messages.
 const (
-	// MaxFiltered is how many messages of a partition it looks at.
-	MaxFiltered = 100_000
+	// maxFiltered is how many messages of a partition it looks at.
+	maxFiltered = 100_000
 	// filteredPage and filteredBytes bound those that it holds at a time besides the chosen.
 	filteredPage  = 1000
 	filteredBytes = 1 << 20
 )
 
-// DefaultPeek is how many messages are peeked at where no number is given.
-const DefaultPeek = 10
+// defaultPeek is how many messages are peeked at where no number is given.
+const defaultPeek = 10
 
 // MaxPeek bounds the messages of one Peek.
 const MaxPeek = 10_000
@@ -41,7 +41,7 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 	left := r.Max
 	if left <= 0 {
-		left = DefaultPeek
+		left = defaultPeek
 	}
 	left = min(left, MaxPeek)
 	served := h.AllLed()
@@ -186,7 +186,7 @@ func (r *Peek) choice(partition int) (func(*topic.Seen) bool, error) {
 
 // pick looks for messages that are chosen, as Partition.Peek does for all, from an offset on.
 func pick(ctx context.Context, p *topic.Partition, c *topic.Channel, from seq.Offset, bound Peek, chosen func(*topic.Seen) bool) (picked []topic.Seen, err error) {
-	for looked := 0; looked < MaxFiltered && ctx.Err() == nil; {
+	for looked := 0; looked < maxFiltered && ctx.Err() == nil; {
 		page, err := p.Peek(c, from, filteredPage, filteredBytes)
 		if err != nil {
 			return nil, err

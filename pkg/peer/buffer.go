@@ -12,16 +12,16 @@ const (
 	chunkClasses  = 6 // up to 16 MiB; what is larger is not kept
 )
 
-// Buffer is the payload of a frame. Bytes is valid until the Handler returns;
+// buffer is the payload of a frame. Bytes is valid until the Handler returns;
 // who needs it longer calls Retain before that, and Release when done. What is
 // retained keeps the whole chunk that it was read with: copy what is small.
-type Buffer struct {
+type buffer struct {
 	Bytes []byte
 	chunk *chunk
 }
 
 // Retain keeps Bytes valid until a Release.
-func (b Buffer) Retain() {
+func (b buffer) Retain() {
 	if b.chunk != nil {
 		b.chunk.refs.Add(1)
 	}
@@ -29,7 +29,7 @@ func (b Buffer) Retain() {
 
 // Release ends one Retain. Bytes must not be used after it. It may be called
 // from any goroutine.
-func (b Buffer) Release() {
+func (b buffer) Release() {
 	if b.chunk != nil {
 		b.chunk.release()
 	}

@@ -33,7 +33,7 @@ func TestCallsAreAnsweredOverTCP(t *testing.T) {
 		t.Errorf("session %d, %v", s, ok)
 	}
 	p.Close()
-	if _, err := p.Call(t.Context(), 9, nil); !errors.Is(err, ErrClosed) || fate.Of(err) != fate.Refused {
+	if _, err := p.Call(t.Context(), 9, nil); !errors.Is(err, errClosed) || fate.Of(err) != fate.Refused {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -100,13 +100,13 @@ func TestErrorsTravelWithTheirCodes(t *testing.T) {
 			case 1:
 				reply(nil, &RemoteError{Code: 77, Text: "stale epoch"})
 			case 2:
-				reply(nil, errors.New(strings.Repeat("x", 2*MaxErrorText)))
+				reply(nil, errors.New(strings.Repeat("x", 2*maxErrorText)))
 			}
 		})
 		_, addr := node(t, o, "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		p := a.Peer("b", ClassForward, addr)
-		for kind, want := range map[uint8]RemoteError{1: {77, "stale epoch"}, 2: {0, strings.Repeat("x", MaxErrorText)}} {
+		for kind, want := range map[uint8]RemoteError{1: {77, "stale epoch"}, 2: {0, strings.Repeat("x", maxErrorText)}} {
 			_, err := p.Call(t.Context(), kind, nil)
 			if got, ok := errors.AsType[*RemoteError](err); !ok || *got != want {
 				t.Errorf("kind %d: %v", kind, err)
@@ -143,7 +143,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		}
 		call(600) // less than MaxQueuedBytes wait: one more may be of any size
 		call(600)
-		if err := call(0); !errors.Is(err, ErrBusy) || fate.Of(err) != fate.Refused {
+		if err := call(0); !errors.Is(err, errBusy) || fate.Of(err) != fate.Refused {
 			t.Errorf("too much: %v", err)
 		}
 		n.SetLink("a", "b", peertest.Link{})
@@ -152,7 +152,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		call(600)
 		call(600)
 		synctest.Wait()
-		if err := call(0); !errors.Is(err, ErrBusy) {
+		if err := call(0); !errors.Is(err, errBusy) {
 			t.Errorf("too much on a connection: %v", err)
 		}
 		b.Close()
@@ -192,11 +192,11 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 		for range 4 {
 			p.Go(1, nil, func([]byte, error) {})
 		}
-		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
+		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, errBusy) {
 			t.Errorf("too many while there is no connection: %v", err)
 		}
 		n.SetLink("a", "b", peertest.Link{})
-		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
+		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, errBusy) {
 			t.Errorf("too many on a connection: %v", err)
 		}
 		b.Close()
@@ -219,7 +219,7 @@ func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
 	if most := sizes.Pair/sizes.Request + 1 + partitions; most > o.MaxCalls {
 		t.Errorf("replicators make up to %d calls, a connection takes %d", most, o.MaxCalls)
 	}
-	if other := o.queue(ClassForward); other != DefaultMaxQueuedBytes {
+	if other := o.queue(ClassForward); other != defaultMaxQueuedBytes {
 		t.Errorf("other classes queue %d bytes", other)
 	}
 
@@ -243,7 +243,7 @@ func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
 			t.Errorf("with a queue of 1000 bytes and a frame of 600: %v", errs)
 		}
 		p.Go(1, nil, func(_ []byte, err error) { errs = append(errs, err) })
-		if len(errs) != 1 || !errors.Is(errs[0], ErrBusy) {
+		if len(errs) != 1 || !errors.Is(errs[0], errBusy) {
 			t.Errorf("over that: %v", errs)
 		}
 		a.Close()

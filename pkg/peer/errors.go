@@ -13,28 +13,28 @@ var (
 	// ErrDisconnected: the connection broke after the call was handed to it.
 	// Whether the call was carried out is not known.
 	ErrDisconnected = fate.Mark(errors.New("connection to the node lost"), fate.Uncertain)
-	// ErrBusy: MaxQueuedBytes or MaxCalls wait. The call was not sent.
-	ErrBusy = fate.Refuse("send queue to the node is full")
+	// errBusy: MaxQueuedBytes or MaxCalls wait. The call was not sent.
+	errBusy = fate.Refuse("send queue to the node is full")
 	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
 	ErrTooBig = fate.Refuse("cluster call too large for a frame")
-	// ErrSessionOver: the session that the call was for is over, or not up any
+	// errSessionOver: the session that the call was for is over, or not up any
 	// more. The call was not sent.
-	ErrSessionOver = fate.Refuse("session with the node ended")
-	// ErrClosed: the Peer or its Transport is closed. The call was not sent.
-	ErrClosed = fate.Refuse("cluster transport is closed")
+	errSessionOver = fate.Refuse("session with the node ended")
+	// errClosed: the Peer or its Transport is closed. The call was not sent.
+	errClosed = fate.Refuse("cluster transport is closed")
 )
 
 // What a connection may break with. They are wrapped with details and reach
 // Event.Err.
 var (
-	// ErrHello: what was read first is no hello.
-	ErrHello = errors.New("invalid hello")
-	// ErrFrame: a frame is damaged or breaks the protocol.
-	ErrFrame = errors.New("malformed frame")
-	// ErrChecksum: a frame's checksum does not match. It is an ErrFrame.
-	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrFrame)
-	// ErrSlow: the other side does not take its answers.
-	ErrSlow = errors.New("peer does not read responses")
+	// errHello: what was read first is no hello.
+	errHello = errors.New("invalid hello")
+	// errFrame: a frame is damaged or breaks the protocol.
+	errFrame = errors.New("malformed frame")
+	// errChecksum: a frame's checksum does not match. It is an errFrame.
+	errChecksum = fmt.Errorf("%w: checksum mismatch", errFrame)
+	// errSlow: the other side does not take its answers.
+	errSlow = errors.New("peer does not read responses")
 )
 
 // errNoRoots: with the system's authorities anybody could be a node.
@@ -44,7 +44,7 @@ var errNoRoots = errors.New("cluster TLS requires a dedicated certificate author
 // meaning of Code is the caller's and the handler's affair.
 type RemoteError struct {
 	Code uint16
-	Text string // at most MaxErrorText bytes travel
+	Text string // at most maxErrorText bytes travel
 }
 
 // Error returns the text and the code.

@@ -99,7 +99,7 @@ func TestBadHellosAreRefused(t *testing.T) {
 		"build":               changed(func(h *Hello) { h.Build = "\x1b[31m" }),
 		"versions":            changed(func(h *Hello) { h.MinVersion = 4 }),
 	} {
-		if h, err := readHello(bytes.NewReader(raw)); !errors.Is(err, ErrHello) || h != nil {
+		if h, err := readHello(bytes.NewReader(raw)); !errors.Is(err, errHello) || h != nil {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestBadHellosAreRefused(t *testing.T) {
 		}
 	}
 	for n := 4; n < len(good)-helloHeader; n++ { // a body cut short, with a checksum that fits
-		if _, err := parseHello(good[helloHeader : helloHeader+n]); !errors.Is(err, ErrHello) {
+		if _, err := parseHello(good[helloHeader : helloHeader+n]); !errors.Is(err, errHello) {
 			t.Errorf("body of %d bytes: %v", n, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 
 // testReader returns a reader of frames with memory to itself.
 func testReader(src io.Reader, max int) *frameReader {
-	return newFrameReader(src, max, new(chunkPool), &frameMemory{max: DefaultFrameMemory}, time.Minute)
+	return newFrameReader(src, max, new(chunkPool), &frameMemory{max: defaultFrameMemory}, time.Minute)
 }
 
 // encode returns the bytes of a frame.
@@ -203,7 +203,7 @@ func TestBadFramesAreRefused(t *testing.T) {
 		"ping with payload":  encode(0, flagControl, 1, "x"),
 		"ping with kind":     encode(1, flagControl, 1, ""),
 	} {
-		if err := read(raw); !errors.Is(err, ErrFrame) {
+		if err := read(raw); !errors.Is(err, errFrame) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestBadFramesAreRefused(t *testing.T) {
 		raw[i/8] ^= 1 << (i % 8)
 		if err := read(raw); err == nil {
 			t.Errorf("bit %d changed, and nothing noticed", i)
-		} else if i/8 >= 4 && !errors.Is(err, ErrChecksum) {
+		} else if i/8 >= 4 && !errors.Is(err, errChecksum) {
 			t.Errorf("bit %d changed: %v", i, err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestRetainedPayloadsStay(t *testing.T) {
 	}
 	f := testReader(iotest.HalfReader(&stream), 1<<20)
 	defer f.close()
-	var kept []Buffer
+	var kept []buffer
 	for range 100 {
 		fr, err := f.next()
 		if err != nil {

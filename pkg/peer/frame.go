@@ -30,7 +30,7 @@ type frame struct {
 	kind        uint8
 	flags       uint8
 	correlation uint64
-	payload     Buffer
+	payload     buffer
 }
 
 // encodeHeader returns the header of a frame with this payload.
@@ -117,7 +117,7 @@ func (f *frameReader) next() (frame, error) {
 	head := f.chunk.data[f.r:]
 	size := binary.LittleEndian.Uint32(head)
 	if int64(size) > int64(f.max) {
-		return frame{}, fmt.Errorf("%w: %d bytes, limit is %d", ErrFrame, size, f.max)
+		return frame{}, fmt.Errorf("%w: %d bytes, limit is %d", errFrame, size, f.max)
 	}
 	if err := f.fill(frameHeader + int(size)); err != nil {
 		return frame{}, noEOF(err)
@@ -127,13 +127,13 @@ func (f *frameReader) next() (frame, error) {
 	payload := all[frameHeader:len(all):len(all)]
 	crc := crc32.Update(checksumShort(all[:frameChecked]), castagnoli, payload)
 	if crc != binary.LittleEndian.Uint32(all[frameChecked:]) {
-		return frame{}, ErrChecksum
+		return frame{}, errChecksum
 	}
 	fr := frame{
 		kind:        all[4],
 		flags:       all[5],
 		correlation: binary.LittleEndian.Uint64(all[6:]),
-		payload:     Buffer{Bytes: payload, chunk: f.chunk},
+		payload:     buffer{Bytes: payload, chunk: f.chunk},
 	}
 	return fr, checkFlags(fr)
 }
@@ -143,11 +143,11 @@ func checkFlags(fr frame) error {
 	control, isErr, reply := fr.flags&flagControl != 0, fr.flags&flagError != 0, fr.flags&flagReply != 0
 	switch {
 	case fr.flags&^knownFlags != 0:
-		return fmt.Errorf("%w: unknown flags %#x", ErrFrame, fr.flags)
+		return fmt.Errorf("%w: unknown flags %#x", errFrame, fr.flags)
 	case isErr && (!reply || control || len(fr.payload.Bytes) < 2):
-		return fmt.Errorf("%w: error frame without an error", ErrFrame)
+		return fmt.Errorf("%w: error frame without an error", errFrame)
 	case control && (len(fr.payload.Bytes) != 0 || fr.kind != 0):
-		return fmt.Errorf("%w: ping with a payload", ErrFrame)
+		return fmt.Errorf("%w: ping with a payload", errFrame)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func serve(t testing.TB, tr *Transport, address string) string {
 	go func() { done <- tr.Serve(context.Background(), l) }()
 	t.Cleanup(func() {
 		tr.Close()
-		if err := <-done; err != nil && !errors.Is(err, ErrClosed) { // closed before it began
+		if err := <-done; err != nil && !errors.Is(err, errClosed) { // closed before it began
 			t.Errorf("Serve ended with %v", err)
 		}
 	})

@@ -195,20 +195,20 @@ func readHelloBody(r io.Reader) ([]byte, error) {
 	}
 	if string(header[:len(helloMagic)]) != helloMagic {
 		if header[0] == firstTLSByte {
-			return nil, fmt.Errorf("%w: remote uses TLS, which is not configured on this node", ErrHello)
+			return nil, fmt.Errorf("%w: remote uses TLS, which is not configured on this node", errHello)
 		}
-		return nil, fmt.Errorf("%w: unexpected first bytes %q", ErrHello, header[:len(helloMagic)])
+		return nil, fmt.Errorf("%w: unexpected first bytes %q", errHello, header[:len(helloMagic)])
 	}
 	size := int(binary.LittleEndian.Uint16(header[4:]))
 	if size > maxHelloBody {
-		return nil, fmt.Errorf("%w: %d bytes, limit is %d", ErrHello, size, maxHelloBody)
+		return nil, fmt.Errorf("%w: %d bytes, limit is %d", errHello, size, maxHelloBody)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, fmt.Errorf("read hello: %w", noEOF(err))
 	}
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(header[6:]) {
-		return nil, fmt.Errorf("%w: checksum mismatch", ErrHello)
+		return nil, fmt.Errorf("%w: checksum mismatch", errHello)
 	}
 	return body, nil
 }
@@ -226,17 +226,17 @@ func noEOF(err error) error {
 // version's and ignored.
 func parseHello(body []byte) (*Hello, error) {
 	if len(body) == 0 {
-		return nil, fmt.Errorf("%w: empty", ErrHello)
+		return nil, fmt.Errorf("%w: empty", errHello)
 	}
 	switch body[0] {
 	case typeRefusal:
 		return nil, parseRefusal(body)
 	case typeHello:
 	default:
-		return nil, fmt.Errorf("%w: unknown type %d", ErrHello, body[0])
+		return nil, fmt.Errorf("%w: unknown type %d", errHello, body[0])
 	}
 	if len(body) < helloFixed {
-		return nil, fmt.Errorf("%w: truncated", ErrHello)
+		return nil, fmt.Errorf("%w: truncated", errHello)
 	}
 	h := &Hello{
 		MinVersion:  binary.LittleEndian.Uint16(body[1:]),
@@ -253,12 +253,12 @@ func parseHello(body []byte) (*Hello, error) {
 	for _, s := range []*string{&cluster, &node, &to, &build} {
 		var ok bool
 		if *s, rest, ok = cutString(rest); !ok {
-			return nil, fmt.Errorf("%w: truncated", ErrHello)
+			return nil, fmt.Errorf("%w: truncated", errHello)
 		}
 	}
 	if h.MinVersion > h.MaxVersion || node == "" || body[30] > 1 ||
 		!within(cluster, visibleFrom) || !within(node, visibleFrom) || !within(to, visibleFrom) || !within(build, printableFrom) {
-		return nil, fmt.Errorf("%w: invalid names or versions", ErrHello)
+		return nil, fmt.Errorf("%w: invalid names or versions", errHello)
 	}
 	h.ClusterID, h.Node, h.To, h.Build = cluster, Node(node), Node(to), build
 	return h, nil
@@ -266,12 +266,12 @@ func parseHello(body []byte) (*Hello, error) {
 
 func parseRefusal(body []byte) error {
 	if len(body) < refusalFixed {
-		return fmt.Errorf("%w: truncated refusal", ErrHello)
+		return fmt.Errorf("%w: truncated refusal", errHello)
 	}
 	text, _, ok := cutString(body[refusalFixed:])
 	reason := Reason(body[5])
 	if !ok || reason == ReasonNone {
-		return fmt.Errorf("%w: invalid refusal", ErrHello)
+		return fmt.Errorf("%w: invalid refusal", errHello)
 	}
 	if reason == ReasonVersion {
 		text = fmt.Sprintf("remote supports versions %d to %d, this node %d to %d",

@@ -149,7 +149,7 @@ func TestPingTellsWhoIsThere(t *testing.T) {
 		}
 		b.Close()
 		a.Close()
-		if _, err = a.Ping(t.Context(), addr); !errors.Is(err, ErrClosed) {
+		if _, err = a.Ping(t.Context(), addr); !errors.Is(err, errClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 )
 
-// MaxErrorText is how many bytes of an error's text travel.
-const MaxErrorText = 1024
+// maxErrorText is how many bytes of an error's text travel.
+const maxErrorText = 1024
 
 const (
 	writeStep  = 256 << 10 // bytes that one write deadline is for: a link of 256 kbit/s can carry them
@@ -30,7 +30,7 @@ type link struct {
 	conn    net.Conn
 	remote  *Hello
 	session uint64
-	handler func(kind uint8, b Buffer, reply func([][]byte, error)) // nil: calls are refused
+	handler func(kind uint8, b buffer, reply func([][]byte, error)) // nil: calls are refused
 	options *Options
 	pool    *chunkPool
 	memory  *frameMemory
@@ -98,7 +98,7 @@ func (l *link) reply(kind uint8, id uint64, payload [][]byte, err error) {
 		payload = encodeError(ErrTooBig)
 		header, _ = encodeHeader(kind, flags, id, payload)
 	}
-	if err := l.out.put(&header, payload, l.options.MaxQueuedBytes); errors.Is(err, ErrSlow) {
+	if err := l.out.put(&header, payload, l.options.MaxQueuedBytes); errors.Is(err, errSlow) {
 		l.fail(err)
 	}
 }
@@ -109,7 +109,7 @@ func encodeError(err error) [][]byte {
 	if r, ok := errors.AsType[*RemoteError](err); ok {
 		remote = r
 	}
-	text := remote.Text[:min(len(remote.Text), MaxErrorText)]
+	text := remote.Text[:min(len(remote.Text), maxErrorText)]
 	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(text)), remote.Code)
 	return [][]byte{append(b, text...)}
 }
@@ -175,7 +175,7 @@ func (l *link) handle(fr frame) error {
 	case fr.flags&flagReply != 0:
 		done, ok := l.out.answered(fr.correlation)
 		if !ok {
-			return fmt.Errorf("%w: response %d without a call", ErrFrame, fr.correlation)
+			return fmt.Errorf("%w: response %d without a call", errFrame, fr.correlation)
 		}
 		l.count.answers.Add(1)
 		b := fr.payload.Bytes
@@ -186,7 +186,7 @@ func (l *link) handle(fr frame) error {
 		done(b, nil)
 		return nil
 	case l.handler == nil:
-		return fmt.Errorf("%w: unexpected call", ErrFrame)
+		return fmt.Errorf("%w: unexpected call", errFrame)
 	}
 	l.count.calls.Add(1)
 	kind, id := fr.kind, fr.correlation
@@ -198,7 +198,7 @@ func (l *link) handle(fr frame) error {
 func (l *link) control(fr frame) error {
 	if fr.flags&flagReply == 0 {
 		header, _ := encodeHeader(0, flagControl|flagReply, fr.correlation, nil)
-		if err := l.out.put(&header, nil, l.options.MaxQueuedBytes); errors.Is(err, ErrSlow) {
+		if err := l.out.put(&header, nil, l.options.MaxQueuedBytes); errors.Is(err, errSlow) {
 			return err
 		}
 		return nil

@@ -12,9 +12,9 @@ import (
 // has one such buffer at most, and all connections have few.
 const largeChunk = 4 << 20
 
-// ErrFrameMemory says that other large frames took the memory for so long that the
+// errFrameMemory says that other large frames took the memory for so long that the
 // connection was given up.
-var ErrFrameMemory = errors.New("frame memory exhausted by other large frames")
+var errFrameMemory = errors.New("frame memory exhausted by other large frames")
 
 // frameMemory is what all large frames of a node share while they are read.
 type frameMemory struct {
@@ -39,7 +39,7 @@ func (m *frameMemory) reserve(n int, patience time.Duration) error {
 		select {
 		case <-freed:
 		case <-timer.C:
-			return ErrFrameMemory
+			return errFrameMemory
 		}
 	}
 }

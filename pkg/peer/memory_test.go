@@ -35,7 +35,7 @@ func TestLargeFramesShareMemory(t *testing.T) {
 			t.Errorf("a smaller frame waits: %v", err)
 		}
 		began := time.Now()
-		if err := <-waiting; !errors.Is(err, ErrFrameMemory) || time.Since(began) != 3*time.Second {
+		if err := <-waiting; !errors.Is(err, errFrameMemory) || time.Since(began) != 3*time.Second {
 			t.Errorf("a large one beside a large one: %v after %v", err, time.Since(began))
 		}
 		w2.CloseWithError(io.EOF)

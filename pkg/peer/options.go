@@ -13,12 +13,12 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxQueuedBytes   = 128 << 20
-	DefaultMaxCalls         = 1 << 16
-	DefaultMaxConnections   = 4096
-	DefaultMaxVisitors      = 512
-	DefaultMaxVisitorsHost  = 64
-	DefaultFrameMemory      = 512 << 20
+	defaultMaxQueuedBytes   = 128 << 20
+	defaultMaxCalls         = 1 << 16
+	defaultMaxConnections   = 4096
+	defaultMaxVisitors      = 512
+	defaultMaxVisitorsHost  = 64
+	defaultFrameMemory      = 512 << 20
 	DefaultVisitTimeout     = 10 * time.Second
 	DefaultHandshakeTimeout = 2 * time.Second
 	DefaultDialTimeout      = 2 * time.Second
@@ -39,11 +39,11 @@ type Handler interface {
 	Handle(from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
 }
 
-// BufferHandler is a Handler that wants to keep payloads without copying them.
+// bufferHandler is a Handler that wants to keep payloads without copying them.
 // Its HandleBuffer is called instead of Handle, by the same rules.
-type BufferHandler interface {
+type bufferHandler interface {
 	Handler
-	HandleBuffer(from Node, session uint64, kind uint8, payload Buffer, reply func(payload [][]byte, err error))
+	HandleBuffer(from Node, session uint64, kind uint8, payload buffer, reply func(payload [][]byte, err error))
 }
 
 // Options say who a Transport is and how it behaves. Self is needed; the rest
@@ -116,12 +116,12 @@ func (o Options) withDefaults() Options {
 		o.Admit = func(*Hello) Reason { return ReasonNone }
 	}
 	o.MaxFrame = cmp.Or(o.MaxFrame, limit.Default().Frame)
-	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)
-	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultMaxCalls)
-	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	o.MaxVisitors = cmp.Or(o.MaxVisitors, DefaultMaxVisitors)
-	o.MaxVisitorsHost = cmp.Or(o.MaxVisitorsHost, DefaultMaxVisitorsHost)
-	o.FrameMemory = cmp.Or(o.FrameMemory, DefaultFrameMemory)
+	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, defaultMaxQueuedBytes)
+	o.MaxCalls = cmp.Or(o.MaxCalls, defaultMaxCalls)
+	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
+	o.MaxVisitors = cmp.Or(o.MaxVisitors, defaultMaxVisitors)
+	o.MaxVisitorsHost = cmp.Or(o.MaxVisitorsHost, defaultMaxVisitorsHost)
+	o.FrameMemory = cmp.Or(o.FrameMemory, defaultFrameMemory)
 	o.VisitTimeout = cmp.Or(o.VisitTimeout, DefaultVisitTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)

@@ -107,7 +107,7 @@ func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation u
 	}
 	if o.waiting.bytes+o.writing >= b.bytes || len(o.calls) >= b.calls {
 		o.mu.Unlock()
-		return ErrBusy
+		return errBusy
 	}
 	o.calls[correlation] = done
 	o.waiting.add(header, payload)
@@ -125,7 +125,7 @@ func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) err
 	}
 	if o.waiting.bytes+o.writing > limit {
 		o.mu.Unlock()
-		return ErrSlow
+		return errSlow
 	}
 	o.waiting.add(header, payload)
 	o.unlockAndTell()

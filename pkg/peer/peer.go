@@ -151,7 +151,7 @@ func (c *waitingCall) callIn(l *link) error {
 		return errNotLive
 	}
 	err := l.call(c.kind, c.payload, c.done)
-	if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrTooBig) {
+	if err != nil && !errors.Is(err, errBusy) && !errors.Is(err, ErrTooBig) {
 		return errNotLive
 	}
 	return err
@@ -186,18 +186,18 @@ func (p *Peer) queueLocked(c waitingCall) error {
 	o := &p.t.options
 	switch {
 	case p.ctx.Err() != nil:
-		return ErrClosed
+		return errClosed
 	case c.session != 0 && c.session != p.opening:
-		return ErrSessionOver
+		return errSessionOver
 	case size-frameHeader > o.MaxFrame:
 		return ErrTooBig
 	case p.bytes >= o.queue(p.class) || len(p.waiting) >= o.MaxCalls:
-		return ErrBusy
+		return errBusy
 	case p.opening == 0 && p.lastErr != nil && time.Now().Before(p.retryAt):
 		return p.lastErr
 	}
 	if !p.startLocked() {
-		return ErrClosed
+		return errClosed
 	}
 	p.waiting = append(p.waiting, c)
 	p.bytes += size
@@ -257,7 +257,7 @@ func (p *Peer) wanted() bool {
 			p.running = false
 			calls := p.popWaitingLocked()
 			p.mu.Unlock()
-			p.refuseAll(calls, ErrClosed)
+			p.refuseAll(calls, errClosed)
 			return false
 		}
 		pause := time.Until(p.retryAt)
@@ -299,7 +299,7 @@ func (p *Peer) unreachable(err error) {
 	calls := p.popWaitingLocked()
 	p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		err = ErrClosed
+		err = errClosed
 	}
 	p.refuseAll(calls, err)
 }
@@ -316,7 +316,7 @@ func (p *Peer) pauseLocked(err error) {
 func (p *Peer) serve(conn net.Conn, answer *Hello) {
 	l := p.t.newLink(conn, answer, p.count)
 	l.dialed = true
-	defer context.AfterFunc(p.ctx, func() { l.fail(ErrClosed) })()
+	defer context.AfterFunc(p.ctx, func() { l.fail(errClosed) })()
 	event := Event{Kind: EventUp, Node: p.node, Class: p.class, Address: p.address, Session: l.session}
 	p.t.options.OnEvent(event)
 	p.mu.Lock()
@@ -336,7 +336,7 @@ func (p *Peer) serve(conn net.Conn, answer *Hello) {
 
 // open hands the calls that waited to a new connection, and then all others.
 func (p *Peer) open(l *link) {
-	p.refuseAll(p.handOut(l), ErrSessionOver)
+	p.refuseAll(p.handOut(l), errSessionOver)
 }
 
 // handOut returns the calls that were for this session only and that it did

@@ -54,7 +54,7 @@ func (t *Transport) DialRaft(ctx context.Context, to Node, address string, timeo
 // Transport ends.
 func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
 	if t.ctx.Err() != nil {
-		return nil, nil, ErrClosed
+		return nil, nil, errClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -114,7 +114,7 @@ func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello)
 	case len(body) > 0 && body[0] == typeRefusal:
 		return parseRefusal(body)
 	case len(body) == 0 || body[0] != typeWelcome:
-		return fmt.Errorf("%w: welcome missing", ErrHello)
+		return fmt.Errorf("%w: welcome missing", errHello)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func readProof(r io.Reader) ([]byte, error) {
 	case len(body) > 0 && body[0] == typeRefusal:
 		return nil, parseRefusal(body)
 	case len(body) != 1+sha256.Size || body[0] != typeProof:
-		return nil, fmt.Errorf("%w: secret proof missing", ErrHello)
+		return nil, fmt.Errorf("%w: secret proof missing", errHello)
 	}
 	return body[1:], nil
 }

@@ -30,7 +30,7 @@ func TestACallForASessionIsSentInNoOther(t *testing.T) {
 			if err := send(session, "within OnUp"); err != nil {
 				t.Errorf("within OnUp: %v", err)
 			}
-			if err := send(session+1, "another"); !errors.Is(err, ErrSessionOver) || fate.Of(err) != fate.Refused {
+			if err := send(session+1, "another"); !errors.Is(err, errSessionOver) || fate.Of(err) != fate.Refused {
 				t.Errorf("for another session: %v", err)
 			}
 		}))
@@ -42,14 +42,14 @@ func TestACallForASessionIsSentInNoOther(t *testing.T) {
 		synctest.Wait()
 		n.Break("a", "b")
 		synctest.Wait()
-		if err := send(first, "after the session"); !errors.Is(err, ErrSessionOver) {
+		if err := send(first, "after the session"); !errors.Is(err, errSessionOver) {
 			t.Errorf("after the session: %v", err)
 		}
 		time.Sleep(time.Second) // connected again
 		if _, ok := p.Connected(); !ok {
 			t.Fatal("not connected again")
 		}
-		if err := send(first, "long after"); !errors.Is(err, ErrSessionOver) {
+		if err := send(first, "long after"); !errors.Is(err, errSessionOver) {
 			t.Errorf("in the next session: %v", err)
 		}
 		if err := send(0, "any"); err != nil {

@@ -302,7 +302,7 @@ func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 			p.Go(1, [][]byte{make([]byte, 64<<10)}, func([]byte, error) {})
 		}
 		synctest.Wait()
-		if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, ErrSlow) || !down[0].Inbound || down[0].Node != "a" {
+		if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, errSlow) || !down[0].Inbound || down[0].Node != "a" {
 			t.Errorf("told %+v", told.all)
 		}
 		a.Close()
@@ -345,7 +345,7 @@ func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
 					t.Errorf("read %x, %v", got, err)
 				}
 				synctest.Wait()
-				if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, ErrFrame) {
+				if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, errFrame) {
 					t.Errorf("told %+v", told.all)
 				}
 				b.Close()
@@ -386,12 +386,12 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		a.Peer("c", ClassForward, "c:1").Go(1, nil, func(_ []byte, err error) { unsent = err })
 		synctest.Wait()
 		a.Close()
-		if !errors.Is(sent, ErrDisconnected) || !errors.Is(unsent, ErrClosed) {
+		if !errors.Is(sent, ErrDisconnected) || !errors.Is(unsent, errClosed) {
 			t.Errorf("what was sent: %v; what was not: %v", sent, unsent)
 		}
 		late := a.Peer("b", ClassForward, addr)
 		late.Hold()
-		if _, err := late.Call(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
+		if _, err := late.Call(t.Context(), 1, nil); !errors.Is(err, errClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 		late.Close()
@@ -399,7 +399,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Serve(context.Background(), l); !errors.Is(err, ErrClosed) {
+		if err := a.Serve(context.Background(), l); !errors.Is(err, errClosed) {
 			t.Errorf("Serve after Close: %v", err)
 		}
 		b.Close()
@@ -435,10 +435,10 @@ func TestServeEndsWithItsContext(t *testing.T) {
 // keeper keeps payloads.
 type keeper struct {
 	handlerFunc
-	kept chan Buffer
+	kept chan buffer
 }
 
-func (k keeper) HandleBuffer(_ Node, _ uint64, _ uint8, payload Buffer, reply func([][]byte, error)) {
+func (k keeper) HandleBuffer(_ Node, _ uint64, _ uint8, payload buffer, reply func([][]byte, error)) {
 	payload.Retain()
 	k.kept <- payload
 	reply(nil, nil)
@@ -447,7 +447,7 @@ func (k keeper) HandleBuffer(_ Node, _ uint64, _ uint8, payload Buffer, reply fu
 func TestAHandlerMayKeepPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
-		k := keeper{silent, make(chan Buffer, 100)}
+		k := keeper{silent, make(chan buffer, 100)}
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = k
 		b, addr := node(t, o, "b:1")

@@ -77,13 +77,13 @@ func (t *Transport) Stats() []Stats { return t.ledger.snapshot() }
 
 // Serve accepts connections until ctx ends or the Transport is closed, and
 // returns nil then, after the last of its connections has ended. It closes the
-// listener. ErrClosed means that the Transport was closed before.
+// listener. errClosed means that the Transport was closed before.
 func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	done := make(chan struct{})
 	defer close(done)
 	if !t.start(func() { <-done }) {
-		return ErrClosed
+		return errClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(t.ctx, cancel)()
@@ -171,7 +171,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 	}
 	err = l.serve()
 	if ctx.Err() != nil {
-		err = ErrClosed
+		err = errClosed
 	}
 	if announce {
 		event.Kind, event.Err = EventDown, err
@@ -189,16 +189,16 @@ func (t *Transport) handOver(conn net.Conn) {
 }
 
 // bind returns what a link calls for a handler; nil for none.
-func bind(h Handler, from Node, session uint64) func(uint8, Buffer, func([][]byte, error)) {
+func bind(h Handler, from Node, session uint64) func(uint8, buffer, func([][]byte, error)) {
 	if h == nil {
 		return nil
 	}
-	if b, ok := h.(BufferHandler); ok {
-		return func(kind uint8, payload Buffer, reply func([][]byte, error)) {
+	if b, ok := h.(bufferHandler); ok {
+		return func(kind uint8, payload buffer, reply func([][]byte, error)) {
 			b.HandleBuffer(from, session, kind, payload, reply)
 		}
 	}
-	return func(kind uint8, payload Buffer, reply func([][]byte, error)) {
+	return func(kind uint8, payload buffer, reply func([][]byte, error)) {
 		h.Handle(from, session, kind, payload.Bytes, reply)
 	}
 }

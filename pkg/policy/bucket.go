@@ -6,9 +6,9 @@ import "time"
 // is more than what comes between two looks of those who wait.
 const burstPart = 10
 
-// Bucket bounds a rate: it fills with time, and what is taken out of it may be delivered.
+// bucket bounds a rate: it fills with time, and what is taken out of it may be delivered.
 // The zero value bounds nothing. Time may not run backwards.
-type Bucket struct {
+type bucket struct {
 	perSecond float64 // 0: no limit
 	tokens    float64
 	at        time.Time // when tokens was right
@@ -16,7 +16,7 @@ type Bucket struct {
 
 // SetRate changes the rate, in messages a second; 0: no limit. What is in the bucket stays
 // there, as far as it has room.
-func (b *Bucket) SetRate(perSecond float64, now time.Time) {
+func (b *bucket) SetRate(perSecond float64, now time.Time) {
 	if perSecond == b.perSecond {
 		return
 	}
@@ -29,10 +29,10 @@ func (b *Bucket) SetRate(perSecond float64, now time.Time) {
 }
 
 // Limits reports whether the bucket bounds anything.
-func (b *Bucket) Limits() bool { return b.perSecond > 0 }
+func (b *bucket) Limits() bool { return b.perSecond > 0 }
 
 // Reserve takes up to n messages out and returns how many.
-func (b *Bucket) Reserve(n int, now time.Time) int {
+func (b *bucket) Reserve(n int, now time.Time) int {
 	if b.perSecond == 0 {
 		return n
 	}
@@ -43,13 +43,13 @@ func (b *Bucket) Reserve(n int, now time.Time) int {
 }
 
 // Return puts back what was taken and not used.
-func (b *Bucket) Return(n int) {
+func (b *bucket) Return(n int) {
 	if b.perSecond > 0 {
 		b.tokens = min(b.tokens+float64(n), b.room(b.perSecond))
 	}
 }
 
-func (b *Bucket) fill(now time.Time) {
+func (b *bucket) fill(now time.Time) {
 	if passed := now.Sub(b.at); passed > 0 && b.perSecond > 0 {
 		b.tokens = min(b.tokens+passed.Seconds()*b.perSecond, b.room(b.perSecond))
 		b.at = now
@@ -57,11 +57,11 @@ func (b *Bucket) fill(now time.Time) {
 }
 
 // untilOne returns how long it takes until one message can be taken.
-func (b *Bucket) untilOne() time.Duration {
+func (b *bucket) untilOne() time.Duration {
 	if b.perSecond == 0 || b.tokens >= 1 {
 		return 0
 	}
 	return time.Duration((1 - b.tokens) / b.perSecond * float64(time.Second))
 }
 
-func (b *Bucket) room(perSecond float64) float64 { return max(1, perSecond/burstPart) }
+func (b *bucket) room(perSecond float64) float64 { return max(1, perSecond/burstPart) }

@@ -11,14 +11,14 @@ import (
 
 // Limits of a Policy.
 const (
-	// MaxAttemptsLimit is the largest MaxAttempts: attempts are not counted beyond.
-	MaxAttemptsLimit = 4000
+	// maxAttemptsLimit is the largest MaxAttempts: attempts are not counted beyond.
+	maxAttemptsLimit = 4000
 	// MaxBackoff is the longest delay of a Backoff.
 	MaxBackoff = 24 * time.Hour
 	// MinBackoff is the shortest: deliveries are timed no finer than 25 ms.
 	MinBackoff = 25 * time.Millisecond
-	// MaxRate is the largest Rate.
-	MaxRate = 10_000_000
+	// maxRate is the largest Rate.
+	maxRate = 10_000_000
 )
 
 // Unlimited is a MaxAttempts or a Rate that was chosen to be none.
@@ -84,10 +84,10 @@ func (p Policy) HasDeadLetters() bool {
 // Validate says what is wrong with a policy, in an error that wraps ErrInvalid.
 func (p Policy) Validate() error {
 	switch {
-	case p.MaxAttempts != Unlimited && (p.MaxAttempts < 0 || p.MaxAttempts > MaxAttemptsLimit):
-		return fmt.Errorf("%w: max attempts %d, want 1 to %d, or 0 for no limit", ErrInvalid, p.MaxAttempts, MaxAttemptsLimit)
-	case p.Rate != Unlimited && (p.Rate < 0 || p.Rate > MaxRate):
-		return fmt.Errorf("%w: rate %d/s, want 1 to %d, or 0 for no limit", ErrInvalid, p.Rate, MaxRate)
+	case p.MaxAttempts != Unlimited && (p.MaxAttempts < 0 || p.MaxAttempts > maxAttemptsLimit):
+		return fmt.Errorf("%w: max attempts %d, want 1 to %d, or 0 for no limit", ErrInvalid, p.MaxAttempts, maxAttemptsLimit)
+	case p.Rate != Unlimited && (p.Rate < 0 || p.Rate > maxRate):
+		return fmt.Errorf("%w: rate %d/s, want 1 to %d, or 0 for no limit", ErrInvalid, p.Rate, maxRate)
 	}
 	if p.OnExhausted != "" {
 		if _, err := ParseOutcome(string(p.OnExhausted)); err != nil {
@@ -122,8 +122,8 @@ func ParseOutcome(text string) (Outcome, error) {
 // ParseRate reads a rate: "100/s" or "100"; "0" and "none" are Unlimited.
 func ParseRate(text string) (int, error) {
 	n, err := number(strings.TrimSuffix(text, "/s"))
-	if err != nil || n > MaxRate {
-		return 0, fmt.Errorf("%w: rate %q, want a number of messages per second such as 100/s, at most %d, or none", ErrInvalid, text, MaxRate)
+	if err != nil || n > maxRate {
+		return 0, fmt.Errorf("%w: rate %q, want a number of messages per second such as 100/s, at most %d, or none", ErrInvalid, text, maxRate)
 	}
 	return n, nil
 }
@@ -131,8 +131,8 @@ func ParseRate(text string) (int, error) {
 // ParseMaxAttempts reads a number of attempts; "0" and "none" are Unlimited.
 func ParseMaxAttempts(text string) (int, error) {
 	n, err := number(text)
-	if err != nil || n > MaxAttemptsLimit {
-		return 0, fmt.Errorf("%w: max attempts %q, want 1 to %d, or none", ErrInvalid, text, MaxAttemptsLimit)
+	if err != nil || n > maxAttemptsLimit {
+		return 0, fmt.Errorf("%w: max attempts %q, want 1 to %d, or none", ErrInvalid, text, maxAttemptsLimit)
 	}
 	return n, nil
 }

@@ -23,7 +23,7 @@ func TestTheNearestLevelThatChoosesCounts(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
-	if got := Effective(); got != (Policy{OnExhausted: DeadLetter, OnExpired: Drop}) || got.Exhausts(MaxAttemptsLimit) {
+	if got := Effective(); got != (Policy{OnExhausted: DeadLetter, OnExpired: Drop}) || got.Exhausts(maxAttemptsLimit) {
 		t.Errorf("without any choice: %+v", got)
 	}
 }
@@ -38,7 +38,7 @@ func TestAMessageIsExhaustedAfterItsLastAttempt(t *testing.T) {
 func TestBackoffDoublesBetweenItsBounds(t *testing.T) {
 	b := Backoff{time.Second, 10 * time.Second}
 	for attempts, full := range map[uint16]time.Duration{
-		1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 4: 10 * time.Second, 100: 10 * time.Second, MaxAttemptsLimit: 10 * time.Second,
+		1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 4: 10 * time.Second, 100: 10 * time.Second, maxAttemptsLimit: 10 * time.Second,
 	} {
 		least := max(b.Min, full/2)
 		different := map[time.Duration]bool{}
@@ -84,7 +84,7 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("backoff %q: %v, %v", text, got, err)
 		}
 	}
-	for text, want := range map[string]int{"100/s": 100, "1": 1, "0": Unlimited, "none": Unlimited, "10000000": MaxRate} {
+	for text, want := range map[string]int{"100/s": 100, "1": 1, "0": Unlimited, "none": Unlimited, "10000000": maxRate} {
 		if got, err := ParseRate(text); err != nil || got != want {
 			t.Errorf("rate %q: %d, %v", text, got, err)
 		}
@@ -125,7 +125,7 @@ func TestAPolicyIsTheSameFromItsJSON(t *testing.T) {
 		}
 	}
 	for _, p := range []Policy{
-		{MaxAttempts: -2}, {MaxAttempts: 4001}, {Rate: -2}, {Rate: MaxRate + 1}, {OnExhausted: "x"}, {Backoff: Backoff{time.Second, 0}}, {Backoff: Backoff{1, time.Second}},
+		{MaxAttempts: -2}, {MaxAttempts: 4001}, {Rate: -2}, {Rate: maxRate + 1}, {OnExhausted: "x"}, {Backoff: Backoff{time.Second, 0}}, {Backoff: Backoff{1, time.Second}},
 	} {
 		if err := p.Validate(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
@@ -159,7 +159,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 
 func TestABucketKeepsItsRate(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var b Bucket
+	var b bucket
 	if got := b.Reserve(1000, now); got != 1000 || b.Limits() {
 		t.Errorf("without a rate: %d", got)
 	}

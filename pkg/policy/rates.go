@@ -9,7 +9,7 @@ import (
 // is safe for concurrent use.
 type Limit struct {
 	mu        sync.Mutex // guards what follows
-	bucket    Bucket
+	bucket    bucket
 	refused   time.Time     // when somebody got less than they asked for; zero: nobody since
 	due       time.Duration // from then until the bucket had a message
 	throttled time.Duration

@@ -25,7 +25,7 @@ import (
 // Bounds of queued publishes.
 const (
 	QueueBytes  = 32 << 20  // of one partition
-	QueuesBytes = 256 << 20 // of all together
+	queuesBytes = 256 << 20 // of all together
 
 	// strayGrace is how long the answers of a node that leads no longer are
 	// waited for, and how long where it had not answered anything for hungAfter:
@@ -168,7 +168,7 @@ func (s *queues) withoutPublisher(messages []topic.Message) {
 func (s *queues) send(key queueKey, p *Request, refusal error) error {
 	s.withoutPublisher(p.Messages)
 	size := forward.MessagesSize(p.Messages)
-	if s.bytes.Load()+int64(size) > QueuesBytes {
+	if s.bytes.Load()+int64(size) > queuesBytes {
 		return host.ErrBusy
 	}
 	share := s.Memory.Share(limit.Forwards)

@@ -13,8 +13,8 @@ import (
 
 // Default values of Options.
 const (
-	DefaultFileBytes = 32 << 20
-	DefaultTogether  = 4
+	defaultFileBytes = 32 << 20
+	defaultTogether  = 4
 	DefaultAge       = 5 * time.Second
 )
 
@@ -48,10 +48,10 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.FileBytes == 0 {
-		o.FileBytes = DefaultFileBytes
+		o.FileBytes = defaultFileBytes
 	}
 	if o.Together == 0 {
-		o.Together = DefaultTogether
+		o.Together = defaultTogether
 	}
 	if o.Age == 0 {
 		o.Age = DefaultAge

@@ -20,8 +20,8 @@ const (
 	recordShare = 4
 )
 
-// ErrClosed says that the journal is closed.
-var ErrClosed = errors.New("redo journal closed")
+// errClosed says that the journal is closed.
+var errClosed = errors.New("redo journal closed")
 
 // journal is the two files and what stands in them.
 type journal struct {
@@ -339,7 +339,7 @@ func writeGroupLocked(j *journal, leader *waiter) {
 
 func (j *journal) refusalLocked() error {
 	if j.failed == nil && j.closed {
-		return ErrClosed
+		return errClosed
 	}
 	return j.failed
 }

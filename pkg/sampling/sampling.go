@@ -13,9 +13,9 @@ import (
 
 // Bounds of a rule.
 const (
-	MaxRule     = 4096    // bytes of its text
-	MaxNames    = 32      // ids and channels, each
-	MaxInterval = 1 << 30 // of "1/N"
+	maxRule     = 4096    // bytes of its text
+	maxNames    = 32      // ids and channels, each
+	maxInterval = 1 << 30 // of "1/N"
 )
 
 // Rule says which messages are traced, and in which channels. The zero Rule traces none.
@@ -30,8 +30,8 @@ type Rule struct {
 // channel alone). "" is off.
 func ParseRule(text string) (Rule, error) {
 	var r Rule
-	if len(text) > MaxRule {
-		return r, fmt.Errorf("trace has %d bytes, limit is %d", len(text), MaxRule)
+	if len(text) > maxRule {
+		return r, fmt.Errorf("trace has %d bytes, limit is %d", len(text), maxRule)
 	}
 	words := strings.Fields(text)
 	for _, word := range words {
@@ -46,8 +46,8 @@ func ParseRule(text string) (Rule, error) {
 		}
 	}
 	switch {
-	case len(r.ids) > MaxNames || len(r.channels) > MaxNames:
-		return Rule{}, fmt.Errorf("trace names %d ids and %d channels, limit is %d each", len(r.ids), len(r.channels), MaxNames)
+	case len(r.ids) > maxNames || len(r.channels) > maxNames:
+		return Rule{}, fmt.Errorf("trace names %d ids and %d channels, limit is %d each", len(r.ids), len(r.channels), maxNames)
 	case len(r.channels) > 0 && !r.On():
 		return Rule{}, fmt.Errorf("trace %q: a channel also needs on, 1/N or id:ID", text)
 	}
@@ -62,8 +62,8 @@ func (r *Rule) add(word string) error {
 		return r.setShare(1, word)
 	case strings.HasPrefix(word, "1/"):
 		n, err := strconv.ParseUint(word[2:], 10, 64)
-		if err != nil || n < 1 || n > MaxInterval {
-			return fmt.Errorf("trace is %q, want 1/N with N from 1 to %d", word, MaxInterval)
+		if err != nil || n < 1 || n > maxInterval {
+			return fmt.Errorf("trace is %q, want 1/N with N from 1 to %d", word, maxInterval)
 		}
 		return r.setShare(n, word)
 	case kind == "id":

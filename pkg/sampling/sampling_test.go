@@ -32,7 +32,7 @@ func TestRulesAreRead(t *testing.T) {
 func TestWhatIsNoRuleIsRefused(t *testing.T) {
 	for _, text := range []string{
 		"yes", "1/0", "1/-1", "1/x", "2/3", "1/99999999999", "on 1/2", "off on", "id:", "id:xyz", "channel:", "channel:a",
-		strings.Repeat("on ", MaxRule), "on" + strings.Repeat(" channel:x", 1) + many(" channel:c", MaxNames),
+		strings.Repeat("on ", maxRule), "on" + strings.Repeat(" channel:x", 1) + many(" channel:c", maxNames),
 	} {
 		if r, err := ParseRule(text); err == nil {
 			t.Errorf("%.40q is read as %q", text, r.String())

@@ -5,20 +5,20 @@
 //
 //   - All bytes are read once per interval, as far as the other rules permit.
 //   - Reading takes at most 1/Share of the time, so a slow, busy disk is read less.
-//   - Arrears are made up for, at most 1/CatchUp of all data at a time.
+//   - Arrears are made up for, at most 1/catchUp of all data at a time.
 package scrub
 
 import "time"
 
 const (
-	// Step is how many bytes are read at once.
-	Step = 1 << 20
-	// MaxRate bounds how many bytes are read in a second.
-	MaxRate = 64 << 20
-	// Share bounds the time that reading takes: one part in so many.
-	Share = 10
-	// CatchUp bounds what is caught up on: one part in so many of all bytes.
-	CatchUp = 8
+	// step is how many bytes are read at once.
+	step = 1 << 20
+	// maxRate bounds how many bytes are read in a second.
+	maxRate = 64 << 20
+	// share bounds the time that reading takes: one part in so many.
+	share = 10
+	// catchUp bounds what is caught up on: one part in so many of all bytes.
+	catchUp = 8
 	// MaxWait is the longest time between two decisions, if the interval is not
 	// shorter: what is stored changes.
 	MaxWait = time.Minute
@@ -39,14 +39,14 @@ type Pace struct {
 func (p *Pace) Next(now time.Time, total int64) (bytes int64, wait time.Duration) {
 	rate := float64(total) / p.Interval.Seconds()
 	if !p.at.IsZero() {
-		p.credit = min(p.credit+rate*now.Sub(p.at).Seconds(), float64(total)/CatchUp+Step)
+		p.credit = min(p.credit+rate*now.Sub(p.at).Seconds(), float64(total)/catchUp+step)
 	}
 	p.at = now
 	longest := min(MaxWait, p.Interval)
 	if total <= 0 {
 		return 0, longest
 	}
-	bytes = min(Step, total)
+	bytes = min(step, total)
 	if rest := p.rest.Sub(now); rest > 0 {
 		return 0, min(rest, longest)
 	}
@@ -59,6 +59,6 @@ func (p *Pace) Next(now time.Time, total int64) (bytes int64, wait time.Duration
 // Read notes that so many bytes were read in a time that ended at now.
 func (p *Pace) Read(bytes int64, took time.Duration, now time.Time) {
 	p.credit -= float64(bytes)
-	pause := max((Share-1)*took, time.Duration(float64(bytes)/MaxRate*float64(time.Second)))
+	pause := max((share-1)*took, time.Duration(float64(bytes)/maxRate*float64(time.Second)))
 	p.rest = now.Add(pause)
 }

@@ -37,10 +37,10 @@ func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &Pace{Interval: tt.interval}
 			read, asked := run(p, start, tt.total, tt.interval, tt.took)
-			if diff := read - tt.total; diff < -tt.total/50-Step || diff > tt.total/100 {
+			if diff := read - tt.total; diff < -tt.total/50-step || diff > tt.total/100 {
 				t.Errorf("read %d bytes of %d", read, tt.total)
 			}
-			if most := int(3*read/min(Step, tt.total)) + 2*int(tt.interval/MaxWait); asked > most {
+			if most := int(3*read/min(step, tt.total)) + 2*int(tt.interval/MaxWait); asked > most {
 				t.Errorf("asked %d times, want at most %d", asked, most)
 			}
 		})
@@ -54,11 +54,11 @@ func TestPaceYieldsToLoad(t *testing.T) {
 	p := &Pace{Interval: time.Hour}
 	const total = 1 << 30
 	slow, _ := run(p, start, total, time.Hour, time.Second)
-	if most := int64(time.Hour/time.Second/Share+1) * Step; slow > most {
+	if most := int64(time.Hour/time.Second/share+1) * step; slow > most {
 		t.Errorf("read %d bytes in an hour of load, want at most %d", slow, most)
 	}
 	fast, _ := run(p, start.Add(time.Hour), total, time.Hour, time.Millisecond)
-	if fast < total || fast > total+total/CatchUp+2*Step {
+	if fast < total || fast > total+total/catchUp+2*step {
 		t.Errorf("read %d bytes in the hour after, of %d", fast, total)
 	}
 }
@@ -66,7 +66,7 @@ func TestPaceYieldsToLoad(t *testing.T) {
 func TestPaceIsBounded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	p := &Pace{Interval: time.Millisecond}
-	if read, _ := run(p, start, 1<<40, 10*time.Second, 0); read > 10*MaxRate+2*Step {
+	if read, _ := run(p, start, 1<<40, 10*time.Second, 0); read > 10*maxRate+2*step {
 		t.Errorf("read %d bytes in ten seconds", read)
 	}
 	if n, wait := (&Pace{Interval: time.Hour}).Next(start, 0); n != 0 || wait != MaxWait {

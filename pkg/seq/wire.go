@@ -63,17 +63,17 @@ func (id WireID) PutHex(dst *[HexLen]byte) {
 	}
 }
 
-// ErrBadID is returned for text that is no message id.
-var ErrBadID = errors.New("not a message id")
+// errBadID is returned for text that is no message id.
+var errBadID = errors.New("not a message id")
 
 // ParseID reads the 16 digits of a WireID.
 func ParseID(text []byte) (WireID, error) {
 	var raw [8]byte
 	if len(text) != HexLen {
-		return 0, ErrBadID
+		return 0, errBadID
 	}
 	if _, err := hex.Decode(raw[:], text); err != nil {
-		return 0, ErrBadID
+		return 0, errBadID
 	}
 	return WireID(binary.BigEndian.Uint64(raw[:])), nil
 }

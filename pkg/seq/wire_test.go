@@ -90,7 +90,7 @@ func TestIDsAreSixteenDigits(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "0", "000000000000000g", "00000000000000001"} {
-		if _, err := ParseID([]byte(bad)); err != ErrBadID { //nolint:errorlint // it is not wrapped
+		if _, err := ParseID([]byte(bad)); err != errBadID { //nolint:errorlint // it is not wrapped
 			t.Errorf("parse %q: %v", bad, err)
 		}
 	}

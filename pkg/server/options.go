@@ -180,9 +180,9 @@ type Options struct {
 
 // Defaults that more than one place needs.
 const (
-	DefaultMaxMessageBytes = 1 << 20
-	DefaultMaxBodyBytes    = 5 << 20
-	DefaultMaxReady        = 2500
+	defaultMaxMessageBytes = 1 << 20
+	defaultMaxBodyBytes    = 5 << 20
+	defaultMaxReady        = 2500
 	DefaultMsgTimeout      = time.Minute
 	DefaultMaxMsgTimeout   = 15 * time.Minute
 	DefaultMaxDelay        = time.Hour
@@ -192,9 +192,9 @@ const (
 // withDefaults returns the options with every default in its place.
 func (o Options) withDefaults() Options {
 	o.Version = cmp.Or(o.Version, "1.3.0")
-	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
-	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
-	o.MaxReady = cmp.Or(o.MaxReady, DefaultMaxReady)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, defaultMaxMessageBytes)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, defaultMaxBodyBytes)
+	o.MaxReady = cmp.Or(o.MaxReady, defaultMaxReady)
 	o.MsgTimeout = cmp.Or(o.MsgTimeout, DefaultMsgTimeout)
 	o.MaxMsgTimeout = cmp.Or(o.MaxMsgTimeout, DefaultMaxMsgTimeout)
 	o.MaxDelay = cmp.Or(o.MaxDelay, DefaultMaxDelay)

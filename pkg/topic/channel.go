@@ -181,9 +181,9 @@ func (c *Channel) Seek(o seq.Offset) error {
 // moveTimeout bounds how long Seek and Empty wait for other replicas.
 const moveTimeout = 5 * time.Second
 
-// ErrNotQuiescent is returned by Seek and Empty when other replicas do not store a finished
+// errNotQuiescent is returned by Seek and Empty when other replicas do not store a finished
 // message in time.
-var ErrNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
+var errNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
 // move applies an operator's change that may lead back. It waits for what other
 // replicas are being told, or that would lead them forward again behind it.
@@ -218,7 +218,7 @@ func (c *Channel) quiesce() error {
 		select {
 		case <-settled:
 		case <-limit.C:
-			err = ErrNotQuiescent
+			err = errNotQuiescent
 		}
 		c.mu.Lock()
 		if err != nil {

@@ -75,7 +75,7 @@ type lateMessage struct {
 func (k *Consumer) wake() { k.o.Wake() }
 func (k *Consumer) unfinished(o seq.Offset) {
 	if k.o.Unfinished != nil {
-		k.o.Unfinished(o, ErrFinNotStored)
+		k.o.Unfinished(o, errFinNotStored)
 	}
 }
 func (k *Consumer) ended(reason error) { k.o.Ended(reason) }

@@ -15,9 +15,9 @@ import (
 // replicas to store it, as while there are fewer than the topic asks for.
 const FinTimeout = 5 * time.Second
 
-// ErrFinNotStored reports that not enough in-sync replicas stored the FIN of an ordered channel within
+// errFinNotStored reports that not enough in-sync replicas stored the FIN of an ordered channel within
 // FinTimeout. The message is redelivered, unless a replica that has stored the FIN leads next.
-var ErrFinNotStored error = failure.FinNotStored
+var errFinNotStored error = failure.FinNotStored
 
 // finishes are FINs that this node notes and the others are told of together.
 type finishes struct {

@@ -17,7 +17,7 @@ func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 	r := s.bench().join(c)
 	var told []seq.Offset
 	r.o.Unfinished = func(o seq.Offset, err error) {
-		if !errors.Is(err, ErrFinNotStored) {
+		if !errors.Is(err, errFinNotStored) {
 			t.Errorf("told %v", err)
 		}
 		told = append(told, o)

@@ -21,7 +21,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 		return nil, nil
 	}
 	if o.Tag != "" && len(c.tags) >= channel.MaxTags && !slices.Contains(c.tags, o.Tag) {
-		return nil, ErrTooManyTags
+		return nil, errTooManyTags
 	}
 	c.lastID++
 	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading.New(c.p.o.Log)}

@@ -231,7 +231,7 @@ func (j *journal) replayOne(number uint64, m *mirror) (replayed, error) {
 func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, err error) {
 	for base := number; base <= last; base++ {
 		path := filepath.Join(j.dir, journalName(base))
-		data, err := vfs.ReadFile(j.fs, path, MaxPositionsBytes)
+		data, err := vfs.ReadFile(j.fs, path, maxPositionsBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -23,7 +23,7 @@ const (
 type Delivery struct {
 	ID        seq.MessageID
 	Timestamp int64  // of publishing, ns since 1970; of an addressed message: its origin's
-	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most MaxAttempts
+	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most maxAttempts
 	TraceID   uint64
 	Header    []byte
 	Key       []byte
@@ -32,9 +32,9 @@ type Delivery struct {
 	RawSize   int32 // bytes that the record takes there
 }
 
-// MaxAttempts is where the attempts counter saturates: clients read it as a
+// maxAttempts is where the attempts counter saturates: clients read it as a
 // signed 16-bit number, and the extension framing keeps the top bits clear.
-const MaxAttempts = record.MaxAttempts
+const maxAttempts = record.MaxAttempts
 
 // Receipt is the result of a publish. With a nil Err the messages are as durable as the topic's
 // sync policy, at [First, First+Count) of the partition or, if some were stored before or

@@ -97,7 +97,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	}
 	to := Address{
 		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
-		Timestamp: b.Timestamp(), Attempts: min(attempts, MaxAttempts), Moves: true,
+		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
 	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(ageOf(b), now), time.Duration(v.p.ttl.Load()))
 }

@@ -111,13 +111,13 @@ const (
 	positionsAside = ".damaged"
 )
 
-// MaxPositionsBytes is the maximum encoded size of a snapshot. A larger file is not read, a
+// maxPositionsBytes is the maximum encoded size of a snapshot. A larger file is not read, a
 // larger snapshot is not written.
-const MaxPositionsBytes = 1 << 30
+const maxPositionsBytes = 1 << 30
 
-// ErrNewerPositions is wrapped by the error of OpenPositions when a newer
+// errNewerPositions is wrapped by the error of OpenPositions when a newer
 // program wrote the positions. It is marked fate.Refused: they are intact.
-var ErrNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
+var errNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
 
 // OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a
 // zero one if none was ever saved, with the journaled changes since. If there was one and none
@@ -450,7 +450,7 @@ func readSlot(f vfs.File) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > 4*MaxPositionsBytes {
+	if size > 4*maxPositionsBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errPositionsDamaged, size)
 	}
 	data := make([]byte, size)

@@ -202,7 +202,7 @@ func TestNewerPositionsAreRefused(t *testing.T) {
 		copy(b[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
 		return b
 	})
-	if _, _, err := OpenPositions(m, positionsDir); !errors.Is(err, ErrNewerPositions) || fate.Of(err) != fate.Refused {
+	if _, _, err := OpenPositions(m, positionsDir); !errors.Is(err, errNewerPositions) || fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
@@ -365,7 +365,7 @@ func FuzzPositionsFile(f *testing.F) {
 		}
 		number, snap, err := decodePositions(file)
 		if err != nil {
-			if !errors.Is(err, errPositionsDamaged) && !errors.Is(err, ErrNewerPositions) {
+			if !errors.Is(err, errPositionsDamaged) && !errors.Is(err, errNewerPositions) {
 				t.Fatal(err)
 			}
 			return

@@ -66,7 +66,7 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	if dst, err = appendChannels(dst, s.Channels); err != nil {
 		return nil, err
 	}
-	if len(dst) > MaxPositionsBytes {
+	if len(dst) > maxPositionsBytes {
 		return nil, fate.Mark(fmt.Errorf("channel positions too large: %d bytes", len(dst)), fate.Refused)
 	}
 	le.PutUint32(dst[12:], uint32(len(dst)-positionsHeader)) //nolint:gosec // bounded above
@@ -130,7 +130,7 @@ func positionsSum(image []byte) uint32 {
 }
 
 // decodePositions reads a file. Its error wraps errPositionsDamaged or
-// ErrNewerPositions.
+// errNewerPositions.
 func decodePositions(file []byte) (uint64, Snapshot, error) {
 	le := binary.LittleEndian
 	if len(file) < positionsHeader || string(file[:4]) != positionsMagic {
@@ -145,11 +145,11 @@ func decodePositions(file []byte) (uint64, Snapshot, error) {
 		return 0, Snapshot{}, damaged("checksum mismatch")
 	}
 	if version := le.Uint16(file[8:]); version != positionsVersion {
-		return 0, Snapshot{}, fmt.Errorf("%w: unknown format %d", ErrNewerPositions, version)
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown format %d", errNewerPositions, version)
 	}
 	flags, number := le.Uint16(file[10:]), le.Uint64(file[16:])
 	if flags&^(flagPaused|flagLost) != 0 {
-		return 0, Snapshot{}, fmt.Errorf("%w: unknown flags %#x", ErrNewerPositions, flags)
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown flags %#x", errNewerPositions, flags)
 	}
 	if number == 0 {
 		return 0, Snapshot{}, damaged("snapshot number is 0")

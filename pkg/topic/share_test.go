@@ -207,7 +207,7 @@ func TestASeekGivesUpInTimeAndChangesNothing(t *testing.T) {
 		s.line.deliverAll()
 		r.take(1, t0)
 		r.finish("a")
-		if err := c.Seek(0); !errors.Is(err, ErrNotQuiescent) || fate.Of(err) != fate.Refused {
+		if err := c.Seek(0); !errors.Is(err, errNotQuiescent) || fate.Of(err) != fate.Refused {
 			t.Fatal(err)
 		}
 		s.line.deliverAll()

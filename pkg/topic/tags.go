@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// ErrTooManyTags refuses a consumer that asks for one more.
-var ErrTooManyTags = fate.Refuse("consumers of the channel ask for too many tags")
+// errTooManyTags refuses a consumer that asks for one more.
+var errTooManyTags = fate.Refuse("consumers of the channel ask for too many tags")
 
 // retagLocked notes which tags consumers ask for, when one with a tag has come or gone. What was
 // sorted by those before is for all again, who are woken.

@@ -115,7 +115,7 @@ func TestTagsAreBounded(t *testing.T) {
 		b.join(c, wants(fmt.Sprint("t", i)))
 	}
 	b.join(c, wants("t0"))
-	if _, err := c.Join(ConsumerOptions{Tag: "one-more"}, 0); !errors.Is(err, ErrTooManyTags) {
+	if _, err := c.Join(ConsumerOptions{Tag: "one-more"}, 0); !errors.Is(err, errTooManyTags) {
 		t.Errorf("joined: %v", err)
 	}
 }

@@ -23,9 +23,9 @@ func (c Context) Sampled() bool { return c.Flags&1 != 0 }
 // headerKey is the key of a message's header that holds the context.
 const headerKey = "traceparent"
 
-// ContextOf returns the context in the header of a message; the zero Context: the header has
+// contextOf returns the context in the header of a message; the zero Context: the header has
 // none that can be read. A header without the word costs a search for it.
-func ContextOf(header []byte) Context {
+func contextOf(header []byte) Context {
 	if !bytes.Contains(header, []byte(headerKey)) {
 		return Context{}
 	}

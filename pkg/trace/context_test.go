@@ -35,7 +35,7 @@ func TestContextsAreReadOffHeaders(t *testing.T) {
 		`{"traceparent":"00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`:   "",
 	} {
 		got := ""
-		if c := ContextOf([]byte(header)); c.Valid() {
+		if c := contextOf([]byte(header)); c.Valid() {
 			got = fmt.Sprintf("%x %x %v", c.TraceID, c.SpanID, c.Sampled())
 		} else if c != (Context{}) {
 			t.Errorf("%s: %+v is not the zero Context", header, c)
@@ -49,7 +49,7 @@ func TestContextsAreReadOffHeaders(t *testing.T) {
 func FuzzContexts(f *testing.F) {
 	f.Add([]byte(`{"traceparent":"` + parent + `"}`))
 	f.Fuzz(func(t *testing.T, header []byte) {
-		if c := ContextOf(header); c != (Context{}) && !c.Valid() {
+		if c := contextOf(header); c != (Context{}) && !c.Valid() {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// MaxFound bounds the messages that are found by a trace id or a key, and MaxEvents the
+// MaxFound bounds the messages that are found by a trace id or a key, and maxEvents the
 // events of one answer.
 const (
 	MaxFound  = 100
-	MaxEvents = 20_000
+	maxEvents = 20_000
 )
 
 // Query asks for messages: by name, and those of a topic that were published with a trace
@@ -64,21 +64,21 @@ func (s *Store) Find(q Query) Found {
 	return f
 }
 
-// latest keeps the last MaxEvents of what is added.
+// latest keeps the last maxEvents of what is added.
 type latest struct {
 	events  []Event
 	dropped bool
 }
 
 func (l *latest) add(e Event) {
-	if len(l.events) == 2*MaxEvents {
+	if len(l.events) == 2*maxEvents {
 		l.events = append(l.events[:0], l.last()...)
 	}
 	l.events = append(l.events, e)
 }
 
 func (l *latest) last() []Event {
-	if extra := len(l.events) - MaxEvents; extra > 0 {
+	if extra := len(l.events) - maxEvents; extra > 0 {
 		l.dropped = true
 		return l.events[extra:]
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// DefaultBytes is how much a node keeps.
-	DefaultBytes = 64 << 20
+	// defaultBytes is how much a node keeps.
+	defaultBytes = 64 << 20
 	// MinBytes is the least that it may be told to keep.
 	MinBytes = 1 << 20
 	// segmentShare is which part of what is kept one segment has.
@@ -40,7 +40,7 @@ const (
 type Options struct {
 	FS    vfs.FS
 	Dir   string
-	Bytes int64 // kept on disk; 0: DefaultBytes
+	Bytes int64 // kept on disk; 0: defaultBytes
 	// Failed is told of a file that cannot be written or read; events are lost by it, and
 	// nothing else. It is called by Run and Find. nil: nobody is told.
 	Failed func(error)
@@ -115,7 +115,7 @@ type Store struct {
 // Open opens the store in a directory, which is made when something is stored. What is
 // there and cannot be listed is reported, and stays out of the answers.
 func Open(o Options) *Store {
-	o.Bytes = max(cmp.Or(o.Bytes, DefaultBytes), MinBytes)
+	o.Bytes = max(cmp.Or(o.Bytes, defaultBytes), MinBytes)
 	if o.Failed == nil {
 		o.Failed = func(error) {}
 	}
@@ -178,7 +178,7 @@ func (s *Store) context(header []byte) Context {
 	if s.o.Exporter == nil {
 		return Context{}
 	}
-	return ContextOf(header)
+	return contextOf(header)
 }
 
 func (s *Store) poke() {

@@ -164,11 +164,11 @@ func TestADiskThatFailsForLongKeepsWhatIsStored(t *testing.T) {
 // An answer keeps no more in memory than it may tell, however much there is.
 func TestAnAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 	var l latest
-	for i := range 5*MaxEvents + 7 {
+	for i := range 5*maxEvents + 7 {
 		l.add(Event{Time: int64(i)})
 	}
 	got := l.last()
-	if len(got) != MaxEvents || got[0].Time != 4*MaxEvents+7 || got[MaxEvents-1].Time != 5*MaxEvents+6 || !l.dropped || cap(l.events) > 4*MaxEvents {
+	if len(got) != maxEvents || got[0].Time != 4*maxEvents+7 || got[maxEvents-1].Time != 5*maxEvents+6 || !l.dropped || cap(l.events) > 4*maxEvents {
 		t.Errorf("%d events from %d to %d, dropped %v, room for %d", len(got), got[0].Time, got[len(got)-1].Time, l.dropped, cap(l.events))
 	}
 }

@@ -45,7 +45,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			name: "bounds: an answer about traces gathers all there is", file: "pkg/trace/find.go",
-			old: "len(l.events) == 2*MaxEvents", with: "false", tests: trace, run: "AnswerIsBounded",
+			old: "len(l.events) == 2*maxEvents", with: "false", tests: trace, run: "AnswerIsBounded",
 		},
 		{
 			name: "bounds: empty files push out traces", file: "pkg/trace/store.go",

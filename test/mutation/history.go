@@ -14,7 +14,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: positions of one channel are kept without a bound", file: "pkg/meta/saved.go",
-			old: "if same--; same >= MaxSavedPerChannel-1 {", with: "if false {", tests: all, run: "SavedPositionsAreBounded",
+			old: "if same--; same >= maxSavedPerChannel-1 {", with: "if false {", tests: all, run: "SavedPositionsAreBounded",
 		},
 		{
 			name: "history: positions are kept for ever", file: "pkg/meta/saved.go",

@@ -76,12 +76,12 @@ func optionMistakes() []mistake {
 		},
 		{
 			name: "keys: all of a body is looked at", file: "pkg/keys/keys.go",
-			old: "if len(body) > MaxBody {", with: "if false {",
+			old: "if len(body) > maxBody {", with: "if false {",
 			tests: []string{"./pkg/keys"},
 		},
 		{
 			name: "keys: a long key is cut", file: "pkg/keys/keys.go",
-			old: "if len(key) == 0 || len(key) > MaxKey {\n\t\treturn nil\n\t}", with: "if len(key) == 0 {\n\t\treturn nil\n\t}\n\tkey = key[:min(len(key), MaxKey)]",
+			old: "if len(key) == 0 || len(key) > maxKey {\n\t\treturn nil\n\t}", with: "if len(key) == 0 {\n\t\treturn nil\n\t}\n\tkey = key[:min(len(key), maxKey)]",
 			tests: []string{"./pkg/keys"},
 		},
 		{

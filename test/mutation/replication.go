@@ -191,7 +191,7 @@ func comparisonMistakes() []mistake {
 		},
 		{
 			name: "DuplicateByContent: a batch is a duplicate by its offset", file: followerFile,
-			old: "if PointOf(mine) != PointOf(b) || mine.First() != b.First() {", with: "if mine.First() != b.First() {",
+			old: "if pointOf(mine) != pointOf(b) || mine.First() != b.First() {", with: "if mine.First() != b.First() {",
 			tests: replicationTests,
 		},
 		{

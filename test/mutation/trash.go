@@ -52,7 +52,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: it grows without a bound", file: "pkg/meta/trash.go",
-			old: "partitions > MaxTrashPartitions || len(all)-i > MaxTrashTopics", with: "false", tests: state, run: "LeaveTheTrash",
+			old: "partitions > maxTrashPartitions || len(all)-i > maxTrashTopics", with: "false", tests: state, run: "LeaveTheTrash",
 		},
 		{
 			name: "trash: it is never purged", file: "pkg/cluster/controller/core.go",

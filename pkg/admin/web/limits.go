@@ -11,11 +11,11 @@ const JSONGrowth = 2
 
 // Default limits, those of nsqd where it has them.
 const (
-	DefaultMaxMessage     = 1 << 20          // bytes of one message
-	DefaultMaxBody        = 5 << 20          // bytes of a body of many messages
+	defaultMaxMessage     = 1 << 20          // bytes of one message
+	defaultMaxBody        = 5 << 20          // bytes of a body of many messages
 	DefaultMaxDefer       = time.Hour        // the longest delay of a message
 	DefaultPublishTimeout = 30 * time.Second // until a publish is answered as uncertain
-	DefaultMaxPeek        = 1000             // messages in one answer
+	defaultMaxPeek        = 1000             // messages in one answer
 )
 
 // Limits bounds what one request, or all of them, may take. Zero fields have
@@ -36,11 +36,11 @@ type Limits struct {
 
 // WithDefaults returns the limits with the defaults for zero fields.
 func (l Limits) WithDefaults() Limits {
-	l.MaxMessage = cmp.Or(l.MaxMessage, DefaultMaxMessage)
-	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
+	l.MaxMessage = cmp.Or(l.MaxMessage, defaultMaxMessage)
+	l.MaxBody = cmp.Or(l.MaxBody, defaultMaxBody)
 	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
 	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
-	l.MaxPeek = cmp.Or(l.MaxPeek, DefaultMaxPeek)
+	l.MaxPeek = cmp.Or(l.MaxPeek, defaultMaxPeek)
 	return l
 }
 

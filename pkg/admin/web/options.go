@@ -19,9 +19,9 @@ type Option string
 
 // The options, as requests name them.
 const (
-	OptionKey   Option = "key"
-	OptionDedup Option = "dedup"
-	OptionTTL   Option = "ttl"
+	optionKey   Option = "key"
+	optionDedup Option = "dedup"
+	optionTTL   Option = "ttl"
 )
 
 // OptionError is an option that no message can have.
@@ -37,11 +37,11 @@ func (e *OptionError) Error() string { return e.text }
 func (o Options) Apply(m *topic.Message) error {
 	switch {
 	case len(o.Key) > topic.MaxKey:
-		return &OptionError{OptionKey, fmt.Sprintf("key has %d bytes, limit is %d", len(o.Key), topic.MaxKey)}
+		return &OptionError{optionKey, fmt.Sprintf("key has %d bytes, limit is %d", len(o.Key), topic.MaxKey)}
 	case len(o.Dedup) > topic.MaxDedup:
-		return &OptionError{OptionDedup, fmt.Sprintf("dedup id has %d bytes, limit is %d", len(o.Dedup), topic.MaxDedup)}
+		return &OptionError{optionDedup, fmt.Sprintf("dedup id has %d bytes, limit is %d", len(o.Dedup), topic.MaxDedup)}
 	case o.TTL < 0 || o.TTL > meta.MaxTTL:
-		return &OptionError{OptionTTL, fmt.Sprintf("ttl %v is not between 0s and %v", o.TTL, meta.MaxTTL)}
+		return &OptionError{optionTTL, fmt.Sprintf("ttl %v is not between 0s and %v", o.TTL, meta.MaxTTL)}
 	}
 	if o.Key != "" {
 		m.Key = []byte(o.Key)

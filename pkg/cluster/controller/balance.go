@@ -7,11 +7,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ToPreferred gives leaderships back to the preferred leaders that are up, in
+// toPreferred gives leaderships back to the preferred leaders that are up, in
 // sync and acceptable to the caller's set of steady nodes: at most limit of them
 // (0: all). It does nothing while a node drains, or while the setting
 // auto_balance is off.
-func ToPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, limit int) []meta.Election {
+func toPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, limit int) []meta.Election {
 	if !s.Settings().AutoBalance() {
 		return nil
 	}
@@ -27,7 +27,7 @@ func ToPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 			p.Moving() || !p.Electable(first) {
 			return true
 		}
-		out = append(out, election(id, p, first, ReasonBalance))
+		out = append(out, election(id, p, first, reasonBalance))
 		return limit <= 0 || len(out) < limit
 	})
 	return out

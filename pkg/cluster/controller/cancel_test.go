@@ -93,8 +93,8 @@ func TestAMoveOffALeavingNodeIsNotCancelled(t *testing.T) {
 	if !w.state.Topic("t").Partitions[0].Moving() {
 		t.Fatal("nothing moves")
 	}
-	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); !errors.Is(err, ErrLeaving) {
-		t.Errorf("got %v, want %v", err, ErrLeaving)
+	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); !errors.Is(err, errLeaving) {
+		t.Errorf("got %v, want %v", err, errLeaving)
 	}
 	w.apply(meta.SetNodeIntent{ID: "b"})
 	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); err != nil {

@@ -73,7 +73,7 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	if len(d.Commands) > 0 {
 		c.calm = now
 	} else {
-		moves, stuck := Moves(s, nodes, c.opts)
+		moves, stuck := moves(s, nodes, c.opts)
 		d.Commands, d.Troubles = moves, append(d.Troubles, stuck...)
 	}
 	if len(d.Commands) == 0 {
@@ -140,7 +140,7 @@ func (c *Core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Co
 		since := c.AliveSince(id)
 		steady[id] = !since.IsZero() && now.Sub(since) >= c.opts.BalanceAfter
 	}
-	elections := ToPreferred(s, nodes, steady, c.opts.BalanceBatch)
+	elections := toPreferred(s, nodes, steady, c.opts.BalanceBatch)
 	if len(elections) > 0 {
 		c.balanced = now
 	}

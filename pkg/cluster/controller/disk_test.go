@@ -53,7 +53,7 @@ func TestAFullDiskMovesLeadershipsOnlyToRoom(t *testing.T) {
 				t.Errorf("elected %q when a is dead, want %q", leaderOf(es), test.leaderOfOld)
 			}
 			lead("b")
-			if got := leaderOf(ToPreferred(&w.state, test.nodes, steady, 0)); got != test.givenBack {
+			if got := leaderOf(toPreferred(&w.state, test.nodes, steady, 0)); got != test.givenBack {
 				t.Errorf("given back to %q, want %q", got, test.givenBack)
 			}
 		})

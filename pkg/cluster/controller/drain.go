@@ -108,9 +108,9 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 	case !unclean && !p.Electable(to):
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrSuspect)
 	case nodes[to] == Gone:
-		return meta.Election{}, fmt.Errorf("node %s: %w", to, ErrNodeNotUp)
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, errNodeNotUp)
 	}
-	e := election(id, p, to, ReasonTransfer)
+	e := election(id, p, to, reasonTransfer)
 	e.Unclean = unclean
 	return e, nil
 }

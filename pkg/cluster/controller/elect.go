@@ -9,11 +9,11 @@ import (
 
 // Why a leader is elected, as meta.Election says it.
 const (
-	ReasonNodeDown = meta.ReasonNodeDown
-	ReasonRestart  = meta.ReasonRestart
-	ReasonDrain    = meta.ReasonDrain
-	ReasonTransfer = meta.ReasonTransfer
-	ReasonBalance  = meta.ReasonBalance
+	reasonNodeDown = meta.ReasonNodeDown
+	reasonRestart  = meta.ReasonRestart
+	reasonDrain    = meta.ReasonDrain
+	reasonTransfer = meta.ReasonTransfer
+	reasonBalance  = meta.ReasonBalance
 )
 
 // Condition is how much a node can be counted on. More is better.
@@ -114,19 +114,19 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 		case now == Draining && (!found || nodes[next] != Up):
 			troubles = append(troubles, Trouble{TroubleDrain, id, []meta.NodeID{p.Leader}})
 		case now == Draining:
-			drains = append(drains, election(id, p, next, ReasonDrain))
+			drains = append(drains, election(id, p, next, reasonDrain))
 			load[p.Leader]--
 			load[next]++
 		case found && p.Leader == "":
-			outages = append(outages, election(id, p, next, ReasonRestart))
+			outages = append(outages, election(id, p, next, reasonRestart))
 			load[next]++
 		case found:
-			outages = append(outages, election(id, p, next, ReasonNodeDown))
+			outages = append(outages, election(id, p, next, reasonNodeDown))
 			load[next]++
 		default:
 			troubles = append(troubles, Trouble{TroubleOffline, id, p.ISR})
 			if p.Leader != "" {
-				outages = append(outages, election(id, p, "", ReasonNodeDown))
+				outages = append(outages, election(id, p, "", reasonNodeDown))
 			}
 		}
 		return true

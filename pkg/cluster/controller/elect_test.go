@@ -92,8 +92,8 @@ func TestRefusals(t *testing.T) {
 		want error
 	}{
 		{"move to a stranger", move(0, "a,x"), meta.ErrNodeNotFound},
-		{"move to a dead node", move(0, "a,d"), ErrNodeNotUp},
-		{"move to one that is about to leave", move(0, "a,e"), ErrNodeNotUp},
+		{"move to a dead node", move(0, "a,d"), errNodeNotUp},
+		{"move to one that is about to leave", move(0, "a,e"), errNodeNotUp},
 		{"move to one twice", move(0, "c,c"), meta.ErrInvalidAssignment},
 		{"move to nobody a partition that is not there", move(3, "c"), meta.ErrPartitionNotFound},
 		{"cancel what does not move", cancel(t0), ErrNotMoving},

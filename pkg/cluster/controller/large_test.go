@@ -49,7 +49,7 @@ func TestTenThousandPartitions(t *testing.T) {
 	s := largeState(t)
 	nodes := upBut(s, "node-00")
 	elections, _ := Elect(s, nodes)
-	if moves, _ := Moves(s, nodes, Options{}); len(moves) != 0 {
+	if moves, _ := moves(s, nodes, Options{}); len(moves) != 0 {
 		t.Fatal(moves)
 	}
 	led := map[meta.NodeID]int{}
@@ -59,7 +59,7 @@ func TestTenThousandPartitions(t *testing.T) {
 	if len(elections) < 300 || len(elections) > 1000 || led["node-00"] > 0 {
 		t.Errorf("%d elections, %v", len(elections), led)
 	}
-	commands := batches(elections, DefaultElections)
+	commands := batches(elections, defaultElections)
 	if len(commands) > 2 {
 		t.Errorf("%d commands", len(commands))
 	}
@@ -76,8 +76,8 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				Elect(s, nodes)
-				Moves(s, nodes, Options{})
-				ToPreferred(s, nodes, nil, 0)
+				moves(s, nodes, Options{})
+				toPreferred(s, nodes, nil, 0)
 			}
 		})
 	}

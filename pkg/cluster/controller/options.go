@@ -13,12 +13,12 @@ const (
 	DefaultFlapWindow     = time.Minute
 	DefaultFlapHold       = time.Second
 	DefaultMaxFlapHold    = 10 * time.Second
-	DefaultElections      = 512
-	DefaultMovesPerNode   = 8
+	defaultElections      = 512
+	defaultMovesPerNode   = 8
 	DefaultMoves          = 32
 	DefaultBalanceAfter   = 10 * time.Second
 	DefaultBalanceEvery   = time.Second
-	DefaultBalanceBatch   = 64
+	defaultBalanceBatch   = 64
 )
 
 // lookAgain is how often the metadata is gone through though neither it nor what
@@ -66,11 +66,11 @@ func (o Options) WithDefaults() Options {
 		FlapWindow:     cmp.Or(o.FlapWindow, DefaultFlapWindow),
 		FlapHold:       cmp.Or(o.FlapHold, DefaultFlapHold),
 		MaxFlapHold:    cmp.Or(o.MaxFlapHold, DefaultMaxFlapHold),
-		Elections:      cmp.Or(o.Elections, DefaultElections),
-		MovesPerNode:   cmp.Or(o.MovesPerNode, DefaultMovesPerNode),
+		Elections:      cmp.Or(o.Elections, defaultElections),
+		MovesPerNode:   cmp.Or(o.MovesPerNode, defaultMovesPerNode),
 		Moves:          cmp.Or(o.Moves, DefaultMoves),
 		BalanceAfter:   cmp.Or(o.BalanceAfter, DefaultBalanceAfter),
 		BalanceEvery:   cmp.Or(o.BalanceEvery, DefaultBalanceEvery),
-		BalanceBatch:   cmp.Or(o.BalanceBatch, DefaultBalanceBatch),
+		BalanceBatch:   cmp.Or(o.BalanceBatch, defaultBalanceBatch),
 	}
 }

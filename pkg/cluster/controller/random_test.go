@@ -221,14 +221,14 @@ func (c *chaos) checkLimits() {
 // decisions returns all that can be decided about a state.
 func decisions(s *meta.State, nodes Conditions, o Options) []any {
 	elections, offline := Elect(s, nodes)
-	moves, stuck := Moves(s, nodes, o)
+	moves, stuck := moves(s, nodes, o)
 	steady := map[meta.NodeID]bool{}
 	for id := range nodes {
 		steady[id] = true
 	}
-	all := []any{elections, offline, moves, stuck, ToPreferred(s, nodes, steady, 0), PlanBalance(s, nodes, 50)}
+	all := []any{elections, offline, moves, stuck, toPreferred(s, nodes, steady, 0), PlanBalance(s, nodes, 50)}
 	for n := range s.Nodes() {
-		all = append(all, Handover(s, nodes, n.ID, ReasonRestart), fmt.Sprint(CheckDrain(s, nodes, n.ID, true)))
+		all = append(all, Handover(s, nodes, n.ID, reasonRestart), fmt.Sprint(CheckDrain(s, nodes, n.ID, true)))
 	}
 	return all
 }
@@ -259,7 +259,7 @@ func TestDecidingTwice(t *testing.T) {
 			}
 		}
 		elections, _ := Elect(&c.state, nodes)
-		moves, _ := Moves(&c.state, nodes, c.opts)
+		moves, _ := moves(&c.state, nodes, c.opts)
 		for _, commands := range [][]meta.Command{batches(elections, 100), moves} {
 			s := c.state.Snapshot()
 			for i := range 2 {

@@ -13,17 +13,17 @@ import (
 // fate.Refused: nothing was changed.
 var (
 	ErrNotMoving    error = failure.NotMoving
-	ErrNodeNotUp    error = failure.NodeNotUp
+	errNodeNotUp    error = failure.NodeNotUp
 	ErrTooManyMoves error = failure.TooManyMoves
-	ErrLeaving      error = failure.NodeLeaving
+	errLeaving      error = failure.NodeLeaving
 )
 
-// Moves takes the next step of every reassignment in progress, and starts those needed by
+// moves takes the next step of every reassignment in progress, and starts those needed by
 // decommissioned nodes and by topics with an automatic number of replicas, within the limits of
 // o. A move continues when the added replicas are in sync: first leadership leaves a removed
 // replica, then the replica is removed. A decommissioned node need not be alive: other nodes
 // have its data.
-func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
+func moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
 	w := &works{s: s, nodes: nodes, opts: o.WithDefaults(), slots: newSlots(s), load: s.Load(), lead: leaderships(s), leaving: leaving(s)}
 	for t := range s.Topics() {
 		if c := fit(s, t); c.Replicas+c.MinISR > 0 {
@@ -87,7 +87,7 @@ func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
 	if then.Leader = next; !found || then.MoveReady() != nil {
 		return false
 	}
-	w.elections = append(w.elections, election(id, p, next, ReasonTransfer))
+	w.elections = append(w.elections, election(id, p, next, reasonTransfer))
 	w.lead[p.Leader]--
 	w.lead[next]++
 	return true
@@ -297,7 +297,7 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, meta.ErrNodeNotFound)
 		case slices.Contains(p.Replicas, n):
 		case nodes[n] == Gone || node.Intent == meta.IntentDecommission:
-			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, ErrNodeNotUp)
+			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, errNodeNotUp)
 		}
 	}
 	if !p.Moving() && !newSlots(s).reserve(p, target, o.WithDefaults()) {
@@ -320,7 +320,7 @@ func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 	leaves := leaving(s)
 	for _, n := range p.Before {
 		if leaves[n] {
-			return meta.StartReassign{}, fmt.Errorf("%s/%d: node %s: %w", id.Topic, id.Partition, n, ErrLeaving)
+			return meta.StartReassign{}, fmt.Errorf("%s/%d: node %s: %w", id.Topic, id.Partition, n, errLeaving)
 		}
 	}
 	return Move{id, p.Version, p.Replicas, p.Before}.Command(), nil

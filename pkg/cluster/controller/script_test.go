@@ -120,7 +120,7 @@ func ask(t *testing.T, w *world, word string, arg func(int) string) {
 		c = meta.ElectLeaders{Elections: []meta.Election{e}}
 	case "stop": // stop NODE: it hands over, and is gone
 		id := meta.NodeID(arg(1))
-		c = meta.ElectLeaders{Elections: Handover(&w.state, nodes, id, ReasonRestart)}
+		c = meta.ElectLeaders{Elections: Handover(&w.state, nodes, id, reasonRestart)}
 		w.nodes[id] = refuses
 	case "check": // check NODE [stopping]: may it be drained?
 		if err := CheckDrain(&w.state, nodes, meta.NodeID(arg(1)), arg(2) != ""); err != nil {

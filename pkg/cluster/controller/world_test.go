@@ -121,7 +121,7 @@ func (w *world) checkRest() {
 		return
 	}
 	elections, troubles := Elect(&w.state, nodes)
-	moves, stuck := Moves(&w.state, nodes, w.opts)
+	moves, stuck := moves(&w.state, nodes, w.opts)
 	if troubles = append(troubles, stuck...); len(elections)+len(moves) > 0 || !slices.EqualFunc(troubles, w.core.troubles, Trouble.same) {
 		w.t.Fatalf("at %v the controller rests: %v %v, troubles %v, were %v", w.now, elections, moves, troubles, w.core.troubles)
 	}

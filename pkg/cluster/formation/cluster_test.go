@@ -317,7 +317,7 @@ func TestOneNodeGrowsToSeven(t *testing.T) {
 		w.join = []string{"n1", "n2", "n3"}
 		for i := 2; i <= 7; i++ {
 			w.start(fmt.Sprint("n", i))
-			if again := w.formed(i, min(i, MaxVoters)); again != id {
+			if again := w.formed(i, min(i, maxVoters)); again != id {
 				t.Fatalf("cluster %s became %s", id, again)
 			}
 			w.propose(fmt.Sprint("n", i))
@@ -341,7 +341,7 @@ func TestOneNodeGrowsToSeven(t *testing.T) {
 		if err := w.kill("n3"); !errors.Is(err, raftstore.ErrRemoved) {
 			t.Errorf("removed: %v", err)
 		}
-		w.formed(6, MaxVoters)
+		w.formed(6, maxVoters)
 	})
 }
 

@@ -199,7 +199,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool) error {
 	c := s.Members().Configuration()
 	me, ok := c.Find(n.self.Node)
-	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= MaxVoters) && !anyway {
+	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= maxVoters) && !anyway {
 		return nil
 	}
 	if s.IsLeader() {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// MaxVoters is how many nodes vote. Further ones follow, and one of them
+	// maxVoters is how many nodes vote. Further ones follow, and one of them
 	// gets a vote when a voter is removed for good.
-	MaxVoters = 5
+	maxVoters = 5
 	// promotionLag is how many commands a node may be behind when it gets a vote.
 	promotionLag = 256
 )
@@ -102,7 +102,7 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, around ne
 		return actRemove, nil
 	case m.Address != who.Address:
 		return actMove, nil
-	case !m.Voter && !who.fresh && len(c.Voters()) < MaxVoters && who.applied+promotionLag >= committed:
+	case !m.Voter && !who.fresh && len(c.Voters()) < maxVoters && who.applied+promotionLag >= committed:
 		return actPromote, nil
 	}
 	return actNothing, nil

@@ -45,7 +45,7 @@ func putsOf(t *testing.T, n int) [][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, prev := make([][]byte, n), Point{}
+	all, prev := make([][]byte, n), point{}
 	for i := range all {
 		b := new(commitlog.Builder)
 		copy(b.Next(4), "text")
@@ -54,7 +54,7 @@ func putsOf(t *testing.T, n int) [][]byte {
 			t.Fatal(err)
 		}
 		head := put{header: header{Partition{1, 0}, 1}, prev: prev, sync: true}.appendHead(nil)
-		all[i], prev = append(head, batch.Raw()...), PointOf(batch)
+		all[i], prev = append(head, batch.Raw()...), pointOf(batch)
 	}
 	return all
 }

@@ -71,7 +71,7 @@ type Follower struct {
 	serving   bool // requests of the epoch's leader are carried out
 	writer    *commitlog.Writer
 	syncer    *Syncer
-	last      Point // behind the last batch of the log
+	last      point // behind the last batch of the log
 	known     bool  // last is set
 	group     []held
 	first     request // of the next round
@@ -207,7 +207,7 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	switch {
 	case !taken:
 		reply(NotReady())
-	case now && kind == KindAdvance:
+	case now && kind == kindAdvance:
 		// Changes of positions are kept in memory: done at once, they spare those who
 		// wait for them a change of goroutines.
 		a, _ := f.do(r)
@@ -292,7 +292,7 @@ func (f *Follower) do(r request) (a answer, sync bool) {
 			a, sync = f.put(m)
 			return a
 		}
-	case KindReconcile:
+	case kindReconcile:
 		var m reconcile
 		m, err = decodeReconcile(r.payload)
 		h, act = m.header, f.reconcile
@@ -304,7 +304,7 @@ func (f *Follower) do(r request) (a answer, sync bool) {
 		var m positions
 		m, err = decodePositions(r.payload)
 		h, act = m.header, func() answer { return f.replace(m) }
-	case KindAdvance, KindUpdate:
+	case kindAdvance, kindUpdate:
 		var m advance
 		m, err = decodeAdvance(r.payload)
 		h, act = m.header, func() answer { return f.advance(m, r.kind) }
@@ -351,7 +351,7 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 		added, err := f.writer.AppendRaws(rest)
 		count := 0
 		for _, b := range added {
-			f.last = PointOf(b)
+			f.last = pointOf(b)
 			count += b.Count()
 		}
 		if count > 0 {
@@ -402,7 +402,7 @@ func (f *Follower) refusal(err error) answer {
 // skipKnown handles a put that does not start at the log's end: a request that
 // was sent again. What the log has already is compared and left out. An error
 // says that the logs differ.
-func (f *Follower) skipKnown(m put, last Point) ([]byte, error) {
+func (f *Follower) skipKnown(m put, last point) ([]byte, error) {
 	if m.prev.End > last.End {
 		return nil, errMalformed // a gap
 	}
@@ -419,11 +419,11 @@ func (f *Follower) skipKnown(m put, last Point) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if PointOf(mine) != PointOf(b) || mine.First() != b.First() {
+		if pointOf(mine) != pointOf(b) || mine.First() != b.First() {
 			return nil, errMalformed
 		}
 		rest = rest[b.Size():]
-		m.prev = PointOf(b)
+		m.prev = pointOf(b)
 	}
 	if m.prev != last {
 		return nil, errMalformed
@@ -441,13 +441,13 @@ func batchAt(l *commitlog.Log, o seq.Offset) (commitlog.Batch, error) {
 }
 
 // lastPoint returns the point behind the log's last batch.
-func (f *Follower) lastPoint() (Point, error) {
+func (f *Follower) lastPoint() (point, error) {
 	if f.known {
 		return f.last, nil
 	}
 	p, err := pointBefore(f.log, f.log.End())
 	if err != nil {
-		return Point{}, err
+		return point{}, err
 	}
 	f.last, f.known = p, true
 	return p, nil
@@ -455,18 +455,18 @@ func (f *Follower) lastPoint() (Point, error) {
 
 // pointBefore returns the point at an offset where a batch of the log ends. At
 // the log's start nothing is known of what was before: only the offset counts.
-func pointBefore(l *commitlog.Log, end seq.Offset) (Point, error) {
+func pointBefore(l *commitlog.Log, end seq.Offset) (point, error) {
 	if end <= l.Start() {
-		return Point{End: end}, nil
+		return point{End: end}, nil
 	}
 	b, err := batchAt(l, end-1)
 	if err != nil {
-		return Point{}, err
+		return point{}, err
 	}
 	if b.End() != end {
-		return Point{}, errMalformed
+		return point{}, errMalformed
 	}
-	return PointOf(b), nil
+	return pointOf(b), nil
 }
 
 func (f *Follower) reconcile() answer {
@@ -551,7 +551,7 @@ func (f *Follower) advance(m advance, kind uint8) answer {
 		}
 		if p := f.following.Positions; p != nil {
 			take := p.Advance
-			if kind == KindUpdate {
+			if kind == kindUpdate {
 				take = p.Update
 			}
 			if err := take(c); err != nil {

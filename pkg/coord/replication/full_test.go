@@ -29,12 +29,12 @@ func TestAFollowerWithAFullDiskTakesNoBatches(t *testing.T) {
 		if b.log.End() != 4 || b.log.CommittedEnd() != 4 {
 			t.Errorf("it holds %d and knows %d as committed, want 4 of both", b.log.End(), b.log.CommittedEnd())
 		}
-		if s, _, why := x.reps[0].State(); s != Failed || !strings.Contains(why, "disk is full") {
+		if s, _, why := x.reps[0].State(); s != failed || !strings.Contains(why, "disk is full") {
 			t.Errorf("%v: %q", s, why)
 		}
 		full.Store(false)
 		time.Sleep(5 * time.Second)
-		if s, _, why := x.reps[0].State(); s != Replicating || why != "" || b.log.End() != 7 {
+		if s, _, why := x.reps[0].State(); s != replicating || why != "" || b.log.End() != 7 {
 			t.Errorf("with room it holds %d; %v: %q", b.log.End(), s, why)
 		}
 	})

@@ -41,16 +41,16 @@ type Standing struct {
 type State uint8
 
 const (
-	// Disconnected means that there is no session; nothing is sent.
-	Disconnected State = iota
-	// Reconciling is finding out where the logs agree. One request is in progress at a
+	// disconnected means that there is no session; nothing is sent.
+	disconnected State = iota
+	// reconciling is finding out where the logs agree. One request is in progress at a
 	// time.
-	Reconciling
-	// Replicating is sending batches as they come, several at a time.
-	Replicating
-	// Failed means that the follower or the leader cannot carry out a request, which is retried
+	reconciling
+	// replicating is sending batches as they come, several at a time.
+	replicating
+	// failed means that the follower or the leader cannot carry out a request, which is retried
 	// periodically.
-	Failed
+	failed
 )
 
 // String returns the state as a word.
@@ -104,7 +104,7 @@ type Replicator struct {
 	state    State
 	session  uint64     // what belongs to an earlier one is ignored
 	next     seq.Offset // first to send
-	prev     Point      // behind what was sent
+	prev     point      // behind what was sent
 	holds    Progress   // of the follower, in this session
 	position int64      // in the virtual log, of the end of what it holds
 	told     seq.Offset // committed end that it was last sent
@@ -148,7 +148,7 @@ func NewReplicator(o ReplicatorOptions, p Pace) *Replicator {
 
 // Connected begins a session with the follower's node.
 func (r *Replicator) Connected() {
-	session, ok := r.enter(Reconciling)
+	session, ok := r.enter(reconciling)
 	if !ok {
 		return
 	}
@@ -158,7 +158,7 @@ func (r *Replicator) Connected() {
 
 // Disconnected ends the session: nothing is known of the follower any more.
 func (r *Replicator) Disconnected() {
-	if session, ok := r.enter(Disconnected); ok {
+	if session, ok := r.enter(disconnected); ok {
 		r.o.Events.Forget(session)
 	}
 }
@@ -194,9 +194,9 @@ func (r *Replicator) beginLocked() {
 // Stop ends the replicator and returns when it reads the log no more. It must
 // not be called from an event.
 func (r *Replicator) Stop() {
-	r.enter(Disconnected)
+	r.enter(disconnected)
 	r.mu.Lock()
-	r.stopped, r.state = true, Disconnected
+	r.stopped, r.state = true, disconnected
 	r.beginLocked()
 	r.mu.Unlock()
 	r.running.Wait()
@@ -208,8 +208,8 @@ func (r *Replicator) State() (s State, p Progress, trouble string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s = r.state
-	if s == Reconciling && r.broken {
-		s = Failed
+	if s == reconciling && r.broken {
+		s = failed
 	}
 	return s, r.progressLocked(), r.trouble
 }
@@ -229,7 +229,7 @@ func (r *Replicator) SetPace(p Pace) {
 func (r *Replicator) Push(b commitlog.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state != Replicating {
+	if r.state != replicating {
 		return
 	}
 	shared := r.sendSharesLocked()
@@ -238,14 +238,14 @@ func (r *Replicator) Push(b commitlog.Batch) {
 		return
 	}
 	r.putLocked(b.Raw(), b.Size(), r.o.Log.CommittedEnd())
-	r.next, r.prev = b.End(), PointOf(b)
+	r.next, r.prev = b.End(), pointOf(b)
 }
 
 // Share reports new entries in Shares.
 func (r *Replicator) Share() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state == Replicating {
+	if r.state == replicating {
 		r.sendSharesLocked()
 	}
 }
@@ -256,7 +256,7 @@ func (r *Replicator) Tell(always bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	committed := r.o.Log.CommittedEnd()
-	if r.state == Replicating && r.waiting == 0 && (always || r.told < committed) {
+	if r.state == replicating && r.waiting == 0 && (always || r.told < committed) {
 		if r.ask = !r.out.claim(putHeadBytes); !r.ask {
 			r.putLocked(nil, 0, committed)
 		}
@@ -274,7 +274,7 @@ func (r *Replicator) background(f func()) {
 
 // reconcile asks the follower where its log stands.
 func (r *Replicator) reconcile(session uint64) {
-	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.encode()}, nil, func(a answer) {
+	r.call(session, kindReconcile, [][]byte{reconcile{r.head}.encode()}, nil, func(a answer) {
 		log := r.o.Log
 		mine := history{log.Epochs(), log.Start(), log.End()}
 		its := history{a.epochs, a.start, a.end}
@@ -295,7 +295,7 @@ func (r *Replicator) reconcile(session uint64) {
 // comparison: what was below is gone because it was committed.
 func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	if at <= start && r.o.Log.Start() <= start && start <= r.o.Log.End() {
-		to := Point{End: start}
+		to := point{End: start}
 		r.cut(session, truncate{to: to}, func() { r.retry(session, true, "logs diverge at the follower's log start") })
 		return
 	}
@@ -303,7 +303,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	for {
 		if at <= r.o.Log.Start() {
 			origin := commitlog.OriginOf(r.o.Log)
-			to := Point{End: origin.Start}
+			to := point{End: origin.Start}
 			r.cut(session, truncate{to: to, reset: true, position: origin.Position, before: origin.Before}, nil)
 			return
 		}
@@ -318,7 +318,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 		}
 		at = b.First() // it ends in the middle of one of ours
 	}
-	r.cut(session, truncate{to: PointOf(b)}, func() { r.align(session, b.First(), start) })
+	r.cut(session, truncate{to: pointOf(b)}, func() { r.align(session, b.First(), start) })
 }
 
 // cut has the follower cut its log back to a point, or start it over at that point,
@@ -331,14 +331,14 @@ func (r *Replicator) cut(session uint64, m truncate, differs func()) {
 
 // begin starts to replicate from a point at which the logs agree, and up to
 // which the follower's is on disk.
-func (r *Replicator) begin(session uint64, from Point) {
+func (r *Replicator) begin(session uint64, from point) {
 	position := positionAt(r.o.Log, from.End)
 	r.mu.Lock()
 	if session != r.session || r.stopped {
 		r.mu.Unlock()
 		return
 	}
-	r.state, r.next, r.prev, r.position = Replicating, from.End, from, position
+	r.state, r.next, r.prev, r.position = replicating, from.End, from, position
 	r.holds = Progress{End: from.End, At: r.holds.At, Trip: r.holds.Trip}
 	p := r.progressLocked()
 	r.ask = true
@@ -402,7 +402,7 @@ func (r *Replicator) refused(session uint64, a answer) {
 // retry reconciles again after a moment. why is for people.
 func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.mu.Lock()
-	if session != r.session || r.stopped || r.state == Disconnected {
+	if session != r.session || r.stopped || r.state == disconnected {
 		r.mu.Unlock()
 		return
 	}
@@ -413,7 +413,7 @@ func (r *Replicator) retry(session uint64, failed bool, why string) {
 	wait := min(retryAfter<<min(r.failures, 16), limit)
 	r.failures++
 	r.broken, r.trouble = failed, why
-	r.state = Reconciling
+	r.state = reconciling
 	r.beginLocked()
 	next := r.session
 	r.timer = time.AfterFunc(wait, func() {
@@ -437,7 +437,7 @@ func (r *Replicator) kickLocked() {
 		r.again = true
 		return
 	}
-	if r.state != Replicating {
+	if r.state != replicating {
 		return
 	}
 	r.pumping = true
@@ -459,7 +459,7 @@ func (r *Replicator) pump() {
 // sendLocked sends one put, and returns whether to try another. It releases
 // the lock while it reads.
 func (r *Replicator) sendLocked() bool {
-	if r.state != Replicating || !r.sendSharesLocked() {
+	if r.state != replicating || !r.sendSharesLocked() {
 		return false
 	}
 	if r.inFlight >= r.pace.window(r.o.Sizes) || r.next >= r.o.Log.End() {
@@ -486,7 +486,7 @@ func (r *Replicator) sendLocked() bool {
 	last, whole := lastOf(raw)
 	r.mu.Lock()
 	if session != r.session {
-		return r.state == Replicating
+		return r.state == replicating
 	}
 	if err != nil || !whole {
 		r.mu.Unlock()
@@ -502,7 +502,7 @@ func (r *Replicator) sendLocked() bool {
 	}
 	r.large = 0
 	r.putLocked(raw, len(raw), committed)
-	r.next, r.prev = last.End(), PointOf(last)
+	r.next, r.prev = last.End(), pointOf(last)
 	return true
 }
 

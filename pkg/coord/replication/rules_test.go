@@ -65,9 +65,9 @@ func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	}
 	a, b, c, x := batch(leader, 0), batch(leader, 1), batch(leader, 2), batch(other, 0)
 	head := header{Partition{1, 0}, 1}
-	wrong := PointOf(b)
+	wrong := pointOf(b)
 	wrong.Checksum++
-	older := PointOf(b)
+	older := pointOf(b)
 	older.Epoch++
 	raws := func(all ...commitlog.Batch) (out []byte) {
 		for _, b := range all {
@@ -77,15 +77,15 @@ func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		prev    Point
+		prev    point
 		batches []byte
 		want    outcome
 	}{
-		{"all of it is a duplicate", Point{}, raws(a, b), outcomeOK},
-		{"the first of two duplicates differs", Point{}, raws(x, b), outcomeMismatch},
+		{"all of it is a duplicate", point{}, raws(a, b), outcomeOK},
+		{"the first of two duplicates differs", point{}, raws(x, b), outcomeMismatch},
 		{"what it continues has another checksum", wrong, raws(c), outcomeMismatch},
 		{"what it continues has another epoch", older, raws(c), outcomeMismatch},
-		{"it continues the log", PointOf(b), raws(c), outcomeOK},
+		{"it continues the log", pointOf(b), raws(c), outcomeOK},
 	} {
 		m := put{header: head, prev: tc.prev, sync: true}
 		if got := ask(t, f.follower, KindPut, append(m.appendHead(nil), tc.batches...)); got.outcome != tc.want {
@@ -93,12 +93,12 @@ func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 		}
 	}
 	same(t, leader, f)
-	wrong = PointOf(a)
+	wrong = pointOf(a)
 	wrong.Checksum++
 	if got := ask(t, f.follower, KindTruncate, truncate{header: head, to: wrong}.encode()); got.outcome != outcomeMismatch || got.end != 3 {
 		t.Errorf("a cut behind a batch with another checksum: %+v", got)
 	}
-	if got := ask(t, f.follower, KindTruncate, truncate{header: head, to: PointOf(a)}.encode()); got.outcome != outcomeOK || got.end != 1 {
+	if got := ask(t, f.follower, KindTruncate, truncate{header: head, to: pointOf(a)}.encode()); got.outcome != outcomeOK || got.end != 1 {
 		t.Errorf("a cut behind the same batch: %+v", got)
 	}
 }
@@ -165,7 +165,7 @@ func TestAnEndedSessionLeavesNoBelief(t *testing.T) {
 			t.Fatalf("the follower holds %d of 4", p.End)
 		}
 		x.reps[0].Disconnected()
-		if s, p, _ := x.reps[0].State(); s != Disconnected || p.End != 0 || !p.At.IsZero() {
+		if s, p, _ := x.reps[0].State(); s != disconnected || p.End != 0 || !p.At.IsZero() {
 			t.Errorf("after the session: %v %+v", s, p)
 		}
 	})

@@ -19,7 +19,7 @@ type Shares struct {
 
 // change is a share that follows the one before it.
 type change struct {
-	kind uint8 // KindUpdate or KindAdvance
+	kind uint8 // kindUpdate or kindAdvance
 	data []byte
 }
 
@@ -41,11 +41,11 @@ func (s *Shares) Snapshot(p []byte) uint64 {
 
 // Update adds an update, which followers store before they answer, and returns its
 // number. The bytes are the shares'.
-func (s *Shares) Update(p []byte) uint64 { return s.add(change{KindUpdate, p}) }
+func (s *Shares) Update(p []byte) uint64 { return s.add(change{kindUpdate, p}) }
 
 // Change adds a change, which followers keep in memory, and returns its number. The
 // bytes are the shares'.
-func (s *Shares) Change(p []byte) uint64 { return s.add(change{KindAdvance, p}) }
+func (s *Shares) Change(p []byte) uint64 { return s.add(change{kindAdvance, p}) }
 
 func (s *Shares) add(c change) uint64 {
 	s.mu.Lock()

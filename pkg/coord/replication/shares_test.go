@@ -114,7 +114,7 @@ func (x *sharingTerm) counts() uint64 {
 // TestNoShareIsCountedBehindAGap: a request with a change, or with a snapshot, is
 // dropped, and those behind it arrive. The leader must not count what is behind.
 func TestNoShareIsCountedBehindAGap(t *testing.T) {
-	for _, kind := range []uint8{KindPositions, KindAdvance} {
+	for _, kind := range []uint8{KindPositions, kindAdvance} {
 		synctest.Test(t, func(t *testing.T) {
 			dropped := false
 			x := shareWith(t, func(k uint8) bool {
@@ -256,7 +256,7 @@ func TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt(t *testing.T) {
 		text string
 	}{
 		0: {KindPositions, 3, "as of three"}, 2: {KindPositions, 3, "as of three"},
-		3: {KindAdvance, 4, "\x04\x00\x00\x00four"}, 4: {0, 4, ""},
+		3: {kindAdvance, 4, "\x04\x00\x00\x00four"}, 4: {0, 4, ""},
 	} {
 		kind, payload, next := s.after(header{}, sent{number: so})
 		text := ""
@@ -290,7 +290,7 @@ func TestATruncationCutsThePositions(t *testing.T) {
 		if reset {
 			end = 7
 		}
-		if got := r.follower.truncate(truncate{header: h, to: Point{End: end}, reset: reset}).outcome; got != outcomeOK {
+		if got := r.follower.truncate(truncate{header: h, to: point{End: end}, reset: reset}).outcome; got != outcomeOK {
 			t.Fatal(got)
 		}
 		if got := r.follower.replace(share).outcome; got != outcomeOK {

@@ -13,11 +13,11 @@ import (
 // Kinds of requests, as the transport carries them.
 const (
 	KindPut       uint8 = 1 // PutMessages: batches and the committed end
-	KindReconcile uint8 = 2 // where does your log stand?
+	kindReconcile uint8 = 2 // where does your log stand?
 	KindTruncate  uint8 = 3 // cut your log back, or start it again
 	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
-	KindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
-	KindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
+	kindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
+	kindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
 )
 
 // errMalformed is returned for bytes that are no request or answer.
@@ -30,17 +30,17 @@ type Partition struct {
 	Index int
 }
 
-// Point identifies a batch by what is before it: the end of a batch, with that
+// point identifies a batch by what is before it: the end of a batch, with that
 // batch's epoch and checksum. The zero Point is the start of an empty log.
-type Point struct {
+type point struct {
 	End      seq.Offset
 	Epoch    seq.Epoch
 	Checksum uint32
 }
 
-// PointOf returns the Point after a batch.
-func PointOf(b commitlog.Batch) Point {
-	return Point{End: b.End(), Epoch: b.Epoch(), Checksum: b.Checksum()}
+// pointOf returns the Point after a batch.
+func pointOf(b commitlog.Batch) point {
+	return point{End: b.End(), Epoch: b.Epoch(), Checksum: b.Checksum()}
 }
 
 // header starts every request.
@@ -55,7 +55,7 @@ func (h header) append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint64(p, uint64(h.epoch))
 }
 
-func (pt Point) append(p []byte) []byte {
+func (pt point) append(p []byte) []byte {
 	p = binary.LittleEndian.AppendUint64(p, uint64(pt.End))
 	p = binary.LittleEndian.AppendUint64(p, uint64(pt.Epoch))
 	return binary.LittleEndian.AppendUint32(p, pt.Checksum)
@@ -86,8 +86,8 @@ func (r *reader) header() header {
 	return header{Partition{meta.Incarnation(r.uint64()), int(r.uint32())}, seq.Epoch(r.uint64())}
 }
 
-func (r *reader) point() Point {
-	return Point{seq.Offset(r.uint64()), seq.Epoch(r.uint64()), r.uint32()}
+func (r *reader) point() point {
+	return point{seq.Offset(r.uint64()), seq.Epoch(r.uint64()), r.uint32()}
 }
 
 func (r *reader) done(what string) error {
@@ -108,7 +108,7 @@ func PartitionOf(payload []byte) (Partition, error) {
 // and how far the leader's log is committed. It may hold no batch.
 type put struct {
 	header
-	prev      Point
+	prev      point
 	committed seq.Offset
 	sync      bool   // answer once the batches are on disk
 	batches   []byte // as they stand on disk
@@ -150,7 +150,7 @@ func decodeReconcile(payload []byte) (reconcile, error) {
 // there is the same; with reset, it starts its log again at the point.
 type truncate struct {
 	header
-	to       Point
+	to       point
 	reset    bool
 	position int64     // of a reset: the byte position in the virtual log,
 	before   seq.Epoch // and the epoch of what was before
@@ -192,14 +192,14 @@ func decodePositions(payload []byte) (positions, error) {
 	r := reader{rest: payload}
 	m := positions{header: r.header(), number: r.uint64(), total: r.uint64(), at: r.uint64()}
 	m.piece = r.rest
-	if m.total > MaxSnapshotBytes || m.at > m.total || uint64(len(m.piece)) > m.total-m.at {
+	if m.total > maxSnapshotBytes || m.at > m.total || uint64(len(m.piece)) > m.total-m.at {
 		return m, fmt.Errorf("%w: chunk outside its snapshot", errMalformed)
 	}
 	return m, r.done("positions")
 }
 
-// MaxSnapshotBytes is the maximum size of a snapshot of positions.
-const MaxSnapshotBytes = 1 << 30
+// maxSnapshotBytes is the maximum size of a snapshot of positions.
+const maxSnapshotBytes = 1 << 30
 
 // advance carries changes or updates of positions, each behind its length. They are the
 // shares that directly follow a number: a receiver that does not have all up to it

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestMessagesStandAsWritten holds the messages to their bytes.
 func TestMessagesStandAsWritten(t *testing.T) {
 	h := header{Partition{0x0102, 3}, 4}
-	at := Point{End: 5, Epoch: 6, Checksum: 7}
+	at := point{End: 5, Epoch: 6, Checksum: 7}
 	var text strings.Builder
 	for _, m := range []struct {
 		name string
@@ -28,7 +28,7 @@ func TestMessagesStandAsWritten(t *testing.T) {
 		{"put without batches", put{header: h, prev: at, committed: 8}.appendHead(nil)},
 		{"reconcile", reconcile{h}.encode()},
 		{"truncate", truncate{header: h, to: at}.encode()},
-		{"reset", truncate{header: h, to: Point{End: 5}, reset: true, position: 9, before: 10}.encode()},
+		{"reset", truncate{header: h, to: point{End: 5}, reset: true, position: 9, before: 10}.encode()},
 		{"positions", append(positions{header: h, number: 11, total: 12, at: 4}.head(), "snapshot"...)},
 		{"advance", append(advance{header: h, after: 12}.head(), appendChanges(advances("one", "", "two"))[0]...)},
 		{"answer", answer{outcome: outcomeMismatch, epoch: 1, start: 2, end: 3, committed: 4}.encode()},
@@ -100,8 +100,8 @@ func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
 	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.encode())
 	f.Add(KindPositions, append(positions{header: header{Partition{1, 0}, 1}, number: 1, total: 8}.head(), "snapshot"...))
-	f.Add(KindAdvance, append(advance{header: header{Partition{1, 0}, 1}}.head(), appendChanges(advances("a", "", "bc"))[0]...))
-	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.encode())
+	f.Add(kindAdvance, append(advance{header: header{Partition{1, 0}, 1}}.head(), appendChanges(advances("a", "", "bc"))[0]...))
+	f.Add(kindReconcile, reconcile{header{Partition{1, 0}, 1}}.encode())
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
 		if err := r.follower.Adopt(Following{Epoch: 1}); err != nil {
@@ -133,7 +133,7 @@ func FuzzAdvanceDecode(f *testing.F) {
 // advances are changes with these bytes.
 func advances(all ...string) (out []change) {
 	for _, c := range all {
-		out = append(out, change{KindAdvance, []byte(c)})
+		out = append(out, change{kindAdvance, []byte(c)})
 	}
 	return out
 }

@@ -119,7 +119,7 @@ func TestARefusedBarrierIsDueAgain(t *testing.T) {
 			{proposeError(raft.ErrEnqueueTimeout), true},
 			{proposeError(raft.ErrNotLeader), false},
 			{proposeError(raft.ErrLeadershipLost), false},
-			{ErrClosed, false},
+			{errClosed, false},
 		} {
 			a := announcer{due: make(chan struct{}, 1)}
 			began := time.Now()

@@ -49,7 +49,7 @@ func decodeAnswer(text []byte) (a answer, err error) {
 func (a *answer) err() error {
 	if a.Text == "" {
 		if a.Index == 0 {
-			return ErrUnknownOutcome
+			return errUnknownOutcome
 		}
 		return nil
 	}
@@ -59,7 +59,7 @@ func (a *answer) err() error {
 	if a.Refused {
 		return fate.Refuse(a.Text)
 	}
-	return &toldError{a.Text, ErrUnknownOutcome}
+	return &toldError{a.Text, errUnknownOutcome}
 }
 
 // toldError is an error that arose on another node.

@@ -44,14 +44,14 @@ func TestErrorsWithoutACodeKeepTheirFate(t *testing.T) {
 		t.Error(err)
 	}
 	a = told(t, meta.Result{}, errors.New(strings.Repeat("x", 2*maxAnswerText)))
-	if err := a.err(); !errors.Is(err, ErrUnknownOutcome) || fate.Of(err) != fate.Uncertain || len(err.Error()) != maxAnswerText {
+	if err := a.err(); !errors.Is(err, errUnknownOutcome) || fate.Of(err) != fate.Uncertain || len(err.Error()) != maxAnswerText {
 		t.Error(err)
 	}
 	a = told(t, meta.Result{Index: 3, Existed: true}, nil)
 	if err := a.err(); err != nil || !a.Existed || a.Index != 3 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if err := (&answer{}).err(); !errors.Is(err, ErrUnknownOutcome) {
+	if err := (&answer{}).err(); !errors.Is(err, errUnknownOutcome) {
 		t.Error(err)
 	}
 	if _, err := decodeAnswer([]byte("{")); err == nil {

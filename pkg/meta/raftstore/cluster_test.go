@@ -367,7 +367,7 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 		if err := follower.Demote(ctx, "n3"); err != nil {
 			t.Fatal(err)
 		}
-		if err := follower.Transfer(ctx, "n3"); !errors.Is(err, ErrNotVoter) {
+		if err := follower.Transfer(ctx, "n3"); !errors.Is(err, errNotVoter) {
 			t.Error(err)
 		}
 		if err := follower.Remove(ctx, "n1"); err != nil {

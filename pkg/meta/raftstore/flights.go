@@ -68,7 +68,7 @@ func (f *flights) close(d time.Duration) {
 // behind until it is decided; where the library was stopped first, that is never.
 func (f *flights) request(ctx context.Context, start func() raft.Future) error {
 	if !f.begin() {
-		return ErrClosed
+		return errClosed
 	}
 	future := start()
 	done := make(chan error, 1)
@@ -88,6 +88,6 @@ func (f *flights) request(ctx context.Context, start func() raft.Future) error {
 	case err := <-done:
 		return proposeError(err)
 	default:
-		return ErrUnknownOutcome
+		return errUnknownOutcome
 	}
 }

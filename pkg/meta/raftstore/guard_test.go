@@ -103,7 +103,7 @@ func TestCommandsAreRefusedWhileTheReserveIsLow(t *testing.T) {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, ErrDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
+	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
 		t.Fatalf("%v, %+v", err, s.Stats())
 	}
 	if err := os.Remove(name); err != nil {
@@ -132,14 +132,14 @@ func TestAFailedWriteStopsTheStore(t *testing.T) {
 	disk := &badDisk{InmemStore: raft.NewInmemStore()}
 	s := openOn(t, disk)
 	disk.err.Store(new(error(syscall.EIO)))
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, syscall.EIO) || fate.Of(err) != fate.Uncertain {
+	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errUnknownOutcome) || !errors.Is(err, syscall.EIO) || fate.Of(err) != fate.Uncertain {
 		t.Fatal(err)
 	}
 	<-s.Failed()
 	if err := s.Err(); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, ErrClosed) {
+	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errClosed) {
 		t.Error(err)
 	}
 	if err := s.WaitLeader(t.Context()); !errors.Is(err, syscall.EIO) {
@@ -159,7 +159,7 @@ func TestAHangingWriteIsSeen(t *testing.T) {
 		giveUp()
 	}()
 	_, err := s.Propose(ctx, topic("x"))
-	if !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, errUnknownOutcome) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if st := s.Stats(); st.Stalled == 0 || s.guard.stalled(time.Now().Add(2*StallLimit)) < StallLimit {

@@ -16,8 +16,8 @@ import (
 var (
 	// ErrLastVoter: without it nothing could be agreed on. Refused.
 	ErrLastVoter error = failure.LastVoter
-	// ErrNotVoter: the node has no vote, and cannot lead. Refused.
-	ErrNotVoter error = failure.NotVoter
+	// errNotVoter: the node has no vote, and cannot lead. Refused.
+	errNotVoter error = failure.NotVoter
 	// ErrRemoved: this node was removed from the cluster. To rejoin it must start with an empty
 	// directory.
 	ErrRemoved error = failure.Removed
@@ -151,7 +151,7 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 			return fmt.Errorf("transfer metadata leadership to %s: %w", to, meta.ErrNodeNotFound)
 		}
 		if !v.Voter {
-			return fmt.Errorf("transfer metadata leadership to %s: %w", to, ErrNotVoter)
+			return fmt.Errorf("transfer metadata leadership to %s: %w", to, errNotVoter)
 		}
 		start = func() raft.Future {
 			return m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
@@ -175,7 +175,7 @@ func (m Members) LastIndex() uint64 { return m.s.raft.LastIndex() }
 // known to be dead. It returns when the election has started.
 func (m Members) Campaign() error {
 	if c, ok := m.Configuration().Find(m.s.opts.NodeID); !ok || !c.Voter {
-		return ErrNotVoter
+		return errNotVoter
 	}
 	return elect(m.s.transport.Transport, m.s.opts.NodeID)
 }

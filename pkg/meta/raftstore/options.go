@@ -19,9 +19,9 @@ const (
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
-	DefaultSnapshotThreshold = 4096
-	DefaultTrailingLogs      = 4096
-	DefaultReserveBytes      = 16 << 20
+	defaultSnapshotThreshold = 4096
+	defaultTrailingLogs      = 4096
+	defaultReserveBytes      = 16 << 20
 )
 
 // Fixed settings.
@@ -101,9 +101,9 @@ func (o Options) withDefaults() Options {
 	fill(&o.CommitTimeout, DefaultCommitTimeout)
 	fill(&o.ApplyTimeout, DefaultApplyTimeout)
 	fill(&o.SnapshotInterval, DefaultSnapshotInterval)
-	fill(&o.SnapshotThreshold, DefaultSnapshotThreshold)
-	fill(&o.TrailingLogs, DefaultTrailingLogs)
-	fill(&o.ReserveBytes, DefaultReserveBytes)
+	fill(&o.SnapshotThreshold, defaultSnapshotThreshold)
+	fill(&o.TrailingLogs, defaultTrailingLogs)
+	fill(&o.ReserveBytes, defaultReserveBytes)
 	return o
 }
 

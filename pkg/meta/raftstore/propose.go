@@ -25,7 +25,7 @@ type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answ
 //
 // An error whose fate is refused means that nothing was changed. ErrBehind means that the
 // command was accepted, but its result is not known on this node yet. Any other wraps
-// ErrUnknownOutcome reports that the command may have been applied, or may still be.
+// errUnknownOutcome reports that the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if err := c.Validate(); err != nil {
 		return meta.Result{}, err
@@ -80,11 +80,11 @@ func (s *Store) proposeOnce(ctx context.Context, command []byte) (meta.Result, e
 	case err != nil && fate.Of(err) == fate.Refused:
 		return meta.Result{}, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	case err != nil:
-		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	a, err := decodeAnswer(text)
 	if err != nil {
-		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	if a.Index == 0 {
 		return meta.Result{}, a.err()
@@ -114,9 +114,9 @@ func (s *Store) proposeHere(ctx context.Context, command []byte) (meta.Result, e
 	case meta.Result:
 		return r, r.Err
 	case error:
-		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, r)
+		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, r)
 	}
-	return meta.Result{}, ErrUnknownOutcome
+	return meta.Result{}, errUnknownOutcome
 }
 
 // HandleForwarded proposes a command that another node sent here, and returns
@@ -147,7 +147,7 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 		case <-s.failed:
 			why = s.Err()
 		case <-s.stop:
-			why = ErrClosed
+			why = errClosed
 		}
 		return fate.Mark(fmt.Errorf("%w: %w", ErrBehind, why), fate.Uncertain)
 	}
@@ -156,11 +156,11 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 // open says why nothing can be done any more, or for this caller.
 func (s *Store) open(ctx context.Context) error {
 	if err := s.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+		return fmt.Errorf("%w: %w", errClosed, err)
 	}
 	select {
 	case <-s.stop:
-		return ErrClosed
+		return errClosed
 	default:
 	}
 	if ctx.Err() != nil {
@@ -175,7 +175,7 @@ func (s *Store) ready(ctx context.Context) error {
 		return err
 	}
 	if !s.guard.reserve.restore(time.Now()) {
-		return ErrDiskFull
+		return errDiskFull
 	}
 	if s.raft.State() != raft.Leader {
 		return ErrNotLeader

@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// ErrStored says that the directory holds metadata. Refused.
-var ErrStored = errors.New("directory holds metadata")
+// errStored says that the directory holds metadata. Refused.
+var errStored = errors.New("directory holds metadata")
 
 // seededEntries is how far a store made of a snapshot begins behind it: beyond the entries that the cluster may have
 // agreed on since, as topics are told apart by the entry that created them.
@@ -35,7 +35,7 @@ func Seed(dir string, id meta.NodeID, state *meta.State, log *slog.Logger) error
 		return err
 	}
 	if held.made || held.log.begun || held.snap != 0 {
-		return fmt.Errorf("%w: %s", ErrStored, dir)
+		return fmt.Errorf("%w: %s", errStored, dir)
 	}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsRetained, newBridge(log))
 	if err != nil {

@@ -216,7 +216,7 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 		moved := s.LeaderChanged()
 		if s.IsLeader() {
 			err := s.Barrier(ctx)
-			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil {
+			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, errUnknownOutcome) || ctx.Err() != nil {
 				return err
 			}
 		} else if id, ok := s.Leader(); ok && id != s.opts.NodeID {
@@ -229,7 +229,7 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 		case <-s.failed:
 			return s.Err()
 		case <-s.stop:
-			return ErrClosed
+			return errClosed
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (s *Store) Snapshot() error {
 
 // Close stops taking part and returns when all is still. It may be called
 // again. It waits a moment for commands in progress; those that are not decided
-// then get ErrUnknownOutcome.
+// then get errUnknownOutcome.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.stop)

@@ -214,7 +214,7 @@ func TestRefusalsSayThatNothingWasChanged(t *testing.T) {
 		{"the command is invalid", s, t.Context(), topic("no good"), meta.ErrInvalidName},
 		{"the caller has given up", s, gone, topic("x"), errNotProposed},
 		{"no leader", lone, t.Context(), topic("x"), ErrNotLeader},
-		{"closed", closed, t.Context(), topic("x"), ErrClosed},
+		{"closed", closed, t.Context(), topic("x"), errClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := test.store.Propose(test.ctx, test.cmd)
@@ -320,7 +320,7 @@ func TestLostSnapshotsAreFoundByTheGap(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(o.Dir, "snapshots")); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Open(o); !errors.Is(err, ErrLost) {
+	if s, err := Open(o); !errors.Is(err, errLost) {
 		t.Fatalf("opened: %v, %v", s, err)
 	}
 }

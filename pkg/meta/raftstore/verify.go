@@ -39,21 +39,21 @@ type identity struct {
 
 const identityFormat = 1
 
-// CorruptError names the file of the metadata that is damaged. Its fate is
+// corruptError names the file of the metadata that is damaged. Its fate is
 // fate.Corrupt.
-type CorruptError struct {
+type corruptError struct {
 	Path string
 	Err  error
 }
 
 // Error implements error.
-func (e *CorruptError) Error() string { return fmt.Sprintf("metadata file %s: %v", e.Path, e.Err) }
+func (e *corruptError) Error() string { return fmt.Sprintf("metadata file %s: %v", e.Path, e.Err) }
 
 // Unwrap returns the cause.
-func (e *CorruptError) Unwrap() error { return e.Err }
+func (e *corruptError) Unwrap() error { return e.Err }
 
 // Fate returns fate.Corrupt.
-func (e *CorruptError) Fate() fate.Fate { return fate.Corrupt }
+func (e *corruptError) Fate() fate.Fate { return fate.Corrupt }
 
 // contents is what a directory holds before it is opened.
 type contents struct {
@@ -87,9 +87,9 @@ func verify(dir string, id meta.NodeID) (c contents, err error) {
 	}
 	switch {
 	case (c.made || c.snap != 0) && !c.log.begun, c.made && c.snap == 0 && c.log.first == 0:
-		return c, fmt.Errorf("%w: log %s is missing or empty", ErrLost, path)
+		return c, fmt.Errorf("%w: log %s is missing or empty", errLost, path)
 	case c.log.first > c.snap+1:
-		return c, fmt.Errorf("%w: log %s begins at entry %d, but the last snapshot ends at %d", ErrLost, path, c.log.first, c.snap)
+		return c, fmt.Errorf("%w: log %s begins at entry %d, but the last snapshot ends at %d", errLost, path, c.log.first, c.snap)
 	}
 	return c, nil
 }
@@ -104,13 +104,13 @@ func readIdentity(path string, id meta.NodeID) (bool, error) {
 	}
 	var who identity
 	if err := json.Unmarshal(text, &who); err != nil {
-		return true, &CorruptError{path, err}
+		return true, &corruptError{path, err}
 	}
 	if who.Format != identityFormat {
 		return true, fmt.Errorf("metadata in %s has format %d, this version supports %d", filepath.Dir(path), who.Format, identityFormat)
 	}
 	if who.NodeID == "" {
-		return true, &CorruptError{path, errors.New("node id missing")}
+		return true, &corruptError{path, errors.New("node id missing")}
 	}
 	if who.NodeID != id {
 		return true, fmt.Errorf("%w: %s belongs to node %q, this is node %q", ErrOtherNode, filepath.Dir(path), who.NodeID, id)
@@ -190,7 +190,7 @@ func verifySnapshots(dir string) (uint64, error) {
 			err = json.Unmarshal(text, &m)
 		}
 		if err != nil {
-			return 0, &CorruptError{path, err}
+			return 0, &corruptError{path, err}
 		}
 		if newer(&m, &newest) {
 			newest = m
@@ -215,14 +215,14 @@ func verifySnapshot(base, id string) error {
 	}
 	_, r, err := store.Open(id)
 	if err != nil {
-		return &CorruptError{path, err}
+		return &corruptError{path, err}
 	}
 	_, err = meta.DecodeSnapshot(r)
 	switch err = errors.Join(err, r.Close()); {
 	case errors.Is(err, meta.ErrLevel), errors.Is(err, meta.ErrUnknownSnapshot):
 		return fmt.Errorf("metadata snapshot %s: %w", path, err) // whole, but not for this program
 	case err != nil:
-		return &CorruptError{path, err}
+		return &corruptError{path, err}
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func verifyLog(path string) (f found, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = &CorruptError{path, fmt.Errorf("%v", p)}
+			err = &corruptError{path, fmt.Errorf("%v", p)}
 		}
 	}()
 	store, err := raftboltdb.New(raftboltdb.Options{
@@ -256,11 +256,11 @@ func verifyLog(path string) (f found, err error) {
 		if errors.Is(err, bbolterrors.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
 			return found{}, fmt.Errorf("metadata log %s: %w", path, err)
 		}
-		return found{}, &CorruptError{path, err}
+		return found{}, &corruptError{path, err}
 	}
 	f, err = readLog(store)
 	if err = errors.Join(err, store.Close(), checkLength(path, info.Size())); err != nil {
-		return f, &CorruptError{path, err}
+		return f, &corruptError{path, err}
 	}
 	return f, nil
 }

@@ -52,8 +52,8 @@ type Query struct {
 	Secret     string
 }
 
-// ErrNoServer is returned without a configured address.
-var ErrNoServer = errors.New("no auth server configured")
+// errNoServer is returned without a configured address.
+var errNoServer = errors.New("no auth server configured")
 
 // Client asks auth servers. Its methods are safe for concurrent use.
 type Client struct {
@@ -90,7 +90,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Grant(ctx context.Context, q Query, now time.Time) (*Grant, error) {
 	addrs := c.opts.Addresses
 	if len(addrs) == 0 {
-		return nil, ErrNoServer
+		return nil, errNoServer
 	}
 	var failures []error
 	start := rand.IntN(len(addrs))
