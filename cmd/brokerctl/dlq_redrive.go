@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// settleAtOnce is how many dead letters one request settles.
-const settleAtOnce = 1000
+// lettersAtOnce is how many dead letters one request redrives or purges.
+const lettersAtOnce = 1000
 
 func newDLQRedriveCommand(g *globals) *cobra.Command {
 	var rate, filter string
@@ -33,7 +33,7 @@ between leaves up to 64 dead letters of a partition to be brought back again.`,
 		if err != nil {
 			return err
 		}
-		return about(settleDeadLetters(cmd, g, at, settling{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter}), at.topic, at.channel)
+		return about(processDeadLetters(cmd, g, at, letterAction{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter}), at.topic, at.channel)
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages per second; none means no limit")
@@ -54,7 +54,7 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 				return err
 			}
 		}
-		return about(settleDeadLetters(cmd, g, at, settling{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter}), at.topic, at.channel)
+		return about(processDeadLetters(cmd, g, at, letterAction{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter}), at.topic, at.channel)
 	})
 	sure.addFlags(cmd)
 	filterVar(cmd.Flags(), &filter, "dead letters")
@@ -74,34 +74,34 @@ func rateOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// settling is how dead letters are settled.
-type settling struct {
+// letterAction is what happens to dead letters.
+type letterAction struct {
 	action    string
-	request   func(context.Context, string, string, api.SettleDeadLetters) (*api.SettledDeadLetters, error)
+	request   func(context.Context, string, string, api.DeadLetterAction) (*api.DeadLetterResult, error)
 	perSecond int // 0: as fast as possible
 	dry       bool
 	filter    string // "": all
 }
 
-// settleDeadLetters settles all dead letters of a channel, so many each second.
-func settleDeadLetters(cmd *cobra.Command, g *globals, at target, s settling) error {
-	total := api.SettledDeadLetters{Topic: at.topic, Channel: at.channel, DryRun: s.dry}
-	most := settleAtOnce
+// processDeadLetters redrives or purges all dead letters of a channel, so many each second.
+func processDeadLetters(cmd *cobra.Command, g *globals, at target, s letterAction) error {
+	total := api.DeadLetterResult{Topic: at.topic, Channel: at.channel, DryRun: s.dry}
+	most := lettersAtOnce
 	if s.perSecond > 0 && !s.dry {
 		most = min(most, s.perSecond)
 	}
 	if s.dry {
-		most = 10 * settleAtOnce
+		most = 10 * lettersAtOnce
 	}
 	for {
-		part, err := query(cmd.Context(), g, func(ctx context.Context) (*api.SettledDeadLetters, error) {
-			return s.request(ctx, at.topic, at.channel, api.SettleDeadLetters{Max: most, DryRun: s.dry, Filter: s.filter})
+		part, err := query(cmd.Context(), g, func(ctx context.Context) (*api.DeadLetterResult, error) {
+			return s.request(ctx, at.topic, at.channel, api.DeadLetterAction{Max: most, DryRun: s.dry, Filter: s.filter})
 		})
 		if err == nil {
 			err = cmd.Context().Err()
 		}
 		if err != nil {
-			return fmt.Errorf("%s before: %w", settledText(s, &total), err)
+			return fmt.Errorf("%s before: %w", resultText(s, &total), err)
 		}
 		total.Count += part.Count
 		total.More, total.Skipped = part.More, part.Skipped
@@ -112,10 +112,10 @@ func settleDeadLetters(cmd *cobra.Command, g *globals, at target, s settling) er
 			g.env.pause(cmd.Context(), time.Second*time.Duration(part.Count)/time.Duration(s.perSecond))
 		}
 	}
-	return g.show(cmd, view{object: &total, names: []string{at.topic + "/" + at.channel}, text: func(p *page) { p.line("%s", settledText(s, &total)) }})
+	return g.show(cmd, view{object: &total, names: []string{at.topic + "/" + at.channel}, text: func(p *page) { p.line("%s", resultText(s, &total)) }})
 }
 
-func settledText(s settling, d *api.SettledDeadLetters) string {
+func resultText(s letterAction, d *api.DeadLetterResult) string {
 	text := plural(d.Count, "dead letter") + " of " + d.Topic + "/" + d.Channel + " " + s.action
 	if s.dry {
 		text = plural(d.Count, "dead letter") + " of " + d.Topic + "/" + d.Channel + " would be " + s.action

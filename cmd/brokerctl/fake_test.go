@@ -177,7 +177,7 @@ func ordinaryAnswers() map[string]any {
 			Peeked: api.Peeked{ID: "0a5cf09404cdaedc", Timestamp: clock(), State: api.PeekReady, Headers: json.RawMessage(`{}`), Body: []byte("poison"), Text: ptr("poison")},
 		}}},
 		"POST /v1/topics/orders/channels/invoice/dead-letters/redrive": redriveOrders(),
-		"POST /v1/topics/orders/channels/invoice/dead-letters/purge":   api.SettledDeadLetters{Topic: "orders", Channel: "invoice", Count: 12, Skipped: 1, DryRun: true},
+		"POST /v1/topics/orders/channels/invoice/dead-letters/purge":   api.DeadLetterResult{Topic: "orders", Channel: "invoice", Count: 12, Skipped: 1, DryRun: true},
 		"GET /v1/topics/orders/channels/invoice":                       invoice,
 		"GET /v1/topics/orders/channels/invoice/explain":               invoiceExplanation(),
 		"POST /v1/topics/orders/channels/invoice":                      invoice,
@@ -431,12 +431,12 @@ func invoiceExplanation() api.Explanation {
 func redriveOrders() func(*http.Request, []byte) any {
 	left := 1207
 	return func(_ *http.Request, body []byte) any {
-		var req api.SettleDeadLetters
+		var req api.DeadLetterAction
 		if err := json.Unmarshal(body, &req); err != nil {
 			return api.Error{Code: api.CodeInvalid, Message: err.Error()}
 		}
 		n := min(req.Max, left)
 		left -= n
-		return api.SettledDeadLetters{Topic: "orders", Channel: "invoice", Count: n, More: left > 0}
+		return api.DeadLetterResult{Topic: "orders", Channel: "invoice", Count: n, More: left > 0}
 	}
 }

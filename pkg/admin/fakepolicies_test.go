@@ -60,6 +60,6 @@ func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []ap
 	}}
 }
 
-func (p fakePolicies) RedriveOrPurge(_ context.Context, a operate.SettleLetters) (deadletter.Processed, error) {
-	return deadletter.Processed{Letters: a.Max, More: true, Skipped: 2}, p.f.locked(fmt.Sprintf("settle %+v", a))
+func (p fakePolicies) RedriveOrPurge(_ context.Context, a operate.DeadLetterAction) (deadletter.Processed, error) {
+	return deadletter.Processed{Letters: a.Max, More: true, Skipped: 2}, p.f.locked(fmt.Sprintf("redrive or purge %+v", a))
 }

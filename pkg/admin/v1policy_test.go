@@ -88,11 +88,11 @@ func TestDeadLettersByTheClient(t *testing.T) {
 		f.peeked.Filter != `key != ""` || *f.peeked.Letters != (operate.LettersOf{Topic: "orders", Channel: "bill"}) {
 		t.Errorf("peeked at %+v", f.peeked)
 	}
-	got, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: 5})
-	if err != nil || *got != (api.SettledDeadLetters{Topic: "orders", Channel: "bill", Count: 5, More: true, Skipped: 2}) {
+	got, err := letters.Redrive(ctx, "orders", "bill", api.DeadLetterAction{Max: 5})
+	if err != nil || *got != (api.DeadLetterResult{Topic: "orders", Channel: "bill", Count: 5, More: true, Skipped: 2}) {
 		t.Errorf("redriven %+v, %v", got, err)
 	}
-	got, err = letters.Purge(ctx, "orders", "bill", api.SettleDeadLetters{Max: 6, DryRun: true})
+	got, err = letters.Purge(ctx, "orders", "bill", api.DeadLetterAction{Max: 6, DryRun: true})
 	if err != nil || got.Count != 6 || !got.DryRun {
 		t.Errorf("purged %+v, %v", got, err)
 	}
@@ -105,7 +105,7 @@ func TestDeadLettersByTheClient(t *testing.T) {
 	for _, filter := range []string{"key =", "body", "size"} {
 		_, err1 := letters.List(ctx, "orders", "bill", filter)
 		_, err2 := letters.Peek(ctx, "orders", "bill", 1, filter)
-		_, err3 := letters.Purge(ctx, "orders", "bill", api.SettleDeadLetters{Max: 1, Filter: filter})
+		_, err3 := letters.Purge(ctx, "orders", "bill", api.DeadLetterAction{Max: 1, Filter: filter})
 		_, err4 := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "fresh", Filter: filter})
 		_, err5 := c.AlterChannel(ctx, "orders", "bill", api.AlterChannel{Filter: &filter})
 		_, err6 := c.Peek(ctx, "orders", "bill", api.PeekOptions{Filter: filter})
@@ -116,11 +116,11 @@ func TestDeadLettersByTheClient(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, -1, 10_001} {
-		if _, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: n}); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := letters.Redrive(ctx, "orders", "bill", api.DeadLetterAction{Max: n}); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if _, err := letters.Redrive(ctx, "orders", "nobody", api.SettleDeadLetters{Max: 1}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := letters.Redrive(ctx, "orders", "nobody", api.DeadLetterAction{Max: 1}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("of no channel: %v", err)
 	}
 }

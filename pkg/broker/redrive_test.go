@@ -16,9 +16,9 @@ import (
 )
 
 // settle settles dead letters of orders/bill.
-func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadletter.Processed {
+func (n *node) settle(max int, change ...func(*operate.DeadLetterAction)) deadletter.Processed {
 	n.t.Helper()
-	a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: max}
+	a := operate.DeadLetterAction{Topic: "orders", Channel: "bill", Max: max}
 	for _, f := range change {
 		f(&a)
 	}
@@ -29,8 +29,8 @@ func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadlette
 	return s
 }
 
-func dryRun(a *operate.SettleLetters) { a.DryRun = true }
-func purge(a *operate.SettleLetters)  { a.Purge = true }
+func dryRun(a *operate.DeadLetterAction) { a.DryRun = true }
+func purge(a *operate.DeadLetterAction)  { a.Purge = true }
 
 func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestSharedDeadLettersAreToldApart(t *testing.T) {
 		if got := a.take(2); got != "x y" {
 			t.Errorf("bill got %q", got)
 		}
-		mail := func(s *operate.SettleLetters) { s.Channel = "mail" }
+		mail := func(s *operate.DeadLetterAction) { s.Channel = "mail" }
 		if got := n.settle(100, mail); got.Letters != 1 {
 			t.Errorf("of mail: %+v", got)
 		}
@@ -168,7 +168,7 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 		if err := n.Directory.AlterTopic(t.Context(), "orders", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 			t.Fatal(err)
 		}
-		a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
+		a := operate.DeadLetterAction{Topic: "orders", Channel: "bill", Max: 9}
 		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// MaxBatch bounds how many dead letters one call settles.
+// MaxBatch bounds how many dead letters one call redrives or purges.
 const MaxBatch = 10_000
 
-// errBusy is returned while others settle dead letters of the same partition.
+// errBusy is returned while others process dead letters of the same partition.
 var errBusy = fate.Refuse("another command is redriving or purging dead letters of this partition; retry when it has finished")
 
 // Letter is a dead letter.
@@ -28,7 +28,7 @@ type Letter struct {
 // Processed is what a call has done.
 type Processed struct {
 	Letters int  // brought back or finished, or that would be
-	More    bool // there are more that can be settled
+	More    bool // there are more that can be processed
 	Skipped int  // are with a consumer of the dead-letter topic, or deferred there
 }
 
@@ -39,16 +39,16 @@ func (s *Processed) Add(o Processed) {
 	s.Skipped += o.Skipped
 }
 
-// Desk settles the dead letters of one partition of a dead-letter topic that are in its
+// Processor redrives or purges the dead letters of one partition of a dead-letter topic that are in its
 // Channel, for one caller at a time. The zero value is ready for use. Its methods may be
 // called by many goroutines.
-type Desk struct{ busy sync.Mutex }
+type Processor struct{ busy sync.Mutex }
 
 // Process calls bring with up to max dead letters of a channel, in order, and finishes those
 // for which done was called without an error: nil finishes them all. A letter that is in the
 // partition when it begins and stays until it ends is met once. With dry it only counts.
 // It stops at the first letter that is refused.
-func (d *Desk) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
+func (d *Processor) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
 	c := p.Channel(Channel)
 	if c == nil {
 		return s, topic.ErrChannelNotFound
@@ -67,7 +67,7 @@ func (d *Desk) Process(ctx context.Context, p *topic.Partition, origin Selection
 			letters, s.More = letters[:max-s.Letters], true
 		}
 		if !dry {
-			n, err := settle(ctx, c, letters, bring)
+			n, err := process(ctx, c, letters, bring)
 			s.Letters += n
 			if err != nil {
 				return s, err
@@ -128,8 +128,8 @@ func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, m
 	return letters, next, skipped, nil
 }
 
-// settle brings letters back and finishes them, up to the first that is refused.
-func settle(ctx context.Context, c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
+// process brings letters back and finishes them, up to the first that is refused.
+func process(ctx context.Context, c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
 	answers := make([]chan error, len(letters))
 	for i := range letters {
 		answers[i] = make(chan error, 1)

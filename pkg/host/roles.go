@@ -83,7 +83,7 @@ type Led struct {
 	Part    *topic.Partition
 	lease   *lease.Lease
 	leaving atomic.Bool                 // it is being handed over
-	Letters deadletter.Desk             // settles dead letters, if it is a partition of such a topic
+	Letters deadletter.Processor        // redrives and purges dead letters, if it is a partition of such a topic
 	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
 }
 

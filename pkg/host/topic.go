@@ -41,7 +41,7 @@ type Topic struct {
 	used        atomic.Bool                // by a client of this node, since the process started
 	ended       atomic.Pointer[error]      // why it is closed here; nil: it is not
 	Rates       policy.Rates               // of its channels
-	settled     atomic.Uint64              // every leader follows the metadata at least up to this index
+	convergedTo atomic.Uint64              // every leader follows the metadata at least up to this index
 
 	changing sync.Mutex // held over changes of held and leading
 
@@ -184,8 +184,8 @@ func (h *Topic) Flush(ctx context.Context) error {
 // SetConverged records that every leader has applied the metadata up to an index.
 func (h *Topic) SetConverged(index uint64) {
 	for {
-		was := h.settled.Load()
-		if was >= index || h.settled.CompareAndSwap(was, index) {
+		was := h.convergedTo.Load()
+		if was >= index || h.convergedTo.CompareAndSwap(was, index) {
 			return
 		}
 	}
@@ -232,7 +232,7 @@ func (h *Topic) Used() bool { return h.used.Load() }
 
 // ConvergedTo returns up to which index of the metadata every leader of the topic is known to
 // follow it.
-func (h *Topic) ConvergedTo() uint64 { return h.settled.Load() }
+func (h *Topic) ConvergedTo() uint64 { return h.convergedTo.Load() }
 
 // Numbering maps offsets to the message ids that clients see.
 func (h *Topic) Numbering() seq.Numbering { return h.ids }

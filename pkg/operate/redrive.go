@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// SettleLetters asks to bring dead letters of a channel back to it, or to finish them.
-type SettleLetters struct {
+// DeadLetterAction asks to bring dead letters of a channel back to it, or to finish them.
+type DeadLetterAction struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
 	Max     int    `json:"max"`
@@ -29,17 +29,17 @@ type SettleLetters struct {
 
 // lettersArgs asks the leader of a partition of a dead-letter topic.
 type lettersArgs struct {
-	SettleLetters
+	DeadLetterAction
 	Letters   string `json:"letters"` // the topic
 	Partition int    `json:"partition"`
 }
 
 var askLetters = question[lettersArgs, deadletter.Processed]{"letters", func(o *Node, ctx context.Context, a lettersArgs) (deadletter.Processed, error) {
-	return settleHere(ctx, o, a)
+	return processHere(ctx, o, a)
 }}
 
-// settleHere settles dead letters of a partition that this node leads.
-func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Processed, err error) {
+// processHere redrives or purges dead letters of a partition that this node leads.
+func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Processed, err error) {
 	h := o.host.Lookup(a.Letters)
 	if h == nil {
 		return s, meta.ErrTopicNotFound
@@ -84,7 +84,7 @@ func (p Policies) LettersOf(t *meta.Topic, channel string) string {
 
 // RedriveOrPurge returns dead letters of a channel to it, or finishes them, partition by
 // partition. On an error, what was done until then is in the answer.
-func (p Policies) RedriveOrPurge(ctx context.Context, a SettleLetters) (s deadletter.Processed, err error) {
+func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s deadletter.Processed, err error) {
 	t, err := p.o.node.topics.Topic(a.Topic)
 	if err != nil {
 		return s, err
@@ -105,7 +105,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a SettleLetters) (s deadle
 		if s.Letters >= a.Max && s.More {
 			break
 		}
-		one := lettersArgs{SettleLetters: a, Letters: letters, Partition: i}
+		one := lettersArgs{DeadLetterAction: a, Letters: letters, Partition: i}
 		one.Max = a.Max - s.Letters
 		if one.Max == 0 { // whether there are more
 			one.Max, one.DryRun = 1, true

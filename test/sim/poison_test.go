@@ -234,7 +234,7 @@ func (p *poison) redrive() {
 		if err == nil && len(left) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 			defer cancel()
-			_, err = p.w.machines[0].running().broker.Load().Contents.Policies().RedriveOrPurge(ctx, operate.SettleLetters{Topic: poisonTopic, Channel: "c", Max: 100})
+			_, err = p.w.machines[0].running().broker.Load().Contents.Policies().RedriveOrPurge(ctx, operate.DeadLetterAction{Topic: poisonTopic, Channel: "c", Max: 100})
 		}
 		if err != nil {
 			return err.Error()

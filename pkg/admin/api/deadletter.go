@@ -55,8 +55,8 @@ type DeadLetterMessages struct {
 	Messages []DeadLetter `json:"messages"`
 }
 
-// SettleDeadLetters requests to redrive, or to purge, up to Max dead letters.
-type SettleDeadLetters struct {
+// DeadLetterAction requests to redrive, or to purge, up to Max dead letters.
+type DeadLetterAction struct {
 	Max    int  `json:"max"`
 	DryRun bool `json:"dry_run,omitempty"` // count them only
 	// Filter selects dead letters by the header, key and other properties of the original
@@ -64,8 +64,8 @@ type SettleDeadLetters struct {
 	Filter string `json:"filter,omitempty"`
 }
 
-// SettledDeadLetters reports how many letters were redriven or purged, or would be in a dry run.
-type SettledDeadLetters struct {
+// DeadLetterResult reports how many letters were redriven or purged, or would be in a dry run.
+type DeadLetterResult struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
 	Count   int    `json:"count"`
@@ -111,16 +111,16 @@ func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max i
 }
 
 // Redrive returns dead letters to the channel that failed.
-func (d DeadLetterClient) Redrive(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+func (d DeadLetterClient) Redrive(ctx context.Context, topic, channel string, req DeadLetterAction) (*DeadLetterResult, error) {
 	return d.redriveOrPurge(ctx, topic, channel, "redrive", req)
 }
 
 // Purge finishes dead letters.
-func (d DeadLetterClient) Purge(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+func (d DeadLetterClient) Purge(ctx context.Context, topic, channel string, req DeadLetterAction) (*DeadLetterResult, error) {
 	return d.redriveOrPurge(ctx, topic, channel, "purge", req)
 }
 
-func (d DeadLetterClient) redriveOrPurge(ctx context.Context, topic, channel, verb string, req SettleDeadLetters) (*SettledDeadLetters, error) {
-	out := new(SettledDeadLetters)
+func (d DeadLetterClient) redriveOrPurge(ctx context.Context, topic, channel, verb string, req DeadLetterAction) (*DeadLetterResult, error) {
+	out := new(DeadLetterResult)
 	return out, d.c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "dead-letters", verb), req, out)
 }

@@ -86,7 +86,7 @@ type Policies interface {
 	// DeadLetters lists the channels that have dead letters, or may have some.
 	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters
 	// RedriveOrPurge brings dead letters back, or finishes them.
-	RedriveOrPurge(ctx context.Context, a operate.SettleLetters) (deadletter.Processed, error)
+	RedriveOrPurge(ctx context.Context, a operate.DeadLetterAction) (deadletter.Processed, error)
 }
 
 // Observer looks at messages and counts and changes nothing.

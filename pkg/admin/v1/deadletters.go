@@ -38,7 +38,7 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 			if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Subscribe, Topic: l.Topic, Channel: l.Channel}); err != nil {
 				return answer{}, err
 			}
-			some, err := v.policies().RedriveOrPurge(r.Context(), operate.SettleLetters{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxBatch, DryRun: true, Purge: true, Filter: chosen})
+			some, err := v.policies().RedriveOrPurge(r.Context(), operate.DeadLetterAction{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxBatch, DryRun: true, Purge: true, Filter: chosen})
 			if err != nil {
 				return answer{}, err
 			}
@@ -98,7 +98,7 @@ func apiOrigin(o *deadletter.Origin) api.DeadLetterOrigin {
 // redriveOrPurge brings dead letters back, or purges them.
 func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Topic, string) (answer, error) {
 	return func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-		var req api.SettleDeadLetters
+		var req api.DeadLetterAction
 		if err := readJSON(r, &req); err != nil {
 			return answer{}, err
 		}
@@ -108,10 +108,10 @@ func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Top
 		if err := validFilter(req.Filter); err != nil {
 			return answer{}, err
 		}
-		s, err := v.policies().RedriveOrPurge(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
+		s, err := v.policies().RedriveOrPurge(r.Context(), operate.DeadLetterAction{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
 		if err != nil {
 			return answer{}, err
 		}
-		return success(api.SettledDeadLetters{Topic: t.Name, Channel: channel, Count: s.Letters, More: s.More, Skipped: s.Skipped, DryRun: req.DryRun})
+		return success(api.DeadLetterResult{Topic: t.Name, Channel: channel, Count: s.Letters, More: s.More, Skipped: s.Skipped, DryRun: req.DryRun})
 	}
 }
