@@ -49,10 +49,12 @@ func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady:
 		c.consumers.HandleRelay(from, session, kind, payload, answer)
 	case forward.KindConverge:
-		m, err := forward.DecodeConverge(payload)
+		var m forward.Converge
+		err := m.Decode(payload)
 		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, c.topics.Converge(ctx, m.Topic, m.Index) })
 	case forward.KindOperate:
-		m, err := forward.DecodeOperate(payload)
+		var m forward.Operate
+		err := m.Decode(payload)
 		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return c.ops.Do(ctx, m) })
 	default:
 		answer(nil, fmt.Errorf("%w: unknown kind %d", forward.ErrNoSuchCall, kind))

@@ -90,14 +90,14 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 		a := <-got
 		return slices.Concat(a.payload...), forward.FromRemote(a.err)
 	}
-	_, err := ask(forward.KindSubscribe, forward.AppendSubscribe(nil, &forward.Subscribe{
+	_, err := ask(forward.KindSubscribe, (&forward.Subscribe{
 		Handle: 7, Topic: "t", Incarnation: l.store.Topic("t").Incarnation, Channel: "c", Partitions: []int{0}, MsgTimeout: time.Minute, Credit: 10,
-	}))
+	}).Append(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.mustPut("t", 0, "a", "b")
-	fetch := forward.AppendFetch(nil, forward.Fetch{Handle: 7, MaxBytes: 1})
+	fetch := forward.Fetch{Handle: 7, MaxBytes: 1}.Append(nil)
 	if p, err := ask(forward.KindFetch, fetch); err != nil || len(p) == 0 {
 		t.Fatalf("%d bytes, %v", len(p), err)
 	}

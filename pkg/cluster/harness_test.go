@@ -172,7 +172,8 @@ func (w *world) handlers(p *process) Handlers {
 			}
 			if kind == forward.KindOperate {
 				go func() {
-					o, err := forward.DecodeOperate(payload)
+					var o forward.Operate
+					err := o.Decode(payload)
 					if err == nil {
 						err = w.operate(p.name, o)
 					}

@@ -79,7 +79,8 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 	key := sourceKey{from: from, session: session}
 	switch kind {
 	case forward.KindSubscribe:
-		m, err := forward.DecodeSubscribe(payload)
+		var m forward.Subscribe
+		err := m.Decode(payload)
 		if err != nil {
 			reply(nil, err)
 			return
@@ -87,7 +88,8 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 		key.handle = m.Handle
 		s.subscribe(key, m, reply)
 	case forward.KindFetch:
-		m, err := forward.DecodeFetch(payload)
+		var m forward.Fetch
+		err := m.Decode(payload)
 		key.handle = m.Handle
 		if fd := s.find(key, &err); err != nil {
 			reply(nil, err)
@@ -104,14 +106,16 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 		}
 		reply([][]byte{fd.answer(answers)}, nil)
 	case forward.KindReady:
-		m, err := forward.DecodeReady(payload)
+		var m forward.Ready
+		err := m.Decode(payload)
 		key.handle = m.Handle
 		if fd := s.find(key, &err); err == nil {
 			fd.ready(m.Credit)
 		}
 		reply(nil, err)
 	case forward.KindLeave:
-		m, err := forward.DecodeLeave(payload)
+		var m forward.Leave
+		err := m.Decode(payload)
 		key.handle = m.Handle
 		if fd := s.find(key, &err); err == nil {
 			fd.leave(m)
@@ -225,7 +229,7 @@ func (fd *relaySource) Disconnect(reason error) { fd.end(reason) }
 func (fd *relaySource) Unfinished(id seq.MessageID, reason error) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
-	fd.unfinished = forward.AppendRefusal(fd.unfinished, forward.Refusal{ID: id, Reason: forward.ToRemote(reason)})
+	fd.unfinished = forward.Refusal{ID: id, Reason: forward.ToRemote(reason)}.Append(fd.unfinished)
 }
 
 func (fd *relaySource) end(reason error) {
@@ -325,7 +329,7 @@ func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
 		switch a.Verb {
 		case forward.Finish:
 			if err := sub.Finish(a.ID); err != nil {
-				refused = forward.AppendRefusal(refused, forward.Refusal{ID: a.ID, Reason: forward.ToRemote(err)})
+				refused = forward.Refusal{ID: a.ID, Reason: forward.ToRemote(err)}.Append(refused)
 			}
 		case forward.Requeue:
 			_ = sub.Requeue(a.ID, a.Delay)

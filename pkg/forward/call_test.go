@@ -24,8 +24,8 @@ func (l loopback) Call(ctx context.Context, _ meta.NodeID, kind uint8, payload [
 	if kind != forward.KindOperate {
 		return nil, errors.New("not an operation")
 	}
-	m, err := forward.DecodeOperate(payload[0])
-	if err != nil {
+	var m forward.Operate
+	if err := m.Decode(payload[0]); err != nil {
 		return nil, err
 	}
 	reply, err := l.all.Do(ctx, m)

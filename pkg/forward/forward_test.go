@@ -49,18 +49,18 @@ func samples() []sample {
 	answers := []Answer{{Verb: Finish, ID: 1}, {Verb: Requeue, ID: 2, Delay: time.Second}, {Verb: Touch, ID: 3}, {Verb: Unseen, ID: 4}}
 	answer := AppendAnswersHead(nil, 5)
 	for _, a := range answers {
-		answer = AppendAnswer(answer, a)
+		answer = a.Append(answer)
 	}
 	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
-	refusal := AppendRefusal(AppendRefusal(nil, refusals[0]), refusals[1])
+	refusal := refusals[1].Append(refusals[0].Append(nil))
 	leave := Leave{5, []seq.MessageID{7, 1 << 50}}
-	settle := Converge{Topic: "orders", Index: 12345}
+	converge := Converge{Topic: "orders", Index: 12345}
 	return []sample{
-		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
+		{"publish", appendPublish(&publish), publish, into[Publish]},
 		{"receipt", AppendReceipt(nil, receipt), receipt, of(DecodeReceipt)},
 		{"receipt of duplicates", AppendReceipt(nil, again), again, of(DecodeReceipt)},
-		{"subscribe", AppendSubscribe(nil, &subscribe), subscribe, of(DecodeSubscribe)},
-		{"fetch", AppendFetch(nil, Fetch{5, 1 << 16}), Fetch{5, 1 << 16}, of(DecodeFetch)},
+		{"subscribe", subscribe.Append(nil), subscribe, into[Subscribe]},
+		{"fetch", Fetch{5, 1 << 16}.Append(nil), Fetch{5, 1 << 16}, into[Fetch]},
 		{"deliveries", batch, deliveries, func(p []byte) (any, error) {
 			d, starved, err := DecodeDeliveries(p, nil)
 			if err == nil && len(p) > 0 && starved != (p[0] != 0) {
@@ -76,9 +76,9 @@ func samples() []sample {
 			return a, err
 		}},
 		{"refusals", refusal, refusals, of(DecodeRefusals)},
-		{"leave", AppendLeave(nil, leave), leave, of(DecodeLeave)},
-		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
-		{"settle", bytes.Join(encodeConverge(settle), nil), settle, of(DecodeConverge)},
+		{"leave", leave.Append(nil), leave, into[Leave]},
+		{"ready", Ready{5, 100}.Append(nil), Ready{5, 100}, into[Ready]},
+		{"converge", bytes.Join(encodeConverge(converge), nil), converge, into[Converge]},
 	}
 }
 
@@ -92,6 +92,18 @@ type sample struct {
 func of[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
 	return func(p []byte) (any, error) { return decode(p) }
 }
+
+// into decodes a payload into an M.
+func into[M any, P interface {
+	*M
+	Decode(payload []byte) error
+}](payload []byte) (any, error) {
+	var m M
+	err := P(&m).Decode(payload)
+	return m, err
+}
+
+func appendPublish(m *Publish) []byte { return AppendMessages(m.AppendHead(nil), m.Messages) }
 
 func TestEveryPayloadSurvivesTheWire(t *testing.T) {
 	for _, s := range samples() {
@@ -134,11 +146,11 @@ func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
 }
 
 func TestNoMemoryOnTheWordOfACount(t *testing.T) {
-	p := AppendPublishHead(nil, &Publish{Topic: "t"})
+	p := (&Publish{Topic: "t"}).AppendHead(nil)
 	p = append(p, 0xff, 0xff, 0xff, 0xff, 0x0f) // so many messages
 	p = append(p, 0, 0)
 	if got := testing.AllocsPerRun(1, func() {
-		if _, err := DecodePublish(p); !errors.Is(err, errMalformed) {
+		if err := new(Publish).Decode(p); !errors.Is(err, errMalformed) {
 			t.Errorf("got %v", err)
 		}
 	}); got > 10 {
@@ -162,11 +174,11 @@ func TestOperateSurvivesTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := DecodeOperate(bytes.Join(p, nil))
-	if err != nil || m.Op != "seek" || string(m.Args) != `{"offset":4}` {
+	var m Operate
+	if err := m.Decode(bytes.Join(p, nil)); err != nil || m.Op != "seek" || string(m.Args) != `{"offset":4}` {
 		t.Errorf("got %q %s, %v", m.Op, m.Args, err)
 	}
-	if _, err := DecodeOperate([]byte("{")); !errors.Is(err, errMalformed) {
+	if err := new(Operate).Decode([]byte("{")); !errors.Is(err, errMalformed) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := encodeOperate("x", func() {}); err == nil {
@@ -221,15 +233,15 @@ func FuzzDecode(f *testing.F) {
 		var again []byte
 		switch v := got.(type) {
 		case Publish:
-			again = AppendPublish(nil, &v)
+			again = appendPublish(&v)
 		case topic.Receipt:
 			again = AppendReceipt(nil, v)
 		case Subscribe:
-			again = AppendSubscribe(nil, &v)
+			again = v.Append(nil)
 		case Fetch:
-			again = AppendFetch(nil, v)
+			again = v.Append(nil)
 		case Ready:
-			again = AppendReady(nil, v)
+			again = v.Append(nil)
 		case Converge:
 			again = bytes.Join(encodeConverge(v), nil)
 		default:

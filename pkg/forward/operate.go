@@ -14,16 +14,16 @@ type Converge struct {
 	Index uint64 // of Raft
 }
 
-// encodeConverge returns the payload of a Settle.
+// encodeConverge returns the payload of a Converge.
 func encodeConverge(m Converge) [][]byte {
 	return [][]byte{binary.AppendUvarint(appendString(nil, m.Topic), m.Index)}
 }
 
-// DecodeConverge reads the payload of a Settle.
-func DecodeConverge(payload []byte) (Converge, error) {
+// Decode reads the payload of a Converge.
+func (m *Converge) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := Converge{Topic: r.string(), Index: r.uvarint()}
-	return m, r.end("settle")
+	*m = Converge{Topic: r.string(), Index: r.uvarint()}
+	return r.end("converge")
 }
 
 // Operate asks for an operation by its name. Both its arguments and its answer
@@ -48,11 +48,10 @@ func encodeOperate(op string, args any) ([][]byte, error) {
 	return [][]byte{p}, nil
 }
 
-// DecodeOperate reads the payload of an Operate.
-func DecodeOperate(payload []byte) (Operate, error) {
-	var m Operate
-	if err := json.Unmarshal(payload, &m); err != nil {
-		return Operate{}, fmt.Errorf("%w: operate: %w", errMalformed, err)
+// Decode reads the payload of an Operate.
+func (m *Operate) Decode(payload []byte) error {
+	if err := json.Unmarshal(payload, m); err != nil {
+		return fmt.Errorf("%w: operate: %w", errMalformed, err)
 	}
-	return m, nil
+	return nil
 }

@@ -25,15 +25,9 @@ type Publish struct {
 	Messages      []topic.Message
 }
 
-// AppendPublish appends the payload of a Publish to p. The messages are copied.
-func AppendPublish(p []byte, m *Publish) []byte {
-	p = AppendPublishHead(p, m)
-	return AppendMessages(p, m.Messages)
-}
-
-// AppendPublishHead appends what stands before the messages. Together with what
+// AppendHead appends what stands before the messages. Together with what
 // AppendMessages makes, perhaps as another buffer, it is the payload.
-func AppendPublishHead(p []byte, m *Publish) []byte {
+func (m *Publish) AppendHead(p []byte) []byte {
 	p = appendString(p, m.Topic)
 	p = binary.AppendUvarint(p, uint64(m.Incarnation))
 	p = binary.AppendUvarint(p, uint64(m.Partition))
@@ -163,21 +157,21 @@ func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
 	return p
 }
 
-// DecodePublish reads the payload of a Publish. The messages point into it.
-func DecodePublish(payload []byte) (Publish, error) {
+// Decode reads the payload of a Publish. The messages point into it.
+func (m *Publish) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := r.publishHead()
+	*m = r.publishHead()
 	m.Messages = r.messages()
-	return m, r.end("publish")
+	return r.end("publish")
 }
 
-// DecodePublishHead reads the payload of a Publish and leaves out the messages,
+// DecodeHead reads the payload of a Publish and leaves out the messages,
 // which are not looked at.
-func DecodePublishHead(payload []byte) (Publish, error) {
+func (m *Publish) DecodeHead(payload []byte) error {
 	r := reader{rest: payload}
-	m := r.publishHead()
+	*m = r.publishHead()
 	r.rest = nil
-	return m, r.end("publish")
+	return r.end("publish")
 }
 
 func (r *reader) publishHead() Publish {

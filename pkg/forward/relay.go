@@ -29,8 +29,8 @@ type Subscribe struct {
 	Client      []byte // JSON: who the client is, for statistics
 }
 
-// AppendSubscribe appends the payload of a Subscribe to p.
-func AppendSubscribe(p []byte, m *Subscribe) []byte {
+// Append appends the payload of a Subscribe to p.
+func (m *Subscribe) Append(p []byte) []byte {
 	p = binary.AppendUvarint(p, m.Handle)
 	p = appendString(p, m.Topic)
 	p = binary.AppendUvarint(p, uint64(m.Incarnation))
@@ -52,10 +52,10 @@ func AppendSubscribe(p []byte, m *Subscribe) []byte {
 	return appendBytes(p, m.Client)
 }
 
-// DecodeSubscribe reads the payload of a Subscribe.
-func DecodeSubscribe(payload []byte) (Subscribe, error) {
+// Decode reads the payload of a Subscribe.
+func (m *Subscribe) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := Subscribe{Handle: r.uvarint(), Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()), Channel: r.string()}
+	*m = Subscribe{Handle: r.uvarint(), Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()), Channel: r.string()}
 	for n := r.number(seq.MaxPartitions); n > 0 && !r.bad; n-- {
 		m.Partitions = append(m.Partitions, int(r.number(seq.MaxPartitions-1)))
 	}
@@ -69,7 +69,7 @@ func DecodeSubscribe(payload []byte) (Subscribe, error) {
 	m.Tag, m.Filter = r.string(), r.bytes()
 	m.Credit = int(r.number(math.MaxInt32))
 	m.Client = r.bytes()
-	return m, r.end("subscribe")
+	return r.end("subscribe")
 }
 
 // Fetch requests deliveries. The response comes when there are some, when there would be some
@@ -79,16 +79,16 @@ type Fetch struct {
 	MaxBytes int // of the answer, about: one delivery fits always
 }
 
-// AppendFetch appends the payload of a Fetch to p.
-func AppendFetch(p []byte, m Fetch) []byte {
+// Append appends the payload of a Fetch to p.
+func (m Fetch) Append(p []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(m.MaxBytes))
 }
 
-// DecodeFetch reads the payload of a Fetch.
-func DecodeFetch(payload []byte) (Fetch, error) {
+// Decode reads the payload of a Fetch.
+func (m *Fetch) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := Fetch{Handle: r.uvarint(), MaxBytes: int(r.number(math.MaxInt32))}
-	return m, r.end("fetch")
+	*m = Fetch{Handle: r.uvarint(), MaxBytes: int(r.number(math.MaxInt32))}
+	return r.end("fetch")
 }
 
 // AppendDeliveriesHead begins the answer to a Fetch. starved: there is something
@@ -166,8 +166,8 @@ type Answer struct {
 // AppendAnswersHead begins the payload of a KindAnswer call. Answers follow.
 func AppendAnswersHead(p []byte, handle uint64) []byte { return binary.AppendUvarint(p, handle) }
 
-// AppendAnswer appends one answer to p.
-func AppendAnswer(p []byte, a Answer) []byte {
+// Append appends one answer to p.
+func (a Answer) Append(p []byte) []byte {
 	p = append(p, byte(a.Verb))
 	p = binary.LittleEndian.AppendUint64(p, uint64(a.ID))
 	if a.Verb == Requeue {
@@ -201,8 +201,8 @@ type Refusal struct {
 	Reason *peer.RemoteError // of ToRemote
 }
 
-// AppendRefusal appends a refusal to p, the answer to a KindAnswer call.
-func AppendRefusal(p []byte, f Refusal) []byte {
+// Append appends a refusal to p, the answer to a KindAnswer call.
+func (f Refusal) Append(p []byte) []byte {
 	p = binary.LittleEndian.AppendUint64(p, uint64(f.ID))
 	p = binary.LittleEndian.AppendUint16(p, f.Reason.Code)
 	return appendString(p, f.Reason.Text)
@@ -225,8 +225,8 @@ type Leave struct {
 	Seen   []seq.MessageID // what the client got and the leader may have in flight still
 }
 
-// AppendLeave appends the payload of a KindLeave call to p.
-func AppendLeave(p []byte, m Leave) []byte {
+// Append appends the payload of a KindLeave call to p.
+func (m Leave) Append(p []byte) []byte {
 	p = binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(len(m.Seen)))
 	for _, id := range m.Seen {
 		p = binary.LittleEndian.AppendUint64(p, uint64(id))
@@ -234,14 +234,14 @@ func AppendLeave(p []byte, m Leave) []byte {
 	return p
 }
 
-// DecodeLeave reads the payload of a KindLeave call.
-func DecodeLeave(payload []byte) (Leave, error) {
+// Decode reads the payload of a KindLeave call.
+func (m *Leave) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := Leave{Handle: r.uvarint()}
+	*m = Leave{Handle: r.uvarint()}
 	for range r.number(uint64(len(r.rest) / 8)) {
 		m.Seen = append(m.Seen, seq.MessageID(r.uint64()))
 	}
-	return m, r.end("leave")
+	return r.end("leave")
 }
 
 // Ready sets how many messages of a relayed subscription may be in flight.
@@ -250,14 +250,14 @@ type Ready struct {
 	Credit int
 }
 
-// AppendReady appends the payload of a Ready to p.
-func AppendReady(p []byte, m Ready) []byte {
+// Append appends the payload of a Ready to p.
+func (m Ready) Append(p []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(m.Credit))
 }
 
-// DecodeReady reads the payload of a Ready.
-func DecodeReady(payload []byte) (Ready, error) {
+// Decode reads the payload of a Ready.
+func (m *Ready) Decode(payload []byte) error {
 	r := reader{rest: payload}
-	m := Ready{Handle: r.uvarint(), Credit: int(r.number(math.MaxInt32))}
-	return m, r.end("ready")
+	*m = Ready{Handle: r.uvarint(), Credit: int(r.number(math.MaxInt32))}
+	return r.end("ready")
 }

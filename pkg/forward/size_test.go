@@ -45,7 +45,7 @@ func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
 		}
 	}
 	s := limit.Default()
-	head := AppendPublishHead(nil, &Publish{Topic: string(make([]byte, 64)), Incarnation: 1<<64 - 1, Partition: 1023, Round: 1<<64 - 1, Number: 1<<64 - 1})
+	head := (&Publish{Topic: string(make([]byte, 64)), Incarnation: 1<<64 - 1, Partition: 1023, Round: 1<<64 - 1, Number: 1<<64 - 1}).AppendHead(nil)
 	if largest := len(head) + s.Entry + s.Entry/(16<<10) + 8 + 256; largest > s.Frame {
 		t.Errorf("the largest publish takes %d bytes of a frame of %d", largest, s.Frame)
 	}

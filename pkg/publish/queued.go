@@ -58,7 +58,7 @@ func (x *queuedPublish) post(target meta.NodeID, round uint64) {
 	o.posting.Lock()
 	defer o.posting.Unlock()
 	m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round, Number: o.numbers.give(round)}
-	x.head = forward.AppendPublishHead(x.head[:0], &m)
+	x.head = m.AppendHead(x.head[:0])
 	x.payload = [2][]byte{x.head, x.messages}
 	o.all.Calls.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
 }

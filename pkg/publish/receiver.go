@@ -72,8 +72,8 @@ type arrival struct {
 
 // receive takes a publish, whose payload is copied. It does not wait.
 func (s *receivers) receive(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
-	m, err := forward.DecodePublishHead(payload)
-	if err != nil {
+	var m forward.Publish
+	if err := m.DecodeHead(payload); err != nil {
 		reply(nil, err)
 		return
 	}
@@ -163,7 +163,8 @@ func (in *receiver) work() {
 
 // serve hands a publish to the term. It may wait for room there.
 func (in *receiver) serve(a arrival) {
-	m, err := forward.DecodePublish(a.payload)
+	var m forward.Publish
+	err := m.Decode(a.payload)
 	if err == nil && !in.turn(m.Round, m.Number) {
 		err = errOvertaken
 	}

@@ -130,7 +130,7 @@ func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
 // Open joins the channel at the leader, which it waits for.
 func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 	m.Handle = r.o.Handle
-	_, err := r.o.Remote.Call(ctx, r.o.Node, forward.KindSubscribe, [][]byte{forward.AppendSubscribe(nil, m)})
+	_, err := r.o.Remote.Call(ctx, r.o.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
 	if err != nil {
 		r.leave(nil) // it may have joined
 		return fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err))
@@ -143,7 +143,7 @@ func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 // that which the leader has in flight: the rest was never delivered.
 func (r *Relay) leave(seen []seq.MessageID) {
 	m := forward.Leave{Handle: r.o.Handle, Seen: seen}
-	r.o.Remote.Go(r.o.Node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, m)}, func([]byte, error) {})
+	r.o.Remote.Go(r.o.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
 }
 
 // fetch keeps Fetch calls open unless too much is here already, or the client does
@@ -159,7 +159,7 @@ func (r *Relay) fetch() {
 		r.fetching++
 		r.mu.Unlock()
 		m := forward.Fetch{Handle: r.o.Handle, MaxBytes: fetchBytes}
-		r.o.Remote.Go(r.o.Node, forward.KindFetch, [][]byte{forward.AppendFetch(nil, m)}, r.fetched)
+		r.o.Remote.Go(r.o.Node, forward.KindFetch, [][]byte{m.Append(nil)}, r.fetched)
 	}
 }
 
@@ -374,7 +374,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 	if len(r.answers) == 0 {
 		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
 	}
-	r.answers = forward.AppendAnswer(r.answers, a)
+	r.answers = a.Append(r.answers)
 	r.mu.Unlock()
 	r.flush()
 	if a.Verb != forward.Touch {
@@ -463,7 +463,7 @@ func (r *Relay) Tell() {
 	}
 	m := forward.Ready{Handle: r.o.Handle, Credit: r.credit}
 	r.mu.Unlock()
-	r.o.Remote.Go(r.o.Node, forward.KindReady, [][]byte{forward.AppendReady(nil, m)}, func(_ []byte, err error) {
+	r.o.Remote.Go(r.o.Node, forward.KindReady, [][]byte{m.Append(nil)}, func(_ []byte, err error) {
 		if err != nil {
 			r.End(fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err)))
 			return
@@ -487,7 +487,7 @@ func (r *Relay) ReturnQueued() {
 		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
 	}
 	for _, d := range r.here.queue.all {
-		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Unseen, ID: d.ID})
+		r.answers = forward.Answer{Verb: forward.Unseen, ID: d.ID}.Append(r.answers)
 	}
 	r.here.queue = queue{}
 	r.mu.Unlock()
