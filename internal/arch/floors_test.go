@@ -60,6 +60,7 @@ var floors = map[string]int{
 	"pkg/coord/isr":         2,
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,
+	"pkg/meta/placement":    2, // which nodes hold the replicas of new partitions
 
 	"pkg/quota":              3, // how much a topic may hold
 	"pkg/route":              3, // to which partitions messages go

@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/placement"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -150,9 +151,9 @@ func (d *Directory) assign(s *meta.State, name string, partitions, replicas, min
 	load := s.Load()
 	missing := replicas - len(up)
 	if missing <= 0 || len(up) < minISR || missing > len(down) {
-		return meta.Place(up, load, partitions, replicas)
+		return placement.Place(up, load, partitions, replicas)
 	}
-	assignment, err := meta.Place(up, load, partitions, len(up))
+	assignment, err := placement.Place(up, load, partitions, len(up))
 	if err != nil {
 		return nil, err
 	}

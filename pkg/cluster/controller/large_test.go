@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/placement"
 )
 
 // largeState has 10,000 partitions in 1,000 topics on 20 nodes.
@@ -24,7 +25,7 @@ func largeState(t testing.TB) *meta.State {
 	all := slices.Collect(s.Nodes())
 	config := meta.TopicConfig{Partitions: partitions, Replicas: replicas}.WithDefaults(nodes, false)
 	for i := range topics {
-		assignment, err := meta.Place(all, nil, partitions, replicas)
+		assignment, err := placement.Place(all, nil, partitions, replicas)
 		if err != nil {
 			t.Fatal(err)
 		}
