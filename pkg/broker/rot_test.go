@@ -238,3 +238,37 @@ func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 		l.whole(30 * time.Second)
 	})
 }
+
+// The leader finds damage and hands over to a replica whose log was opened from disk, the only
+// other one in sync. That one may append nothing, and take nobody out, before it was compared
+// with the damaged one, which answers nobody: it has to be known as suspect.
+func TestADamagedLeaderThatHandsOverIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, func(o *Options) {
+			soon(o)
+			o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
+		}, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		for i := range 8 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
+		}
+		l.inSync("t", 0, 3)
+		l.kill("n3")
+		l.inSync("t", 0, 2)
+		l.stop("n2")
+		l.inSync("t", 0, 1)
+		l.start("n2")
+		l.inSync("t", 0, 2)
+		l.mustPut("t", 0, "n2 is back")
+		l.spoil("n1", "t", 0, "2222")
+		if _, err := l.at("n1").Contents.Digest(t.Context(), "t"); err != nil { // which finds it
+			t.Fatal(err)
+		}
+		l.eventually("n2 to lead", func() bool { return l.store.Topic("t").Partitions[0].Leader == "n2" })
+		l.wholeAt("n1", "t", 9)
+		l.inSync("t", 0, 2)
+		l.mustPut("t", 0, "after")
+		l.start("n3")
+		l.whole(30 * time.Second)
+	})
+}

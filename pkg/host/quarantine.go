@@ -129,6 +129,7 @@ func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, 
 func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err error) {
 	p := &t.Partitions[hp.index]
 	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
+	leads := hp.Led.Load() != nil && p.Leader == q.o.Self // one that has handed over may still have its term
 	switch {
 	case inSync && len(q.others(p)) == 0 && state == missing:
 		q.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.Name, "partition", hp.index)
@@ -148,7 +149,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 	case !inSync:
 		q.log.Warn("copying replica again from its leader", "topic", h.Name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
-	case hp.Led.Load() == nil && !q.suspects.reported(hp, p):
+	case !leads && !q.suspects.reported(hp, p):
 		q.roles.step(h, hp)
 		q.suspects.report(h, hp.index, q.suspects.standing(hp))
 		return false, nil
@@ -319,10 +320,16 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 // in sync, nothing is delivered until one of them leads.
 func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	hp.Replica.Spoil(err)
-	hp.state.CompareAndSwap(int32(intact), int32(damaged))
+	hp.spoil()
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
 	}
+}
+
+// spoil notes that some of a replica cannot be read, and returns whether that was not known. One
+// that was cut when it was opened is damaged from then on.
+func (hp *Held) spoil() (first bool) {
+	return hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.state.CompareAndSwap(int32(suspected), int32(damaged))
 }
 
 // elsewhere reports whether other in-sync replicas hold what is damaged here.
@@ -337,7 +344,7 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if !hp.Replica.Damaged() {
 		return
 	}
-	first := hp.state.CompareAndSwap(int32(intact), int32(damaged))
+	first := hp.spoil()
 	if first {
 		q.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
 	}

@@ -33,8 +33,9 @@ type suspicion struct {
 	dirs   datadir.Dir
 	life   *life
 	topics *Topics
-	// reporting are the partitions whose replicas here are being reported as suspect.
-	reporting sync.Map // of suspectKey
+
+	mu        sync.Mutex                  // guards reporting
+	reporting map[suspectKey]meta.Suspect // the replicas here that are being reported, and what is said of them
 }
 
 // mark makes it durable that a log is about to be repaired.
@@ -89,26 +90,62 @@ func (q *suspicion) reported(hp *Held, p *meta.Partition) bool {
 }
 
 // report has the metadata know that a replica is suspect, and tries again until it
-// does, or until the replica is not in sync any more.
+// does, or until the replica is not in sync any more. What is reported while an earlier report
+// is in progress replaces that.
 func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
 	s.Node = q.o.Self
 	key := suspectKey{h.Incarnation, i}
-	if _, under := q.reporting.LoadOrStore(key, true); under {
+	if q.want(key, s) {
 		return
 	}
 	q.life.running.Go(func() {
-		defer q.reporting.Delete(key)
-		for q.unknown(h, i, s) {
-			err := q.tryReport(h, i, s)
-			if err == nil {
-				return
+		for {
+			s := q.wanted(key)
+			var err error
+			if q.unknown(h, i, s) {
+				err = q.tryReport(h, i, s)
 			}
-			q.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
-			if !beat.Pause(q.life.ctx, handOnAgain) {
+			switch {
+			case err != nil:
+				q.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
+				if !beat.Pause(q.life.ctx, handOnAgain) {
+					return
+				}
+			case q.done(key, s):
 				return
 			}
 		}
 	})
+}
+
+// want notes what is to be reported of a replica, and returns whether a report is in progress, which
+// reports that, too.
+func (q *suspicion) want(key suspectKey, s meta.Suspect) (underWay bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, underWay = q.reporting[key]
+	if q.reporting == nil {
+		q.reporting = map[suspectKey]meta.Suspect{}
+	}
+	q.reporting[key] = s
+	return underWay
+}
+
+func (q *suspicion) wanted(key suspectKey) meta.Suspect {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.reporting[key]
+}
+
+// done ends a report, unless another was asked for meanwhile.
+func (q *suspicion) done(key suspectKey, s meta.Suspect) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.reporting[key] != s {
+		return false
+	}
+	delete(q.reporting, key)
+	return true
 }
 
 // suspectKey names a partition whose replica here is being reported.
