@@ -59,7 +59,7 @@ func (h *harm) do(state *meta.State, inOrder bool) {
 func (m *machine) dirOf(topic string, partition int) string {
 	topics := filepath.Join(m.dir, "topics")
 	for _, name := range entries(m.disk, topics) {
-		if strings.HasPrefix(name, topic+".") {
+		if strings.HasPrefix(name, topic+".") && strings.LastIndex(name, ".") == len(topic) { // and not a longer name
 			dir := filepath.Join(topics, name, strconv.Itoa(partition))
 			if _, err := m.disk.Stat(dir); err == nil {
 				return dir
