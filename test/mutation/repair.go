@@ -54,6 +54,20 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestRotAtTheLeaderBeforeAComparison",
 		},
 		{
+			name: "a damaged leader that hands over is not reported", file: "pkg/host/quarantine.go",
+			old: "case !leads && !q.suspects.reported(hp, p):", with: "case hp.Led.Load() == nil && !q.suspects.reported(hp, p):",
+			tests: []string{"./pkg/broker"}, run: "TestADamagedLeaderThatHandsOver",
+		},
+		{
+			name: "what is to be reported of a replica during a report is dropped", file: "pkg/host/suspect.go",
+			old: "	if q.reporting[key] != s {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestAReportReplaces",
+		},
+		{
+			name: "a leader cannot yield to a replica that was moved away", file: "pkg/meta/suspect.go",
+			old: "	case c.To == p.Leader:\n", with: "	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):\n",
+			tests: []string{"./pkg/meta"}, run: "Script",
+		},
+		{
 			name: "small replicas are not checked for damage in an interval", file: "pkg/scrubber/scrubber.go",
 			old: "max(r.Log().Bytes(), least)", with: "r.Log().Bytes()",
 			tests: []string{"./pkg/broker"}, run: "ManySmallReplicas",
