@@ -20,6 +20,7 @@ const (
 type consumerConfig struct {
 	maxInFlight            int
 	concurrency            int
+	key                    func(*Message) string // nil: messages do not wait for each other
 	partition              Partition
 	msgTimeout             time.Duration
 	sampleRate             int
@@ -41,6 +42,21 @@ func WithMaxInFlight(n int) ConsumerOption { return func(c *consumerConfig) { c.
 // flight to at least that number.
 func WithConcurrency(n int) ConsumerOption { return func(c *consumerConfig) { c.concurrency = n } }
 
+// WithKeyOrder has Run handle messages of one key one after another, in the order in which they
+// arrived, and those of different keys concurrently, as many as WithConcurrency allows. key
+// returns the key of a message, "" for one that waits for no other; it is called once for each
+// message, before the handlers. (*Message).Key is such a function for consumers WithHeaders.
+//
+// A message that is requeued loses its place: the next one of its key is handled. Where each has
+// to wait until the one before is finished, whatever happens and whoever handles it, the channel
+// needs order by key (brokerctl channel create --order key), which any consumer then gets.
+//
+// The timeout of messages that wait for others of their key is running, unless WithAutoTouch
+// touches them; one that has waited for longer is left to be redelivered.
+func WithKeyOrder(key func(m *Message) string) ConsumerOption {
+	return func(c *consumerConfig) { c.key = key }
+}
+
 // WithPartition consumes a single partition.
 func WithPartition(p Partition) ConsumerOption { return func(c *consumerConfig) { c.partition = p } }
 
@@ -58,7 +74,7 @@ func WithSampleRate(percent int) ConsumerOption {
 // WithHeaders receives messages with their headers. The topic must be extended.
 func WithHeaders() ConsumerOption { return func(c *consumerConfig) { c.headers = true } }
 
-// WithAutoTouch touches a message while its handler runs, so that slow work needs no long
+// WithAutoTouch touches a message while its handler runs or it waits for another of its key, so that slow work needs no long
 // message timeout. Brokers bound the total time (max-msg-timeout).
 func WithAutoTouch() ConsumerOption { return func(c *consumerConfig) { c.autoTouch = true } }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -211,6 +212,47 @@ func ExampleConsumer_Run() {
 	// build has to wait
 	// build is done
 	// <nil>
+}
+
+// Messages of one customer are handled one after another, those of different customers at the
+// same time.
+func ExampleWithKeyOrder() {
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, order := range []string{"ann:tea", "bob:rye", "ann:jam"} {
+		if err := c.Publish(ctx, "groceries", []byte(order)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	customer := func(m *client.Message) string {
+		name, _, _ := strings.Cut(string(m.Body), ":")
+		return name
+	}
+	x, err := c.Subscribe("groceries", "shop", client.WithConcurrency(8), client.WithKeyOrder(customer))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var mu sync.Mutex
+	bought := map[string][]string{}
+	left := 3
+	err = x.Run(ctx, func(_ context.Context, m *client.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		bought[customer(m)] = append(bought[customer(m)], string(m.Body))
+		if left--; left == 0 {
+			done()
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(bought["ann"], bought["bob"], c.Close(context.Background()))
+	// Output: [ann:tea ann:jam] [bob:rye] <nil>
 }
 
 // Hooks count what happens, for a program's metrics.

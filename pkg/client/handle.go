@@ -17,14 +17,17 @@ const touchPart = 2
 // returns when all handlers have returned. It returns nil, or the reason why a broker refused
 // the consumer permanently.
 //
-// When ctx ends, received messages are left for Close or another Run; handlers see it through
-// their own contexts.
+// When ctx ends, received messages are left for Close or another Run, or with WithKeyOrder given
+// back to the broker; handlers see it through their own contexts.
 func (x *Consumer) Run(ctx context.Context, handle Handler) error {
+	if x.cfg.key != nil {
+		return runByKey(ctx, x, handle)
+	}
 	var handlers sync.WaitGroup
 	for range x.cfg.concurrency {
 		handlers.Go(func() {
 			for m := range x.Messages(ctx) {
-				x.handle(ctx, m, handle)
+				x.handle(ctx, m, x.touchWhile(m), handle)
 			}
 		})
 	}
@@ -32,9 +35,8 @@ func (x *Consumer) Run(ctx context.Context, handle Handler) error {
 	return x.Err()
 }
 
-// handle handles one message and answers it.
-func (x *Consumer) handle(ctx context.Context, m *Message, handle Handler) {
-	done := x.touchWhile(m)
+// handle handles one message and answers it. done ends its touches.
+func (x *Consumer) handle(ctx context.Context, m *Message, done func(), handle Handler) {
 	err := guarded(ctx, m, handle)
 	done()
 	wait, asked := errors.AsType[*later](err)
@@ -67,22 +69,23 @@ func (x *Consumer) touchWhile(m *Message) (done func()) {
 	if !x.cfg.autoTouch || timeout <= 0 {
 		return func() {}
 	}
-	stop := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(timeout / touchPart)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				if m.Touch() != nil {
-					return
-				}
-			}
+	var mu sync.Mutex // guards the timer
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(timeout/touchPart, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if timer != nil && m.Touch() == nil {
+			timer.Reset(timeout / touchPart)
 		}
-	}()
-	return sync.OnceFunc(func() { close(stop) })
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		timer = nil
+	}
 }
 
 // judge has the consumer take less while its handler fails.

@@ -184,6 +184,13 @@ func (m *Message) HeaderValue(name string) (string, bool) {
 	return text, true
 }
 
+// Key returns the key that the message was published with; "" if none, or if the consumer was
+// created without WithHeaders.
+func (m *Message) Key() string {
+	key, _ := m.HeaderValue(nameKey)
+	return key
+}
+
 // dedupSource gives ids to publishes: the client's own name and a number for each message.
 type dedupSource struct {
 	producer string // "": it gives none

@@ -131,7 +131,7 @@ func TestHeadersTravelWithAMessage(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	createTopic(t, b, `{"name":"t","config":{"ext":true}}`)
 	c := newClient(t, []string{b.Addr()})
-	if err := c.Send(ctx, client.Outgoing{Topic: "t", Body: []byte("x"), Headers: map[string]string{"type": "order", "traceparent": "00-1-2-01"}}); err != nil {
+	if err := c.Send(ctx, client.Outgoing{Topic: "t", Body: []byte("x"), Key: "ann", Headers: map[string]string{"type": "order", "traceparent": "00-1-2-01"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Publish(ctx, "t", []byte("plain")); err != nil {
@@ -144,7 +144,7 @@ func TestHeadersTravelWithAMessage(t *testing.T) {
 	var got []string
 	for m := range x.Messages(ctx) {
 		value, has := m.HeaderValue("type")
-		got = append(got, fmt.Sprint(string(m.Body), " ", value, " ", has, " ", len(m.ID.String())))
+		got = append(got, fmt.Sprint(string(m.Body), " ", value, " ", has, " ", m.Key(), " ", len(m.ID.String())))
 		if err := m.Finish(); err != nil {
 			t.Error(err)
 		}
@@ -152,7 +152,7 @@ func TestHeadersTravelWithAMessage(t *testing.T) {
 			break
 		}
 	}
-	if want := []string{"x order true 16", "plain  false 16"}; !slices.Equal(got, want) {
+	if want := []string{"x order true ann 16", "plain  false  16"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q; %v", got, want, x.Err())
 	}
 	err = c.Send(ctx, client.Outgoing{Topic: "missing", Body: []byte("x"), Headers: map[string]string{"a": "b"}})

@@ -1,0 +1,241 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+)
+
+// firstByte is the key of the messages of these tests; "-" stands for none.
+func firstByte(m *Message) string { return strings.TrimPrefix(string(m.Body[:1]), "-") }
+
+// TestMessagesOfAKeyAreHandledInOrder has random messages handled by random numbers of
+// handlers, each for a random time.
+func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
+	r := testrand.New(t)
+	for range 20 {
+		handlers, count, keys := 1+r.IntN(8), 1+r.IntN(200), 1+r.IntN(6)
+		var bodies []string
+		took := map[string]time.Duration{}
+		for i := range count {
+			body := fmt.Sprintf("%c%03d", "-abcdefgh"[r.IntN(keys+1)], i)
+			bodies = append(bodies, body)
+			took[body] = time.Duration(r.IntN(1000)) * time.Millisecond
+		}
+		synctest.Test(t, func(t *testing.T) {
+			f := one(t, func(p peer) {
+				p.subscribed(fmt.Sprintf("RDY %d\n", max(count, handlers)))
+				for i, body := range bodies {
+					p.message(fmt.Sprintf("%016d", i), body)
+				}
+				for finished := 0; finished < count; {
+					switch line := p.line(); {
+					case strings.HasPrefix(line, "FIN "):
+						finished++
+					case !strings.HasPrefix(line, "TOUCH "):
+						t.Errorf("the broker got %q", line)
+					}
+				}
+				p.expect("RDY 0\nCLS\n")
+				p.send(0, "CLOSE_WAIT")
+				p.drain()
+			})
+			c := f.client([]string{node})
+			x, err := c.Subscribe("t", "c", WithMaxInFlight(count), WithConcurrency(handlers), WithKeyOrder(firstByte), WithAutoTouch())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, enough := context.WithCancel(t.Context())
+			var mu sync.Mutex
+			var running, most int
+			busy, done := map[string]bool{}, map[string][]string{}
+			left := count
+			err = x.Run(ctx, func(_ context.Context, m *Message) error {
+				key := firstByte(m)
+				mu.Lock()
+				if key != "" && busy[key] {
+					t.Errorf("two handlers have messages of %s", key)
+				}
+				busy[key] = true
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				time.Sleep(took[string(m.Body)])
+				mu.Lock()
+				defer mu.Unlock()
+				busy[key] = false
+				running--
+				done[key] = append(done[key], string(m.Body))
+				if left--; left == 0 {
+					time.AfterFunc(time.Second, enough) // all are answered
+				}
+				return nil
+			})
+			if err != nil || left != 0 || most > handlers {
+				t.Errorf("%d of %d are left, %d at a time by %d handlers: %v", left, count, most, handlers, err)
+			}
+			for key, got := range done {
+				if key != "" && !slices.IsSorted(got) {
+					t.Errorf("key %s: %v", key, got)
+				}
+			}
+			f.end(c)
+		})
+	}
+}
+
+// TestAKeyThatIsBusyHoldsUpNoOther has one key with a slow handler, and two handlers.
+func TestAKeyThatIsBusyHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) {
+			p.subscribed("RDY 64\n")
+			for i, body := range []string{"a1", "a2", "b1", "c1", "-x"} {
+				p.message(fmt.Sprintf("%016d", i), body)
+			}
+			p.drain()
+		})
+		c := f.client([]string{node})
+		x, err := c.Subscribe("t", "c", WithConcurrency(2), WithKeyOrder(firstByte))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, enough := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var done []string
+		_ = x.Run(ctx, func(_ context.Context, m *Message) error {
+			if string(m.Body) == "a1" {
+				time.Sleep(10 * time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if done = append(done, string(m.Body)); len(done) == 5 {
+				enough()
+			}
+			return nil
+		})
+		if want := []string{"b1", "c1", "-x", "a1", "a2"}; !slices.Equal(done, want) {
+			t.Errorf("%v, want %v", done, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+		f.playing.Wait()
+	})
+}
+
+// TestWhatWaitsForItsKeyGoesBackAtTheEnd ends Run while a message waits for another, and has
+// one that was delivered again left alone.
+func TestWhatWaitsForItsKeyGoesBackAtTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options []ConsumerOption
+		took    time.Duration
+		want    string
+		handled int
+	}{
+		"at once":         {nil, time.Second, "FIN " + idA + "\nREQ " + idB + " 0\nREQ " + idC + " 0\n", 1},
+		"after a timeout": {nil, time.Minute, "FIN " + idA + "\n", 1}, // the others may be in flight under the same ids
+		"touched":         {[]ConsumerOption{WithAutoTouch()}, time.Minute, "REQ " + idC + " 0\n", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got strings.Builder
+				f := one(t, func(p peer) {
+					p.subscribed("RDY 64\n")
+					for i, id := range []string{idA, idB, idC} {
+						p.message(id, fmt.Sprint("a", i))
+					}
+					for line := p.line(); line != ""; line = p.line() {
+						if line != "CLS" && !strings.HasPrefix(line, "RDY") {
+							got.WriteString(line + "\n")
+						}
+						if line == "CLS" {
+							p.send(0, "CLOSE_WAIT")
+						}
+					}
+				})
+				c := f.client([]string{node})
+				x, err := c.Subscribe("t", "c", append(tt.options, WithConcurrency(3), WithKeyOrder(firstByte))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, enough := context.WithCancel(t.Context())
+				handled := 0
+				_ = x.Run(ctx, func(context.Context, *Message) error {
+					handled++
+					synctest.Wait() // the others wait
+					time.Sleep(tt.took)
+					enough()
+					return nil
+				})
+				f.end(c)
+				if handled != tt.handled || !strings.HasSuffix(got.String(), tt.want) || name == "touched" != strings.Contains(got.String(), "TOUCH "+idC) {
+					t.Errorf("%d handled, the broker got %q, want %q", handled, got.String(), tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAKeyFunctionThatPanicsFailsItsMessage continues with the next one.
+func TestAKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) {
+			p.subscribed("RDY 64\n")
+			p.message(idA, "bad")
+			p.message(idB, "good")
+			first, second := p.line(), p.line()
+			if got := []string{first, second}; !slices.Contains(got, "REQ "+idA+" 2000") || !slices.Contains(got, "FIN "+idB) {
+				t.Errorf("the broker got %q", got)
+			}
+			p.drain()
+		})
+		c := f.client([]string{node})
+		x, err := c.Subscribe("t", "c", WithBackoff(0, 0), WithKeyOrder(func(m *Message) string {
+			if string(m.Body) == "bad" {
+				panic(errors.New("no key"))
+			}
+			return string(m.Body)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, enough := context.WithTimeout(t.Context(), time.Minute)
+		defer enough()
+		if err := x.Run(ctx, func(_ context.Context, m *Message) error {
+			if string(m.Body) != "good" {
+				t.Errorf("handled %q", m.Body)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+		f.playing.Wait()
+	})
+}
+
+// BenchmarkLanes is what order by key adds to each message.
+func BenchmarkLanes(b *testing.B) {
+	l := newLanes()
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("customer-", i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.add(waiting{key: keys[rand.IntN(len(keys))]})
+		w, _ := l.next()
+		l.release(w)
+	}
+}
