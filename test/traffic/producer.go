@@ -32,6 +32,10 @@ type Producer struct {
 // Burst sends some commands and reads their answers. A connection that breaks
 // leaves the fate of what it had not answered open.
 func (p *Producer) Burst() {
+	if p.Conn.Ended() { // as a client sees that reads while it has nothing to send
+		p.drop()
+		return
+	}
 	var sent [][]audit.Key // by command
 	for range 1 + p.RNG.IntN(maxBurst) {
 		sent = append(sent, p.command())
@@ -48,9 +52,13 @@ func (p *Producer) Burst() {
 		p.settle(keys, kind, data)
 	}
 	if broken {
-		p.Conn.Close()
-		p.Conn = nil
+		p.drop()
 	}
+}
+
+func (p *Producer) drop() {
+	p.Conn.Close()
+	p.Conn = nil
 }
 
 // command buffers one PUB, MPUB or DPUB and returns the messages in it.

@@ -202,6 +202,16 @@ func (c *Client) await(deadline time.Time) error {
 	return err
 }
 
+// endedWait is how long Ended looks.
+const endedWait = time.Millisecond
+
+// Ended reports whether the broker has ended the connection, as far as that has arrived: what is
+// sent from then on is not answered.
+func (c *Client) Ended() bool {
+	err := c.await(time.Now().Add(endedWait))
+	return err != nil && !errors.Is(err, ErrQuiet)
+}
+
 // Expect sends what is buffered and wants one response.
 func (c *Client) Expect(response string) error {
 	if err := c.Flush(); err != nil {
