@@ -48,6 +48,12 @@ func repairMistakes() []mistake {
 			old: "				if err == nil {\n					rs.reportRefusing", with: "				if false {\n					rs.reportRefusing",
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
 		},
+	}
+}
+
+// damageMistakes are mistakes about copies that are damaged, and about finding them.
+func damageMistakes() []mistake {
+	return []mistake{
 		{
 			name: "a damaged leader takes out followers that it cannot serve", file: "pkg/coord/membership.go",
 			old: "\t\tif m.spoiled {\n", with: "\t\tif false {\n",
