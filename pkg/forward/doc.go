@@ -6,13 +6,5 @@
 // identity (errors.Is) across nodes. It does not know who leads or who is connected, nor what
 // to do about an error: it is stateless.
 //
-// Invariants:
-//
-//  1. Decoding bytes of another node yields either what that node encoded or errMalformed; it
-//     never panics.
-//  2. Announced lengths and counts never allocate memory: decoded data is bounded by a small
-//     multiple of the bytes received.
-//  3. Decoded values alias the payload.
-//
-// Start at Caller, then publish.go for the publishes of a round.
+// DESIGN.md numbers the invariants and says where to start.
 package forward

@@ -6,11 +6,5 @@
 // state of a connection: which command is allowed when, what a topic is, who may use it, or
 // when to flush. It starts no goroutine and reads no clock.
 //
-// Invariants:
-//
-//   - An announced length allocates no memory: a body's buffer grows with the bytes received,
-//     to at most twice their number.
-//   - Parameters of a command have their own buffer, so reading the command's body cannot
-//     overwrite them.
-//   - A slice returned by a Reader is valid until the next call of Next.
+// DESIGN.md numbers the invariants and says where to start.
 package nsq

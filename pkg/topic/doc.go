@@ -7,15 +7,5 @@
 // Partition sends them: periodic snapshots, and each message finished by an ordered channel
 // immediately, before the finish counts.
 //
-// Invariants:
-//
-//   - An ordered channel delivers the next message only after every in-sync replica knows that
-//     the previous one is finished, whichever leader received the FIN.
-//   - A snapshot never undoes a newer change on a replica.
-//   - Only an operator can move a channel backwards.
-//   - After Close, a Partition or Standby writes nothing.
-//
-// Locks: each Channel's mutex guards that channel's state and is never held during disk access
-// or calls to other components, except for the question whether there are other replicas. A
-// Partition's mutex guards the set of its channels.
+// DESIGN.md numbers the invariants and says where to start.
 package topic
