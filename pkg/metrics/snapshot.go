@@ -7,10 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/diskspace"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -50,51 +48,8 @@ var (
 	nodeReady       = gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz.")
 	nodeMaintenance = gauge("brokerd_node_maintenance", "1 if the node is draining.")
 
-	publishMessages = counter("brokerd_publish_messages_total", "Messages published and acknowledged.", "topic")
-	publishBytes    = counter("brokerd_publish_bytes_total", "Message body bytes published.", "topic")
-	topicDuplicates = counter("brokerd_topic_duplicates_total", "Duplicate messages not stored, recognized by their dedup ids.", "topic")
-	topicRefused    = counter("brokerd_topic_full_refused_total", "Messages refused because the topic had reached max-bytes.", "topic")
-	topicExpelled   = counter("brokerd_topic_full_dropped_total", "Messages dropped unfinished because the topic had reached max-bytes.", "topic")
-	topicBytes      = gauge("brokerd_topic_bytes", "Log size of the topic on disk.", "topic")
-	topicMessages   = gauge("brokerd_topic_messages", "Messages in the topic's logs, including finished ones.", "topic")
-	topicDepth      = gauge("brokerd_topic_depth", "Messages of the topic that have not reached any channel.", "topic")
-	topicQuota      = gauge("brokerd_topic_quota_used_ratio", "Part of the topic's max-bytes that is used, in its fullest partition; only of topics with max-bytes.", "topic")
-	topicPaused     = gauge("brokerd_topic_paused", "1 if the topic is paused.", "topic")
-	objectsDropped  = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
-
-	channelDepth        = gauge("brokerd_channel_depth", "Messages waiting in the channel: neither in flight nor deferred.", "topic", "channel")
-	channelInFlight     = gauge("brokerd_channel_in_flight", "Messages delivered and not yet finished, requeued or timed out.", "topic", "channel")
-	channelDeferred     = gauge("brokerd_channel_deferred", "Deferred messages that are not due yet.", "topic", "channel")
-	channelConsumers    = gauge("brokerd_channel_consumers", "Subscriptions.", "topic", "channel")
-	channelReady        = gauge("brokerd_channel_ready_messages", "Messages that the channel's consumers take at a time: their RDY, summed.", "topic", "channel")
-	channelPaused       = gauge("brokerd_channel_paused", "1 if the channel is paused.", "topic", "channel")
-	channelOldest       = gauge("brokerd_channel_oldest_message_age_seconds", "Age of the oldest unfinished message; 0 if there is none.", "topic", "channel")
-	channelSpinning     = gauge("brokerd_channel_spinning_messages", "Messages requeued immediately after delivery more than 100 times per second; at most ten per partition.", "topic", "channel")
-	channelLag          = gauge("brokerd_channel_lag_messages", "Committed end minus confirmed position, summed over partitions.", "topic", "channel")
-	channelDelivered    = counter("brokerd_channel_delivered_total", "Deliveries.", "topic", "channel")
-	channelFinished     = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
-	channelRequeued     = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
-	channelTimedOut     = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
-	channelExpired      = counter("brokerd_channel_expired_total", "Messages dropped or dead-lettered instead of delivered because their time to live was over.", "topic", "channel")
-	channelFiltered     = counter("brokerd_channel_filtered_total", "Messages finished without a delivery because the channel's filter did not choose them.", "topic", "channel")
-	channelUnjudged     = counter("brokerd_channel_filter_errors_total", "Of the filtered messages, those on which the filter's evaluation failed.", "topic", "channel")
-	channelExhausted    = gauge("brokerd_channel_exhausted_messages", "Messages that used up their attempts and are still in the channel.", "topic", "channel")
-	channelBlocked      = gauge("brokerd_channel_blocked_partitions", "Partitions that deliver nothing behind a message that has had all its attempts, as on-exhausted block says.", "topic", "channel")
-	channelBackingOff   = gauge("brokerd_channel_backing_off_messages", "Messages waiting for the channel's backoff.", "topic", "channel")
-	channelRateLimited  = gauge("brokerd_channel_rate_limited", "1 if delivery is limited by the channel's rate.", "topic", "channel")
-	channelThrottled    = counter("brokerd_channel_throttled_seconds_total", "Time that consumers waited for the channel's rate.", "topic", "channel")
-	channelBackedOff    = counter("brokerd_channel_backed_off_total", "Redeliveries delayed by the channel's backoff.", "topic", "channel")
-	channelDeadLettered = counter("brokerd_channel_dead_lettered_total", "Messages moved to the dead-letter topic.", "topic", "channel")
-	channelDropped      = counter("brokerd_channel_dropped_total", "Messages dropped after their last attempt.", "topic", "channel")
-
-	clusterPartitions      = gauge("brokerd_cluster_partitions", "Partitions in the cluster, as seen by this node.")
-	clusterOffline         = gauge("brokerd_cluster_partitions_offline", "Partitions without a leader.")
-	clusterUnderReplicated = gauge("brokerd_cluster_partitions_under_replicated", "Partitions with an out-of-sync replica.")
-	clusterUnderMinISR     = gauge("brokerd_cluster_partitions_under_min_isr", "Partitions below min_isr, which refuse publishes.")
-	clusterNonPreferred    = gauge("brokerd_cluster_partitions_non_preferred_leader", "Partitions not led by their preferred replica.")
-	clusterMoving          = gauge("brokerd_cluster_partitions_moving", "Partitions with a reassignment in progress.")
-	nodePartitions         = gauge("brokerd_node_partitions", "Partitions with a replica on this node.")
-	nodeLeaders            = gauge("brokerd_node_leaders", "Partitions led by this node.")
+	topicQuota     = gauge("brokerd_topic_quota_used_ratio", "Part of the topic's max-bytes that is used, in its fullest partition; only of topics with max-bytes.", "topic")
+	objectsDropped = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
 
 	connections      = gauge("brokerd_connections", "Open connections.", "proto", "role")
 	accepted         = counter("brokerd_connections_total", "Connections accepted.", "proto")
@@ -110,52 +65,15 @@ var (
 	trashTopics = gauge("brokerd_trash_topics", "Deleted topics that this node keeps data of, for topic restore.")
 	trashBytes  = gauge("brokerd_trash_bytes", "Size on this node's disk of the data of deleted topics, when they were deleted.")
 
-	logSegments  = gauge("brokerd_log_segments", "Log segments on this node.")
-	logBytes     = gauge("brokerd_log_bytes", "Log size on this node.")
-	logUnflushed = gauge("brokerd_log_unflushed_messages", "Messages appended but not yet synced; 0 with sync=always.")
-	logRecovery  = gauge("brokerd_log_recovery_seconds", "Time spent opening logs at startup.")
-	logCorrupt   = counter("brokerd_log_corrupt_records_total", "Corrupt record ranges found since startup.")
-	logDamaged   = gauge("brokerd_log_damaged_ranges", "Corrupt record ranges currently in the logs on this node; cleared when repaired from another replica.")
 	logScrubbed  = counter("brokerd_scrub_bytes_total", "Log bytes scrubbed: read from disk to detect corruption.")
 	logUnchecked = gauge("brokerd_scrub_oldest_seconds", "Time since the last full scrub of the least recently scrubbed replica on this node, or since it was first seen.")
-	logTruncated = counter("brokerd_log_truncated_bytes_total", "Bytes truncated from log ends.")
-	logAppends   = counter("brokerd_log_appends_total", "Batches appended.")
-	logRecords   = counter("brokerd_log_appended_messages_total", "Messages in appended batches.")
-	logAppended  = counter("brokerd_log_appended_bytes_total", "Bytes of appended batches.")
-	logSyncs     = counter("brokerd_log_fsyncs_total", "Log syncs to disk.")
 
-	diskFree      = gauge("brokerd_disk_free_bytes", "Free space on the data disk.")
-	diskSize      = gauge("brokerd_disk_total_bytes", "Size of the data disk.")
-	diskReserved  = gauge("brokerd_disk_reserved_bytes", "Free disk space below which publishes are refused.")
-	diskWatermark = gauge("brokerd_disk_watermark_state", "Disk level: 0 enough free space, 1 low, 2 publishes refused.")
+	raftTolerance = gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum.")
 
-	raftIsLeader    = gauge("brokerd_raft_is_leader", "1 on the metadata leader.")
-	raftTerm        = gauge("brokerd_raft_term", "Raft term of the metadata.")
-	raftCommit      = gauge("brokerd_raft_commit_index", "Index of the last committed metadata command.")
-	raftApplied     = gauge("brokerd_raft_applied_index", "Index of the last metadata command applied on this node.")
-	raftSnapshot    = gauge("brokerd_raft_snapshot_index", "Index of the last metadata command in the newest snapshot.")
-	raftVoters      = gauge("brokerd_raft_voters", "Metadata voters.")
-	raftTolerance   = gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum.")
-	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since the last contact with the metadata leader; -1 if never.")
-	raftStore       = gauge("brokerd_raft_store_bytes", "Metadata log size on disk.")
-
-	raftStoreFree = gauge("brokerd_raft_store_free_bytes", "Of the metadata log, bytes in unused pages: they are used again, and given back at the next start.")
-
-	raftChanges   = counter("brokerd_raft_leader_changes_total", "Metadata leader changes observed by this node.")
-	raftElections = counter("brokerd_raft_elections_total", "Metadata elections that this node stood for.")
-	raftApplies   = timing("brokerd_raft_apply_duration_seconds", "Applying metadata commands to the state on this node, by batch.")
-	raftWrites    = timing("brokerd_raft_write_duration_seconds", "Writing to the metadata log on this node, synced.")
-
-	raftLate    = gauge("brokerd_raft_late_seconds", "Scheduling delay of this process or write latency of its metadata disk: second-worst sample of the last 30 s.")
-	raftStalled = gauge("brokerd_raft_write_stalled_seconds", "Duration of the write to the metadata disk in progress; 0 if none.")
+	raftApplies = timing("brokerd_raft_apply_duration_seconds", "Applying metadata commands to the state on this node, by batch.")
+	raftWrites  = timing("brokerd_raft_write_duration_seconds", "Writing to the metadata log on this node, synced.")
 
 	clusterNodes = gauge("brokerd_cluster_nodes", "Cluster nodes by state, as seen by this node.", "state")
-
-	replicaPartitions = gauge("brokerd_replica_partitions", "Partitions led by this node that the peer follows.", "peer")
-	replicaBehind     = gauge("brokerd_replica_partitions_behind", "Of those, partitions in which the peer is behind.", "peer")
-	replicaMessages   = gauge("brokerd_replica_lag_messages", "Replication lag of the peer, in messages, over partitions led by this node.", "peer")
-	replicaBytes      = gauge("brokerd_replica_lag_bytes", "Replication lag of the peer, in bytes, over partitions led by this node.", "peer")
-	replicaSeconds    = gauge("brokerd_replica_lag_seconds", "Longest time the peer has been behind in any of those partitions.", "peer")
 
 	stalls = gauge("brokerd_stalled_partitions", "Partitions with a stalled operation, by health reason code.", "code")
 
@@ -220,7 +138,8 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 		out.topics(src.Topics(), s.maxObjects)
 	}
 	if src.Placement != nil {
-		out.placement(src.Placement())
+		p := src.Placement()
+		putAll(out, placementMetrics, &p)
 	}
 	if src.Server != nil {
 		out.server(src.Server())
@@ -232,7 +151,10 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	if src.Lags != nil {
-		out.lags(src.Lags())
+		lags := src.Lags()
+		for i := range lags {
+			putAll(out, lagMetrics, &lags[i], lags[i].Node)
+		}
 	}
 	if src.Replication != nil {
 		r := src.Replication()
@@ -278,7 +200,8 @@ func (s sink) put(metrics ...prometheus.Metric) {
 // stored tells what is on the disk, the metadata included.
 func (s sink) stored(src *Sources) {
 	if src.Logs != nil {
-		s.logs(src.Logs())
+		l := src.Logs()
+		putAll(s, logMetrics, &l)
 	}
 	if src.Scrubber != nil {
 		c := src.Scrubber()
@@ -289,10 +212,12 @@ func (s sink) stored(src *Sources) {
 		s.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
 	}
 	if src.Disk != nil {
-		s.disk(src.Disk())
+		d := src.Disk()
+		putAll(s, diskMetrics, &d)
 	}
 	if src.Raft != nil {
-		s.raft(src.Raft())
+		r := src.Raft()
+		s.raft(&r)
 	}
 	if src.Tolerance != nil {
 		s.put(raftTolerance.is(float64(src.Tolerance())))
@@ -333,69 +258,14 @@ func (s sink) topics(stats []stats.Topic, most int) {
 	f := fold(stats, most)
 	s.put(objectsDropped.is(float64(f.dropped)))
 	for _, t := range f.topics {
-		s.put(
-			publishMessages.is(float64(t.messages), t.name),
-			publishBytes.is(float64(t.bytes), t.name),
-			topicBytes.is(float64(t.logBytes), t.name),
-			topicMessages.is(float64(t.stored), t.name),
-			topicDepth.is(float64(t.depth), t.name),
-			topicPaused.is(truth(t.paused), t.name),
-			topicDuplicates.is(float64(t.duplicates), t.name),
-			topicRefused.is(float64(t.refused), t.name),
-			topicExpelled.is(float64(t.expelled), t.name),
-		)
+		putAll(s, topicMetrics, t, t.name)
 		if t.quota >= 0 {
 			s.put(topicQuota.is(t.quota, t.name))
 		}
 	}
 	for _, c := range f.channels {
-		s.put(
-			channelDepth.is(float64(c.depth), c.topic, c.name),
-			channelInFlight.is(float64(c.inFlight), c.topic, c.name),
-			channelDeferred.is(float64(c.deferred), c.topic, c.name),
-			channelConsumers.is(float64(c.consumers), c.topic, c.name),
-			channelReady.is(float64(c.ready), c.topic, c.name),
-			channelPaused.is(truth(c.paused), c.topic, c.name),
-			channelOldest.is(c.oldest.Seconds(), c.topic, c.name),
-			channelSpinning.is(float64(c.spinning), c.topic, c.name),
-			channelLag.is(float64(c.lag), c.topic, c.name),
-			channelDelivered.is(float64(c.delivered), c.topic, c.name),
-			channelFinished.is(float64(c.finished), c.topic, c.name),
-			channelRequeued.is(float64(c.requeued), c.topic, c.name),
-			channelTimedOut.is(float64(c.timeout), c.topic, c.name),
-			channelExpired.is(float64(c.expired), c.topic, c.name),
-			channelFiltered.is(float64(c.filtered.Left), c.topic, c.name),
-			channelUnjudged.is(float64(c.filtered.Failed), c.topic, c.name),
-		)
-		s.failing(c)
+		putAll(s, channelMetrics, c, c.topic, c.name)
 	}
-}
-
-func (s sink) failing(c *channelSum) {
-	f := &c.failing
-	s.put(
-		channelExhausted.is(float64(f.Exhausted), c.topic, c.name),
-		channelBlocked.is(float64(c.blocked), c.topic, c.name),
-		channelBackingOff.is(float64(f.BackingOff), c.topic, c.name),
-		channelRateLimited.is(truth(f.RateLimited), c.topic, c.name),
-		channelThrottled.is(f.Throttled.Seconds(), c.topic, c.name),
-		channelBackedOff.is(float64(f.BackedOff), c.topic, c.name),
-		channelDeadLettered.is(float64(f.DeadLettered), c.topic, c.name),
-		channelDropped.is(float64(f.Dropped), c.topic, c.name),
-	)
-}
-
-func (s sink) placement(p operate.Placement) {
-	s.put(
-		clusterPartitions.is(float64(p.Partitions)),
-		clusterOffline.is(float64(p.Offline)),
-		clusterUnderReplicated.is(float64(p.UnderReplicated)),
-		clusterUnderMinISR.is(float64(p.UnderMinISR)),
-		clusterNonPreferred.is(float64(p.NonPreferredLeader)),
-		clusterMoving.is(float64(p.Moving)),
-		nodePartitions.is(float64(p.Hosted)),
-		nodeLeaders.is(float64(p.Led)),
-	)
 }
 
 func (s sink) server(v Server) {
@@ -420,34 +290,9 @@ func (s sink) server(v Server) {
 	}
 }
 
-func (s sink) logs(l host.LogStats) {
-	s.put(
-		logSegments.is(float64(l.Segments)),
-		logBytes.is(float64(l.Bytes)),
-		logUnflushed.is(float64(l.Unsynced)),
-		logRecovery.is(l.Recovery.Seconds()),
-		logCorrupt.is(float64(l.Damaged)),
-		logDamaged.is(float64(l.Unreadable)),
-		logTruncated.is(float64(l.TornBytes)),
-		logAppends.is(float64(l.Appends)),
-		logRecords.is(float64(l.Records)),
-		logAppended.is(float64(l.AppendedBytes)),
-		logSyncs.is(float64(l.Syncs)),
-	)
-}
-
-func (s sink) disk(d diskspace.State) {
-	s.put(
-		diskFree.is(float64(d.Free)),
-		diskSize.is(float64(d.Total)),
-		diskReserved.is(float64(d.Reserve)),
-		diskWatermark.is(watermark(d)),
-	)
-}
-
 // watermark says how near the disk is to its reserve: 0 it is not, 1 free space is getting low, 2
 // publishes are refused.
-func watermark(d diskspace.State) float64 {
+func watermark(d *diskspace.State) float64 {
 	switch {
 	case d.Low:
 		return 2
@@ -457,40 +302,17 @@ func watermark(d diskspace.State) float64 {
 	return 0
 }
 
-func (s sink) raft(r raftstore.Stats) {
-	contact := r.LastContact.Seconds()
-	if r.LastContact < 0 {
-		contact = -1
-	}
-	s.put(
-		raftIsLeader.is(truth(r.IsLeader)),
-		raftTerm.is(float64(r.Term)),
-		raftCommit.is(float64(r.CommitIndex)),
-		raftApplied.is(float64(r.AppliedIndex)),
-		raftSnapshot.is(float64(r.SnapshotIndex)),
-		raftVoters.is(float64(len(r.Voters))),
-		raftLastContact.is(contact),
-		raftStore.is(float64(r.StoreBytes)),
-		raftStoreFree.is(float64(r.StoreFree)),
-		raftStalled.is(r.Stalled.Seconds()),
-		raftChanges.is(float64(r.LeaderChanges)),
-		raftElections.is(float64(r.Elections)),
-		raftApplies.is(r.Applies),
-		raftWrites.is(r.Writes),
-		raftLate.is(r.Late.Seconds()),
-	)
+func (s sink) raft(r *raftstore.Stats) {
+	putAll(s, raftMetrics, r)
+	s.put(raftApplies.is(r.Applies), raftWrites.is(r.Writes))
 }
 
-func (s sink) lags(all []operate.ReplicaLag) {
-	for _, l := range all {
-		s.put(
-			replicaPartitions.is(float64(l.Partitions), l.Node),
-			replicaBehind.is(float64(l.Behind), l.Node),
-			replicaMessages.is(float64(l.Messages), l.Node),
-			replicaBytes.is(float64(l.Bytes), l.Node),
-			replicaSeconds.is(l.Longest.Seconds(), l.Node),
-		)
+// contact is how long the metadata leader has not been heard of, in seconds; -1 if it never was.
+func contact(r *raftstore.Stats) float64 {
+	if r.LastContact < 0 {
+		return -1
 	}
+	return r.LastContact.Seconds()
 }
 
 // link is the traffic with one node in one class.
