@@ -166,7 +166,7 @@ bench-features: build $(LOADGEN) ## dedup ids, keys, order, filters and traces b
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -features $(ARGS)
 
 golden: ## write the golden files anew; read the diff
-	@grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \
+	@grep -rl 'brokerd/internal/golden"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \
 	  while read -r dir; do $(GO) test "$$dir" -update || exit 1; done
 
 cover: ## coverage of the Go tests, in coverage.html

@@ -3,21 +3,18 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/brokerd/brokerd/internal/golden"
+)
 
 // goldenCommands are command lines whose answers are kept in testdata, in every
 // form. The name of the file is the command with dashes.
@@ -101,7 +98,7 @@ func goldenForms(t *testing.T, name string, args []string) {
 		checkForm(t, format(f), r.stdout)
 		fmt.Fprintf(&got, "$ brokerctl %s -o %s\n%s\n", strings.Join(args, " "), f, r.stdout)
 	}
-	golden(t, filepath.Join("testdata", name+".txt"), got.String())
+	golden.Compare(t, filepath.Join("testdata", name+".txt"), got.String())
 }
 
 // checkForm parses an answer the way a program would.
@@ -128,26 +125,6 @@ func checkForm(t *testing.T, f format, text string) {
 	}
 	if err != nil || text == "" {
 		t.Errorf("-o %s: %q: %v", f, text, err)
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (rewrite it with -update):\n%s", path, diff)
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,9 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/brokerd/brokerd/internal/golden"
+)
 
 // files reads from memory.
 func files(content map[string]string) func(string) ([]byte, error) {
@@ -100,7 +99,7 @@ func TestMistakes(t *testing.T) {
 			if wrong == nil {
 				t.Fatal("no mistake found")
 			}
-			golden(t, strings.TrimSuffix(name, ".toml")+".golden", wrong.Error()+"\n")
+			golden.Compare(t, strings.TrimSuffix(name, ".toml")+".golden", wrong.Error()+"\n")
 		})
 	}
 }
@@ -123,7 +122,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	if !errors.As(err, &problems) || problems.Usage() {
 		t.Fatalf("%v is no list of problems of several kinds", err)
 	}
-	golden(t, "testdata/mixed.golden", err.Error()+"\n")
+	golden.Compare(t, "testdata/mixed.golden", err.Error()+"\n")
 }
 
 // What a node accepts here must not be refused when a topic is made.
@@ -202,7 +201,7 @@ func TestPrintReadsBackAsItself(t *testing.T) {
 	if diff := cmp.Diff(loaded.Options, again.Options); diff != "" {
 		t.Error(diff)
 	}
-	golden(t, "testdata/print.golden", loaded.Print(true))
+	golden.Compare(t, "testdata/print.golden", loaded.Print(true))
 }
 
 func TestChangedSeparatesReloadFromRestart(t *testing.T) {
@@ -223,7 +222,7 @@ func checkFile(name string, content []byte) (Loaded, error) {
 }
 
 func TestTheExampleFileIsInStepAndValid(t *testing.T) {
-	golden(t, "../../deploy/brokerd.toml", Example())
+	golden.Compare(t, "../../deploy/brokerd.toml", Example())
 	live := strings.ReplaceAll(Example(), "\n#", "\n")
 	for line := range strings.SplitSeq(live, "\n") {
 		if key, _, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, " ") && key != "node_id" {
@@ -245,7 +244,7 @@ func TestTheManualIsInStep(t *testing.T) {
 		t.Fatal("no place for the settings")
 	}
 	_, tail, _ := strings.Cut(rest, end)
-	golden(t, name, head+begin+reference()+end+tail)
+	golden.Compare(t, name, head+begin+reference()+end+tail)
 }
 
 func FuzzFile(f *testing.F) {
@@ -259,22 +258,6 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (rewrite with -update): %s", name, diff)
-	}
 }
 
 func TestWhatTheEnvironmentSetsIsNamed(t *testing.T) {

@@ -5,19 +5,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 var (
-	update = flag.Bool("update", false, "write the golden file")
-	large  = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
+	large = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
 )
 
 // scopes are the bounds within which everything is explored. Each looks closely
@@ -240,7 +237,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		}
 	}
 	if !raceEnabled && !t.Failed() {
-		golden(t, "refutations.txt", strings.Join(told, "\n"))
+		golden.Compare(t, "testdata/refutations.txt", strings.Join(told, "\n"))
 	}
 }
 
@@ -250,23 +247,6 @@ func (r refutation) tell(found Result) string {
 		without = append(without, b.String())
 	}
 	return fmt.Sprintf("without %s (%s, %d steps)\n%v", strings.Join(without, " and "), r.scope, len(found.Trace)-1, found)
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s differs (-want +got); run with -update if that is right:\n%s", path, diff)
-	}
 }
 
 // TestSecondLinesOfDefenceAreSecond shows that what is dropped beside a rule

@@ -1,18 +1,15 @@
 package admin
 
 import (
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/lookup"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
@@ -20,8 +17,6 @@ import (
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // What NSQ's answers have for headers.
 const (
@@ -85,22 +80,10 @@ func ask(h http.Handler, method, target, body string, headers ...string) *httpte
 	return w
 }
 
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
+// goldenText compares with a file in testdata, which ends with a newline.
+func goldenText(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.TrimSuffix(string(want), "\n"), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), got+"\n")
 }
 
 // exchange is one request and what it must be answered.

@@ -93,7 +93,7 @@ func TestLookupInAClusterMatchesItsGoldens(t *testing.T) {
 		if w.Code != 200 {
 			t.Errorf("%s: %d", target, w.Code)
 		}
-		golden(t, name, indented(t, w.Body.Bytes()))
+		goldenText(t, name, indented(t, w.Body.Bytes()))
 	}
 }
 
@@ -151,8 +151,8 @@ func TestATombstoneHidesANodeForAWhile(t *testing.T) {
 		if n := producers(); n != 1 {
 			t.Errorf("%d producers beside a tombstone", n)
 		}
-		golden(t, "nodes-tombstoned.json", indented(t, ask(h, "GET", "/nodes", "").Body.Bytes()))
-		golden(t, "debug.json", indented(t, ask(h, "GET", "/debug", "").Body.Bytes()))
+		goldenText(t, "nodes-tombstoned.json", indented(t, ask(h, "GET", "/nodes", "").Body.Bytes()))
+		goldenText(t, "debug.json", indented(t, ask(h, "GET", "/debug", "").Body.Bytes()))
 		if w := ask(s.Handler(), "POST", "/topic/delete?topic=spread", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "TOMBSTONED_HERE") {
 			t.Errorf("deleting on the tombstoned node: got %d %s", w.Code, w.Body)
 		}

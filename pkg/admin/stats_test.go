@@ -59,7 +59,7 @@ func TestStatsMatchTheirGoldens(t *testing.T) {
 	} {
 		w := ask(h, "GET", target, "")
 		checkHeaders(t, w, target)
-		golden(t, name, indented(t, w.Body.Bytes()))
+		goldenText(t, name, indented(t, w.Body.Bytes()))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestStatsForPeople(t *testing.T) {
 	w := ask(h, "GET", "/stats?include_mem=false", "")
 	checkHeaders(t, w, "/stats")
 	text := regexp.MustCompile(`(?m)(connected:|uptime|\(built w/)[^\n]*`).ReplaceAllString(w.Body.String(), "$1 …")
-	golden(t, "stats.txt", text)
+	goldenText(t, "stats.txt", text)
 	if w := ask(serverOf(t, newFake()).Handler(), "GET", "/stats?format=text", ""); !strings.Contains(w.Body.String(), "heap_objects") ||
 		!strings.Contains(w.Body.String(), "Topics: None") {
 		t.Errorf("got %s", w.Body)

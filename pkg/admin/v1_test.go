@@ -73,7 +73,7 @@ func TestV1MatchesItsGoldens(t *testing.T) {
 		if got := w.Header().Get("Content-Type"); got != jsonType {
 			t.Errorf("%s: Content-Type %q", target, got)
 		}
-		golden(t, name, indented(t, w.Body.Bytes()))
+		goldenText(t, name, indented(t, w.Body.Bytes()))
 	}
 }
 

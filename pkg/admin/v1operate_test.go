@@ -29,7 +29,7 @@ func TestWhatAnOperatorLooksAtMatchesItsGoldens(t *testing.T) {
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: %d", target, w.Code)
 		}
-		golden(t, name, indented(t, w.Body.Bytes()))
+		goldenText(t, name, indented(t, w.Body.Bytes()))
 	}
 }
 

@@ -3,17 +3,15 @@ package backup
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var created = time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
 
@@ -93,19 +91,8 @@ func TestAManifestIsStoredAsItIsDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join("testdata", "manifest.json")
-	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	if back, err := decodeManifest(want); err != nil || back.Topics[0].Partitions[0].Count() != 7 {
+	golden.Compare(t, file, got)
+	if back, err := decodeManifest(got); err != nil || back.Topics[0].Partitions[0].Count() != 7 {
 		t.Errorf("%+v, %v", back, err)
 	}
 	m.Format = Format + 1

@@ -1,49 +1,20 @@
 package channel
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txt")
-
 // TestScripts replays the histories in testdata. A line is a comment (#), a
 // command, or (>) what the command before it printed.
-func TestScripts(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runScript(t, string(text))
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(text), got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
+func TestScripts(t *testing.T) { golden.Scripts(t, "testdata/*.txt", runScript) }
 
 func runScript(t *testing.T, text string) string {
 	t.Helper()

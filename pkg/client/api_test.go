@@ -2,39 +2,25 @@ package client
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/printer"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write testdata anew")
+	"github.com/brokerd/brokerd/internal/golden"
+)
 
 // TestTheAPIIsWhatItWas compares what the package exports with testdata/api.golden. What is
 // added there is a promise; what goes or changes breaks programs, and wants a line in
 // CHANGELOG.md.
 func TestTheAPIIsWhatItWas(t *testing.T) {
 	got := strings.Join(exported(t, "."), "\n") + "\n"
-	golden := filepath.Join("testdata", "api.golden")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the API has changed; if it should, run the test with -update and read the difference\n%s", difference(string(want), got))
-	}
+	golden.Compare(t, filepath.Join("testdata", "api.golden"), got)
 }
 
 // exported returns the declarations of a package that others can use, one each, sorted.
@@ -91,21 +77,4 @@ func text(t *testing.T, fset *token.FileSet, node any) string {
 		}
 	}
 	return strings.Join(lines, "\n\t")
-}
-
-// difference returns the lines that only one of two texts has.
-func difference(before, after string) string {
-	var out strings.Builder
-	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for _, l := range a {
-		if !slices.Contains(b, l) {
-			out.WriteString("- " + l + "\n")
-		}
-	}
-	for _, l := range b {
-		if !slices.Contains(a, l) {
-			out.WriteString("+ " + l + "\n")
-		}
-	}
-	return out.String()
 }

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/brokerd/brokerd/internal/golden"
 )
 
 // example matches a block of the guide and the name of the function that it shows.
@@ -33,7 +35,7 @@ func TestTheGuideShowsWhatTheExamplesDo(t *testing.T) {
 			return block
 		}
 		seen++
-		if m[2] != body && !*update {
+		if m[2] != body && !golden.Update() {
 			t.Errorf("%s differs from what the guide shows; run the test with -update", m[1])
 		}
 		return "<!-- " + m[1] + " -->\n```go\n" + body + "```\n"
@@ -41,7 +43,7 @@ func TestTheGuideShowsWhatTheExamplesDo(t *testing.T) {
 	if seen < 5 {
 		t.Errorf("the guide shows %d examples", seen)
 	}
-	if *update {
+	if golden.Update() {
 		if err := os.WriteFile(page, []byte(after), 0o600); err != nil {
 			t.Fatal(err)
 		}

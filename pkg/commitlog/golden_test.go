@@ -4,35 +4,20 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 // checkGolden compares bytes with a golden file that shows them as hexdump -C does.
 func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	dump := hex.Dump(got)
-	if *update {
-		if err := os.WriteFile(path, []byte(dump), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path) //nolint:gosec // a name from this file
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dump != string(want) {
-		t.Errorf("%s: got\n%swant\n%s", name, dump, want)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), hex.Dump(got))
 }
 
 // loadGolden returns the bytes that a golden file shows.

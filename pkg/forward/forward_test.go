@@ -4,23 +4,20 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // samples are one payload of each kind, with what it decodes to.
 func samples() []sample {
@@ -119,16 +116,7 @@ func TestPayloadsAreAsDrawn(t *testing.T) {
 	for _, s := range samples() {
 		fmt.Fprintf(&b, "%s\n%s\n", s.name, hex.Dump(s.payload))
 	}
-	path := filepath.Join("testdata", "payloads.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || string(want) != b.String() {
-		t.Errorf("%s (%v) does not hold what is written now:\n%s", path, err, b.String())
-	}
+	golden.Compare(t, filepath.Join("testdata", "payloads.golden"), b.String())
 }
 
 func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
-	"os"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -26,7 +26,7 @@ func TestCommandBytes(t *testing.T) {
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got  %x\nwant %s", got, want)
 	}
-	golden(t, "testdata/command-v1.golden", got)
+	golden.Compare(t, "testdata/command-v1.golden", got)
 	for _, test := range []struct {
 		name string
 		data []byte
@@ -107,21 +107,7 @@ func TestSnapshotBytes(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	golden(t, "testdata/snapshot-v1.golden", got)
-}
-
-// golden compares bytes with those that an earlier version wrote.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s differs: %q, %v", name, got, err)
-	}
+	golden.Compare(t, "testdata/snapshot-v1.golden", got)
 }
 
 func TestADamagedSnapshotIsAnError(t *testing.T) {

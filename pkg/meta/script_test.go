@@ -3,44 +3,16 @@ package meta
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/brokerd/brokerd/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // A script is blocks of a command line, "----" and what came of it. The line is
 // the name of a command and its JSON, or "show". Indexes count by ten.
-func TestScripts(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runScript(t, string(text))
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(got, "\n")); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
+func TestScripts(t *testing.T) { golden.Scripts(t, "testdata/*.txt", runScript) }
 
 func runScript(t *testing.T, text string) string {
 	t.Helper()

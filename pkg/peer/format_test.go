@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,28 +14,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// update rewrites the golden files.
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares lines of a name and bytes with a file.
-func golden(t *testing.T, name string, lines []string) {
+// goldenLines compares lines of a name and bytes with a file.
+func goldenLines(t *testing.T, name string, lines []string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	got := strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s changed:\n%s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), strings.Join(lines, "\n")+"\n")
 }
 
 // aHello returns a hello with something in every field.
@@ -52,7 +36,7 @@ func aHello() *Hello {
 
 func TestTheBytesOfAHelloStay(t *testing.T) {
 	hello := encodeHello(aHello())
-	golden(t, "hello.golden", []string{
+	goldenLines(t, "hello.golden", []string{
 		"hello   " + hex.EncodeToString(hello),
 		"refusal " + hex.EncodeToString(encodeRefusal(ReasonWrongCluster, "this is c-0002, not c-0001")),
 		"proof   " + hex.EncodeToString(encodeHelloBody(append([]byte{typeProof}, prove([]byte("a secret"), dialerSide, aHello(), aHello())...))),
@@ -156,7 +140,7 @@ func TestTheBytesOfFramesStay(t *testing.T) {
 	for i, raw := range raws {
 		lines = append(lines, fmt.Sprintf("%-5s %x", names[i], raw))
 	}
-	golden(t, "frames.golden", lines)
+	goldenLines(t, "frames.golden", lines)
 }
 
 func TestFramesAreReadHoweverTheyArrive(t *testing.T) {

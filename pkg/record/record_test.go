@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var updateRecords = flag.Bool("update", false, "rewrite golden files")
+	"github.com/brokerd/brokerd/internal/golden"
+)
 
 const later = 1_700_000_000_123_456_789 * time.Nanosecond
 
@@ -52,19 +50,7 @@ func TestRecordGolden(t *testing.T) {
 	for _, r := range records {
 		fmt.Fprintf(&got, "%s: %s\n", r.name, hex.EncodeToString(encode(&r.m)))
 	}
-	const file = "testdata/record.golden"
-	if *updateRecords {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got.String()); d != "" {
-		t.Errorf("the format changed (-was +is):\n%s", d)
-	}
+	golden.Compare(t, "testdata/record.golden", got.String())
 }
 
 func TestRecordRoundTrip(t *testing.T) {

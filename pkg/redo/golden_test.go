@@ -1,15 +1,12 @@
 package redo
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 const goldenFile = "testdata/journal-1.golden"
 
@@ -28,25 +25,17 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = got[:headBytes+4*alignment]
-	if *update {
-		if err := os.WriteFile(goldenFile, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenFile)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("the journal is not as in %s: %v", goldenFile, err)
-	}
+	golden.Compare(t, goldenFile, got)
 }
 
 // FuzzReplay opens what may lie in the place of a journal.
 func FuzzReplay(f *testing.F) {
-	golden, err := os.ReadFile(goldenFile)
+	journal, err := os.ReadFile(goldenFile)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(golden)
-	f.Add(golden[:headBytes+100])
+	f.Add(journal)
+	f.Add(journal[:headBytes+100])
 	f.Fuzz(func(t *testing.T, content []byte) {
 		fsys := vfs.NewMem()
 		if err := vfs.MkdirAllSynced(fsys, small().Dir); err != nil {

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -21,8 +20,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
-
-var updatePositions = flag.Bool("update-positions", false, "rewrite testdata/positions.golden")
 
 const positionsDir = "data"
 
@@ -312,19 +309,7 @@ func TestPositionsFileIsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const name = "testdata/positions.golden"
-	if *updatePositions {
-		if err := os.WriteFile(name, []byte(hex.Dump(data)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), hex.Dump(data)); diff != "" {
-		t.Error(diff)
-	}
+	golden.Compare(t, "testdata/positions.golden", hex.Dump(data))
 }
 
 // Channels are found by bisection, so an image that lists them in another order must be sorted as it is read.

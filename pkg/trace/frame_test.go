@@ -2,9 +2,7 @@ package trace
 
 import (
 	"bytes"
-	"flag"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,11 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // story is a life with everything that an event can have.
 func story() []Event {
@@ -52,17 +49,8 @@ func scanned(data []byte) (events []Event, damaged int) {
 
 func TestAFrameIsGolden(t *testing.T) {
 	got := frameOf(story())
-	path := filepath.Join("testdata", "frame.golden")
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("%x\nwant %x: %v", got, want, err)
-	}
-	events, damaged := scanned(want)
+	golden.Compare(t, filepath.Join("testdata", "frame.golden"), got)
+	events, damaged := scanned(got)
 	if diff := cmp.Diff(story(), events); diff != "" || damaged != 0 {
 		t.Errorf("%d bytes are damaged:\n%s", damaged, diff)
 	}

@@ -2,7 +2,6 @@ package blackbox
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/brokerd/brokerd/internal/golden"
 )
 
 // queries returns what the dashboard and the rules ask Prometheus for.
@@ -77,8 +78,6 @@ const (
 	tableEnds       = "<!-- end -->\n"
 )
 
-var updateManual = flag.Bool("update", false, "rewrite the table of metrics in "+manualOfMetrics)
-
 var (
 	family = regexp.MustCompile(`(?m)^# HELP (brokerd_\w+) (.*)\n# TYPE \w+ (\w+)\n`)
 	label  = regexp.MustCompile(`(\w+)="`)
@@ -118,7 +117,7 @@ func compareManual(t *testing.T, scrape string) {
 		t.Fatalf("no table in %s", manualOfMetrics)
 	}
 	want := tableOf(scrape)
-	if *updateManual {
+	if golden.Update() {
 		if err := os.WriteFile(manualOfMetrics, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
 			t.Fatal(err)
 		}

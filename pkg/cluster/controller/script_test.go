@@ -1,47 +1,18 @@
 package controller
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 // A script is the history of a cluster: lines of what happens, and after "----"
 // what the controller does about it. See play for the words.
-func TestHistories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := history(t, string(text))
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(got, "\n")); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
+func TestHistories(t *testing.T) { golden.Scripts(t, "testdata/*.txt", history) }
 
 func history(t *testing.T, text string) string {
 	t.Helper()

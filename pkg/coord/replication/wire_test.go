@@ -3,17 +3,14 @@ package replication
 import (
 	"bytes"
 	"encoding/hex"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestMessagesStandAsWritten holds the messages to their bytes.
 func TestMessagesStandAsWritten(t *testing.T) {
@@ -37,19 +34,7 @@ func TestMessagesStandAsWritten(t *testing.T) {
 	} {
 		fmt.Fprintf(&text, "%s\n%s\n", m.name, hex.Dump(m.raw))
 	}
-	path := filepath.Join("testdata", "messages.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text.String() != string(want) {
-		t.Errorf("the messages have changed:\n%s", text.String())
-	}
+	golden.Compare(t, filepath.Join("testdata", "messages.golden"), text.String())
 }
 
 // TestMessagesCutShort: no message is taken for whole that is not.
