@@ -10,6 +10,7 @@ GO       ?= go
 CACHE    := $(CURDIR)/.cache
 LINTER   := $(CACHE)/tools/golangci-lint
 LOADGEN  := $(CACHE)/tools/loadgen
+PREVIOUS := $(CACHE)/previous/brokerd
 NATS     := $(CACHE)/tools/nats-server
 NATSVERSION := v2.15.2
 # What the programs say that they were built from. Without git they know their release, and in an archive
@@ -132,15 +133,19 @@ conformance: build ## client suites and the README's examples, against bin/broke
 crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message (SEED=N: as in that run)
 	$(GO) run ./test/crash -rounds $(ROUNDS) -seed $(SEED)
 
-chaos: build ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
-	$(GO) run ./test/cluster -seed $(SEED) $(ARGS)
+.PHONY: previous
+previous: ## build the release before this one, for mixed-versions of make chaos
+	@test/previous.sh $(PREVIOUS)
+
+chaos: build previous ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
+	$(GO) run ./test/cluster -seed $(SEED) -previous $(PREVIOUS) $(ARGS)
 
 hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 50 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)
 
-soak: build ## both for SOAK (30m) each, with longer pauses
+soak: build previous ## both for SOAK (30m) each, with longer pauses
 	$(GO) run ./test/crash -rounds 0 -for $(SOAK)
-	$(GO) run ./test/cluster -for $(SOAK) -pause 30s
+	$(GO) run ./test/cluster -for $(SOAK) -pause 30s -previous $(PREVIOUS)
 
 bench-failover: build ## how long a publisher waits when a leader goes away (GAPS=20 rounds each)
 	$(GO) run ./test/cluster -failover $(GAPS)

@@ -37,6 +37,7 @@ import (
 // options is what a run is asked for.
 type options struct {
 	broker    string
+	previous  string
 	scenarios string
 	duration  time.Duration
 	seed      uint64
@@ -59,6 +60,7 @@ type options struct {
 
 func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test, with brokerctl beside it")
+	fs.StringVar(&o.previous, "previous", "", "`PROGRAM` of the release before, for mixed-versions, which is skipped without; make previous builds one")
 	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all but the long ones, once; see -list; with -failover: of incidents")
 	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random, long ones too, for this long")
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
@@ -265,6 +267,12 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	began := time.Now()
 	report := func(result, text string) {
 		fmt.Fprintf(o.out, "%-18s %-7s %5.1fs  %s\n", s.name, result, time.Since(began).Seconds(), text)
+	}
+	if s.previous {
+		if _, err := os.Stat(o.previous); err != nil {
+			report("skipped", fmt.Sprintf("no program of the release before (make previous): %v", err))
+			return nil
+		}
 	}
 	if s.network && !o.inside {
 		err := enterNamespace(ctx, o, s)

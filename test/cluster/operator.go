@@ -36,13 +36,18 @@ func (s said) ended(exit int) error {
 // operate runs brokerctl as an operator does who knows all nodes, and has no
 // terminal. It may be refused; the error is that it could not be run.
 func operate(st *stage, args ...string) (said, error) {
+	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)
+	defer cancel()
+	return operateWithin(ctx, st, args...)
+}
+
+// operateWithin is operate for a command that has until ctx ends.
+func operateWithin(ctx context.Context, st *stage, args ...string) (said, error) {
 	s := said{command: "brokerctl " + strings.Join(args, " ")}
 	program, err := filepath.Abs(filepath.Join(filepath.Dir(st.o.broker), "brokerctl"))
 	if err != nil {
 		return s, err
 	}
-	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)
-	defer cancel()
 	var addresses []string
 	for _, n := range st.c.Nodes {
 		if n.Running() {
@@ -52,6 +57,7 @@ func operate(st *stage, args ...string) (said, error) {
 	st.note("%s", s.command)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "BROKERCTL_ADDR="+strings.Join(addresses, ","))
+	cmd.WaitDelay = time.Second // what it has started may hold its output
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err = cmd.Run()

@@ -15,6 +15,7 @@ type scenario struct {
 	graceful    bool          // no publish may fail
 	busy        bool          // takes all of the machine: nothing else is played meanwhile
 	long        bool          // played in a soak, or when it is named
+	previous    bool          // wants -previous
 	nodes       int           // 0: as many as -nodes says
 	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
@@ -37,6 +38,7 @@ var scenarios = []scenario{
 	{name: "cut-deaf", about: "the leader of partition 0 is heard by all and hears nobody", network: true, run: cutOff((*network).deafen)},
 	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
+	{name: "mixed-versions", about: "from the release before to this one, back, and up for good; no publish may fail", graceful: true, previous: true, limit: 5 * time.Minute, setup: installPrevious, run: mixedVersions},
 	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
 	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
 	{name: "replace-address", about: "a node is lost for good, and a new one with another name gets its addresses", run: replaceAddress},

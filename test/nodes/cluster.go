@@ -72,6 +72,7 @@ func (c *Cluster) add(id string, at Addresses) *Node {
 	if c.o.Output != nil {
 		n.output = c.o.Output(id)
 	}
+	n.program = len(n.args)
 	n.args = append(n.args, c.o.Program,
 		"--node-id", id, "--data-dir", n.data, "--tcp-address", at.TCP, "--http-address", at.HTTP,
 		"--lookup-address", at.Lookup, "--cluster-address", at.Cluster)

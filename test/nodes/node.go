@@ -32,7 +32,8 @@ type Node struct {
 	ID string
 
 	data, log string
-	args      []string // the program first
+	args      []string // what wraps the program, the program, and its flags
+	program   int      // where the program is in args
 	output    io.Writer
 
 	cmd    *exec.Cmd
@@ -82,6 +83,9 @@ func (n *Node) Start() error {
 	}()
 	return nil
 }
+
+// Install has later processes of the node run another program.
+func (n *Node) Install(program string) { n.args[n.program] = program }
 
 // Running reports whether there is a process that is not paused.
 func (n *Node) Running() bool { return n.state.Load() == running }

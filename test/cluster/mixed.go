@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// installPrevious has all nodes begin with the release before this one.
+func installPrevious(st *stage, o *nodes.Options) error {
+	program, err := filepath.Abs(st.o.previous)
+	o.Program = program
+	return err
+}
+
+// mixedVersions takes a cluster from the release before to this one, back, and up again, as the manual says,
+// while clients publish and consume. While both run, operators work through a node of each. At the end the
+// upgrade is finalized, after which the release before does not start any more.
+func mixedVersions(st *stage) error {
+	before, err := filepath.Abs(st.o.previous)
+	if err != nil {
+		return err
+	}
+	now, err := filepath.Abs(st.o.broker)
+	if err != nil {
+		return err
+	}
+	for i, program := range []string{now, before, now} {
+		if err := install(st, program, fmt.Sprintf("mixed%d", i)); err != nil {
+			return err
+		}
+	}
+	if err := brokerctl(st, "cluster", "finalize-upgrade"); err != nil {
+		return err
+	}
+	if err := healthyAgain(st); err != nil {
+		return err
+	}
+	n := st.other()
+	st.note("SIGTERM %s", n.ID)
+	if err := n.Stop(); err != nil {
+		return err
+	}
+	n.Install(before)
+	st.note("start %s with the release before", n.ID)
+	if err := n.Start(); err != nil {
+		return err
+	}
+	select {
+	case <-n.Exited():
+	case <-time.After(startTimeout):
+		return fmt.Errorf("%s serves with the release before, after the upgrade was finalized", n.ID)
+	}
+	if n.How() != removedStatus || !strings.Contains(n.LogEnd(), "level") {
+		return fmt.Errorf("%s with the release before, after the upgrade was finalized, ended with %s instead of %s", n.ID, n.How(), removedStatus)
+	}
+	n.Install(now)
+	return st.start(n)
+}
+
+// install takes all nodes to a program, one after the other, with brokerctl's rolling upgrade. Once one of them
+// runs it, operators make, change and delete topics through each node: that one is the first of the cluster.
+func install(st *stage, program, name string) error {
+	asked := filepath.Join(st.dir, "install")
+	ctx, cancel := context.WithTimeoutCause(st.ctx, rollingTimeout, fmt.Errorf("not after %v", rollingTimeout))
+	defer cancel()
+	worked := make(chan error, 1)
+	go func() {
+		defer cancel() // brokerctl would wait for it
+		worked <- installAsked(ctx, st, asked, program, name)
+	}()
+	// The shell's command waits for the node's new process, as systemctl does.
+	wait := fmt.Sprintf("echo {{.Node}} >%[1]s.new && mv %[1]s.new %[1]s && while [ -e %[1]s ]; do sleep 0.02; done", asked)
+	s, err := operateWithin(ctx, st, "rolling", "upgrade", "--exec", wait)
+	cancel()
+	if err := errors.Join(<-worked, err); err != nil {
+		return err
+	}
+	if err := s.ended(0); err != nil {
+		return err
+	}
+	return errors.Join(st.whole(topic), healthyAgain(st))
+}
+
+// rollingTimeout bounds a rolling upgrade of all nodes.
+const rollingTimeout = 90 * time.Second
+
+// installAsked restarts each node that a file names with a program, until ctx ends.
+func installAsked(ctx context.Context, st *stage, asked, program, name string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for restarted := 0; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		id, err := os.ReadFile(asked)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n := st.c.Node(strings.TrimSpace(string(id)))
+		st.note("SIGTERM %s", n.ID)
+		if err := n.Stop(); err != nil {
+			return err
+		}
+		n.Install(program)
+		if err := st.start(n); err != nil {
+			return err
+		}
+		if restarted++; restarted < len(st.c.Nodes) {
+			if err := operateMixed(st, fmt.Sprintf("%s.%d", name, restarted)); err != nil {
+				return fmt.Errorf("while %d of %d nodes run %s: %w", restarted, len(st.c.Nodes), program, err)
+			}
+		}
+		if err := os.Remove(asked); err != nil {
+			return err
+		}
+	}
+}
+
+// operateMixed makes a topic through each node, and works with it through the next.
+func operateMixed(st *stage, name string) error {
+	for i, n := range st.c.Nodes {
+		next := st.c.Nodes[(i+1)%len(st.c.Nodes)]
+		made := name + "." + n.ID
+		for _, act := range []struct {
+			at   *nodes.Node
+			args []string
+		}{
+			{n, []string{"topic", "create", made, "--partitions", "3", "--replicas", "3"}},
+			{next, []string{"channel", "create", made + "/c"}},
+			{n, []string{"message", "pub", made, "one", "two", "three"}},
+			{next, []string{"message", "pub", made, "--delay", "1h", "later"}},
+			{n, []string{"channel", "alter", made + "/c", "--max-attempts", "5"}},
+			{next, []string{"message", "peek", made + "/c"}},
+			{next, []string{"channel", "empty", made + "/c", "--yes"}},
+			{n, []string{"channel", "undo", made + "/c"}},
+			{n, []string{"channel", "list", made}},
+			{next, []string{"partition", "verify", made}},
+			{n, []string{"topic", "delete", made, "--yes"}},
+			{next, []string{"topic", "restore", made}},
+			{n, []string{"channel", "describe", made + "/c"}},
+		} {
+			args := append([]string{"--addr", "http://" + act.at.HTTP}, act.args...)
+			if err := brokerctl(st, args...); err != nil {
+				return err
+			}
+		}
+		if err := takenEverywhere(st, made); err != nil {
+			return err
+		}
+		if err := st.identical(made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
