@@ -125,7 +125,7 @@ func repairView(r *api.Repair) view {
 			p.line("")
 			t := newTable("SET ASIDE ON", "NAME", "FIRST", "COMMITTED", "END", "WAITS", "KEPT BECAUSE", "+PATH")
 			for _, s := range r.SetAside {
-				t.row(s.Node, s.Name, count(s.LogStart), count(s.CommittedEnd), count(s.LogEnd), yesOrNo(s.Waits), s.Why+prefixed(": ", s.Unreadable), s.Path)
+				t.row(s.Node, s.Name, count(s.LogStart), count(s.CommittedEnd), count(s.LogEnd), map[bool]string{true: "yes", false: "no"}[s.Waits], s.Why+prefixed(": ", s.Unreadable), s.Path)
 			}
 			p.table(t)
 			for _, s := range r.SetAside {
@@ -161,11 +161,4 @@ func damageLines(p *page, node string, all []api.DamageRange) {
 		}
 		p.line("corrupt on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
 	}
-}
-
-func yesOrNo(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
 }

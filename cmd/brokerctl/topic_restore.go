@@ -12,6 +12,7 @@ import (
 
 func newTopicRestoreCommand(g *globals) *cobra.Command {
 	var which api.RestoreTopic
+	var replace bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "restore TOPIC",
 		Short: "Restore a deleted topic with its messages and channels",
@@ -23,14 +24,20 @@ the incarnation of the one to restore deletes that one, in one step: its message
   brokerctl topic restore orders
   brokerctl topic restore orders --incarnation 12 --replace`,
 	}, func(cmd *cobra.Command, at target) error {
-		if which.Replace && which.Incarnation == 0 {
+		if replace && which.Incarnation == 0 {
 			return usageError("--replace needs --incarnation: topic list --deleted -o wide shows it")
+		}
+		if replace { // this one, and none that is made meanwhile
+			var err error
+			if which.Replaces, err = query(cmd.Context(), g, func(ctx context.Context) (uint64, error) { return g.client.Trash.Holder(ctx, at.topic) }); err != nil {
+				return err
+			}
 		}
 		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
-	cmd.Flags().BoolVar(&which.Replace, "replace", false, "delete the topic that has the name now; with --incarnation")
+	cmd.Flags().BoolVar(&replace, "replace", false, "delete the topic that has the name now; with --incarnation")
 	return cmd
 }
 

@@ -34,7 +34,7 @@ func (f fakeTrash) Restore(_ context.Context, c meta.RestoreTopic) (*meta.Topic,
 	if name != "gone" || in != 0 && in != 7 {
 		return nil, fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
 	}
-	if _, err := f.Topic(name); err == nil && !c.Replace {
+	if _, err := f.Topic(name); err == nil && c.Replaces == 0 {
 		return nil, meta.ErrNameTaken
 	}
 	f.mu.Lock()
@@ -70,10 +70,10 @@ func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); api.CodeOf(err) != api.CodeExists {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Replace: true}); api.CodeOf(err) != api.CodeInvalid {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Replaces: 9}); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("in place of another, without an incarnation: %v", err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7, Replace: true}); err != nil {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7, Replaces: 9}); err != nil {
 		t.Errorf("in place of another: %v", err)
 	}
 }

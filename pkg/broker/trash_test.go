@@ -130,7 +130,7 @@ func TestATopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
 			t.Fatalf("took %q", got)
 		}
 		l.kill("n3")
-		if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t", Incarnation: older, Replace: true}); err != nil {
+		if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t", Incarnation: older, Replaces: newer}); err != nil {
 			t.Fatal(err)
 		}
 		l.start("n3")

@@ -234,7 +234,7 @@ func (t *Topic) settled() *Topic {
 type RestoreTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the only one of the name
-	Replace     bool        `json:"replace,omitempty"`     // delete the topic that has the name now; with Incarnation only
+	Replaces    Incarnation `json:"replaces,omitempty"`    // delete this topic of the name; with Incarnation only
 }
 
 // Kind implements Command.
@@ -245,7 +245,7 @@ func (c RestoreTopic) Validate() error {
 	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
-	if c.Replace && c.Incarnation == 0 {
+	if c.Replaces != 0 && c.Incarnation == 0 {
 		return fmt.Errorf("%w: replacing topic %s needs the incarnation to restore", ErrInvalidConfig, c.Name)
 	}
 	return nil
@@ -254,13 +254,13 @@ func (c RestoreTopic) Validate() error {
 func (c RestoreTopic) apply(s *State, r *Result) error {
 	at, now := TrashOf(s).find(c.Name, c.Incarnation), s.topics.get(c.Name)
 	free := 0 // partitions of the topic that is replaced
-	if now != nil && c.Replace {
+	if now != nil && c.Replaces == now.Incarnation {
 		free = len(now.Partitions)
 	}
 	switch {
 	case at < 0:
 		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
-	case now != nil && !c.Replace:
+	case now != nil && free == 0:
 		return fmt.Errorf("%w: topic %s was created again after the deletion", ErrNameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
 		return fmt.Errorf("%w: %d deleted topics are named %s", errManyDeleted, TrashOf(s).count(c.Name), c.Name)

@@ -175,22 +175,25 @@ func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
 	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); !errors.Is(r.Err, ErrNameTaken) {
 		t.Errorf("without replacing: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Replace: true}); !errors.Is(r.Err, ErrInvalidConfig) {
+	if r := apply(RestoreTopic{Name: "t0", Replaces: newer}); !errors.Is(r.Err, ErrInvalidConfig) {
 		t.Errorf("without an incarnation: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: newer, Replace: true}); !errors.Is(r.Err, ErrNotInTrash) || s.Topic("t0").Incarnation != newer {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer - 1}); !errors.Is(r.Err, ErrNameTaken) || s.Topic("t0").Incarnation != newer {
+		t.Errorf("in place of another one than there is: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: newer, Replaces: newer}); !errors.Is(r.Err, ErrNotInTrash) || s.Topic("t0").Incarnation != newer {
 		t.Errorf("one that is not in the trash: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replace: true}); r.Err != nil || r.Topic.Incarnation != made[0] || len(r.Purged) > 0 {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer}); r.Err != nil || r.Topic.Incarnation != made[0] || len(r.Purged) > 0 {
 		t.Errorf("%+v, %v", r, r.Err)
 	}
 	if s.Topic("t0").Incarnation != made[0] || !TrashOf(s).Holds("t0", newer) || TrashOf(s).Holds("t0", made[0]) {
 		t.Errorf("topic %+v", s.Topic("t0"))
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replace: true}); !errors.Is(r.Err, ErrNotInTrash) {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer}); !errors.Is(r.Err, ErrNotInTrash) {
 		t.Errorf("a second time: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t1", Incarnation: made[1], Replace: true}); r.Err != nil {
+	if r := apply(RestoreTopic{Name: "t1", Incarnation: made[1], Replaces: newer}); r.Err != nil {
 		t.Errorf("where nothing has the name: %v", r.Err)
 	}
 	if back, err := DecodeSnapshot(bytes.NewReader(encode(t, s))); err != nil || back.Topic("t0").Incarnation != made[0] {

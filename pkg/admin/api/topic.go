@@ -83,8 +83,9 @@ type AddPartitions struct {
 
 // Topic describes a topic, its partitions and its channels.
 type Topic struct {
-	Name   string `json:"name"`
-	Config Config `json:"config"`
+	Name        string `json:"name"`
+	Incarnation uint64 `json:"incarnation"` // tells it from others of the name, before and after it
+	Config      Config `json:"config"`
 	// FirstID is the id of the first message of partition 0, as 16 hexadecimal digits. Add 2^50
 	// per partition and 1 per message for any other.
 	FirstID       string `json:"first_id"`

@@ -28,8 +28,9 @@ type DeletedTopics struct {
 // RestoreTopic asks for a deleted topic.
 type RestoreTopic struct {
 	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the only one of the name
-	// Replace has the topic that has the name now be deleted, in one step with the restore. It needs Incarnation.
-	Replace bool `json:"replace,omitempty"`
+	// Replaces is the topic that has the name now, which is deleted in one step with the restore. It needs
+	// Incarnation. 0: none is.
+	Replaces uint64 `json:"replaces,omitempty"`
 }
 
 // Trash is the deleted topics of a cluster.
@@ -40,6 +41,18 @@ func (a Trash) Topics(ctx context.Context) ([]DeletedTopic, error) {
 	var out DeletedTopics
 	err := a.t.get(ctx, path("deleted"), nil, &out)
 	return out.Deleted, err
+}
+
+// Holder returns the incarnation of the topic that has a name now; 0: none has.
+func (a Trash) Holder(ctx context.Context, name string) (uint64, error) {
+	t, err := into[Topic](ctx, a.t, path("topics", name))
+	if CodeOf(err) == CodeNotFound {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.Incarnation, nil
 }
 
 // Restore restores a deleted topic with its messages, channels and positions.

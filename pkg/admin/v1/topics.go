@@ -290,13 +290,14 @@ func statsByName(figures []stats.Topic) map[string]*stats.Topic {
 // apiTopic describes a topic of a cluster. stats may be nil: nobody leads any of it.
 func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 	out := api.Topic{
-		Name:       t.Name,
-		Config:     apiConfig(t.Config),
-		FirstID:    seq.NumberingOf(cluster, uint64(t.Incarnation)).First().String(),
-		Paused:     t.Paused,
-		Ephemeral:  meta.IsEphemeral(t.Name),
-		Partitions: apiPartitions(t, stats),
-		Channels:   apiChannels(t, stats),
+		Name:        t.Name,
+		Incarnation: uint64(t.Incarnation),
+		Config:      apiConfig(t.Config),
+		FirstID:     seq.NumberingOf(cluster, uint64(t.Incarnation)).First().String(),
+		Paused:      t.Paused,
+		Ephemeral:   meta.IsEphemeral(t.Name),
+		Partitions:  apiPartitions(t, stats),
+		Channels:    apiChannels(t, stats),
 	}
 	if stats != nil {
 		out.Depth = stats.Depth

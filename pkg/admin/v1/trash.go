@@ -59,10 +59,10 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	if req.Replace && req.Incarnation == 0 {
-		return answer{}, api.Errorf(api.CodeInvalid, "replace needs the incarnation of the topic to restore: see GET /v1/deleted")
+	if req.Replaces != 0 && req.Incarnation == 0 {
+		return answer{}, api.Errorf(api.CodeInvalid, "replaces needs the incarnation of the topic to restore: see GET /v1/deleted")
 	}
-	t, err := v.trash.Restore(r.Context(), meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replace: req.Replace})
+	t, err := v.trash.Restore(r.Context(), meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replaces: meta.Incarnation(req.Replaces)})
 	if err != nil {
 		return answer{}, err
 	}
