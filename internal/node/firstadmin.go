@@ -11,7 +11,9 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/access"
 )
 
@@ -20,22 +22,28 @@ import (
 const FirstAdminFile = "first-administrator"
 
 // firstAdmin is the secret with which the first administrator is made. There is one as long as
-// the cluster has no administrator with a credential that does not expire, on each node its
-// own; the file goes when there is one.
+// the cluster has no administrator with a credential that counts at the node and does not
+// expire, on each node its own; the file goes when there is one.
 type firstAdmin struct {
-	path      string // "": there is no secret
-	recovery  bool   // there is one, whoever there is
-	directory func() *access.Directory
-	log       *slog.Logger
-	secret    atomic.Pointer[string] // nil: there is none
+	path         string // "": there is no secret
+	recovery     bool   // there is one, whoever there is
+	certificates bool   // the node verifies those of clients
+	directory    func() *access.Directory
+	log          *slog.Logger
+	secret       atomic.Pointer[string] // nil: there is none
 }
 
 func newFirstAdmin(c *Config, directory func() *access.Directory) *firstAdmin {
-	return &firstAdmin{path: c.FirstAdminFile, recovery: c.Options.Access.Recovery, directory: directory, log: c.Log}
+	return &firstAdmin{
+		path: c.FirstAdminFile, recovery: c.Options.Access.Recovery, certificates: verifiesClients(&c.Options), directory: directory, log: c.Log,
+	}
 }
 
+// verifiesClients says whether client certificates are identities at the node.
+func verifiesClients(o *config.Options) bool { return o.TLS.ClientAuthPolicy == "require-verify" }
+
 // wanted says whether there is to be a secret.
-func (f *firstAdmin) wanted() bool { return f.recovery || !f.directory().HasAdmin() }
+func (f *firstAdmin) wanted() bool { return f.recovery || !f.directory().HasAdmin(f.certificates) }
 
 // is says whether a text is the secret.
 func (f *firstAdmin) is(text string) bool {
@@ -91,19 +99,25 @@ func writePrivate(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
+// firstAdminRetry is how long after a failure the file is written or removed again.
+const firstAdminRetry = 10 * time.Second
+
 // run keeps the file as it has to be, until ctx ends.
 func (f *firstAdmin) run(ctx context.Context, changed func() <-chan struct{}) {
 	was := f.wanted()
 	for {
-		next := changed()
+		next, again := changed(), (<-chan time.Time)(nil)
 		if is := f.wanted(); is != was {
-			was = is
-			if err := f.refresh(); err != nil {
-				f.log.Warn("first administrator", "error", strings.TrimSpace(err.Error()))
+			if err := f.refresh(); err == nil {
+				was = is
+			} else {
+				f.log.Warn("first administrator: trying again", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
+				again = time.After(firstAdminRetry)
 			}
 		}
 		select {
 		case <-next:
+		case <-again:
 		case <-ctx.Done():
 			return
 		}

@@ -286,7 +286,7 @@ func (n *Node) adminOptions() admin.Options {
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
 		Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
-		Access: operate.NewAccess(b.Node), Guard: n.guard, ObserveRefusal: func() { n.refused.Add(1) },
+		Access: operate.NewAccess(b.Node, verifiesClients(o)), Guard: n.guard, ObserveRefusal: func() { n.refused.Add(1) },
 		AnonymousLookup: o.Access.AnonymousLookup, AnonymousMetrics: o.Access.AnonymousMetrics,
 		Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		Identity: nsqform.Identity{

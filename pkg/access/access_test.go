@@ -417,3 +417,38 @@ func FuzzChange(f *testing.F) {
 		}
 	})
 }
+
+func TestSecretsOfTokensAreLeftOut(t *testing.T) {
+	text, stored, err := access.NewToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, secret := "brk_"+stored.ID+"_", text[len(text)-43:]
+	shown := before + "..."
+	for have, want := range map[string]string{
+		text: shown,
+		`{"a":"` + text + `","b":"` + text + `"}`: `{"a":"` + shown + `","b":"` + shown + `"}`,
+		"no token: brk_ brk_12 " + before:         "no token: brk_ brk_12 " + before,
+	} {
+		if got := access.Redact(have); got != want {
+			t.Errorf("%q is shown as %q, want %q", have, got, want)
+		}
+	}
+	for n := 1; n <= len(secret); n++ { // what keeps the first bytes of something cuts it anywhere
+		if got := access.Redact("x " + before + secret[:n]); got != "x "+shown {
+			t.Errorf("with %d bytes of the secret it is shown as %q", n, got)
+		}
+	}
+}
+
+func TestAnAdministratorByCertificateCountsWhereTheyAreVerified(t *testing.T) {
+	d, err := (*access.Directory)(nil).Apply(access.Change{
+		Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !d.HasAdmin(true) || d.HasAdmin(false) {
+		t.Errorf("with certificates %v, without %v", d.HasAdmin(true), d.HasAdmin(false))
+	}
+}

@@ -231,10 +231,11 @@ func (d *Directory) putToken(t *Token) error {
 }
 
 // safe says whether somebody can still switch access control off and change rules.
-func (d *Directory) safe() bool { return !d.on || d.HasAdmin() }
+func (d *Directory) safe() bool { return !d.on || d.HasAdmin(true) }
 
-// HasAdmin says whether there is an administrator with a credential that does not expire.
-func (d *Directory) HasAdmin() bool {
+// HasAdmin says whether there is an administrator with a credential that does not expire. Names in
+// certificates are one where certificates says so.
+func (d *Directory) HasAdmin(certificates bool) bool {
 	if d == nil {
 		return false
 	}
@@ -244,7 +245,7 @@ func (d *Directory) HasAdmin() bool {
 	}
 	for name, u := range d.users {
 		admin := slices.ContainsFunc(u.Rules, func(r Rule) bool { return r.Right == Admin })
-		if admin && (u.Password != "" || len(u.Certificates) > 0 || lasting[name]) {
+		if admin && (u.Password != "" || certificates && len(u.Certificates) > 0 || lasting[name]) {
 			return true
 		}
 	}

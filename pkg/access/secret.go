@@ -40,7 +40,8 @@ func IsToken(secret string) bool {
 	return ok
 }
 
-// Redact returns a text without the secrets of the tokens in it. Their ids stay.
+// Redact returns a text without the secrets of the tokens in it, also of one that the end of the text
+// cuts off. Their ids stay.
 func Redact(text string) string {
 	var b strings.Builder
 	for {
@@ -51,10 +52,10 @@ func Redact(text string) string {
 		}
 		b.WriteString(tokenPrefix)
 		text = rest
-		if _, ok := idOf((tokenPrefix + rest)[:min(len(tokenPrefix)+len(rest), tokenLength)]); ok {
-			const idText = 2*tokenID + 1
-			b.WriteString(rest[:idText] + "...")
-			text = rest[tokenLength-len(tokenPrefix):]
+		const idText = 2 * tokenID
+		if len(rest) > idText+1 && rest[idText] == '_' && isHex(rest[:idText]) {
+			b.WriteString(rest[:idText+1] + "...")
+			text = rest[min(len(rest), tokenLength-len(tokenPrefix)):]
 		}
 	}
 }

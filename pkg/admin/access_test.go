@@ -32,6 +32,8 @@ func (f *fakeAccess) Directory() *access.Directory {
 	return f.d
 }
 
+func (f *fakeAccess) Administrator() bool { return f.Directory().HasAdmin(true) }
+
 func (f *fakeAccess) Change(_ context.Context, c access.Change) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

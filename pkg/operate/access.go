@@ -11,19 +11,31 @@ import (
 )
 
 // Access changes who may do what.
-type Access struct{ node *Node }
+type Access struct {
+	node         *Node
+	certificates bool
+}
 
-// NewAccess returns the Access of a node.
-func NewAccess(n *Node) *Access { return &Access{n} }
+// NewAccess returns the Access of a node. certificates says that its listeners verify those of
+// clients: where they do not, nobody is an administrator by his certificate.
+func NewAccess(n *Node, certificates bool) *Access { return &Access{n, certificates} }
 
 // Directory returns who may do what, as this node knows it.
 func (o *Access) Directory() *access.Directory { return raftstore.AccessOf(o.node.Meta) }
 
+// Administrator says whether there is one whose credential counts at this node and does not expire.
+func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.certificates) }
+
 // Change changes who may do what, and returns once this node has it. It is refused with
 // meta.ErrLevel while nodes of older releases may be in the cluster: they would not enforce it.
+// Access control is not switched on where no administrator could switch it off at this node:
+// access.ErrLastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if l := meta.LevelOf(o.node.Meta.View()); !l.Has(level.AccessControl) {
 		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", meta.ErrLevel, l)
+	}
+	if d := o.Directory(); c.Verb == access.Enable && !o.Administrator() && d.HasAdmin(true) {
+		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", access.ErrLastAdmin)
 	}
 	_, err := o.node.host.Propose(ctx, meta.ChangeAccess{Change: c})
 	return err

@@ -16,6 +16,8 @@ import (
 type Accesses interface {
 	// Directory returns who may do what, as this node knows it.
 	Directory() *access.Directory
+	// Administrator says whether there is one whose credential counts at this node and does not expire.
+	Administrator() bool
 	// Change returns once this node has the change.
 	Change(ctx context.Context, c access.Change) error
 }
@@ -60,7 +62,7 @@ func (v accessAPI) change(r *http.Request, object string, c access.Change) error
 
 func (v accessAPI) status(*http.Request) (answer, error) {
 	d := v.of.Directory()
-	return success(api.AccessStatus{Enabled: d.On(), Administrator: d.HasAdmin(), Users: len(d.Users()), Tokens: len(d.Tokens())})
+	return success(api.AccessStatus{Enabled: d.On(), Administrator: v.of.Administrator(), Users: len(d.Users()), Tokens: len(d.Tokens())})
 }
 
 func (v accessAPI) enable(verb access.Verb) func(*http.Request) (answer, error) {

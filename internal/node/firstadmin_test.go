@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/access"
+)
+
+// The secret of the first administrator is written or removed again where that has failed, also if nothing
+// changes any more.
+func TestTheFirstAdministratorsFileIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		admin, err := (*access.Directory)(nil).Apply(access.Change{
+			Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d *access.Directory
+		c := &Config{FirstAdminFile: filepath.Join(t.TempDir(), FirstAdminFile), Log: slog.New(slog.DiscardHandler)}
+		c.Options.TLS.ClientAuthPolicy = "require-verify"
+		f := newFirstAdmin(c, func() *access.Directory { return d })
+		if err := f.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		changed := make(chan struct{})
+		go f.run(ctx, func() <-chan struct{} { return changed })
+		synctest.Wait()
+		// What cannot be removed: a directory that is not empty.
+		if err := os.Remove(c.FirstAdminFile); err != nil {
+			t.Fatal(err)
+		}
+		inside := filepath.Join(c.FirstAdminFile, "inside")
+		if err := os.MkdirAll(inside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		d = admin
+		was := changed
+		changed = make(chan struct{})
+		close(was)
+		synctest.Wait()
+		if _, err := os.Stat(c.FirstAdminFile); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(inside); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * firstAdminRetry)
+		synctest.Wait()
+		if _, err := os.Stat(c.FirstAdminFile); !os.IsNotExist(err) {
+			t.Errorf("the file is there still: %v", err)
+		}
+	})
+}
+
+// An administrator by a client certificate is none at a node that verifies none.
+func TestACertificateIsNoAdministratorWhereNoneIsVerified(t *testing.T) {
+	d, err := (*access.Directory)(nil).Apply(access.Change{
+		Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for policy, want := range map[string]bool{"": true, "require": true, "require-verify": false} {
+		f := newFirstAdmin(&Config{Options: config.Options{TLS: config.TLS{ClientAuthPolicy: policy}}}, func() *access.Directory { return d })
+		if f.wanted() != want {
+			t.Errorf("tls-client-auth-policy %q: a secret is wanted: %v", policy, f.wanted())
+		}
+	}
+}
