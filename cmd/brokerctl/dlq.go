@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -40,9 +41,9 @@ func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter stri
 		lines:  linesOf(all),
 		names:  namesOf(all, func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }),
 		text: func(p *page) {
-			t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "WAITING", "EXHAUSTED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
+			t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
 			for _, l := range all {
-				t.row(l.Topic+"/"+l.Channel, numberOr(l.MaxAttempts, "", "none"), l.OnExhausted, count(l.Waiting), count(l.Exhausted),
+				t.row(l.Topic+"/"+l.Channel, numberOr(l.MaxAttempts, "", "none"), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
 					count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic)
 			}
 			p.table(t)

@@ -113,13 +113,13 @@ func filterTable(p *page, c *api.Channel) {
 
 // policyTable shows the policy of a channel, and what has become of messages by it.
 func policyTable(p *page, c *api.Channel) {
-	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+ON EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
+	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
 	exhausted := c.Policy.OnExhausted
 	if c.Policy.MaxAttempts == 0 {
 		exhausted = "-"
 	}
-	t.row(numberOr(c.Policy.MaxAttempts, "", "none"), exhausted, c.Policy.Backoff, numberOr(c.Policy.Rate, "/s", "none"),
-		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), cmp.Or(c.Policy.OnExpired, "-"), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
+	t.row(numberOr(c.Policy.MaxAttempts, "", "none"), exhausted, cmp.Or(c.Policy.OnExpired, "-"), c.Policy.Backoff, numberOr(c.Policy.Rate, "/s", "none"),
+		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), count(c.Expired), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
 	p.table(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -74,6 +75,7 @@ func guardedServer(t *testing.T, f *fake, change ...func(*Options)) (*Server, *f
 	apply(access.Change{Verb: access.CreateUser, User: "publisher", Rules: []access.Rule{{Right: access.Publish, Topic: "t"}}})
 	apply(access.Change{Verb: access.CreateUser, User: "consumer", Rules: []access.Rule{{Right: access.Subscribe, Topic: "t", Channel: "c"}}})
 	apply(access.Change{Verb: access.CreateUser, User: "manager", Rules: []access.Rule{{Right: access.Manage, Topic: "t"}}})
+	apply(access.Change{Verb: access.CreateUser, User: "letters", Rules: []access.Rule{{Right: access.Manage, Topic: "t"}, {Right: access.Manage, Topic: "t.d.dlq"}}})
 	tokens := map[string]string{"": "", "wrong": "brk_0000000000000000_" + strings.Repeat("A", 43)}
 	for _, u := range a.d.Users() {
 		text, token, err := access.NewToken(rand.Reader)
@@ -172,17 +174,26 @@ func TestARightForEachRequest(t *testing.T) {
 		{"GET /v1/topics/t/channels/c/messages", "", "ops consumer"},
 		{"GET /v1/topics/t/channels/d/messages?channel=c", "", "ops"},
 		{"GET /v1/topics/t2/messages", "", "ops"},
-		{"POST /v1/topics", `{"name":"t"}`, "ops manager"},
+		{"POST /v1/topics", `{"name":"t"}`, "ops manager letters"},
 		{"POST /v1/topics", `{"name":"t3"}`, "ops"},
-		{"POST /topic/create?topic=t", "", "ops manager"},
+		{"POST /topic/create?topic=t", "", "ops manager letters"},
 		{"POST /topic/create?topic=t3", "", "ops"},
 		{"DELETE /v1/topics?topic=t2", "", "ops"},
-		{"DELETE /v1/topics/t", "", "ops manager"},
-		{"POST /v1/topics/t/channels/c/pause", "", "ops manager"},
-		{"POST /channel/delete?topic=t&channel=c", "", "ops manager"},
+		{"DELETE /v1/topics/t", "", "ops manager letters"},
+		{"POST /v1/topics/t/channels/c/pause", "", "ops manager letters"},
+		{"POST /channel/delete?topic=t&channel=c", "", "ops manager letters"},
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"dead_letter_topic":"t2"}}`, "ops"},
 		{"POST /v1/topics/t/channels", `{"name":"d","policy":{"dead_letter_topic":"t2"}}`, "ops"},
 		{"PATCH /v1/topics/t", `{"channel_policy":{"dead_letter_topic":"t2"}}`, "ops"},
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":5}}`, "ops"}, // to t.c.dlq
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"on_expired":"dead-letter"}}`, "ops"},
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":5,"on_exhausted":"drop"}}`, "ops manager letters"},
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":0,"reset":["on_exhausted"]}}`, "ops manager letters"},
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"rate":100}}`, "ops manager letters"},
+		{"POST /v1/topics/t/channels", `{"name":"d","policy":{"max_attempts":5}}`, "ops letters"}, // to t.d.dlq
+		{"PATCH /v1/topics/t", `{"channel_policy":{"max_attempts":5}}`, "ops"},
+		{"PATCH /v1/topics/t", `{"channel_policy":{"max_attempts":5,"dead_letter_topic":"t"}}`, "ops"},
+		{"POST /v1/topics", `{"name":"t","config":{"channel_policy":{"max_attempts":5}}}`, "ops"},
 		{"POST /v1/topics/t/messages/1/copy?to=t2", "", "ops"},
 		{"GET /v1/dead-letters", "", "ops reader"},
 		{"GET /v1/snapshot", "", "ops"},
@@ -192,16 +203,16 @@ func TestARightForEachRequest(t *testing.T) {
 		{"GET /v1/audit", "", "ops reader"},
 		{"POST /v1/nodes/n1/drain", "", "ops"},
 		{"GET /v1/access", "", "ops reader"},
-		{"GET /v1/access/self", "", "ops reader idle publisher consumer manager"},
+		{"GET /v1/access/self", "", "ops reader idle publisher consumer manager letters"},
 		{"GET /v1/access/users", "", "ops"},
 		{"POST /v1/access/disable", "", "ops"},
 		{"PUT /config/log_level", "info", "ops"},
 		{"GET /debug/pprof/", "", "ops"},
-		{"GET /lookup?topic=t", "", "ops reader idle publisher consumer manager"},
-		{"GET /none", "", "ops reader idle publisher consumer manager"},
-		{"GET /v1/../x", "", "ops reader idle publisher consumer manager"},
+		{"GET /lookup?topic=t", "", "ops reader idle publisher consumer manager letters"},
+		{"GET /none", "", "ops reader idle publisher consumer manager letters"},
+		{"GET /v1/../x", "", "ops reader idle publisher consumer manager letters"},
 	} {
-		for _, user := range []string{"ops", "reader", "idle", "publisher", "consumer", "manager"} {
+		for _, user := range []string{"ops", "reader", "idle", "publisher", "consumer", "manager", "letters"} {
 			f := newFake("t", "t2").withChannel("t", "c")
 			s, _, tokens := guardedServer(t, f)
 			method, target, _ := strings.Cut(tt.request, " ")
@@ -216,6 +227,30 @@ func TestARightForEachRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestAPublishIsRefusedBeforeItsBodyIsRead has bodies that cannot be read.
+func TestAPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
+	for _, target := range []string{"/pub?topic=t2", "/mpub?topic=t2", "/pub_ext?topic=t2&ext=%7B%7D", "/pubtrace?topic=t2", "/v1/topics/t2/messages"} {
+		for _, user := range []string{"", "publisher"} {
+			f := newFake("t2")
+			s, _, tokens := guardedServer(t, f)
+			read := false
+			r := httptest.NewRequest("POST", target, readerFunc(func([]byte) (int, error) { read = true; return 0, io.ErrUnexpectedEOF }))
+			if user != "" {
+				r.Header.Set("Authorization", "Bearer "+tokens[user])
+			}
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, r)
+			if want := map[string]int{"": 401, "publisher": 403}[user]; w.Code != want || read {
+				t.Errorf("%s by %q: %d %s, body read: %v", target, user, w.Code, w.Body, read)
+			}
+		}
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestWhatAnHTTPClientMayShow(t *testing.T) {
 	s, a, tokens := guardedServer(t, newFake("t"))
@@ -442,7 +477,7 @@ func TestTheClientOfUsersTokensAndRules(t *testing.T) {
 	must(c.DeleteUser(ctx, "joe"))
 	status, err := c.Status(ctx)
 	must(err)
-	if !status.Enabled || !status.Administrator || status.Users != 6 || status.Tokens != 6 {
+	if !status.Enabled || !status.Administrator || status.Users != 7 || status.Tokens != 7 {
 		t.Errorf("%+v", status)
 	}
 	for _, tt := range []struct {

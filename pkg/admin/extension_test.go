@@ -52,6 +52,8 @@ func TestPublishingWithHeadersAndTraceIDs(t *testing.T) {
 		{"a message too big", "/pub_ext?topic=ext&ext=%7B%7D", "01234567890", nil, 413, "MSG_TOO_BIG", topic.Message{}},
 		{"a partition that is no number", "/pub_ext?topic=ext&partition=x&ext=%7B%7D", "x", nil, 400, "INVALID_PARTITION", topic.Message{}},
 		{"no object", "/pub_ext?topic=ext&ext=%5B%5D", "x", nil, 400, "E_INVALID_JSON_HEADER", topic.Message{}},
+		{"a forged dead letter", "/pub_ext?topic=ext&ext=%7B%22dead_letter%22%3A%7B%7D%7D", "x", nil, 400, "E_INVALID_JSON_HEADER", topic.Message{}},
+		{"a forged dead letter in a request header", "/pub?topic=ext", "x", []string{"X-NSQEXT-Dead_Letter", "{}"}, 400, "E_INVALID_JSON_HEADER", topic.Message{}},
 		{"no object, with request headers", "/pub_ext?topic=ext&ext=null", "x", []string{"X-NSQEXT-K", "v"}, 400, "E_INVALID_JSON_HEADER", topic.Message{}},
 		{"a header on a plain topic", "/pub_ext?topic=t&ext=%7B%22k%22%3A1%7D", "x", nil, 400, "E_EXT_NOT_SUPPORT", topic.Message{}},
 		{"request headers on a plain topic", "/pub?topic=t", "x", []string{"X-NSQEXT-K", "v"}, 400, "E_EXT_NOT_SUPPORT", topic.Message{}},

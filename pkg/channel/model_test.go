@@ -291,7 +291,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 			backing++
 		}
 	}
-	if int(c.Exhausted) != len(m.spent)+len(m.lapsed) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
+	if int(c.Exhausted) != len(m.spent) || int(c.Lapsed) != len(m.lapsed) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
 		return fmt.Errorf("%+v, want %d exhausted, %d of %d waiting", c, len(m.spent), backing, m.backedOff)
 	}
 	first, ok := RetriesOf(s).First()

@@ -69,7 +69,8 @@ type Counts struct {
 	Finished  uint64 // by their consumers
 	Requeued  uint64
 	TimedOut  uint64
-	Exhausted int64  // of Depth: have had all their attempts or lived too long, and are not delivered
+	Exhausted int64  // of Depth: have had all their attempts, and are not delivered
+	Lapsed    int64  // of Depth: have lived too long, and are not delivered
 	Waiting   int64  // of Deferred: by the channel's backoff
 	Barred    int64  // of Depth: wait for others of their key, or for their keys to be known
 	BackedOff uint64 // deferred by the backoff
@@ -80,7 +81,7 @@ func (s *State) Counts(end seq.Offset) Counts {
 	c := Counts{
 		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
 		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
-		Exhausted: int64(s.retries.spent + s.retries.lapsed), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
+		Exhausted: int64(s.retries.spent), Lapsed: int64(s.retries.lapsed), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
 		Barred: int64(KeyedOf(s).Barred()),
 	}
 	if end > s.floor {

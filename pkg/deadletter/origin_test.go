@@ -72,7 +72,7 @@ func FuzzReadOrigin(f *testing.F) {
 // A filter looks at what a message was before it became a dead letter, and why it did.
 func TestAFilterOfDeadLettersSeesTheMessage(t *testing.T) {
 	o := sample()
-	o.Header = json.RawMessage(`{"type":"order","##client_dispatch_tag":"red","dead_letter":"its own"}`)
+	o.Header = json.RawMessage(`{"type":"order","##client_dispatch_tag":"red"}`)
 	text, err := o.AppendHeader(nil)
 	if err != nil {
 		t.Fatal(err)

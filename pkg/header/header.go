@@ -17,6 +17,7 @@ const Max = 65534
 // The reserved keys. Their values are strings.
 const (
 	reserved   = "##"
+	keyLetter  = "dead_letter"           // the broker's own, in dead letters: see Parse
 	keyTraceID = "##trace_id"            // decimal digits
 	keyTag     = "##client_dispatch_tag" // see Reserved.Tag
 	keyKey     = "##key"                 // 1 to maxKey bytes
@@ -41,6 +42,8 @@ var (
 	ErrTraceID = fate.Refuse("trace id is not a string of decimal digits")
 	// errOption is returned for a key, a dedup id or a time to live that no message can have.
 	errOption = fate.Refuse("invalid reserved key")
+	// ErrWritten is returned for a key that only the broker writes.
+	ErrWritten = fate.Refuse("header is written by the broker and cannot be published")
 )
 
 // Reserved is what a header says to the broker.
@@ -57,7 +60,9 @@ type Reserved struct {
 	Options bool
 }
 
-// Parse reads a header, which must be a JSON object, and checks its reserved keys.
+// Parse reads a header, which must be a JSON object, and checks its reserved keys. That of a
+// dead letter is refused: who could publish one would name the channel to which its body is
+// brought by a redrive.
 func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)
@@ -100,6 +105,11 @@ type field struct {
 // reservedOf reads the fields of a header.
 func reservedOf(fields []field) (Reserved, error) {
 	r := Reserved{Only: true}
+	for i := range fields { // before anything else is wrong
+		if bytes.EqualFold(fields[i].key, []byte(keyLetter)) { // as JSON is decoded
+			return Reserved{}, fmt.Errorf("%w: %s", ErrWritten, keyLetter)
+		}
+	}
 	others := false
 	for i := range fields {
 		f := &fields[i]

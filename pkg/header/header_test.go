@@ -47,6 +47,11 @@ func TestParse(t *testing.T) {
 		{"an empty trace id", `{"##trace_id":""}`, Reserved{}, ErrTraceID},
 		{"a negative trace id", `{"##trace_id":"-1"}`, Reserved{}, ErrTraceID},
 		{"a trace id of 65 bits", `{"##trace_id":"18446744073709551616"}`, Reserved{}, ErrTraceID},
+		{"what only the broker writes", `{"dead_letter":{"topic":"t"}}`, Reserved{}, ErrWritten},
+		{"as it is decoded, too", `{"Dead_LETTER":"x"}`, Reserved{}, ErrWritten},
+		{"escaped", `{"dead\u005fletter":"x"}`, Reserved{}, ErrWritten},
+		{"before what is wrong besides", `{"##ttl":"x","##trace_id":1,"dead_letter":{}}`, Reserved{}, ErrWritten},
+		{"below another key", `{"k":{"dead_letter":1},"a_dead_letter":2}`, Reserved{}, nil},
 		{"too long", `{"k":"` + strings.Repeat("x", Max) + `"}`, Reserved{}, errTooLong},
 	} {
 		got, err := Parse([]byte(test.raw))

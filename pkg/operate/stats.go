@@ -110,7 +110,7 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 			Finished: n.Finished, Requeued: n.Requeued, TimedOut: n.TimedOut, Expired: n.Expired,
 			Filtered: c.Selection.Counts(), FilterBroken: c.Selection.Broken() != nil,
 			Failing: stats.Failing{
-				Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
+				Exhausted: n.Exhausted, Expired: n.Lapsed, BackingOff: n.Waiting, RateLimited: n.Limited,
 				BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
 			},
 			Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)), Partitions: []stats.Place{place},

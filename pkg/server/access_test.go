@@ -8,10 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/guard"
+	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 // book is a directory that changes, and tells of it.
@@ -195,15 +197,22 @@ func TestAChangeStopsTheNextPublish(t *testing.T) {
 }
 
 func TestAnExpiredTokenStopsTheNextPublish(t *testing.T) {
-	h, b := guarded(t, Options{})
-	until := time.Now().Add(time.Second)
-	joe, _ := b.token("joe", until)
-	w := h.dial(t)
-	w.send(authWith(joe) + "PUB t\n" + sized("a"))
-	w.expect(joesAnswer, "OK")
-	<-time.After(time.Until(until))
-	w.send("PUB t\n" + sized("a"))
-	w.expect("E_AUTH_FAILED AUTH failed", "EOF")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook(t)
+		b.enable(true)
+		_, _, conn := pipeServer(t, Options{Guard: guard.New(guard.Options{Directory: b.d.Load, Changed: b.wait})})
+		joe, _ := b.token("joe", time.Now().Add(10*time.Second))
+		w := &wire{t, conn}
+		w.send(nsq.Magic + authWith(joe) + "PUB t\n" + sized("a"))
+		w.expect(joesAnswer, "OK")
+		time.Sleep(10*time.Second - 1)
+		w.send("PUB t\n" + sized("a"))
+		w.expect("OK")
+		time.Sleep(1)
+		w.send("PUB t\n" + sized("a"))
+		w.expect("E_AUTH_FAILED AUTH failed")
+		_ = conn.Close() // it may be told before the server has closed its end
+	})
 }
 
 // TestAChangeEndsASubscription has a consumer, who sends nothing, be told.

@@ -81,6 +81,7 @@ type Channel struct {
 // Failing counts the messages of a channel that its consumers do not finish.
 type Failing struct {
 	Exhausted    int64         // have had all their attempts, and are still there
+	Expired      int64         // lived too long, and are to become dead letters
 	BackingOff   int64         // deferred by the channel's backoff
 	RateLimited  bool          // consumers wait for the channel's rate
 	Throttled    time.Duration // that consumers waited for the channel's rate, since the process started
@@ -92,6 +93,7 @@ type Failing struct {
 // Add adds what there is elsewhere.
 func (f *Failing) Add(o Failing) {
 	f.Exhausted += o.Exhausted
+	f.Expired += o.Expired
 	f.BackingOff += o.BackingOff
 	f.RateLimited = f.RateLimited || o.RateLimited
 	f.Throttled += o.Throttled

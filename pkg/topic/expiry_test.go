@@ -86,7 +86,7 @@ func TestADisposerTakesWhatHasExpired(t *testing.T) {
 		} else {
 			want(t, "behind what has expired", r.take(9, b.now), "")
 		}
-		if s := c.Stats(); s.Exhausted == 0 || s.Expired == 0 || s.Blocked != nil {
+		if s := c.Stats(); s.Exhausted != 0 || s.Lapsed == 0 || s.Expired == 0 || s.Blocked != nil {
 			t.Errorf("%v: %+v", order, s)
 		}
 		if again := c.Tick(b.now); !again || poked != 1 {

@@ -97,6 +97,7 @@ type Channel struct {
 	// Exhausted counts the messages within Depth that used up their attempts: they wait to
 	// become dead letters, or block.
 	Exhausted         int64  `json:"exhausted"`
+	Expired           int64  `json:"expired"`      // of Depth: they lived too long and wait to become dead letters
 	BackingOff        int64  `json:"backing_off"`  // of Deferred: by the channel's backoff
 	RateLimited       bool   `json:"rate_limited"` // consumers wait for the channel's rate
 	BackedOffTotal    uint64 `json:"backed_off_total"`

@@ -15,12 +15,16 @@ type DeadLetters struct {
 	DeadLetterTopic string `json:"dead_letter_topic"`
 	MaxAttempts     int    `json:"max_attempts"` // 0: no limit
 	OnExhausted     string `json:"on_exhausted"`
+	OnExpired       string `json:"on_expired"`
 	// Waiting counts the dead letters in the topic that are neither redriven nor purged. If
 	// several channels share the topic, it counts all of theirs.
 	Waiting int64 `json:"waiting"`
 	// Exhausted counts messages in the channel that used up their attempts: they wait to become
 	// dead letters, or block.
-	Exhausted         int64  `json:"exhausted"`
+	Exhausted int64 `json:"exhausted"`
+	// Expired counts messages in the channel whose time to live is over and that wait to become
+	// dead letters.
+	Expired           int64  `json:"expired"`
 	DeadLetteredTotal uint64 `json:"dead_lettered_total"` // since the nodes started
 	DroppedTotal      uint64 `json:"dropped_total"`
 }

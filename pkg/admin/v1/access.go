@@ -10,6 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/guard"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 )
 
 // Accesses knows and changes who may do what.
@@ -269,10 +271,21 @@ func rulesOf(rules []api.Rule) []access.Rule {
 }
 
 // permitLetters refuses a caller that would have messages written to a topic to which he may
-// not publish: as dead letters of one that he manages.
-func permitLetters(r *http.Request, p *api.PolicyPatch) error {
-	if p == nil || p.DeadLetterTopic == nil || *p.DeadLetterTopic == "" {
+// not publish: as dead letters of a channel that he manages. own is the policy that he changes
+// with patch, and above what counts where that has no choice. The default dead-letter topic may
+// be one that he manages instead; of all channels of a topic, "*", it is every one.
+func permitLetters(r *http.Request, topic, channel string, patch policy.Patch, own, above policy.Policy) error {
+	if patch == (policy.Patch{Backoff: patch.Backoff, Rate: patch.Rate}) {
 		return nil
 	}
-	return guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Publish, Topic: *p.DeadLetterTopic})
+	caller, p := guard.CallerOf(r.Context()), policy.Effective(patch.Apply(own), above)
+	if !p.HasDeadLetters() && (patch.DeadLetterTopic == nil || *patch.DeadLetterTopic == "") {
+		return nil
+	}
+	to := meta.DeadLetterTopic(p, topic, channel)
+	err := caller.Allow(access.Demand{Right: access.Publish, Topic: to})
+	if err != nil && p.DeadLetterTopic == "" && caller.Allow(access.Demand{Right: access.Manage, Topic: to}) == nil {
+		return nil
+	}
+	return err
 }

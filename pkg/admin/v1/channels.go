@@ -99,7 +99,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, req.Policy); err != nil {
+	if err := permitLetters(r, t.Name, req.Name, patch, policy.Policy{}, t.Config.Channels); err != nil {
 		return answer{}, err
 	}
 	if err := validFilter(req.Filter); err != nil {
@@ -261,7 +261,7 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 		ExpiredTotal:   c.Expired,
 		FilteredTotal:  c.Filtered.Left, FilterErrorsTotal: c.Filtered.Failed, FilterBroken: c.FilterBroken,
 
-		Exhausted: c.Failing.Exhausted, BackingOff: c.Failing.BackingOff, RateLimited: c.Failing.RateLimited,
+		Exhausted: c.Failing.Exhausted, Expired: c.Failing.Expired, BackingOff: c.Failing.BackingOff, RateLimited: c.Failing.RateLimited,
 		BackedOffTotal: c.Failing.BackedOff, DeadLetteredTotal: c.Failing.DeadLettered, DroppedTotal: c.Failing.Dropped,
 
 		Consumers:  []api.Consumer{},

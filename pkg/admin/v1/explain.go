@@ -211,6 +211,9 @@ func (d *diagnosis) ofThePolicy() {
 	case d.now.Exhausted > 0:
 		d.add(api.CauseExhausted, d.now.Exhausted, "see brokerctl cluster health: the dead-letter topic may refuse them",
 			"%d messages have used up their %d attempts and wait to be moved to %s", d.now.Exhausted, p.MaxAttempts, p.DeadLetterTopic)
+	case d.now.Expired > 0:
+		d.add(api.CauseExhausted, d.now.Expired, "see brokerctl cluster health: the dead-letter topic may refuse them",
+			"%d messages have expired and wait to be moved to %s", d.now.Expired, p.DeadLetterTopic)
 	}
 	for _, q := range d.now.Partitions {
 		if b := q.KeyBlocked; b != nil {

@@ -108,6 +108,10 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.Exhausted, c.Policy.DeadLetterTopic = 3, "t.c.dlq" },
 			causes: []api.CauseCode{api.CauseExhausted}, says: "wait to be moved to t.c.dlq", count: 3,
 		},
+		"expired messages are not taken": {
+			before: func(c *api.Channel) { c.Expired, c.Policy.DeadLetterTopic = 3, "t.c.dlq" },
+			causes: []api.CauseCode{api.CauseExhausted}, says: "3 messages have expired and wait to be moved to t.c.dlq", count: 3,
+		},
 		"the rate is reached": {
 			before: func(c *api.Channel) { c.RateLimited, c.Policy.Rate = true, 100 },
 			causes: []api.CauseCode{api.CauseRateLimited}, says: "at most 100 messages per second, and 10 are waiting", count: 10,

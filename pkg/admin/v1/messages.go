@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -291,6 +292,9 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
 		if m.Headers[0] != '{' {
 			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
+		}
+		if _, err := header.Parse(m.Headers); errors.Is(err, header.ErrWritten) {
+			return out, api.Errorf(api.CodeInvalid, "headers: %w", err)
 		}
 		out.Header = m.Headers
 	}

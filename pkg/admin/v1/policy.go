@@ -159,7 +159,11 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, req.Policy); err != nil {
+	own := policy.Policy{}
+	if c := t.Channels[channel]; c != nil {
+		own = c.Policy
+	}
+	if err := permitLetters(r, t.Name, channel, patch, own, t.Config.Channels); err != nil {
 		return answer{}, err
 	}
 	if req.Filter != nil {

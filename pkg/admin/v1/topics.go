@@ -143,7 +143,11 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 	if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Manage, Topic: req.Name}); err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, req.Config.ChannelPolicy); err != nil {
+	letters, err := patchPolicy(req.Config.ChannelPolicy)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := permitLetters(r, req.Name, "*", letters, policy.Policy{}, policy.Policy{}); err != nil {
 		return answer{}, err
 	}
 	var cfg meta.TopicConfig
@@ -182,10 +186,14 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := checkAlter(t.Config, patch); err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, patch.ChannelPolicy); err != nil {
+	letters, err := patchPolicy(patch.ChannelPolicy)
+	if err != nil {
 		return answer{}, err
 	}
-	err := v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
+	if err := permitLetters(r, t.Name, "*", letters, t.Config.Channels, policy.Policy{}); err != nil {
+		return answer{}, err
+	}
+	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
 		_ = patchConfig(c, patch) // checked above
 	})
 	if err == nil && patch.Replicas != nil {
