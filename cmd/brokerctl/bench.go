@@ -1,18 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -151,93 +144,4 @@ func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) err
 		return partial(cmd.Context(), g, cause, plural(r.Publish.Messages, "message")+" acknowledged")
 	}
 	return nil
-}
-
-// benchTarget is a topic that is published to.
-type benchTarget struct{ finder }
-
-// sharedOutput is a writer for several goroutines.
-type sharedOutput struct {
-	mu sync.Mutex // guards w
-	w  io.Writer
-}
-
-// Write implements io.Writer.
-func (t *sharedOutput) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.w.Write(p)
-}
-
-// places returns what a client is made of: the NSQ addresses that were given, or else the
-// HTTP addresses of all nodes, which tell who leads.
-func (b *benchTarget) places(ctx context.Context) ([]string, error) {
-	if len(b.given) > 0 {
-		return b.given, nil
-	}
-	cluster, err := query(ctx, b.g, b.g.client.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	at := b.g.nodeAddresses()
-	if len(at) == 0 {
-		at = []string{api.DefaultAddress}
-	}
-	for i, a := range at {
-		if !strings.Contains(a, "://") {
-			at[i] = "http://" + a
-		}
-	}
-	for _, n := range cluster.Nodes {
-		if url := n.URL(b.g.secure()); url != "" {
-			at = append(at, url)
-		}
-	}
-	return at, nil
-}
-
-// newClient makes a client that tells of connections that are lost and found again.
-func (b *benchTarget) newClient(at []string) (*client.Client, error) {
-	overHTTP, err := b.g.access.HTTPClient()
-	if err != nil {
-		return nil, err
-	}
-	var lost atomic.Bool
-	options := []client.Option{
-		client.WithClientID("brokerctl"), client.WithUserAgent(userAgent()), client.WithSecret(b.g.access.Secret(b.g.env.getenv)),
-		client.WithPublishTimeout(b.g.timeout), client.WithDialTimeout(b.g.timeout),
-		client.WithHooks(client.Hooks{
-			Disconnected: func(address string, err error) {
-				if err != nil {
-					lost.Store(true)
-					b.say("connection to %s lost (%v): looking up the leaders of %s", address, err, b.topic)
-				}
-			},
-			Connected: func(address string) {
-				if lost.Swap(false) {
-					b.say("connected to %s", address)
-				}
-			},
-		}),
-	}
-	if overHTTP != nil {
-		options = append(options, client.WithHTTPClient(overHTTP))
-	}
-	c, err := client.New(at, options...)
-	if err != nil {
-		return nil, usageError("%w", err)
-	}
-	return c, nil
-}
-
-// benchTopic returns a topic to publish to, which is created if need be.
-func benchTopic(cmd *cobra.Command, g *globals, topic string, given []string) (benchTarget, error) {
-	b := benchTarget{finder{g, topic, given, &sharedOutput{w: cmd.ErrOrStderr()}}}
-	_, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
-	if api.CodeOf(err) == api.CodeNotFound {
-		_, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
-			return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
-		})
-	}
-	return b, err
 }

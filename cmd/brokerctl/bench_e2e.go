@@ -51,26 +51,25 @@ func (o *e2eOptions) drain() drainOptions {
 
 func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error {
 	ctx := cmd.Context()
-	target, err := benchTopic(cmd, g, topic, o.load.tcp)
+	target, err := targetOf(cmd, g, topic, o.load.tcp, true)
 	if err != nil {
 		return err
 	}
 	s := newStamp()
 	d := newDrain(o.drain(), s)
-	consumers := d.subscribers(cmd, g, topic)
-	if err := consumers.open(ctx, 1); err != nil {
+	if err := d.open(ctx, target); err != nil {
 		return err
 	}
 	load := &load{target: target, o: o.load, stamp: s}
 	if err := load.open(ctx); err != nil {
-		closeAll(consumers.conns)
+		d.leave()
 		return err
 	}
 	var consuming sync.WaitGroup
 	var consumeErr error
 	draining, enough := context.WithCancel(ctx)
 	defer enough()
-	consuming.Go(func() { consumeErr = d.run(draining, consumers) })
+	consuming.Go(func() { consumeErr = d.run(draining) })
 	published, acks, took, failed := load.run(ctx)
 	if published.messages == 0 {
 		enough()

@@ -14,9 +14,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// errMeasured ends connections that have done their work.
-var errMeasured = errors.New("measurement finished")
-
 // counts are what one connection did.
 type counts struct {
 	messages    int64
@@ -212,7 +209,7 @@ func (s stamp) get(body []byte) (time.Time, bool) {
 
 // load publishes on several connections.
 type load struct {
-	target benchTarget
+	target *nsqTarget
 	o      loadOptions
 	stamp  stamp
 
@@ -228,7 +225,7 @@ func (l *load) open(ctx context.Context) error {
 	}
 	for range l.o.producers {
 		p := &producer{load: l, acks: newHistogram(), free: make(chan [][]byte, l.o.window)}
-		if p.client, err = l.target.newClient(at); err != nil {
+		if p.client, err = l.target.newClient(at, &linkState{}); err != nil {
 			l.close(ctx)
 			return err
 		}

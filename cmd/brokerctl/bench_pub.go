@@ -25,7 +25,7 @@ created if missing, and keeps the messages. For synchronous publishing use --bat
 
 func benchPub(cmd *cobra.Command, g *globals, o loadOptions, topic string) error {
 	ctx := cmd.Context()
-	target, err := benchTopic(cmd, g, topic, o.tcp)
+	target, err := targetOf(cmd, g, topic, o.tcp, true)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/nsqclient"
+	"github.com/brokerd/brokerd/pkg/client"
 )
 
 // drainOptions say what is consumed.
@@ -48,7 +48,7 @@ func (o *drainOptions) addFlags(cmd *cobra.Command) {
 	durationVar(f, &o.duration, "duration", "stop after this long; 0 means no limit")
 	o.idle = 2 * time.Second
 	durationVar(f, &o.idle, "idle", "stop after this long without a message")
-	f.IntVar(&o.consumers, "consumers", 1, "number of consuming connections")
+	f.IntVar(&o.consumers, "consumers", 1, "number of consumers, each with a connection to every leader")
 	f.IntVar(&o.ready, "window", 1000, "messages in flight per consumer")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "connect to this `HOST:PORT` (default: advertised by the topic's leaders)")
 }
@@ -67,19 +67,22 @@ func (o *drainOptions) validate() error {
 
 func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) error {
 	ctx := cmd.Context()
-	d := newDrain(o, stamp{})
-	from := d.subscribers(cmd, g, topic)
-	if err := from.open(ctx, o.consumers); err != nil {
+	target, err := targetOf(cmd, g, topic, o.tcp, false)
+	if err != nil {
 		return err
 	}
-	if err := d.run(ctx, from); err != nil {
+	d := newDrain(o, stamp{})
+	if err := d.open(ctx, target); err != nil {
+		return err
+	}
+	if err := d.run(ctx); err != nil {
 		return err
 	}
 	total, took, _ := d.sum()
 	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: newThroughput(total, took)}, nil)
 }
 
-// drain consumes on several connections.
+// drain consumes with several clients.
 type drain struct {
 	o         drainOptions
 	stamp     stamp
@@ -89,9 +92,9 @@ type drain struct {
 	consumers []*consumer
 }
 
-// consumer is what one connection consumed. Its fields belong to the
-// connection's goroutine until that has ended.
+// consumer is what one client consumed. Its fields belong to its goroutine until that has ended.
 type consumer struct {
+	from        *subscription
 	counts      counts
 	delays      histogram
 	first, last time.Time
@@ -103,48 +106,50 @@ func newDrain(o drainOptions, s stamp) *drain {
 	return d
 }
 
-// subscribers returns where a topic is consumed from. They are not connected yet.
-func (d *drain) subscribers(cmd *cobra.Command, g *globals, topic string) *subscribers {
-	return &subscribers{
-		finder: finder{g, topic, d.o.tcp, cmd.ErrOrStderr()}, channel: d.o.channel, options: clientOptions(g),
-		ready: func(c *nsqclient.Conn) int {
-			if most := c.MaxReady(); most > 0 {
-				return min(d.o.ready, most)
-			}
-			return d.o.ready
-		},
+// open joins the channel with all consumers, or none.
+func (d *drain) open(ctx context.Context, target *nsqTarget) error {
+	for range max(d.o.consumers, 1) {
+		from, err := target.subscribe(ctx, d.o.channel, client.WithMaxInFlight(d.o.ready))
+		if err != nil {
+			d.leave()
+			return err
+		}
+		d.consumers = append(d.consumers, &consumer{from: from, delays: newHistogram()})
 	}
+	return nil
 }
 
-// run consumes until one of the limits is reached, or the context ends. It
-// returns what made a connection fail.
-func (d *drain) run(ctx context.Context, from *subscribers) error {
+// leave ends the consumers once what they finished has arrived. It returns what made one fail.
+func (d *drain) leave() (failed error) {
+	for _, c := range d.consumers {
+		failed = cmp.Or(failed, c.from.leave())
+	}
+	return failed
+}
+
+// run consumes until one of the limits is reached, or the context ends. It returns what made a
+// consumer fail.
+func (d *drain) run(ctx context.Context) error {
 	if d.o.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.o.duration)
 		defer cancel()
 	}
-	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
 	var reading sync.WaitGroup
-	for i := range from.count() {
-		consumer := &consumer{delays: newHistogram()}
-		d.consumers = append(d.consumers, consumer)
+	for _, c := range d.consumers {
 		reading.Go(func() {
-			if err := from.run(running, i, func(c *nsqclient.Conn, m nsqclient.Message) { d.receive(c, consumer, m) }); err != nil {
-				stop(err)
+			defer stop() // the others go on without one at most until the next limit
+			for m := range c.from.consumer.Messages(c.from.ctx) {
+				d.receive(c, m)
 			}
 		})
 	}
 	d.wait(ctx, running)
-	from.leave() // the last messages are finished before we go
-	timeout := time.AfterFunc(leaveTimeout, func() { stop(errMeasured) })
+	err := d.leave()
 	reading.Wait()
-	timeout.Stop()
-	stop(errMeasured)
-	if cause := context.Cause(running); !errors.Is(cause, errMeasured) {
-		return cause
-	}
-	return nil
+	return err
 }
 
 // wait returns when the run is over.
@@ -171,17 +176,17 @@ func (d *drain) wait(ctx, running context.Context) {
 
 // receive counts a message and finishes it. What comes beyond the limit goes back;
 // what is not of the run that is measured is finished and not counted.
-func (d *drain) receive(c *nsqclient.Conn, by *consumer, m nsqclient.Message) {
+func (d *drain) receive(by *consumer, m *client.Message) {
 	sent, ours := d.stamp.get(m.Body)
 	if d.stamp.run != 0 && !ours {
-		c.Finish(m.ID)
+		_ = m.Finish()
 		return
 	}
 	d.seen.Add(1)
 	if d.o.messages > 0 {
 		left := d.left.Add(-1)
 		if left < 0 {
-			c.Requeue(m.ID, 0)
+			_ = m.Requeue(0)
 			return
 		}
 		if left == 0 {
@@ -201,7 +206,7 @@ func (d *drain) receive(c *nsqclient.Conn, by *consumer, m nsqclient.Message) {
 	if m.Attempts > 1 {
 		by.counts.redelivered++
 	}
-	c.Finish(m.ID)
+	_ = m.Finish()
 }
 
 // sum adds up the consumers, once run has returned.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/brokerd/brokerd/internal/nsqclient"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -96,8 +95,6 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		f.answer = api.Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, Fate: e.Fate}
 		f.exit = e.Code.Exit()
-	} else if e, ok := errors.AsType[*nsqclient.Error](err); ok {
-		f.said(e.Code, e.Text)
 	} else if e, ok := errors.AsType[*client.ServerError](err); ok {
 		f.said(e.Code, e.Text)
 	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnreachable) {

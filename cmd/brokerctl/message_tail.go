@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/header"
 )
 
 type tailOptions struct {
@@ -12,6 +15,22 @@ type tailOptions struct {
 	from    string
 	tcp     []string
 	timeout time.Duration
+	filter  string
+	tag     string
+}
+
+// redialPause lies between two attempts to reach a node.
+const redialPause = 300 * time.Millisecond
+
+// chosen returns the filter of a topic's messages; "": all.
+func (o *tailOptions) chosen() string {
+	switch {
+	case o.tag == "":
+		return o.filter
+	case o.filter == "":
+		return "tag == " + strconv.Quote(o.tag)
+	}
+	return "tag == " + strconv.Quote(o.tag) + " && (" + o.filter + ")"
 }
 
 // pollInterval is how often a topic is asked for new messages.
@@ -31,9 +50,13 @@ For a TOPIC/CHANNEL, messages are consumed: each is finished once it is printed,
 consumers of the channel do not receive it. A missing channel is created; one named
 NAME#ephemeral is deleted when the command ends.
 
+With --filter, the nodes choose messages of a TOPIC, and -n stops after N of them. With --tag, messages
+with this tag are chosen; for a TOPIC/CHANNEL, the command consumes as a consumer with that tag.
+
 Only the body is printed, one line per message; -o wide adds partition, id, time and attempts,
 -o json prints one object per line.`,
 		Example: `  brokerctl message tail orders
+  brokerctl message tail orders --filter 'header.type == "order" && size > 1000' --from start
   brokerctl message tail orders/debug#ephemeral -n 10 -o json`,
 	}, func(cmd *cobra.Command, at target) error {
 		if err := o.validate(at.channel); err != nil {
@@ -50,6 +73,8 @@ func (o *tailOptions) addFlags(cmd *cobra.Command) {
 	f.IntVarP(&o.n, "n", "n", 0, "stop after `N` messages; 0 means no limit")
 	f.StringVar(&o.from, "from", "", "for a topic, `POSITION` to start at: start, end or a sequence number")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "consume from this `HOST:PORT` (default: advertised by the topic's leaders)")
+	filterVar(f, &o.filter, "messages of a topic")
+	f.StringVar(&o.tag, "tag", "", "only messages with this `TAG`")
 	durationVar(f, &o.timeout, "msg-timeout", "redeliver a message not printed within this time (default: the broker's message timeout)")
 }
 
@@ -57,6 +82,10 @@ func (o *tailOptions) validate(channel string) error {
 	switch {
 	case o.n < 0:
 		return usageError("-n must not be below 0")
+	case channel != "" && o.filter != "":
+		return usageError("--filter applies to topics only; a channel has its own: brokerctl channel create --filter")
+	case o.tag != "" && !header.ValidTag(o.tag):
+		return usageError("--tag is %q, must be up to %d letters, digits, _ and -", o.tag, header.MaxTag)
 	case channel != "" && o.from != "":
 		return usageError("--from applies to topics only; to move a channel, use channel seek")
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,8 +41,8 @@ func (o *policyOptions) patch(f *pflag.FlagSet) (*api.PolicyPatch, error) {
 		set                func(string) error
 	}{
 		{"max-attempts", "max_attempts", o.maxAttempts, numberInto(&p.MaxAttempts, "")},
-		{"on-exhausted", "on_exhausted", o.onExhausted, textInto(&p.OnExhausted)},
-		{"on-expired", "on_expired", o.onExpired, textInto(&p.OnExpired)},
+		{"on-exhausted", "on_exhausted", o.onExhausted, oneOf(&p.OnExhausted, "dead-letter", "drop", "block")},
+		{"on-expired", "on_expired", o.onExpired, oneOf(&p.OnExpired, "dead-letter", "drop")},
 		{"dead-letter-topic", "dead_letter_topic", o.deadLetterTopic, textInto(&p.DeadLetterTopic)},
 		{"backoff", "backoff", o.backoff, textInto(&p.Backoff)},
 		{"rate", "rate", o.rate, numberInto(&p.Rate, "/s")},
@@ -63,6 +65,17 @@ func (o *policyOptions) patch(f *pflag.FlagSet) (*api.PolicyPatch, error) {
 
 func textInto(to **string) func(string) error {
 	return func(text string) error {
+		*to = &text
+		return nil
+	}
+}
+
+// oneOf reads one of several words.
+func oneOf(to **string, words ...string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(words, text) {
+			return fmt.Errorf("must be %s or %s", strings.Join(words, ", "), inherit)
+		}
 		*to = &text
 		return nil
 	}

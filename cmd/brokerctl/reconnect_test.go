@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,5 +116,28 @@ func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("stderr %q lacks %q", r.stderr, want)
 		}
+	}
+}
+
+// A filter, and a tag, go to the nodes; where they choose nothing of what was looked at, the next
+// question begins behind it.
+func TestATailOfATopicAsksForWhatAFilterChooses(t *testing.T) {
+	b := newFakeBroker(t)
+	const most = api.MaxFiltered
+	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", Partitions: []api.Partition{{Leader: "n1", CommittedEnd: 2*most + 7}}})
+	var asked []string
+	b.set("GET /v1/topics/orders/messages", func(r *http.Request, _ []byte) any {
+		q := r.URL.Query()
+		asked = append(asked, q.Get("from")+" "+q.Get("filter"))
+		text := "found"
+		if q.Get("from") != fmt.Sprint(2*most) {
+			return api.PeekedList{}
+		}
+		return api.PeekedList{Messages: []api.Peeked{{Seq: 2*most + 3, Body: []byte(text), Text: &text}}}
+	})
+	r := b.brokerctl(t, "message", "tail", "orders", "--from", "start", "-n", "1", "--tag", "vip", "--filter", "size > 1 || false")
+	const chosen = ` tag == "vip" && (size > 1 || false)`
+	if want := []string{"0" + chosen, fmt.Sprint(most) + chosen, fmt.Sprint(2*most) + chosen}; r.exit != exitOK || r.stdout != "found\n" || !slices.Equal(asked[1:min(4, len(asked))], want) {
+		t.Errorf("exit %d, stdout %q, stderr %q, asked %q", r.exit, r.stdout, r.stderr, asked)
 	}
 }

@@ -50,13 +50,14 @@ func (f tailFrom) first(q api.Partition, n int) uint64 {
 // topicTail reads the log of a topic on and on. While nodes do not answer it continues with
 // what the others have, and says so.
 type topicTail struct {
-	g     *globals
-	topic string
-	from  tailFrom
-	n     int            // messages that are wanted; 0: all
-	next  map[int]uint64 // by partition
-	warn  io.Writer
-	state string // what was said last
+	g      *globals
+	topic  string
+	from   tailFrom
+	n      int            // the last ones that are shown first; 0: those that come
+	chosen string         // the filter; "": all are
+	next   map[int]uint64 // by partition
+	warn   io.Writer
+	state  string // what was said last
 }
 
 // tailPeekMax is how many messages are asked for at a time.
@@ -68,8 +69,16 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		return err
 	}
 	ctx := cmd.Context()
-	tail := topicTail{g: g, topic: topic, from: from, n: o.n, next: map[int]uint64{}, warn: cmd.ErrOrStderr()}
+	tail := topicTail{g: g, topic: topic, from: from, n: o.n, chosen: o.chosen(), next: map[int]uint64{}, warn: cmd.ErrOrStderr()}
+	if tail.chosen != "" {
+		tail.n = 0
+	}
 	t, err := tail.describe(ctx)
+	if err == nil && tail.chosen != "" { // one that is not valid fails now, not with the next message
+		_, err = query(ctx, g, func(ctx context.Context) ([]api.Peeked, error) {
+			return g.client.Peek(ctx, topic, "", api.PeekOptions{Partition: new(int), From: &t.Partitions[0].CommittedEnd, Max: 1, Filter: tail.chosen})
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -81,7 +90,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 			return err
 		}
 		tail.report(t.MissingNodes, err)
-		if from.edge == "" && left == o.n && o.n > 0 {
+		if from.edge == "" && left == o.n && tail.n > 0 {
 			messages = messages[max(0, len(messages)-o.n):] // the last of all partitions
 		}
 		for _, m := range messages {
@@ -167,11 +176,15 @@ func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api
 		for t.next[q.Partition] < q.CommittedEnd {
 			from := t.next[q.Partition]
 			some, err := query(ctx, t.g, func(ctx context.Context) ([]api.Peeked, error) {
-				return t.g.client.Peek(ctx, t.topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPeekMax})
+				return t.g.client.Peek(ctx, t.topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPeekMax, Filter: t.chosen})
 			})
 			if err != nil {
 				failed = err // the other partitions go on
 				break
+			}
+			if len(some) == 0 && t.chosen != "" { // none of those that it has looked at
+				t.next[q.Partition] = min(from+api.MaxFiltered, q.CommittedEnd)
+				continue
 			}
 			if len(some) == 0 {
 				break // retention was faster

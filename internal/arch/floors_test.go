@@ -123,13 +123,12 @@ var floors = map[string]int{
 	"internal/manual":    1,  // for both programs
 	"internal/model":     0,  // of the protocol, not of the code
 	"internal/node":      12, // one node with its parts wired together
-	"internal/nsqclient": 1,
-	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
-	"internal/signal":    0, // for pkg, too
-	"internal/simtest":   1, // for the tests in test/sim
-	"internal/peertest":  0, // a network in memory: for tests
-	"internal/vfstest":   1, // a disk that fails: for tests
-	"internal/testrand":  0, // seeds of random tests
+	"internal/nsqdfiles": 0,  // what an nsqd leaves on disk
+	"internal/signal":    0,  // for pkg, too
+	"internal/simtest":   1,  // for the tests in test/sim
+	"internal/peertest":  0,  // a network in memory: for tests
+	"internal/vfstest":   1,  // a disk that fails: for tests
+	"internal/testrand":  0,  // seeds of random tests
 
 	"deploy": 0, // files, for programs that print them
 

@@ -168,6 +168,7 @@ func TestARightForEachRequest(t *testing.T) {
 		{"POST /pub?Topic=t", "a", "ops"},
 		{"POST /pub", "a", "ops"},
 		{"POST /v1/topics/t/messages", `{"messages":[{"body":"YQ=="}]}`, "ops publisher"},
+		{"POST /v1/topics/t/messages", `{"messages":[{"text":"a","headers":{"##ttl":"x","dead_letter":{"topic":"t2"}}}]}`, "ops"},
 		{"POST /v1/topics/t2/messages?topic=t", `{"messages":[{"body":"YQ=="}]}`, "ops"},
 		{"POST /v1/topics/%74/messages", `{"messages":[{"body":"YQ=="}]}`, "ops publisher"},
 		{"GET /v1/topics/t/messages", "", "ops consumer"},

@@ -290,7 +290,6 @@ func TestV1PublishRefusals(t *testing.T) {
 		{"", "application/json", `{"messages":[{"text":"0123456789a"}]}`, 413, "11 bytes"},
 		{"", "application/json", `{"messages":[{"text":"a","delay":"2h"}]}`, 400, "delay"},
 		{"", "application/json", `{"messages":[{"text":"a","headers":[1]}]}`, 400, "object"},
-		{"", "application/json", `{"messages":[{"text":"a","headers":{"##ttl":"x","dead_letter":{"topic":"t"}}}]}`, 400, "header is written by the broker"},
 		{"", "application/json", `{"messages":[{"text":"a"}],"partition":1024}`, 400, "partition"},
 		{"", "application/json", `{"message":"a"}`, 400, "unknown field"},
 		{"", "application/json", strings.Repeat(" ", 129), 413, "exceeds"},

@@ -105,7 +105,7 @@ func (cn *conn) publish(c *call) (taken bool) {
 	cn.queued = appendPublish(cn.queued, c)
 	cn.calls.push(c)
 	cn.mu.Unlock()
-	cn.signal()
+	wake(cn.wake)
 	return true
 }
 
@@ -118,15 +118,8 @@ func (cn *conn) queue(c command) bool {
 	}
 	cn.queued = c.appendTo(cn.queued)
 	cn.mu.Unlock()
-	cn.signal()
+	wake(cn.wake)
 	return true
-}
-
-func (cn *conn) signal() {
-	select {
-	case cn.wake <- struct{}{}:
-	default: // the writer has yet to look
-	}
 }
 
 // alive reports whether commands are taken.
@@ -157,7 +150,7 @@ func (cn *conn) run() error {
 	var writing sync.WaitGroup
 	writing.Go(cn.writeAll)
 	cn.end(cn.readAll())
-	cn.signal() // the writer looks, and leaves
+	wake(cn.wake) // the writer looks, and leaves
 	writing.Wait()
 	cn.giveBack()
 	close(cn.over)

@@ -41,6 +41,7 @@ type Consumer struct {
 	attached map[string]bool
 	throttle throttle
 	turn     int
+	most     int           // messages that may be in flight
 	inHand   int           // messages that were handed over and not answered
 	empty    chan struct{} // closed once it leaves and none is in hand
 	left     bool          // Close has begun
@@ -64,7 +65,7 @@ func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*C
 		client: c, topic: topic, channel: channel, cfg: cfg,
 		arrivals: make(chan *Message, 2*cfg.maxInFlight), leaving: make(chan struct{}), wake: make(chan struct{}, 1),
 		conns: map[*conn]int{}, attached: map[string]bool{}, empty: make(chan struct{}),
-		throttle: throttle{least: cfg.minBackoff, most: cfg.maxBackoff},
+		throttle: throttle{least: cfg.minBackoff, most: cfg.maxBackoff}, most: cfg.maxInFlight,
 	}
 	x.ctx, x.stop = context.WithCancelCause(c.ctx)
 	c.mu.Lock()
@@ -171,15 +172,26 @@ func (x *Consumer) keep(address string) {
 		if !slices.Contains(x.client.cfg.nodes, address) && !slices.Contains(x.nodes(), address) {
 			return
 		}
-		x.lookAgain() // others may have come in its place
+		wake(x.wake) // others may have come in its place
 	}
 }
 
-func (x *Consumer) lookAgain() {
+// wake has who waits for c look again; it may be about to.
+func wake(c chan<- struct{}) {
 	select {
-	case x.wake <- struct{}{}:
-	default: // it will
+	case c <- struct{}{}:
+	default:
 	}
+}
+
+// SetMaxInFlight bounds the messages in flight anew, from 0, which pauses the consumer, to what it
+// was created with (WithMaxInFlight). What is in flight already stays. Over one connection it takes
+// effect before a message that is finished afterwards: the broker sends none in its place.
+func (x *Consumer) SetMaxInFlight(n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.most = min(max(n, 0), x.cfg.maxInFlight)
+	x.shareLocked(time.Now())
 }
 
 // final reports whether a broker's answer to SUB would be the same again.
@@ -208,7 +220,7 @@ func (x *Consumer) fail(err error) {
 
 // visit is one connection to a node, from its beginning to its end.
 func (x *Consumer) visit(address string) error {
-	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate, x.cfg.headers}, x)
+	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate, x.cfg.headers, x.cfg.tag}, x)
 	if err != nil {
 		return err
 	}
@@ -243,10 +255,10 @@ func (x *Consumer) part(cn *conn) {
 
 // shareLocked tells each connection how many messages may be in flight on it.
 func (x *Consumer) shareLocked(now time.Time) {
-	all := x.cfg.maxInFlight
+	all := x.most
 	switch x.throttle.flow(now) {
 	case flowOne:
-		all = 1
+		all = min(all, 1)
 	case flowNone:
 		all = 0
 	case flowAll:

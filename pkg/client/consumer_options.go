@@ -26,6 +26,7 @@ type consumerConfig struct {
 	sampleRate             int
 	autoTouch              bool
 	headers                bool
+	tag                    string
 	minBackoff, maxBackoff time.Duration
 	minRequeue, maxRequeue time.Duration
 }
@@ -73,6 +74,11 @@ func WithSampleRate(percent int) ConsumerOption {
 
 // WithHeaders receives messages with their headers. The topic must be extended.
 func WithHeaders() ConsumerOption { return func(c *consumerConfig) { c.headers = true } }
+
+// WithTag receives the messages that were published with this tag (header
+// ##client_dispatch_tag); consumers without a tag receive the others, and those for tags that no
+// consumer has. The topic must be extended.
+func WithTag(tag string) ConsumerOption { return func(c *consumerConfig) { c.tag = tag } }
 
 // WithAutoTouch touches a message while its handler runs or it waits for another of its key, so that slow work needs no long
 // message timeout. Brokers bound the total time (max-msg-timeout).

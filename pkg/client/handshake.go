@@ -26,6 +26,7 @@ type wanted struct {
 	msgTimeout time.Duration // 0: the broker's
 	sampleRate int
 	headers    bool // of messages
+	tag        string
 }
 
 // open connects to a broker, identifies, and subscribes where a topic is given.
@@ -61,7 +62,7 @@ func (cn *conn) greet(ctx context.Context, cfg *config, w wanted) error {
 	defer stop()
 	cmd := appendIdentify([]byte(nsq.Magic), identify{
 		ClientID: cfg.clientID, Hostname: cfg.hostname, UserAgent: cfg.userAgent, FeatureNegotiation: true,
-		HeartbeatInterval: cfg.heartbeat.Milliseconds(), MsgTimeout: w.msgTimeout.Milliseconds(), SampleRate: w.sampleRate, ExtendSupport: w.headers,
+		HeartbeatInterval: cfg.heartbeat.Milliseconds(), MsgTimeout: w.msgTimeout.Milliseconds(), SampleRate: w.sampleRate, ExtendSupport: w.headers, DesiredTag: w.tag,
 		TLS: cfg.tls != nil, Snappy: cfg.compression == snappyStream,
 		Deflate: cfg.compression == deflateStream, DeflateLevel: levelOf(cfg),
 	})

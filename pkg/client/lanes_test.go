@@ -225,6 +225,38 @@ func TestAKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
 	})
 }
 
+// TestWhatMayBeInFlightIsChanged sees the ready count change before the message is finished.
+func TestWhatMayBeInFlightIsChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) {
+			p.greet(`{"max_rdy_count":2500}`)
+			p.expect("SUB t c\n")
+			p.ok()
+			p.expect("RDY 2\n")
+			p.message(idA, "one")
+			p.expect("RDY 1\nFIN " + idA + "\n")
+			p.expect("RDY 0\n")
+			p.expect("RDY 2\n") // 3 are more than it was created with
+			p.expect("RDY 0\nCLS\n")
+			p.send(0, "CLOSE_WAIT")
+			p.drain()
+		})
+		c := f.client([]string{node})
+		x, err := c.Subscribe("t", "c", WithMaxInFlight(2), WithTag("vip"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m := range x.Messages(t.Context()) {
+			x.SetMaxInFlight(1)
+			_ = m.Finish()
+			break
+		}
+		x.SetMaxInFlight(-1)
+		x.SetMaxInFlight(3)
+		f.end(c)
+	})
+}
+
 // BenchmarkLanes is what order by key adds to each message.
 func BenchmarkLanes(b *testing.B) {
 	l := newLanes()

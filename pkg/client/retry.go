@@ -35,10 +35,7 @@ func (r *retries) add(c *call) {
 	if start && !r.client.start(r.run) {
 		r.run() // the client is closed: each is told
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default: // it has yet to look
-	}
+	wake(r.wake)
 }
 
 // run sends what is due until nothing is left.

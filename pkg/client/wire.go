@@ -27,6 +27,7 @@ type identify struct {
 	MsgTimeout         int64  `json:"msg_timeout,omitempty"`
 	SampleRate         int    `json:"sample_rate,omitempty"`
 	ExtendSupport      bool   `json:"extend_support,omitempty"`
+	DesiredTag         string `json:"desired_tag,omitempty"`
 	TLS                bool   `json:"tls_v1,omitempty"`
 	Snappy             bool   `json:"snappy,omitempty"`
 	Deflate            bool   `json:"deflate,omitempty"`

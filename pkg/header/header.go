@@ -171,12 +171,12 @@ func bounded(key, text string, isText bool, most int) error {
 	return nil
 }
 
-// maxTag is the longest tag, in bytes.
-const maxTag = 100
+// MaxTag is the longest tag, in bytes.
+const MaxTag = 100
 
-// ValidTag reports whether text can be a tag: 1 to maxTag of the characters a-z A-Z 0-9 _ -.
+// ValidTag reports whether text can be a tag: 1 to MaxTag of the characters a-z A-Z 0-9 _ -.
 func ValidTag(text string) bool {
-	if len(text) == 0 || len(text) > maxTag {
+	if len(text) == 0 || len(text) > MaxTag {
 		return false
 	}
 	for _, c := range []byte(text) {

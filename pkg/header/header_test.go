@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 func TestValidTag(t *testing.T) {
 	for tag, want := range map[string]bool{
 		"": false, "a": true, "A-Z_09": true, "a.b": false, "ä": false, "a b": false,
-		strings.Repeat("x", maxTag): true, strings.Repeat("x", maxTag+1): false,
+		strings.Repeat("x", MaxTag): true, strings.Repeat("x", MaxTag+1): false,
 	} {
 		if ValidTag(tag) != want {
 			t.Errorf("%q: %v", tag, !want)

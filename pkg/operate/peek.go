@@ -20,7 +20,7 @@ import (
 // Limits of a Peek that chooses messages.
 const (
 	// maxFiltered is how many messages of a partition it looks at.
-	maxFiltered = 100_000
+	maxFiltered = api.MaxFiltered
 	// filteredPage and filteredBytes bound those that it holds at a time besides the chosen.
 	filteredPage  = 1000
 	filteredBytes = 1 << 20

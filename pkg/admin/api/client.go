@@ -200,6 +200,9 @@ func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Publi
 	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "messages"), req, out)
 }
 
+// MaxFiltered is how many messages of a partition a node looks at for one Peek with a Filter.
+const MaxFiltered = 100_000
+
 // PeekOptions selects messages to look at.
 type PeekOptions struct {
 	Partition *int    // nil: all of them

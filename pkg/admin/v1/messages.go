@@ -16,10 +16,12 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -211,20 +213,21 @@ func (v messagesAPI) readRaw(r *http.Request, body []byte) (publish.Request, err
 			return publish.Request{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
 		}
 	}
-	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition})
+	return v.publishOf(r, api.Publish{Messages: []api.Message{m}, Partition: partition})
 }
 
 // readMessages makes messages of a JSON body.
-func (v messagesAPI) readMessages(_ *http.Request, body []byte) (publish.Request, error) {
+func (v messagesAPI) readMessages(r *http.Request, body []byte) (publish.Request, error) {
 	var req api.Publish
 	if err := decodeJSON(body, &req); err != nil {
 		return publish.Request{}, err
 	}
-	return v.publishOf(req)
+	return v.publishOf(r, req)
 }
 
-// publishOf checks a publish and puts it in the broker's form.
-func (v messagesAPI) publishOf(req api.Publish) (publish.Request, error) {
+// publishOf checks a publish and puts it in the broker's form. Dead letters, as backups and exports
+// have them, are for administrators: who publishes one says where a redrive brings it.
+func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Request, error) {
 	out := publish.Request{Partition: host.AnyPartition}
 	if len(req.Messages) == 0 {
 		return out, api.Errorf(api.CodeInvalid, "no messages given")
@@ -244,6 +247,9 @@ func (v messagesAPI) publishOf(req api.Publish) (publish.Request, error) {
 		tm, err := messageOf(m, v.publishing.Limits)
 		if err != nil {
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
+		}
+		if _, err := header.Parse(tm.Header); errors.Is(err, header.ErrWritten) && guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Admin}) != nil {
+			return out, api.Errorf(api.CodeForbidden, "message %d: %w, except by an administrator", i, err)
 		}
 		if total += len(tm.Body); total > v.publishing.Limits.MaxBody {
 			return out, api.Errorf(api.CodeTooLarge, "messages exceed %d bytes in total", v.publishing.Limits.MaxBody)
@@ -292,9 +298,6 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
 		if m.Headers[0] != '{' {
 			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
-		}
-		if _, err := header.Parse(m.Headers); errors.Is(err, header.ErrWritten) {
-			return out, api.Errorf(api.CodeInvalid, "headers: %w", err)
 		}
 		out.Header = m.Headers
 	}

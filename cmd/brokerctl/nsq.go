@@ -1,0 +1,251 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/client"
+)
+
+// leaveTimeout bounds how long the brokers may take to see us off.
+const leaveTimeout = 2 * time.Second
+
+// sharedOutput is a writer for several goroutines.
+type sharedOutput struct {
+	mu sync.Mutex // guards w
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *sharedOutput) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(p)
+}
+
+// nsqTarget is a topic that is published to, or consumed, over the NSQ protocol.
+type nsqTarget struct {
+	g     *globals
+	topic string
+	given []string  // with --tcp; none: the nodes that the cluster names
+	warn  io.Writer // what is done about connections that end; for several goroutines
+}
+
+// targetOf returns a topic, which exists or is created if create says so.
+func targetOf(cmd *cobra.Command, g *globals, topic string, given []string, create bool) (*nsqTarget, error) {
+	_, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	if create && api.CodeOf(err) == api.CodeNotFound {
+		_, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
+			return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
+		})
+	}
+	return &nsqTarget{g, topic, given, &sharedOutput{w: cmd.ErrOrStderr()}}, err
+}
+
+func (t *nsqTarget) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(t.warn, format+"\n", args...) // nobody is left to tell
+}
+
+// places returns what a client is made of: the NSQ addresses that were given, or else the
+// HTTP addresses of all nodes, which tell who leads.
+func (t *nsqTarget) places(ctx context.Context) ([]string, error) {
+	for _, a := range t.given {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return nil, usageError("%q is not HOST:PORT", a)
+		}
+	}
+	if len(t.given) > 0 {
+		return t.given, nil
+	}
+	cluster, err := query(ctx, t.g, t.g.client.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	at := t.g.nodeAddresses()
+	if len(at) == 0 {
+		at = []string{api.DefaultAddress}
+	}
+	for i, a := range at {
+		if !strings.Contains(a, "://") {
+			at[i] = "http://" + a
+		}
+	}
+	for _, n := range cluster.Nodes {
+		t.g.client.Know(n.HTTPAddress)
+		if url := n.URL(t.g.secure()); url != "" {
+			at = append(at, url)
+		}
+	}
+	return at, nil
+}
+
+// newClient makes a client that tells of connections that are lost and found again, and links
+// of each that stands or cannot be made.
+func (t *nsqTarget) newClient(at []string, links *linkState) (*client.Client, error) {
+	overHTTP, err := t.g.access.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	links.target = t
+	options := []client.Option{
+		client.WithClientID("brokerctl"), client.WithUserAgent(userAgent()), client.WithSecret(t.g.access.Secret(t.g.env.getenv)),
+		client.WithPublishTimeout(t.g.timeout), client.WithDialTimeout(t.g.timeout),
+		client.WithHooks(client.Hooks{Disconnected: links.disconnected, Connected: links.connected}),
+	}
+	if overHTTP != nil {
+		options = append(options, client.WithHTTPClient(overHTTP))
+	}
+	c, err := client.New(at, options...)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return c, nil
+}
+
+// linkState is what is known of the connections of a client.
+type linkState struct {
+	target *nsqTarget
+	ended  func(ever bool, err error) // one was lost, or never stood; nil: nobody asks
+	first  func()                     // one stands; likewise
+
+	mu   sync.Mutex // guards what follows
+	up   map[string]int
+	ever bool // one has stood
+	lost bool // and was lost
+}
+
+func (l *linkState) connected(address string) {
+	l.mu.Lock()
+	again, first := l.lost, !l.ever
+	l.lost, l.ever = false, true
+	if l.up == nil {
+		l.up = map[string]int{}
+	}
+	l.up[address]++
+	l.mu.Unlock()
+	if again {
+		l.target.say("connected to %s", address)
+	}
+	if first && l.first != nil {
+		l.first()
+	}
+}
+
+func (l *linkState) disconnected(address string, err error) {
+	if err == nil {
+		return // we closed it
+	}
+	l.mu.Lock()
+	stood, ever := l.up[address] > 0, l.ever
+	if stood {
+		l.up[address]--
+		l.lost = true
+	}
+	l.mu.Unlock()
+	if stood {
+		l.target.say("connection to %s lost (%v): looking up the leaders of %s", address, err, l.target.topic)
+	}
+	if l.ended != nil && (stood || !ever) {
+		l.ended(ever, fmt.Errorf("no NSQ connection to %s: %w", address, err))
+	}
+}
+
+// subscription consumes a channel with a client of its own.
+type subscription struct {
+	target   *nsqTarget
+	channel  string
+	client   *client.Client
+	consumer *client.Consumer
+	ctx      context.Context // ends with the command, or when nothing more can be consumed
+	end      context.CancelFunc
+
+	mu       sync.Mutex // guards what follows
+	failures int        // before a connection has stood
+	why      error      // nothing more can be consumed; nil: nothing has failed
+}
+
+// subscribe joins a channel, and returns once a node has taken us on.
+func (t *nsqTarget) subscribe(ctx context.Context, channel string, options ...client.ConsumerOption) (*subscription, error) {
+	at, err := t.places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &subscription{target: t, channel: channel}
+	s.ctx, s.end = context.WithCancel(ctx)
+	joined := make(chan struct{})
+	if s.client, err = t.newClient(at, &linkState{first: func() { close(joined) }, ended: s.ended}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.consumer, err = s.client.Subscribe(t.topic, channel, options...)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	select {
+	case <-joined:
+		return s, nil
+	case <-s.ctx.Done():
+	}
+	return nil, cmp.Or(s.leave(), context.Cause(ctx))
+}
+
+// ended looks at a connection that was lost, or could not be made, before another one is.
+func (s *subscription) ended(ever bool, err error) {
+	gone := ever && s.deleted()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures++
+	_, said := errors.AsType[*client.ServerError](err)
+	switch {
+	case gone:
+		s.why = api.Errorf(api.CodeNotFound, "channel %s/%s was deleted", s.target.topic, s.channel)
+		s.end()
+		_ = s.consumer.Close(s.ctx) // at once: to subscribe again would create it
+	case ever || s.failures < len(s.target.given):
+		return
+	case said:
+		s.why = err
+	default:
+		s.why = api.Errorf(api.CodeUnavailable, "%w", err)
+	}
+	s.end()
+}
+
+// deleted reports whether the channel has gone. One that goes with its last consumer may.
+func (s *subscription) deleted() bool {
+	if strings.HasSuffix(s.channel, "#ephemeral") {
+		return false
+	}
+	_, err := query(s.ctx, s.target.g, func(ctx context.Context) (*api.Channel, error) {
+		return s.target.g.client.Channel(ctx, s.target.topic, s.channel)
+	})
+	return api.CodeOf(err) == api.CodeNotFound
+}
+
+// leave disconnects once the brokers know what was finished. It returns why nothing more could
+// be consumed; nil: it could.
+func (s *subscription) leave() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), leaveTimeout)
+	defer cancel()
+	_ = s.client.Close(ctx) // what a broker does not confirm is delivered again
+	s.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.why, s.consumer.Err())
+}
+
+// passing reports whether a failed request may succeed at another node, or soon.
+func passing(err error) bool {
+	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
+}
