@@ -170,6 +170,10 @@ bench-growth: build $(LOADGEN) ## from one topic to 10,000, beside BEFORE=/path/
 bench-features: build $(LOADGEN) ## dedup ids, keys, order, filters and traces beside a topic without (ARGS="-cluster -only backlog")
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -features $(ARGS)
 
+.PHONY: bench-client
+bench-client: build $(LOADGEN) ## pkg/client beside go-nsq, each in a process of its own, on the same load
+	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -clients -messages 300000 $(ARGS)
+
 golden: ## write the golden files anew; read the diff
 	@grep -rl 'brokerd/internal/golden"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \
 	  while read -r dir; do $(GO) test "$$dir" -update || exit 1; done

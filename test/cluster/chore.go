@@ -29,6 +29,7 @@ type chore struct {
 	got   map[string]map[string]map[string]struct{} // channel, text: the ids by which it came
 	keeps map[string]bool                           // channels whose consumers finish nothing
 	ids   map[string]string                         // of texts, as the publish was answered
+	order *keyOrder                                 // what is known of keys; nil: their order does not count
 }
 
 // newChore makes a topic.
@@ -150,6 +151,9 @@ func (c *chore) note(channel, text, id string) bool {
 		c.got[channel][text] = map[string]struct{}{}
 	}
 	c.got[channel][text][id] = struct{}{}
+	if c.order != nil {
+		return c.order.deliver(text)
+	}
 	return c.keeps[channel]
 }
 

@@ -30,3 +30,26 @@ func TestAChoreFindsWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestTheOrderOfAKeyIsJudged plants deliveries out of order.
+func TestTheOrderOfAKeyIsJudged(t *testing.T) {
+	for _, test := range []struct {
+		name, deliveries, want string // after a text: + finished, - given back
+	}{
+		{"in order, keys apart", "a-001+ b-001+ a-002- a-002+ a-002- a-003+ b-002+", ""},
+		{"over one that is missing", "a-001+ a-003+", "a-003 was delivered, 1 before it has not been finished"},
+		{"the first is missing", "a-002+", "a-002 was delivered, 0 before it has not been finished"},
+		{"before the finish", "a-001- a-002+", "a-002 was delivered, 1 before it has not been finished"},
+		{"again behind the next", "a-001+ a-002+ a-001+", "a-001 was delivered again behind 2"},
+	} {
+		o := &keyOrder{keys: map[string]keyState{}}
+		for d := range strings.FieldsSeq(test.deliveries) {
+			text, again := d[:len(d)-1], d[len(d)-1] == '-'
+			o.judge(text)
+			o.answered(text, again)
+		}
+		if got := strings.Join(o.found, "; "); got != test.want {
+			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +67,116 @@ func playDeadLetters(st *stage) error {
 	err = errors.Join(c.command("dlq", "redrive", "orders/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.delivered("mail", all))
 	st.say = append(st.say, fmt.Sprintf("%d dead letters and back", len(all)))
 	return err
+}
+
+// playExpired kills leaders while messages expire: each is one dead letter of the channel that wants
+// that, none of the other, and is brought back to its channel alone.
+func playExpired(st *stage) error {
+	c, err := newChore(st, "offers", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.command("channel", "create", "offers/bill", "--on-expired", "dead-letter"), c.command("channel", "create", "offers/mail")); err != nil {
+		return err
+	}
+	all := texts("offer", choreMessages)
+	c.keep("bill", true)
+	bill := c.consume("bill")
+	defer bill.Dismiss()
+	brief := func(int) map[string]any { return map[string]any{"ttl_ms": 1000} }
+	if err := c.meanwhile(all, brief, c.killLeader); err != nil {
+		return err
+	}
+	if err := errors.Join(c.letters(all), c.killLeader(), c.letters(all)); err != nil {
+		return err
+	}
+	c.keep("bill", false)
+	mail := c.consume("mail")
+	defer mail.Dismiss()
+	err = errors.Join(c.command("dlq", "redrive", "offers/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.only("mail", nil))
+	st.say = append(st.say, fmt.Sprintf("%d expired messages became dead letters, and back", len(all)))
+	return err
+}
+
+// keyOrder judges the deliveries of a channel with order by key to one consumer, whose messages are
+// called KEY-NUMBER, and answers them: some are given back.
+type keyOrder struct {
+	random *rand.Rand
+	keys   map[string]keyState
+	found  []string // what must not be
+}
+
+// keyState is what is known of one key.
+type keyState struct {
+	last     int  // the number that came last; numbers begin at 1
+	finished bool // its FIN was sent
+}
+
+// deliver judges a delivery, and returns whether the message is to be given back.
+func (o *keyOrder) deliver(text string) (again bool) {
+	o.judge(text)
+	again = o.random.IntN(4) == 0
+	o.answered(text, again)
+	return again
+}
+
+// of takes a text apart.
+func (o *keyOrder) of(text string) (key string, n int) {
+	key, digits, _ := strings.Cut(text, "-")
+	n, _ = strconv.Atoi(digits) // we made it
+	return key, n
+}
+
+func (o *keyOrder) judge(text string) {
+	key, n := o.of(text)
+	switch k := o.keys[key]; {
+	case n > k.last+1 || n == k.last+1 && k.last > 0 && !k.finished:
+		o.found = append(o.found, fmt.Sprintf("%s was delivered, %d before it has not been finished", text, k.last))
+	case n < k.last:
+		o.found = append(o.found, fmt.Sprintf("%s was delivered again behind %d", text, k.last))
+	}
+}
+
+// answered notes the answer to what came last of its key. What was finished once stays so for a
+// broker that has heard of it.
+func (o *keyOrder) answered(text string, again bool) {
+	key, n := o.of(text)
+	k := o.keys[key]
+	o.keys[key] = keyState{n, !again || n == k.last && k.finished}
+}
+
+// playKeyOrder has messages of some keys delivered in order while leaders are killed, and then all
+// nodes, and some are given back: none comes before the one before it was finished, or behind the
+// next of its key.
+func playKeyOrder(st *stage) error {
+	c, err := newChore(st, "ledger", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := c.command("channel", "create", "ledger/c", "--order", "key"); err != nil {
+		return err
+	}
+	const keys = 6
+	var all []string
+	for i := range 3 * choreMessages {
+		all = append(all, fmt.Sprintf("%c-%03d", 'a'+i%keys, 1+i/keys))
+	}
+	c.order = &keyOrder{random: rand.New(rand.NewPCG(st.o.seed, 7)), keys: map[string]keyState{}}
+	consumer := c.consume("c")
+	defer consumer.Dismiss()
+	key := func(i int) map[string]any { return map[string]any{"key": all[i][:1]} }
+	err = c.meanwhile(all, key, func() error {
+		return errors.Join(c.killLeader(), c.killLeader(), st.kill(st.c.Nodes...), st.start(st.c.Nodes...))
+	})
+	if err = errors.Join(err, c.delivered("c", all), c.deferred("c", 0)); err != nil {
+		return err
+	}
+	consumer.Dismiss()
+	for _, found := range c.order.found {
+		err = errors.Join(err, errors.New(found))
+	}
+	st.say = append(st.say, fmt.Sprintf("%d messages of %d keys in order", len(all), keys))
+	return errors.Join(err, c.stored(all), st.whole(c.topic), st.identical(c.topic))
 }
 
 // letters waits until some texts are dead letters, each once, and no other is.

@@ -60,6 +60,8 @@ var scenarios = []scenario{
 	{name: "limits-differ", about: "a node takes bodies that the others would not", setup: limitsDiffer, alone: playLimits},
 	{name: "dedup", about: "publish with dedup ids, all of it twice, while the leader is killed, and then all nodes", alone: playDedup},
 	{name: "dead-letters", about: "leaders are killed while messages become dead letters, which are brought back", alone: playDeadLetters},
+	{name: "expired-letters", about: "leaders are killed while messages expire and become dead letters, which are brought back", alone: playExpired},
+	{name: "key-order", about: "a channel with order by key while leaders are killed, and then all nodes", alone: playKeyOrder},
 	{name: "filter-move", about: "a partition moves while a channel gets a part of its messages", nodes: 4, alone: playFilterMove},
 	{name: "deferred-kill", about: "the leader is killed twice while deferred messages are cancelled and advanced", alone: playDeferredKill},
 	{name: "trash-restore", about: "a topic is deleted, nodes are killed, and it is restored", alone: playTrashRestore},

@@ -52,6 +52,18 @@ func clusterLoads(o options) []load {
 	}
 }
 
+// clientLoads lists what a client's own work decides, and what the broker's does.
+func clientLoads(o options) []load {
+	duration := o.duration.String()
+	both := func(r result) map[string]float64 { return map[string]float64{"messages/s": r.MsgsPerSec} }
+	return []load{
+		{"publish without waiting, 1,000 in flight", []string{"publish", "-batch", "1", "-window", "1000", "-duration", duration}, both},
+		{"publish batches of 100, 10 in flight", []string{"publish", "-duration", duration}, both},
+		{"16 synchronous producers", []string{"publish", "-sync", "-producers", "16", "-duration", duration}, both},
+		{"consume a backlog", []string{"backlog", "-messages", strconv.Itoa(o.messages)}, both},
+	}
+}
+
 // featureLoads lists what shows the price of what messages can do.
 func featureLoads(o options) []load {
 	duration, messages := o.duration.String(), strconv.Itoa(o.messages)

@@ -26,7 +26,7 @@ type options struct {
 	loadgen, brokerd, nsqd, nats string
 	before                       string
 	cluster                      bool
-	features                     bool
+	features, clients            bool
 	rounds, tries                int
 	others                       float64 // share of a core that other programs may use
 	duration                     time.Duration
@@ -44,6 +44,7 @@ func main() {
 	flag.StringVar(&o.before, "before", "", "`PROGRAM`, another brokerd to compare with; beside -nsqd, if that is set")
 	flag.BoolVar(&o.cluster, "cluster", false, "with -before: clusters of three")
 	flag.BoolVar(&o.features, "features", false, "brokerd with what messages can do beside brokerd without; with -cluster as clusters of three")
+	flag.BoolVar(&o.clients, "clients", false, "pkg/client beside go-nsq, on one brokerd that serves the same load")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often to measure each")
 	flag.Float64Var(&o.others, "others", 0.25, "measure again while other programs use more than this `SHARE` of a core")
 	flag.IntVar(&o.tries, "tries", 3, "how often to measure one load at the most; the quietest counts")
@@ -76,6 +77,8 @@ func contest(o options) ([]contender, []load, error) {
 	switch {
 	case o.features:
 		return features(o), featureLoads(o), nil
+	case o.clients:
+		return clients(o), clientLoads(o), nil
 	case o.before != "":
 		return growth(o), growthLoads(o), nil
 	case o.nsqd != "":
@@ -86,7 +89,7 @@ func contest(o options) ([]contender, []load, error) {
 			natsCluster(o.nats, 3, true), natsCluster(o.nats, 1, true), natsCluster(o.nats, 3, false), natsCluster(o.nats, 1, false),
 		}, clusterLoads(o), nil
 	}
-	return nil, nil, errors.New("nothing to compare with: -features, -before, -nsqd or -nats-server")
+	return nil, nil, errors.New("nothing to compare with: -features, -clients, -before, -nsqd or -nats-server")
 }
 
 // growth is a brokerd beside another one.
@@ -99,6 +102,17 @@ func growth(o options) []contender {
 	all[0].name = "before"
 	if o.nsqd != "" && !o.cluster {
 		all = append(all, nsqd(o.nsqd))
+	}
+	return all
+}
+
+// clients is one brokerd that two clients load.
+func clients(o options) []contender {
+	var all []contender
+	for _, driver := range []string{"go-nsq", "client"} {
+		c := brokerd(o.brokerd, "always")
+		c.name, c.target = driver, append(slices.Clip(c.target), "-driver", driver)
+		all = append(all, c)
 	}
 	return all
 }
