@@ -414,7 +414,7 @@ func (fd *relaySource) fill(limit int) ([]byte, error) {
 		return nil, err
 	}
 	now := time.Now()
-	if !fd.mayStarve(now) || !fd.sub.expects(now) {
+	if !fd.mayStarve(now) || !expects(fd.sub, now) {
 		return nil, nil
 	}
 	fd.mu.Lock()

@@ -56,6 +56,8 @@ type Subscribe struct {
 	// Wake signals that Take may now return messages. It may be called from any goroutine; it
 	// must not block or call the broker.
 	Wake func()
+	// Serve is Wake where it may call Take itself: see topic.ConsumerOptions. nil: Wake.
+	Serve func()
 }
 
 // Client describes the connection of a subscription. Stats may be called at any time.
@@ -318,7 +320,7 @@ func (j joiner) joinOne(lp *host.Led) error {
 	src := &localSource{part: lp.Part}
 	k, err := c.Join(topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
-		Wake: s.wake, Owner: s, Name: client.Name(),
+		Wake: s.wake, Serve: func() { serve(s) }, Owner: s, Name: client.Name(),
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
 		Ended: func(reason error) {
 			src.gone.Store(true)

@@ -118,14 +118,15 @@ func (s *Subscription) renew() {
 		k.Leave()
 	}
 	if s.unwatch != nil && !s.stopped.Load() {
-		s.joinNew()
+		joiner{s}.joinNew()
 	}
 	s.allot()
 }
 
 // joinNew joins the partitions that this node leads and the subscription does
 // not take from.
-func (s *Subscription) joinNew() {
+func (j joiner) joinNew() {
+	s := j.s
 	for _, lp := range s.topic.AllLed() {
 		if slices.ContainsFunc(s.Sources.Load().local, func(k *localSource) bool { return k.part == lp.Part }) {
 			continue
@@ -135,7 +136,7 @@ func (s *Subscription) joinNew() {
 				continue // it is closing
 			}
 		}
-		if err := (joiner{s}).joinOne(lp); err != nil {
+		if err := j.joinOne(lp); err != nil {
 			s.c.complaints.Tell(s.c.o.Logger, slog.LevelInfo, time.Now(), "cannot attach consumer to a partition now led by this node; retrying",
 				"topic", s.ask.Topic, "partition", lp.Index, "channel", s.ask.Channel, "error", err)
 		}
@@ -201,6 +202,38 @@ func (s *Subscription) SetReady(n int) {
 func (s *Subscription) wake() {
 	s.awaited.CompareAndSwap(0, time.Now().UnixNano())
 	s.ask.Wake()
+}
+
+// serve has Take called, perhaps by the caller.
+func serve(s *Subscription) {
+	if s.ask.Serve == nil {
+		s.wake()
+		return
+	}
+	s.awaited.CompareAndSwap(0, time.Now().UnixNano())
+	s.ask.Serve()
+}
+
+// AtHand reports whether Take finds what is next without waiting for a disk or another node. Call it
+// from Take's goroutine.
+func (s *Subscription) AtHand() bool {
+	set := s.Sources.Load()
+	if len(set.Relays) > 0 || s.changed.Load() || s.stopped.Load() {
+		return false
+	}
+	for _, k := range set.local {
+		if !topic.Waits(k.Consumer) && !topic.AtHand(k.Consumer) || k.gone.Load() {
+			return false
+		}
+	}
+	return slices.ContainsFunc(set.local, func(k *localSource) bool { return topic.AtHand(k.Consumer) })
+}
+
+// Waits reports that Take found nothing although there was room: Wake is called, or was already, when there is
+// something. Then an answer need not be followed by a Take.
+func (s *Subscription) Waits() bool {
+	set := s.Sources.Load()
+	return len(set.Relays) == 0 && !slices.ContainsFunc(set.local, func(k *localSource) bool { return !topic.Waits(k.Consumer) })
 }
 
 // consumes reports whether the client takes messages as far as is known here: it reads
@@ -280,7 +313,7 @@ func (s *Subscription) pass() {
 
 // expects reports whether there would be something if more could be in flight; if
 // not, Wake will be called when there is. It is for Take's goroutine.
-func (s *Subscription) expects(now time.Time) bool {
+func expects(s *Subscription, now time.Time) bool {
 	some := false
 	for _, k := range s.Sources.Load().local {
 		// of no messages: it only has itself woken

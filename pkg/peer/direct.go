@@ -35,8 +35,9 @@ func newDirect(l *link) *direct {
 // the writer to find out, who writes the rest.
 func (d *direct) write(data []byte) int {
 	d.data, d.n = data, 0
-	// The deadline of an earlier write would refuse this one.
-	if d.link.conn.SetWriteDeadline(time.Now().Add(d.link.options.WriteTimeout)) == nil {
+	// The deadline of an earlier write would refuse this one, once it has passed; this one does not wait.
+	l := d.link
+	if now := time.Now(); l.patience.Sub(now) > l.options.WriteTimeout/2 || l.setPatience(now) == nil {
 		_ = d.raw.Write(d.once)
 	}
 	d.data = nil

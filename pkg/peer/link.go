@@ -47,6 +47,8 @@ type link struct {
 	quiet      int       // ticks since then; likewise
 	deadline   time.Time // of reading; the reader's
 
+	patience time.Time // deadline of writing, as the socket knows it; of the writer, or who stands in for it
+
 	group  net.Buffers // of one write; the writer's
 	vector net.Buffers // what the write consumes; the writer's
 }
@@ -307,12 +309,18 @@ func (l *link) send(out *load) error {
 	return l.flush()
 }
 
+// setPatience sets how long a write that begins now may take.
+func (l *link) setPatience(now time.Time) error {
+	l.patience = now.Add(l.options.WriteTimeout)
+	return l.conn.SetWriteDeadline(l.patience)
+}
+
 // flush writes the group: in one call where the connection can.
 func (l *link) flush() error {
 	if len(l.group) == 0 {
 		return nil
 	}
-	l.conn.SetWriteDeadline(time.Now().Add(l.options.WriteTimeout))
+	_ = l.setPatience(time.Now()) // the write says why
 	l.vector = l.group
 	n, err := l.vector.WriteTo(l.conn)
 	l.count.sent.Add(uint64(n))

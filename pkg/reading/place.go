@@ -30,6 +30,9 @@ func (r *Place) Batch() commitlog.Batch { return r.batch }
 // Has reports whether a batch is at hand.
 func (r *Place) Has() bool { return r.have }
 
+// Holds reports whether the record of an offset can be had without a read of the log.
+func (r *Place) Holds(o seq.Offset) bool { return r.have && r.batch.First() <= o && o < r.batch.End() }
+
 // PositionOf returns where in the log the record stands that was read last, of so many bytes.
 func (r *Place) PositionOf(bytes int) int64 { return r.batch.PositionOf(&r.records, bytes) }
 

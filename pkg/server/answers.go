@@ -122,6 +122,13 @@ func (q *answerQueue) growLocked() {
 // keepRing is the longest ring that an empty queue keeps.
 const keepRing = 256
 
+// empty reports whether no answer is in progress.
+func (q *answerQueue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n == 0
+}
+
 // popReady moves the answers that can be written into batch, up to its length
 // and not past one that ends or stops the writing, and returns their number.
 func (q *answerQueue) popReady(batch []*answer) int {

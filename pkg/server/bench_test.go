@@ -71,6 +71,8 @@ func (s *nullSub) Finish(seq.MessageID) error {
 	return nil
 }
 
+func (s *nullSub) AtHand() bool             { return false }
+func (s *nullSub) Waits() bool              { return false }
 func (s *nullSub) Numbering() seq.Numbering { return fakeIDs }
 
 func (s *nullSub) Requeue(seq.MessageID, time.Duration) error { return nil }

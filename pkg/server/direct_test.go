@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -205,5 +206,105 @@ func TestAReaderAppendsOnlyForAClientThatWaits(t *testing.T) {
 	defer h.broker.mu.Unlock()
 	if want := []bool{true, false, false, false, false, true, false}; !slices.Equal(h.broker.inline, want) {
 		t.Errorf("inline: %v, want %v", h.broker.inline, want)
+	}
+}
+
+// newDeliveryRig returns a session with a subscription that has some messages at hand, of which a
+// client may have one at a time.
+func newDeliveryRig(t *testing.T, messages int) (*directRig, *fakeSub) {
+	t.Helper()
+	r := newDirectRig(t)
+	ch := &fakeChannel{inFlight: map[seq.MessageID]fakeMessage{}, owner: map[seq.MessageID]*fakeSub{}}
+	sub := &fakeSub{b: &fakeBroker{}, ch: ch, wake: r.poke, ready: 1, hand: true}
+	for i := range messages {
+		ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, seq.Offset(i)), body: []byte("b")}) //nolint:gosec // an index
+	}
+	r.writer.sub = sub
+	return r, sub
+}
+
+// TestWhatIsNextIsDeliveredWithoutTheWriter, and the consumer waits for more before the place is left.
+func TestWhatIsNextIsDeliveredWithoutTheWriter(t *testing.T) {
+	r, sub := newDeliveryRig(t, 3)
+	for i := range 3 {
+		takes := sub.takes
+		r.direct.serve()
+		if m := r.client.frame(); !strings.HasSuffix(m, "b") {
+			t.Errorf("message %d: %q", i, m)
+		}
+		if r.woken() || r.writer.bufp != nil || sub.takes != takes+2 {
+			t.Errorf("woken %v, buffer %v, %d takes", r.woken(), r.writer.bufp, sub.takes-takes)
+		}
+		sub.holding = 0
+	}
+	r.direct.serve()
+	if r.woken() || r.writer.bufp != nil {
+		t.Errorf("nothing to deliver: woken %v, buffer %v", r.woken(), r.writer.bufp)
+	}
+}
+
+func TestTheWriterDeliversInAllOtherCases(t *testing.T) {
+	for name, arrange := range map[string]func(r *directRig, s *fakeSub){
+		"it is at work":                func(r *directRig, _ *fakeSub) { r.writer.mu.Lock() },
+		"it has something to write":    func(r *directRig, _ *fakeSub) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
+		"it waits for memory":          func(r *directRig, _ *fakeSub) { r.writer.wanted = 1 },
+		"it compresses":                func(r *directRig, _ *fakeSub) { r.writer.flush = func() error { return nil } },
+		"it encrypts":                  func(r *directRig, _ *fakeSub) { r.writer.out = io.Discard },
+		"there is no socket":           func(r *directRig, _ *fakeSub) { r.conn.raw = nil },
+		"a deadline has passed":        func(r *directRig, _ *fakeSub) { r.writer.deadline = time.Unix(1, 0) },
+		"an answer waits":              func(r *directRig, _ *fakeSub) { r.publish(t) },
+		"a disk is to be read":         func(_ *directRig, s *fakeSub) { s.hand = false },
+		"the subscription has ended":   func(r *directRig, _ *fakeSub) { r.writer.dry = true },
+		"there is no subscription yet": func(r *directRig, _ *fakeSub) { r.writer.sub = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, sub := newDeliveryRig(t, 1)
+			arrange(r, sub)
+			r.direct.serve()
+			if !r.woken() || sub.takes > 0 {
+				t.Errorf("woken %v, %d takes", r.woken(), sub.takes)
+			}
+		})
+	}
+}
+
+// TestTwoMessagesAtOnceAreTheWriters: the second one was found after the first one was written.
+func TestTwoMessagesAtOnceAreTheWriters(t *testing.T) {
+	r, sub := newDeliveryRig(t, 2)
+	sub.ready = 2
+	sub.most = 1
+	r.direct.serve()
+	r.client.frame()
+	if !r.woken() || len(r.writer.buf) == 0 {
+		t.Errorf("woken %v, %d bytes are left", r.woken(), len(r.writer.buf))
+	}
+	go r.writer.run(r.ctx)
+	r.client.frame()
+}
+
+// TestWhatMayNotBeDeliveredAnyMoreIsNotWritten, and ends the connection.
+func TestWhatMayNotBeDeliveredAnyMoreIsNotWritten(t *testing.T) {
+	r, sub := newDeliveryRig(t, 1)
+	sub.late = true
+	r.direct.serve()
+	if n, err := r.client.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if end := r.cause.Load(); end == nil || !errors.Is(end.why, errNotDeliverable) {
+		t.Errorf("ended by %v", end)
+	}
+}
+
+// TestAnAnswerWakesAWriterOnlyForAConsumerThatHadNoRoom: one that found nothing is woken when there is
+// something.
+func TestAnAnswerWakesAWriterOnlyForAConsumerThatHadNoRoom(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		r, sub := newDeliveryRig(t, 0)
+		sub.waits = waits
+		r.session.sub, r.freed = sub, 1
+		r.rest()
+		if r.woken() == waits {
+			t.Errorf("waits %v: woken %v", waits, r.woken())
+		}
 	}
 }

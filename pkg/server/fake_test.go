@@ -249,6 +249,12 @@ type fakeSub struct {
 	touched atomic.Int64
 	delay   atomic.Int64
 	err     error
+	// what follows is set before use
+	hand  bool
+	waits bool
+	late  bool // what was taken may not be delivered any more
+	takes int
+	most  int // that one Take delivers; 0: any number
 }
 
 func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) (n int, err error) {
@@ -261,6 +267,9 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	defer s.b.mu.Unlock()
 	if s.err != nil {
 		return 0, s.err
+	}
+	if s.takes++; s.most > 0 {
+		most = min(most, s.most)
 	}
 	if s.stopped {
 		s.refused++
@@ -289,9 +298,14 @@ const fakeCluster = "fake"
 // fakeIDs are the ids of the messages of every topic of a fakeBroker.
 var fakeIDs = seq.NumberingOf(fakeCluster, 1)
 
+func (s *fakeSub) AtHand() bool { return s.hand }
+func (s *fakeSub) Waits() bool  { return s.waits }
+
 func (s *fakeSub) Numbering() seq.Numbering { return fakeIDs }
 
-func (s *fakeSub) Deliverable(now time.Time) bool { return s.b.until.IsZero() || !now.After(s.b.until) }
+func (s *fakeSub) Deliverable(now time.Time) bool {
+	return !s.late && (s.b.until.IsZero() || !now.After(s.b.until))
+}
 
 func (s *fakeSub) SetReady(n int) {
 	s.b.mu.Lock()

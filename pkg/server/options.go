@@ -54,8 +54,8 @@ type Answerer interface {
 	Touch(id seq.MessageID) error
 }
 
-// Subscription is a place in a channel. Take and Deliverable are called by one
-// goroutine, Close after their last call; the other methods may be called
+// Subscription is a place in a channel. Take, AtHand and Deliverable are called by one
+// goroutine at a time, Close after their last call; the other methods may be called
 // beside them.
 type Subscription interface {
 	// Take delivers at most min(max, ready - in flight) messages. It calls emit
@@ -67,6 +67,12 @@ type Subscription interface {
 	// last may still be written to the client at now. If not, nothing of it is,
 	// and Close follows.
 	Deliverable(now time.Time) bool
+	// AtHand reports whether Take finds what is next without waiting for a disk or another node. It
+	// is called as Take is.
+	AtHand() bool
+	// Waits reports that Take found nothing although there was room: Wake is called, or was already, when
+	// there is something.
+	Waits() bool
 	// Numbering says by which ids clients know the messages; it is always the same.
 	Numbering() seq.Numbering
 	// SetReady sets how many messages may be in flight.

@@ -109,7 +109,9 @@ func (s *session) serve(ctx context.Context) error {
 func (s *session) rest() {
 	if s.freed > 0 {
 		s.freed = 0
-		s.poke()
+		if !s.sub.Waits() {
+			s.poke()
+		}
 	}
 	for verb, n := range s.commands {
 		if n > 0 {

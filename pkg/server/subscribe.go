@@ -33,7 +33,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	}
 	ask := consume.Subscribe{
 		Topic: name, Channel: channel, Partition: partitionParam(cmd.Param(2)), Ordered: cmd.Verb == nsq.SubOrdered, Client: s.link,
-		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
+		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke, Serve: s.direct.serve,
 	}
 	want := access.Demand{Right: access.Subscribe, Topic: name, Channel: channel}
 	s.rights.listen(cmd.Verb, want)

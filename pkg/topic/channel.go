@@ -347,7 +347,9 @@ func (c *Channel) timedOutLocked(id uint64) {
 const everyone = math.MaxInt
 
 // wakeFor wakes as many waiting consumers as there are new messages.
-func (c *Channel) wakeFor(n int) {
+func (c *Channel) wakeFor(n int) { c.tellFor(n, (*Consumer).wake) }
+
+func (c *Channel) tellFor(n int, tell func(*Consumer)) {
 	if c.waiters.Load() == 0 {
 		return
 	}
@@ -357,7 +359,7 @@ func (c *Channel) wakeFor(n int) {
 	c.waiters.Store(c.waiting.len())
 	c.mu.Unlock()
 	for _, k := range woken {
-		k.wake()
+		tell(k)
 	}
 }
 

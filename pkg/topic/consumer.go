@@ -73,6 +73,21 @@ type lateMessage struct {
 }
 
 func (k *Consumer) wake() { k.o.Wake() }
+func serve(k *Consumer) {
+	if k.o.Serve == nil {
+		k.wake()
+		return
+	}
+	k.o.Serve()
+}
+
+// AtHand reports whether Take would find the next message of a strict channel without a read of the log. It is
+// for the goroutine that may call Take.
+func AtHand(k *Consumer) bool { return k.at.Holds(k.ch.Floor()) }
+
+// Waits reports that a consumer's last Take found nothing: it is woken, or was already, when there is something.
+func Waits(k *Consumer) bool { return k.idle.Load() }
+
 func (k *Consumer) unfinished(o seq.Offset) {
 	if k.o.Unfinished != nil {
 		k.o.Unfinished(o, errFinNotStored)

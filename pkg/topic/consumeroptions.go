@@ -23,6 +23,9 @@ type ConsumerOptions struct {
 	Filter *header.Filter
 	// Wake signals that Take may return messages. It must not block.
 	Wake func()
+	// Serve is Wake where one message of a strict channel is next and the caller holds no lock: it may call Take
+	// itself, in the place of Take's goroutine. nil: Wake.
+	Serve func()
 	// Ended reports that the channel was closed, and why. It must not block.
 	Ended func(reason error)
 	// Unfinished, if set, reports that an accepted Finish failed: other replicas have not

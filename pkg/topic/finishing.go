@@ -6,6 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -88,6 +89,7 @@ func (f finishes) told(c *Channel, err error) (next finishes) {
 	}
 	c.finishing.Done()
 	next = nextLocked(c)
+	strict := channel.Order(c.state) == policy.Strict
 	c.mu.Unlock()
 	if err == nil {
 		for _, x := range waited {
@@ -98,7 +100,11 @@ func (f finishes) told(c *Channel, err error) (next finishes) {
 	}
 	c.p.dirty.mark()
 	c.p.stir()
-	c.wakeFor(len(waited))
+	if strict {
+		c.tellFor(1, serve)
+	} else {
+		c.wakeFor(len(waited))
+	}
 	return next
 }
 
