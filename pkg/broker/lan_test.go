@@ -344,7 +344,7 @@ func (l *lanLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	}
 	request := bytes.Join(payload, nil)
 	l.postLocked(func() {
-		to.Host.Topics.HandleReplication(l.from.id, kind, request, func(reply []byte) {
+		to.Host.Topics.HandleReplication(nil, l.from.id, kind, request, func(reply []byte) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.postLocked(func() {

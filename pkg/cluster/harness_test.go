@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -162,7 +163,7 @@ func (w *world) startIn(name, dir string) *process {
 // handlers answer everything with what was asked and by whom.
 func (w *world) handlers(p *process) Handlers {
 	return Handlers{
-		Replicate: func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
+		Replicate: func(_ vfs.Gatherer, from meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
 			reply(fmt.Appendf(nil, "%s %d %s", from, kind, payload))
 		},
 		Forward: func(from meta.NodeID, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {

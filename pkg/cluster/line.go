@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // line is the way to one node in one class of traffic, shared by all who use
@@ -244,6 +245,14 @@ func (k *link) Go(kind uint8, payload [][]byte, done func(reply []byte, err erro
 	if err != nil {
 		k.line.later(func() { done(nil, err) })
 	}
+}
+
+// Gatherer returns the connection of the session that is up; nil: none is.
+func (k *link) Gatherer() vfs.Gatherer {
+	if t := k.in.Load(); t != nil {
+		return t.way.Gatherer()
+	}
+	return nil
 }
 
 // Close implements coord.Link.

@@ -118,8 +118,9 @@ func (o *Options) validate() error {
 // Handlers handle calls of other nodes. They are called on the goroutines that read connections
 // and must not block; reply is called once, from any goroutine. The handler owns payload.
 type Handlers struct {
-	// Replicate handles requests of partition leaders; optional.
-	Replicate func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
+	// Replicate handles requests of partition leaders; optional. by is the connection, in which
+	// answers may gather.
+	Replicate func(by vfs.Gatherer, from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
 	// Forward handles client requests forwarded by other nodes, of the kinds of package
 	// forward. A session is one connection of that node.
 	Forward func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))

@@ -160,13 +160,18 @@ func (c *complaints) isNew(k rejection, now time.Time) bool {
 type replicationHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
-func (r replicationHandler) Handle(from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+func (r replicationHandler) Handle(from peer.Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	r.HandleBy(nil, from, session, kind, payload, reply)
+}
+
+// HandleBy implements peer.GatheringHandler.
+func (r replicationHandler) HandleBy(by peer.Gatherer, from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	h := r.desk.handlers.Load()
 	if h == nil || h.Replicate == nil {
 		reply(nil, forward.ToRemote(errNotServing))
 		return
 	}
-	h.Replicate(meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
+	h.Replicate(by, meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
 }
 
 // forwardHandler takes the calls of class forward.

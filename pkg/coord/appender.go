@@ -97,7 +97,7 @@ func (a *appender) again() {
 }
 
 // Write implements vfs.Member.
-func (a *appender) Write() vfs.Sync {
+func (a *appender) Write(with *vfs.Gathering) vfs.Sync {
 	t := a.t
 	g := a.next(false)
 	if g == nil {
@@ -107,6 +107,9 @@ func (a *appender) Write() vfs.Sync {
 	if !t.w.Quick(g.size) {
 		go a.complete(a.append, g)
 		return nil
+	}
+	for _, f := range t.members.followers() {
+		f.link.gather(with)
 	}
 	due, err := t.write(g)
 	switch begun := false; {
@@ -127,7 +130,7 @@ func (a *appender) Write() vfs.Sync {
 }
 
 // Synced implements vfs.Member.
-func (a *appender) Synced(err error) {
+func (a *appender) Synced(_ *vfs.Gathering, err error) {
 	g, s := a.group, a.syncing
 	a.group, a.syncing = nil, commitlog.Syncing{}
 	if err := s.End(err); err != nil {

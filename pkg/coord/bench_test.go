@@ -53,7 +53,7 @@ func benchmark(b *testing.B, replicas int, disk string, producers, window int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		net.Serve(id, func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+		net.Serve(id, func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 		all = append(all, r)
 	}
 	for _, r := range all[1:] {

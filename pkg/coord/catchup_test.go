@@ -30,7 +30,7 @@ func TestAReplicaThatIsNotInSyncIsCopiedAtTheRate(t *testing.T) {
 			t.Error("nothing is copied yet")
 		}
 		r := c.nodes["c"].replica
-		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 		began := time.Now()
 		for !slices.Contains(c.isr(), "c") && time.Since(began) < time.Minute {
 			if err := within(time.Second, put(term, "m")); err != nil {

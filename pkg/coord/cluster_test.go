@@ -42,6 +42,8 @@ type cluster struct {
 	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
 	stirred func(*coord.Term)                                       // nil: nobody is told; set before terms begin
 	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
+	puts    *ways                                                   // the links gather by them; nil: they do not
+	answers *ways                                                   // the answers gather by them; nil: they do not
 	above   func(disk vfs.FS) vfs.FS                                // makes the file system of a node that is started; nil: it is the disk
 }
 
@@ -162,7 +164,7 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 		fsys = c.above(fsys)
 	}
 	r, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: fsys, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
+		FS: fsys, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},
 		Sizes:      c.sizes,
 		Budget:     c.budget,
@@ -190,8 +192,22 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	}
 	n.replica = r
 	c.nodes[id] = n
-	c.net.Serve(id, func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+	c.net.Serve(id, func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) {
+		if c.answers != nil {
+			r.Handle(c.answers.of(id), kind, p, c.answers.reply(id, reply))
+			return
+		}
+		r.Handle(nil, kind, p, reply)
+	})
 	return n
+}
+
+// peers returns how a node reaches the others.
+func (c *cluster) peers(id meta.NodeID) coord.Peers {
+	if c.puts != nil {
+		return gatheringPeers{c.net.Peers(id), c.puts}
+	}
+	return c.net.Peers(id)
 }
 
 func (c *cluster) superseded(e seq.Epoch) {

@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // followerState is another replica as a term sees it.
@@ -206,6 +207,14 @@ func openLink(p Peers, node meta.NodeID, l *lateLink, e LinkEvents) {
 func (l *lateLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	<-l.ready
 	l.link.Go(kind, payload, done)
+}
+
+// gather has what the link sends gather in a round.
+func (l *lateLink) gather(with *vfs.Gathering) {
+	<-l.ready
+	if l, ok := l.link.(interface{ Gatherer() vfs.Gatherer }); ok {
+		with.Hold(l.Gatherer())
+	}
 }
 
 // Close ends the link.

@@ -25,7 +25,7 @@ func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 			term := c.elect("a", "a", "b", "c")
 			tick(term, time.Second)
 			r := c.nodes["c"].replica
-			c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+			c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 			<-time.After(100 * time.Millisecond)
 			c.mu.Lock()
 			if len(c.asked) == 0 || c.asked[0].Joiner != "c" || c.asked[0].Incarnation != 1 {

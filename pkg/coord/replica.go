@@ -238,8 +238,9 @@ func (r *Replica) admit(e seq.Epoch) error {
 
 // Handle handles a request of the leader without blocking. reply is called once, possibly from
 // another goroutine or before Handle returns; with a refusal while this replica does not
-// follow. The replica takes ownership of the payload.
-func (r *Replica) Handle(kind uint8, payload []byte, reply func([]byte)) {
+// follow. The replica takes ownership of the payload. by is the connection, in which answers of one
+// round gather; nil: they do not.
+func (r *Replica) Handle(by vfs.Gatherer, kind uint8, payload []byte, reply func([]byte)) {
 	if kind == replication.KindPut && r.o.CatchUp.Copying() { // else no clock is read
 		since, answer := r.o.Now(), reply
 		reply = func(p []byte) {
@@ -247,7 +248,7 @@ func (r *Replica) Handle(kind uint8, payload []byte, reply func([]byte)) {
 			answer(p)
 		}
 	}
-	r.follower.Handle(kind, payload, reply)
+	r.follower.Handle(by, kind, payload, reply)
 }
 
 // StopLeading stops the term if there is one: see Term.Stop.

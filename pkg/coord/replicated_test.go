@@ -366,7 +366,7 @@ func logAhead(t *testing.T, unclean bool) {
 		})
 		c.elect("c", three...) // before a reaches it again and gives it what it lacks
 		r := c.nodes["c"].replica
-		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 		<-time.After(time.Second)
 		b := c.nodes["b"].replica
 		if b.Damaged() != unclean || b.Refusing() == unclean || b.Log().End() != 1 {
@@ -459,7 +459,7 @@ func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 		asked := 0
 		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) {
 			asked++
-			n.replica.Handle(kind, p, reply)
+			n.replica.Handle(nil, kind, p, reply)
 		})
 		c.net.Break("a", "c")
 		synctest.Wait() // or the last batch it compares could be the next one

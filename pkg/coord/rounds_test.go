@@ -50,8 +50,8 @@ func newJournaledRig(t *testing.T, inner vfs.FS) (*rig, *redo.FS) {
 // nothing is a member that writes nothing.
 type nothing struct{}
 
-func (nothing) Write() vfs.Sync { return nil }
-func (nothing) Synced(error)    {}
+func (nothing) Write(*vfs.Gathering) vfs.Sync { return nil }
+func (nothing) Synced(*vfs.Gathering, error)  {}
 
 // onJournal disturbs one kind of operation on the journal's files.
 func onJournal(kind vfs.OpKind, f vfstest.Fault) func(int64, vfs.Op) vfstest.Fault {
@@ -201,11 +201,11 @@ func TestARoundLeavesWhatWaitsToOthers(t *testing.T) {
 // member says when it is asked to write.
 type member chan struct{}
 
-func (m member) Write() vfs.Sync {
+func (m member) Write(*vfs.Gathering) vfs.Sync {
 	m <- struct{}{}
 	return nil
 }
-func (member) Synced(error) {}
+func (member) Synced(*vfs.Gathering, error) {}
 
 // TestEveryEntryIsSettledOnceInOrderInRounds lets the disk fail below the journal, or the term be
 // stopped, at a random moment.

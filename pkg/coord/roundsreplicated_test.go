@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,8 +21,14 @@ import (
 // and whose logs take part in rounds.
 func inRounds(t *testing.T, f func(t *testing.T, c *cluster, term *coord.Term)) {
 	t.Helper()
+	inRoundsOf(t, &cluster{}, f)
+}
+
+// inRoundsOf is inRounds with a cluster that has not begun.
+func inRoundsOf(t *testing.T, c *cluster, f func(t *testing.T, c *cluster, term *coord.Term)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t}
+		c.t = t
 		var journals []*redo.FS
 		c.above = func(disk vfs.FS) vfs.FS {
 			journal, _, err := redo.Open(disk, redo.Options{Root: ".", Dir: "journal", Together: 1, FileBytes: 1 << 20, Age: time.Hour})
@@ -150,5 +157,124 @@ func TestARoleChangesBetweenRounds(t *testing.T) {
 		}
 		tick(next, time.Second)
 		c.same(three...)
+	})
+}
+
+// ways are connections between nodes that gather, by the node at the other end.
+type ways struct {
+	mu    sync.Mutex // guards what follows
+	nodes map[meta.NodeID]*way
+}
+
+// way counts what was sent by a connection while it was held, and otherwise.
+type way struct {
+	of         *ways
+	holds      int
+	held, free int
+}
+
+func (w *ways) of(id meta.NodeID) *way {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodes == nil {
+		w.nodes = map[meta.NodeID]*way{}
+	}
+	if w.nodes[id] == nil {
+		w.nodes[id] = &way{of: w}
+	}
+	return w.nodes[id]
+}
+
+// reply counts an answer of a node.
+func (w *ways) reply(id meta.NodeID, reply func([]byte)) func([]byte) {
+	return func(p []byte) {
+		w.of(id).sent()
+		reply(p)
+	}
+}
+
+func (w *way) Hold()    { w.add(&w.holds, 1) }
+func (w *way) Release() { w.add(&w.holds, -1) }
+
+func (w *way) add(to *int, n int) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	*to += n
+}
+
+func (w *way) sent() {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	if w.holds > 0 {
+		w.held++
+		return
+	}
+	w.free++
+}
+
+// take returns how much was sent since it was asked last.
+func (w *way) take() (held, free, holds int) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	held, free = w.held, w.free
+	w.held, w.free = 0, 0
+	return held, free, w.holds
+}
+
+// gatheringPeers have links that gather.
+type gatheringPeers struct {
+	coord.Peers
+	ways *ways
+}
+
+func (p gatheringPeers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
+	return gatheringLink{p.Peers.Follow(node, e), p.ways.of(node)}
+}
+
+type gatheringLink struct {
+	coord.Link
+	way *way
+}
+
+func (l gatheringLink) Gatherer() vfs.Gatherer { return l.way }
+
+func (l gatheringLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
+	l.way.sent()
+	l.Link.Go(kind, payload, done)
+}
+
+// TestPutsAndAnswersOfARoundGather has what the leader pushes in a round leave held, before its sync, and the
+// answers of a follower's round likewise, behind its own.
+func TestPutsAndAnswersOfARoundGather(t *testing.T) {
+	puts, answers := &ways{}, &ways{}
+	inRoundsOf(t, &cluster{puts: puts, answers: answers}, func(t *testing.T, c *cluster, term *coord.Term) {
+		followers := []meta.NodeID{"b", "c"}
+		for _, id := range followers {
+			puts.of(id).take()
+			answers.of(id).take()
+		}
+		hang := make(chan struct{})
+		for _, id := range three {
+			c.disturbJournal(id, vfstest.Fault{Hang: hang})
+		}
+		told := put(term, "m")
+		synctest.Wait()
+		for _, id := range followers {
+			if held, free, holds := puts.of(id).take(); held != 1 || free > 0 || holds > 0 {
+				t.Errorf("before the sync %s was sent %d puts that gathered, %d others, and %d hold", id, held, free, holds)
+			}
+			if held, free, _ := answers.of(id).take(); held+free > 0 {
+				t.Errorf("%s answered before its sync", id)
+			}
+		}
+		close(hang)
+		if err := within(time.Second, told); err != nil {
+			t.Error(err)
+		}
+		for _, id := range followers {
+			if held, free, holds := answers.of(id).take(); held != 1 || free > 0 || holds > 0 {
+				t.Errorf("%s gave %d answers that gathered, %d others, and %d hold", id, held, free, holds)
+			}
+		}
 	})
 }

@@ -58,7 +58,7 @@ func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 			func(c *cluster) { c.net.Kill("c") },
 			func(c *cluster) {
 				r := c.nodes["c"].replica
-				c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+				c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 			}, "not connected",
 		},
 	} {

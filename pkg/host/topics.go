@@ -101,15 +101,15 @@ func (ts *Topics) retire(hp *Held) {
 }
 
 // HandleReplication answers a request that another node sends as the leader of a
-// partition. reply is called once, perhaps before HandleReplication returns. The
+// partition. reply is called once, perhaps before HandleReplication returns, and gathers by the connection by. The
 // payload is the broker's. What is not held here, or not yet, is answered as not
 // ready: the leader asks again.
-func (ts *Topics) HandleReplication(_ meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
+func (ts *Topics) HandleReplication(by vfs.Gatherer, _ meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
 	at, err := replication.PartitionOf(payload)
 	if err == nil {
 		if h, ok := ts.byIncarnation.Load(at.Topic); ok {
 			if hp := h.(*Topic).Held(at.Index); hp != nil {
-				hp.Replica.Handle(kind, payload, reply)
+				hp.Replica.Handle(by, kind, payload, reply)
 				return
 			}
 		}

@@ -144,6 +144,7 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 		return at
 	}
 	var queued, written []byte
+	held := false
 	o.try = func(b []byte) int {
 		n := len(b)
 		if rng.IntN(2) == 0 {
@@ -160,14 +161,20 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 				<-o.wake
 			}
 			got := takeAll(t, o)
-			if len(got) > 0 && !woken && !o.corked {
+			if len(got) > 0 && !woken && !held {
 				t.Fatal("something waits, and nobody has told the writer")
 			}
 			written = append(written, got...)
 		case 1:
-			o.cork()
+			if !held {
+				held = true
+				o.Hold()
+			}
 		case 2:
-			o.uncork()
+			if held {
+				held = false
+				o.Release()
+			}
 		default:
 			size := rng.IntN(100)
 			if rng.IntN(10) == 0 {
@@ -180,7 +187,9 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 			queued = append(queued, putFrame(t, o, payload)...)
 		}
 	}
-	o.uncork()
+	if held {
+		o.Release()
+	}
 	written = append(written, takeAll(t, o)...)
 	if !bytes.Equal(queued, written) {
 		t.Errorf("%d bytes were queued, and %d others written", len(queued), len(written))

@@ -140,8 +140,8 @@ func (l *link) read() error {
 // handleAll takes a frame and those that were read with it, and lets the writer
 // wait meanwhile.
 func (l *link) handleAll(f *frameReader, fr frame) error {
-	l.out.cork()
-	defer l.out.uncork()
+	l.out.Hold()
+	defer l.out.Release()
 	for n := 1; ; n++ {
 		if err := l.handle(fr); err != nil {
 			return err
@@ -243,7 +243,9 @@ func (l *link) write() error {
 	defer tick.Stop()
 	again := func() error {
 		tick.Reset(beat.Until(time.Now(), l.options.KeepAlive))
-		return l.keepAlive()
+		err := l.keepAlive()
+		l.out.hurry()
+		return err
 	}
 	var out load
 	for {

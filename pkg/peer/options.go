@@ -46,6 +46,21 @@ type bufferHandler interface {
 	HandleBuffer(from Node, session uint64, kind uint8, payload buffer, reply func(payload [][]byte, err error))
 }
 
+// Gatherer is a connection that keeps back what is sent between Hold and Release, to send it
+// together. It may be used by many goroutines, and calls may be nested. What is kept back for long, or
+// is much, is sent all the same.
+type Gatherer interface {
+	Hold()
+	Release()
+}
+
+// GatheringHandler is a Handler whose answers may gather. Its HandleBy is called instead of Handle,
+// by the same rules. by is the connection of the call.
+type GatheringHandler interface {
+	Handler
+	HandleBy(by Gatherer, from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
+}
+
 // Options say who a Transport is and how it behaves. Self is needed; the rest
 // has defaults.
 type Options struct {

@@ -19,6 +19,9 @@ const writeAtOnce = 16 << 10
 // writes, which lets whoever is about to queue a frame do so first: one write for many.
 const burst = 50 * time.Microsecond
 
+// gatherMost is how much gathers at the most between Hold and Release: more is written meanwhile.
+const gatherMost = 64 << 10
+
 // A buffer that grew past keepBelow is not kept for the next write.
 const keepBelow = 1 << 20
 
@@ -83,7 +86,8 @@ type outbox struct {
 	standIn bool      // someone writes in the writer's place
 	wrote   time.Time // when a load was taken last
 	atOnce  load      // what the stand-in writes
-	corked  bool      // the reader will tell the writer, after what it has at hand
+	holds   int       // callers of Hold that have yet to call Release
+	overdue bool      // what waits is to be written although it is held
 	err     error
 }
 
@@ -111,7 +115,7 @@ func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation u
 	}
 	o.calls[correlation] = done
 	o.waiting.add(header, payload)
-	o.unlockAndTell()
+	o.unlockAndTell(false)
 	return nil
 }
 
@@ -128,21 +132,21 @@ func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) err
 		return errSlow
 	}
 	o.waiting.add(header, payload)
-	o.unlockAndTell()
+	o.unlockAndTell(false)
 	return nil
 }
 
 // unlockAndTell gives up the lock and sees to it that what waits is written: a
 // little by the caller, which spares those who wait for it a change of
-// goroutines, more, and what is part of a burst, by the writer.
-func (o *outbox) unlockAndTell() {
-	if o.awake || o.corked {
+// goroutines, more, and what is part of a burst, by the writer. gathered: the burst is over.
+func (o *outbox) unlockAndTell(gathered bool) {
+	if o.awake || o.heldLocked() {
 		o.mu.Unlock()
 		return
 	}
 	o.awake = true
-	if o.try != nil && len(o.waiting.pieces) == 0 && o.waiting.bytes <= writeAtOnce {
-		if now := o.now(); now.Sub(o.wrote) >= burst {
+	if o.try != nil && len(o.waiting.pieces) == 0 && (o.waiting.bytes <= writeAtOnce || gathered && o.waiting.bytes <= gatherMost) {
+		if now := o.now(); gathered || now.Sub(o.wrote) >= burst {
 			o.wrote = now
 			o.writeLocked()
 		}
@@ -158,7 +162,7 @@ func (o *outbox) unlockAndTell() {
 // without waiting, and leaves the writer asleep if nothing is left. It gives up the
 // lock while it writes.
 func (o *outbox) writeLocked() {
-	o.atOnce, o.waiting = o.waiting, o.atOnce
+	o.atOnce, o.waiting, o.overdue = o.waiting, o.atOnce, false
 	o.standIn, o.writing = true, o.atOnce.bytes
 	o.taken++
 	o.mu.Unlock()
@@ -179,22 +183,34 @@ func (o *outbox) signal() {
 	}
 }
 
-// cork makes frames wait until uncork, so that the answers to what was read in
-// one go are written in one go.
-func (o *outbox) cork() {
+// Hold implements Gatherer.
+func (o *outbox) Hold() {
 	o.mu.Lock()
-	o.corked = true
+	o.holds++
 	o.mu.Unlock()
 }
 
-func (o *outbox) uncork() {
+// Release implements Gatherer.
+func (o *outbox) Release() {
 	o.mu.Lock()
-	o.corked = false
+	o.holds--
 	if o.waiting.bytes == 0 {
 		o.mu.Unlock()
 		return
 	}
-	o.unlockAndTell()
+	o.unlockAndTell(true)
+}
+
+// heldLocked reports whether what waits is to wait for more.
+func (o *outbox) heldLocked() bool {
+	return o.holds > 0 && !o.overdue && o.waiting.bytes < gatherMost
+}
+
+// hurry has what waits written even if it is held: whoever holds it takes too long.
+func (o *outbox) hurry() {
+	o.mu.Lock()
+	o.overdue = o.waiting.bytes > 0
+	o.mu.Unlock()
 }
 
 // loads returns how many loads were taken to be written.
@@ -216,10 +232,11 @@ func (o *outbox) swap(empty *load) (ok bool, err error) {
 		return false, nil
 	}
 	o.writing = 0
-	if o.waiting.bytes == 0 {
+	if o.waiting.bytes == 0 || o.heldLocked() {
 		o.awake = false
 		return false, nil
 	}
+	o.overdue = false
 	o.waiting, *empty = *empty, o.waiting
 	o.writing = empty.bytes
 	o.taken++

@@ -109,6 +109,14 @@ func (p *Peer) Connected() (session uint64, ok bool) {
 	return 0, false
 }
 
+// Gatherer returns the connection that is up; nil: none is.
+func (p *Peer) Gatherer() Gatherer {
+	if l := p.live.Load(); l != nil {
+		return l.out
+	}
+	return nil
+}
+
 // Go makes a call and returns at once; calls do not wait for each other's
 // answers. payload must not be changed until done is called, which happens
 // exactly once: with the answer, valid until done returns, or with an error. An

@@ -163,7 +163,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 		return
 	}
 	l := t.newLink(conn, hello, t.ledger.of(statsKey{hello.Node, hello.Class, true}))
-	l.handler = bind(t.options.Handlers[hello.Class], hello.Node, hello.Session)
+	l.handler = bind(t.options.Handlers[hello.Class], hello.Node, hello.Session, l.out)
 	announce := !hello.Class.visits()
 	if announce {
 		event.Kind = EventUp
@@ -189,13 +189,18 @@ func (t *Transport) handOver(conn net.Conn) {
 }
 
 // bind returns what a link calls for a handler; nil for none.
-func bind(h Handler, from Node, session uint64) func(uint8, buffer, func([][]byte, error)) {
+func bind(h Handler, from Node, session uint64, by Gatherer) func(uint8, buffer, func([][]byte, error)) {
 	if h == nil {
 		return nil
 	}
 	if b, ok := h.(bufferHandler); ok {
 		return func(kind uint8, payload buffer, reply func([][]byte, error)) {
 			b.HandleBuffer(from, session, kind, payload, reply)
+		}
+	}
+	if b, ok := h.(GatheringHandler); ok {
+		return func(kind uint8, payload buffer, reply func([][]byte, error)) {
+			b.HandleBy(by, from, session, kind, payload.Bytes, reply)
 		}
 	}
 	return func(kind uint8, payload buffer, reply func([][]byte, error)) {

@@ -71,18 +71,20 @@ func (r *rounds) take(to *round) bool {
 type round struct {
 	members  []vfs.Member // after write: those whose sync has begun
 	requests []*request   // of each of them
+	gathers  vfs.Gathering
 }
 
 func (r *round) write() {
 	n := 0
 	r.requests = r.requests[:0]
 	for _, m := range r.members {
-		if s, ok := m.Write().(*request); ok {
+		if s, ok := m.Write(&r.gathers).(*request); ok {
 			r.requests = append(r.requests, s)
 			r.members[n] = m
 			n++
 		}
 	}
+	r.gathers.Release() // before the sync, beside which others do theirs
 	clear(r.members[n:])
 	r.members = r.members[:n]
 }
@@ -99,9 +101,10 @@ func (r *round) sync(fs *FS) {
 	}
 	fs.syncing.Add(-int32(len(r.requests))) //nolint:gosec // at most maxRound
 	for i, m := range r.members {
-		m.Synced(err)
+		m.Synced(&r.gathers, err)
 		r.members[i] = nil
 	}
+	r.gathers.Release()
 }
 
 // Join implements vfs.Join. The syncs of a file that is not live are its own.

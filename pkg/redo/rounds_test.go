@@ -21,7 +21,7 @@ type appending struct {
 	told  chan error // what became of the sync
 }
 
-func (a *appending) Write() vfs.Sync {
+func (a *appending) Write(*vfs.Gathering) vfs.Sync {
 	if a.next == "" {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (a *appending) Write() vfs.Sync {
 	return s
 }
 
-func (a *appending) Synced(err error) { a.told <- err }
+func (a *appending) Synced(_ *vfs.Gathering, err error) { a.told <- err }
 
 // member returns a member that appends to a live file.
 func member(t *testing.T, s *FS, name, next string) *appending {
@@ -241,7 +241,7 @@ type syncing struct {
 	told chan error
 }
 
-func (m *syncing) Write() vfs.Sync {
+func (m *syncing) Write(*vfs.Gathering) vfs.Sync {
 	s, ok := vfs.BeginSync(m.f)
 	if !ok {
 		go func() { m.told <- m.f.SyncData() }()
@@ -250,4 +250,82 @@ func (m *syncing) Write() vfs.Sync {
 	return s
 }
 
-func (m *syncing) Synced(err error) { m.told <- err }
+func (m *syncing) Synced(_ *vfs.Gathering, err error) { m.told <- err }
+
+// sending is a member that sends while it writes, and once it is told.
+type sending struct {
+	*appending
+	by *outlet
+}
+
+func (s *sending) Write(g *vfs.Gathering) vfs.Sync {
+	g.Hold(s.by)
+	s.by.kept++
+	return s.appending.Write(g)
+}
+
+func (s *sending) Synced(g *vfs.Gathering, err error) {
+	g.Hold(s.by)
+	s.by.kept++
+	s.appending.Synced(g, err)
+}
+
+// outlet says how much was sent together.
+type outlet struct {
+	held bool
+	kept int
+	sent chan int
+}
+
+func (o *outlet) Hold() { o.held = true }
+
+func (o *outlet) Release() {
+	o.sent <- o.kept
+	o.held, o.kept = false, 0
+}
+
+// What members send while they write leaves before the sync, beside which others do theirs; what they
+// send once they are told leaves together as well.
+func TestWhatMembersSendGathersInEachPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := vfstest.NewFaulty(vfs.NewCrashable())
+		s := begun(t, d, small())
+		first := member(t, s, root+"/first", "a")
+		by := &outlet{sent: make(chan int, 10)}
+		var others []*sending
+		for i := range 5 {
+			others = append(others, &sending{member(t, s, fmt.Sprintf("%s/%d", root, i), "b"), by})
+		}
+		others[4].next = "" // it sends, and writes nothing
+		gates := make(chan chan struct{}, 1)
+		d.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+			if op.Kind != vfs.OpSyncData || op.Name != halfPath(small().Dir, 0) {
+				return vfstest.Fault{}
+			}
+			gate := make(chan struct{})
+			gates <- gate
+			return vfstest.Fault{Hang: gate}
+		})
+		join(t, first)
+		synctest.Wait()
+		for _, o := range others {
+			if !vfs.Join(o.f, o) {
+				t.Fatal("a live file does not take part in rounds")
+			}
+		}
+		close(<-gates)
+		synctest.Wait()
+		if len(by.sent) != 1 || <-by.sent != 5 || by.held {
+			t.Errorf("while the round is synced, %d more loads were sent, held %v", len(by.sent), by.held)
+		}
+		close(<-gates)
+		synctest.Wait()
+		if len(by.sent) != 1 || <-by.sent != 4 || by.held {
+			t.Errorf("behind the sync %d more loads were sent, held %v", len(by.sent), by.held)
+		}
+		d.Decide(nil)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,5 +1,7 @@
 package vfs
 
+import "slices"
+
 // Member is one of many writers of a file each, whose writes a file system has done and synced
 // together, in rounds: all that wait, one after the other on one goroutine, behind which one sync
 // is for all of them. Its methods are called by that goroutine: who waits in one holds up all
@@ -7,9 +9,39 @@ package vfs
 type Member interface {
 	// Write writes, and returns what BeginSync has returned for the file. With nil the round
 	// goes on without the member, and Synced is not called.
-	Write() Sync
+	Write(g *Gathering) Sync
 	// Synced is called once the sync is over. With nil all that the sync covers is durable.
-	Synced(err error)
+	Synced(g *Gathering, err error)
+}
+
+// Gatherer is a way to somebody else, as a connection, that can keep back what is sent between Hold
+// and Release, so that all of it is sent together. Calls may be nested. What is kept back for long, or is
+// much, is sent all the same.
+type Gatherer interface {
+	Hold()
+	Release()
+}
+
+// Gathering is what members of a round have sent together: what is sent within Write by all of
+// them, or within Synced. The zero Gathering is empty. It is for one goroutine.
+type Gathering struct{ held []Gatherer }
+
+// Hold has what is sent by a Gatherer gather until the last member is done. nil is no Gatherer.
+func (g *Gathering) Hold(one Gatherer) {
+	if one == nil || slices.Contains(g.held, one) {
+		return
+	}
+	one.Hold()
+	g.held = append(g.held, one)
+}
+
+// Release has all sent that has gathered. The Gathering may be used again.
+func (g *Gathering) Release() {
+	for i, one := range g.held {
+		one.Release()
+		g.held[i] = nil
+	}
+	g.held = g.held[:0]
 }
 
 // MaxBegun is how many bytes at the most a Member may have written of which BeginSync begins the sync. What

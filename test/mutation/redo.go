@@ -69,7 +69,7 @@ func roundMistakes() []mistake {
 		},
 		{
 			name: "rounds: the members learn nothing of a failed sync", file: "pkg/redo/rounds.go",
-			old: "		m.Synced(err)\n", with: "		_ = err\n		m.Synced(nil)\n", tests: []string{"./pkg/redo"},
+			old: "		m.Synced(&r.gathers, err)\n", with: "		_ = err\n		m.Synced(&r.gathers, nil)\n", tests: []string{"./pkg/redo"},
 		},
 		{
 			name: "rounds: a length is not synced", file: "pkg/redo/rounds.go",
@@ -97,7 +97,16 @@ func roundMistakes() []mistake {
 		},
 		{
 			name: "rounds: a follower takes a failed sync for a success", file: "pkg/coord/replication/rounds.go",
-			old: "answerAll(m.f, s.End(err))", with: "_ = s.End(err)\n	answerAll(m.f, nil)", tests: []string{"./pkg/coord"}, run: coordRounds,
+			old: "answerAll(m.f, with, s.End(err))", with: "_ = s.End(err)\n	answerAll(m.f, with, nil)", tests: []string{"./pkg/coord"}, run: coordRounds,
+		},
+		{
+			name: "rounds: what members send is held while the round is synced", file: "pkg/redo/rounds.go",
+			old: "	r.gathers.Release() // before the sync", with: "	// before the sync", tests: []string{"./pkg/redo"}, run: "Gathers",
+		},
+		{
+			name: "rounds: what gathers waits for ever behind its writer's wake", file: "pkg/peer/outbox.go",
+			old: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = false", with: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = o.waiting.bytes > 0",
+			tests: []string{"./pkg/peer"}, run: "Hold|Held",
 		},
 	}
 }

@@ -78,10 +78,10 @@ func TestANewEpochPassesQueuedPuts(t *testing.T) {
 			puts := putsOf(t, 3*maxGroup)
 			outcomes := make([]outcome, 0, len(puts))
 			answered := func(p []byte) { a, _ := decodeAnswer(p); outcomes = append(outcomes, a.outcome) }
-			f.Handle(KindPut, puts[0], answered)
+			f.Handle(nil, KindPut, puts[0], answered)
 			synctest.Wait() // it is being synced
 			for _, p := range puts[1:] {
-				f.Handle(KindPut, p, answered)
+				f.Handle(nil, KindPut, p, answered)
 			}
 			changed := false
 			go func() {

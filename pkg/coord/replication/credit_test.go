@@ -73,7 +73,7 @@ func (l *lane) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 		c.mu.Lock()
 		c.waiting -= size
 		c.mu.Unlock()
-		l.to.Handle(kind, p, func(reply []byte) { l.answer(kind, func() { defer c.running.Done(); c.answered(); done(reply, nil) }) })
+		l.to.Handle(nil, kind, p, func(reply []byte) { l.answer(kind, func() { defer c.running.Done(); c.answered(); done(reply, nil) }) })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // maxGroup is how many puts share one sync.
@@ -89,7 +90,7 @@ type pieces struct {
 
 // held is an answer that waits for a sync.
 type held struct {
-	reply  func([]byte)
+	request
 	answer answer
 }
 
@@ -200,9 +201,10 @@ func (f *Follower) release() {
 }
 
 // Handle handles a request of the leader without blocking. reply is called once, possibly from
-// another goroutine. The follower takes ownership of the payload.
-func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
-	r := request{kind, payload, reply}
+// another goroutine. The follower takes ownership of the payload. by is the connection, in which
+// answers of one round gather; nil: they do not.
+func (f *Follower) Handle(by vfs.Gatherer, kind uint8, payload []byte, reply func([]byte)) {
+	r := request{kind, payload, reply, by}
 	now, taken := f.queue.push(r)
 	switch {
 	case !taken:
@@ -234,7 +236,7 @@ func (f *Follower) workFrom(r request) {
 	stack.Grow()
 	for {
 		a, sync := f.do(r)
-		f.group = append(f.group, held{r.reply, a})
+		f.group = append(f.group, held{request{reply: r.reply, by: r.by}, a})
 		ok := false
 		if sync && len(f.group) < maxGroup {
 			if r, ok = f.queue.nextPut(); ok {
@@ -255,12 +257,13 @@ func (f *Follower) answerGroup(last bool) {
 	if owesSync(f, last) {
 		err = f.syncer.Sync()
 	}
-	answerAll(f, err)
+	answerAll(f, nil, err)
 }
 
 // answerAll answers the requests that were worked off. If their sync has failed none of them
-// is a success. What is committed is noted after it, so that the note does not outrun the disk.
-func answerAll(f *Follower, err error) {
+// is a success. with is what the answers gather in; nil: they do not. What is committed is noted
+// after the sync, so that the note does not outrun the disk.
+func answerAll(f *Follower, with *vfs.Gathering, err error) {
 	if err != nil {
 		for i := range f.group {
 			f.group[i].answer = f.refusal(err)
@@ -273,6 +276,9 @@ func answerAll(f *Follower, err error) {
 	f.told = 0
 	for i, h := range f.group {
 		h.answer.committed = f.log.CommittedEnd()
+		if with != nil {
+			with.Hold(h.by)
+		}
 		h.reply(h.answer.encode())
 		f.group[i] = held{}
 	}

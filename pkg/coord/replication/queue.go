@@ -1,6 +1,10 @@
 package replication
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
 
 // queue holds the requests that wait at a follower, in order, and says who may use
 // the follower's log: the goroutine that works the requests off, or a change of the
@@ -22,6 +26,7 @@ type request struct {
 	kind    uint8
 	payload []byte
 	reply   func([]byte)
+	by      vfs.Gatherer // that it came by; nil: it is not known
 }
 
 // push adds a request. With now, the caller is the one who works it off. It is not

@@ -73,7 +73,7 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 			return
 		}
 		answered := make(chan []byte, 1)
-		l.to.Handle(kind, p, func(reply []byte) { answered <- reply })
+		l.to.Handle(nil, kind, p, func(reply []byte) { answered <- reply })
 		reply := <-answered
 		if !l.isUp() {
 			done(nil, errCut)
@@ -390,7 +390,7 @@ func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 	}
 	send := func(p []byte) answer {
 		got := make(chan []byte, 1)
-		b.follower.Handle(KindPut, append(put{header: header{Partition{1, 0}, 1}, sync: true}.appendHead(nil), p...), func(r []byte) { got <- r })
+		b.follower.Handle(nil, KindPut, append(put{header: header{Partition{1, 0}, 1}, sync: true}.appendHead(nil), p...), func(r []byte) { got <- r })
 		a, err := decodeAnswer(<-got)
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func join(f *Follower, r request) bool {
 type roundOf struct{ f *Follower }
 
 // Write implements vfs.Member. It writes puts that wait together as workFrom does.
-func (m roundOf) Write() vfs.Sync {
+func (m roundOf) Write(with *vfs.Gathering) vfs.Sync {
 	f := m.f
 	r := f.first
 	f.first = request{}
@@ -41,19 +41,19 @@ func (m roundOf) Write() vfs.Sync {
 			return nil
 		}
 		a, sync := f.do(r)
-		f.group = append(f.group, held{r.reply, a})
+		f.group = append(f.group, held{request{reply: r.reply, by: r.by}, a})
 		ok := false
 		if sync && len(f.group) < maxGroup {
 			r, ok = f.queue.nextPut()
 		}
 		if !ok {
-			return m.begin(sync)
+			return m.begin(with, sync)
 		}
 	}
 }
 
 // begin begins the sync that a group needs, or answers it.
-func (m roundOf) begin(last bool) vfs.Sync {
+func (m roundOf) begin(with *vfs.Gathering, last bool) vfs.Sync {
 	f := m.f
 	if owesSync(f, last) {
 		var ok bool
@@ -67,16 +67,16 @@ func (m roundOf) begin(last bool) vfs.Sync {
 		}()
 		return nil
 	}
-	answerAll(f, nil)
+	answerAll(f, with, nil)
 	goOn(f)
 	return nil
 }
 
 // Synced implements vfs.Member.
-func (m roundOf) Synced(err error) {
+func (m roundOf) Synced(with *vfs.Gathering, err error) {
 	s := m.f.syncing
 	m.f.syncing = commitlog.Syncing{}
-	answerAll(m.f, s.End(err))
+	answerAll(m.f, with, s.End(err))
 	goOn(m.f)
 }
 

@@ -37,7 +37,7 @@ func appendTexts(t *testing.T, l *commitlog.Log, epoch seq.Epoch, texts ...strin
 func ask(t *testing.T, f *Follower, kind uint8, request []byte) answer {
 	t.Helper()
 	got := make(chan []byte, 1)
-	f.Handle(kind, bytes.Clone(request), func(r []byte) { got <- r })
+	f.Handle(nil, kind, bytes.Clone(request), func(r []byte) { got <- r })
 	a, err := decodeAnswer(<-got)
 	if err != nil {
 		t.Fatal(err)

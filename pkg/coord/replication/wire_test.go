@@ -93,7 +93,7 @@ func FuzzFollowerRequest(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := make(chan []byte, 1)
-		r.follower.Handle(kind, raw, func(p []byte) { got <- p })
+		r.follower.Handle(nil, kind, raw, func(p []byte) { got <- p })
 		if _, err := decodeAnswer(<-got); err != nil {
 			t.Error(err)
 		}

@@ -96,7 +96,7 @@ func (w *world) start(n *node) {
 	n.process = p
 	n.mu.Unlock()
 	w.trace.Add("%s starts, log [%d,%d) committed %d epoch %d", n.id, replica.Log().Start(), replica.Log().End(), replica.Log().CommittedEnd(), replica.Log().LastEpoch())
-	p.host = w.net.join(n.id, func(kind uint8, payload []byte, reply func([]byte)) { replica.Handle(kind, payload, reply) })
+	p.host = w.net.join(n.id, func(kind uint8, payload []byte, reply func([]byte)) { replica.Handle(nil, kind, payload, reply) })
 	p.work.Go(p.follow)
 	p.work.Go(p.tick)
 	w.lives.Go(p.end)
