@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// DefaultMost is how many ids of one partition are known: 40 MiB of memory.
+// DefaultMost is how many ids of one partition are known: 48 MiB of memory.
 const DefaultMost = 1 << 20
 
 // fewest is how many entries a table has room for at least, once it has any.
@@ -23,8 +23,8 @@ func HashOf(id []byte) Hash {
 	return Hash(sum[:16])
 }
 
-// slot is where the search for a hash begins in a table of a power of two of slots.
-func (h *Hash) slot(mask uint32) uint32 { return binary.LittleEndian.Uint32(h[:4]) & mask }
+// tag is the part of a hash that the index has: it says where the search for the hash begins, too.
+func (h *Hash) tag() uint32 { return binary.LittleEndian.Uint32(h[:4]) }
 
 // entry is an id that is stored.
 type entry struct {
@@ -34,13 +34,22 @@ type entry struct {
 }
 
 // table holds the ids of the last while: a ring of them in the order of the log, and
-// an index of it with open addressing. It holds no pointers and takes 40 bytes for an
-// id, and up to twice that while it grows. The zero Table is empty; it is not for concurrent use.
+// an index of it with open addressing. It holds no pointers and takes 48 bytes for an
+// id, and up to twice that while it grows. The zero table is empty; it is not for concurrent use.
 type table struct {
-	ring        []entry  // a power of two of them
-	index       []uint32 // twice as many; one more than a place in the ring, 0: free
-	head, count int      // of ring
+	ring        []entry // a power of two of them
+	index       []cell  // twice as many
+	head, count int     // of ring
 }
+
+// cell is a slot of the index: the tag of a hash, and one more than its place in the ring; 0: free. With the
+// tag, the ring is looked at only where the hash is there.
+type cell uint64
+
+func cellOf(h *Hash, place int) cell { return cell(h.tag())<<32 | cell(place+1) } //nolint:gosec // at most 2^32
+
+func (c cell) tag() uint32 { return uint32(c >> 32) }    //nolint:gosec // the bits that are meant
+func (c cell) place() int  { return int(uint32(c)) - 1 } //nolint:gosec // likewise
 
 // Len returns how many entries there are.
 func (t *table) Len() int { return t.count }
@@ -62,11 +71,11 @@ func (t *table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
 	if t.count == 0 {
 		return 0, 0, false
 	}
-	i, there := t.lookup(h)
+	i, there := t.lookup(&h)
 	if !there {
 		return 0, 0, false
 	}
-	e := &t.ring[t.index[i]-1]
+	e := &t.ring[t.index[i].place()]
 	return e.offset, e.at, true
 }
 
@@ -80,8 +89,8 @@ func (t *table) Oldest() (time.Duration, bool) {
 
 // Drop forgets the oldest entry.
 func (t *table) Drop() {
-	i, there := t.lookup(t.ring[t.head].hash)
-	if there && int(t.index[i])-1 == t.head { // else a later entry of the id counts
+	i, there := t.lookup(&t.ring[t.head].hash)
+	if there && t.index[i].place() == t.head { // else a later entry of the id counts
 		t.free(i)
 	}
 	t.head = (t.head + 1) & (len(t.ring) - 1)
@@ -94,14 +103,43 @@ func (t *table) Drop() {
 	}
 }
 
-// lookup returns the slot of a hash, or the free one where it would be.
-func (t *table) lookup(h Hash) (slot uint32, there bool) {
+// Warm reads what the search for some hashes begins with, and for those of as many oldest entries. No
+// cache holds a large index, so that each search waits for memory: here all wait at the same time. It returns
+// what it read, which means nothing.
+func (t *table) Warm(hashes []Hash) (read uint64) {
+	if len(t.index) < worthWarming {
+		return 0
+	}
 	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
-	for i := h.slot(mask); ; i = (i + 1) & mask {
-		switch at := t.index[i]; {
-		case at == 0:
+	for i := range hashes {
+		read += uint64(t.index[hashes[i].tag()&mask])
+	}
+	return read
+}
+
+// WarmOldest is Warm for the oldest entries, which are about to be dropped.
+func (t *table) WarmOldest(n int) (read uint64) {
+	if len(t.index) < worthWarming {
+		return 0
+	}
+	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
+	for k := range min(n, t.count) {
+		read += uint64(t.index[t.ring[(t.head+k)&(len(t.ring)-1)].hash.tag()&mask])
+	}
+	return read
+}
+
+// worthWarming is how many slots an index has at least that a processor's own cache does not hold.
+const worthWarming = 32 << 10
+
+// lookup returns the slot of a hash, or the free one where it would be.
+func (t *table) lookup(h *Hash) (slot uint32, there bool) {
+	mask, tag := uint32(len(t.index)-1), h.tag() //nolint:gosec // at most 2^32
+	for i := tag & mask; ; i = (i + 1) & mask {
+		switch c := t.index[i]; {
+		case c == 0:
 			return i, false
-		case t.ring[at-1].hash == h:
+		case c.tag() == tag && t.ring[c.place()].hash == *h:
 			return i, true
 		}
 	}
@@ -109,15 +147,16 @@ func (t *table) lookup(h Hash) (slot uint32, there bool) {
 
 // point has the index name a place of the ring for its hash.
 func (t *table) point(place int) {
-	i, _ := t.lookup(t.ring[place].hash)
-	t.index[i] = uint32(place + 1) //nolint:gosec // as above
+	h := &t.ring[place].hash
+	i, _ := t.lookup(h)
+	t.index[i] = cellOf(h, place)
 }
 
 // free empties a slot, and moves those behind it that would not be found any more.
 func (t *table) free(i uint32) {
 	mask := uint32(len(t.index) - 1) //nolint:gosec // as above
 	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
-		home := t.ring[t.index[j]-1].hash.slot(mask)
+		home := t.index[j].tag() & mask
 		if (j-home)&mask >= (j-i)&mask { // it may stand at i
 			t.index[i] = t.index[j]
 			i = j
@@ -129,7 +168,7 @@ func (t *table) free(i uint32) {
 // resize makes room for n entries.
 func (t *table) resize(n int) {
 	was := *t
-	*t = table{ring: make([]entry, n), index: make([]uint32, 2*n), count: was.count}
+	*t = table{ring: make([]entry, n), index: make([]cell, 2*n), count: was.count}
 	for k := range was.count {
 		t.ring[k] = was.ring[(was.head+k)&(len(was.ring)-1)]
 		t.point(k)

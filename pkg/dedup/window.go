@@ -25,6 +25,7 @@ type Window[W any] struct {
 	claims    map[Hash][]Place[W] // ids that are being stored, and who waits for that
 	forgotten uint64
 	found     uint64
+	warmed    uint64 // kept, so that it is read
 }
 
 // Place is a message of a publish.
@@ -47,6 +48,14 @@ func (w *Window[W]) SetLasts(d time.Duration) { w.lasts = d }
 
 // Lasts returns how long the window lasts.
 func (w *Window[W]) Lasts() time.Duration { return w.lasts }
+
+// Prepare has the next calls for some ids, which are claims or stores, wait for memory together. It changes nothing.
+func (w *Window[W]) Prepare(hashes []Hash, stores bool) {
+	w.warmed = w.table.Warm(hashes)
+	if stores && w.table.Len()+len(hashes) > w.most {
+		w.warmed += w.table.WarmOldest(len(hashes))
+	}
+}
 
 // Claim asks for an id at a moment. Fresh: it is claimed for by, until Store or
 // Release. Claimed: by is returned by those. Stored: it is at an offset.

@@ -160,15 +160,38 @@ func TestAnEmptyTableHoldsNoMemory(t *testing.T) {
 	}
 }
 
+// BenchmarkClaimAndStore has ten batches of 100 ids under way, as a publisher does.
 func BenchmarkClaimAndStore(b *testing.B) {
 	w := NewWindow[int](time.Hour, DefaultMost)
+	var batches [10][]Hash
 	id := make([]byte, 8)
+	turn := func(n int) {
+		hashes := batches[n/100%10]
+		w.Prepare(hashes, true)
+		for i, h := range hashes {
+			w.Store(h, seq.Offset(n+i), time.Duration(n)) //nolint:gosec // not negative
+		}
+		hashes = hashes[:0]
+		for i := range 100 {
+			binary.LittleEndian.PutUint64(id, uint64(n+i)) //nolint:gosec // likewise
+			hashes = append(hashes, HashOf(id))
+		}
+		batches[n/100%10] = hashes
+		w.Prepare(hashes, false)
+		for _, h := range hashes {
+			w.Claim(h, Place[int]{}, time.Duration(n))
+		}
+	}
+	n := 0
+	for ; n < DefaultMost+1000; n += 100 {
+		turn(n)
+	}
 	b.ReportAllocs()
-	for i := range b.N {
-		binary.LittleEndian.PutUint64(id, uint64(i))
-		h := HashOf(id)
-		w.Claim(h, Place[int]{}, time.Duration(i))
-		w.Store(h, seq.Offset(i), time.Duration(i))
+	for k := 0; b.Loop(); k++ {
+		if k%100 == 0 {
+			turn(n)
+			n += 100
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package once
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,31 +63,57 @@ type publish struct {
 	k       *Keeper
 	done    func(topic.Receipt) // nil: it was refused
 	msgs    []topic.Message     // to be appended; until they are offered
-	fresh   []int               // which messages of the publish those are
-	hashes  []dedup.Hash        // of the ids of those; zero: it has none
-	offsets []seq.Offset        // of all messages of the publish
+	count   int                 // messages of the publish
+	part    bool                // only some of them are to be appended
+	fresh   []int               // which; not part: all
+	hashes  []dedup.Hash        // of the ids of all messages; zero: it has none
+	offsets []seq.Offset        // of all messages, where only a part is appended
 	receipt topic.Receipt       // of what was appended
 	waits   int                 // what is to be known before it is answered
 	err     error
 	timer   *time.Timer // nil: it waits for nothing that is written
 
 	one struct { // the memory of the slices, for a publish of one message
-		msgs    [1]topic.Message
-		fresh   [1]int
 		hashes  [1]dedup.Hash
 		offsets [1]seq.Offset
 	}
 }
 
-// newPublish returns a publish of so many messages.
-func newPublish(k *Keeper, messages int, done func(topic.Receipt)) *publish {
-	e := &publish{k: k, done: done}
-	if messages == 1 {
-		e.msgs, e.fresh, e.hashes, e.offsets = e.one.msgs[:0], e.one.fresh[:0], e.one.hashes[:0], e.one.offsets[:]
-		return e
+// newPublish returns a publish of some messages, all of which are to be appended.
+func newPublish(k *Keeper, msgs []topic.Message, done func(topic.Receipt)) *publish {
+	e := &publish{k: k, done: done, msgs: msgs, count: len(msgs)}
+	if e.hashes = e.one.hashes[:]; len(msgs) != 1 {
+		e.hashes = make([]dedup.Hash, len(msgs))
 	}
-	e.offsets = make([]seq.Offset, messages)
+	for i := range msgs {
+		if msgs[i].Dedup != nil && msgs[i].Address == nil {
+			e.hashes[i] = dedup.HashOf(msgs[i].Dedup)
+		}
+	}
 	return e
+}
+
+// leaveOut notes that a message is not to be appended, of which it is the first one, or behind others.
+func (e *publish) leaveOut(i int) {
+	if e.part {
+		return
+	}
+	e.part = true
+	e.msgs, e.fresh = slices.Clone(e.msgs[:i]), make([]int, i, e.count)
+	for n := range e.fresh {
+		e.fresh[n] = n
+	}
+	if e.offsets = e.one.offsets[:]; e.count != 1 {
+		e.offsets = make([]seq.Offset, e.count)
+	}
+}
+
+// appended returns how many messages are to be appended.
+func (e *publish) appended() int {
+	if e.part {
+		return len(e.fresh)
+	}
+	return e.count
 }
 
 // Open reads the ids of the window from the partition's log. Nothing with an id may be
@@ -110,6 +137,8 @@ func (k *Keeper) read(now time.Time) error {
 	r := l.NewReader()
 	defer r.Release()
 	newest := -k.o.Window
+	var hashes []dedup.Hash
+	var offsets []seq.Offset // of the messages with these ids
 	for o := from; o < l.End(); {
 		b, err := r.Written(o)
 		var below *commitlog.BelowStartError
@@ -127,7 +156,12 @@ func (k *Keeper) read(now time.Time) error {
 		age := k.o.Ages.Age(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, now)
 		if age < k.o.Window {
 			newest = max(newest, -age)
-			topic.EachDedup(b, func(o seq.Offset, id []byte) { k.window.Add(dedup.HashOf(id), o, newest) })
+			hashes, offsets = hashes[:0], offsets[:0]
+			topic.EachDedup(b, func(o seq.Offset, id []byte) { hashes, offsets = append(hashes, dedup.HashOf(id)), append(offsets, o) })
+			k.window.Prepare(hashes, true)
+			for i, h := range hashes {
+				k.window.Add(h, offsets[i], newest)
+			}
 		}
 		o = b.End()
 	}
@@ -173,11 +207,11 @@ func (k *Keeper) moment() time.Duration { return k.o.Now().Sub(k.base) }
 // Offer publishes messages of which some have ids: see topic.Partition.Offer. What was
 // stored before is answered as if it had been stored now, at the offset that it has.
 func (k *Keeper) Offer(o topic.Offered) error {
-	e := newPublish(k, len(o.Messages), o.Done)
+	e := newPublish(k, o.Messages, o.Done)
 	if k.claim(e, o.Messages) {
 		e.finish()
 	}
-	if len(e.fresh) == 0 {
+	if e.appended() == 0 {
 		return nil
 	}
 	fresh := e.msgs
@@ -195,28 +229,34 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.moment()
+	k.window.Prepare(e.hashes, false)
 	for i := range msgs {
-		h := dedup.Hash{}
-		if msgs[i].Dedup != nil && msgs[i].Address == nil {
-			h = dedup.HashOf(msgs[i].Dedup)
-			v, o := k.window.Claim(h, dedup.Place[*publish]{Publish: e, Index: i}, now)
-			switch v {
-			case dedup.Fresh:
-			case dedup.Claimed:
-				e.waits++
-				continue
-			case dedup.Stored:
-				e.offsets[i] = o
-				k.awaitLocked(e, i, o)
-				continue
-			}
+		switch {
+		case e.hashes[i] != dedup.Hash{} && !k.claimLocked(e, i, now):
+		case e.part:
+			e.msgs, e.fresh = append(e.msgs, msgs[i]), append(e.fresh, i)
 		}
-		e.msgs, e.fresh, e.hashes = append(e.msgs, msgs[i]), append(e.fresh, i), append(e.hashes, h)
 	}
-	if len(e.fresh) > 0 {
+	if e.appended() > 0 {
 		e.waits++
 	}
 	return e.waits == 0
+}
+
+// claimLocked claims the id of a message, and says whether that is to be appended.
+func (k *Keeper) claimLocked(e *publish, i int, now time.Duration) bool {
+	v, o := k.window.Claim(e.hashes[i], dedup.Place[*publish]{Publish: e, Index: i}, now)
+	switch v {
+	case dedup.Claimed:
+		e.leaveOut(i)
+		e.waits++
+	case dedup.Stored:
+		e.leaveOut(i)
+		e.offsets[i] = o
+		k.awaitLocked(e, i, o)
+	case dedup.Fresh:
+	}
+	return v == dedup.Fresh
 }
 
 // awaitLocked has a publish wait for a message that is in the log, unless that is committed.
@@ -319,16 +359,20 @@ func (e *publish) complete(r topic.Receipt) {
 // them and are to be answered now.
 func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
 	now := k.moment()
-	for n, i := range e.fresh {
-		o := r.First + seq.Offset(n) //nolint:gosec // an index is not negative
-		e.offsets[i] = o
+	k.window.Prepare(e.hashes, r.Written)
+	for n := range e.appended() {
+		i, o := n, r.First+seq.Offset(n) //nolint:gosec // an index is not negative
+		if e.part {
+			i = e.fresh[n]
+			e.offsets[i] = o
+		}
 		var waiting []dedup.Place[*publish]
 		switch {
-		case e.hashes[n] == dedup.Hash{}:
+		case e.hashes[i] == dedup.Hash{}:
 		case r.Written:
-			waiting = k.window.Store(e.hashes[n], o, now)
+			waiting = k.window.Store(e.hashes[i], o, now)
 		default:
-			waiting = k.window.Release(e.hashes[n])
+			waiting = k.window.Release(e.hashes[i])
 		}
 		for _, w := range waiting {
 			over = resolveLocked(over, w, o, r.Err)
@@ -352,7 +396,7 @@ func (e *publish) finish() {
 	r, written := e.receipt, e.receipt.Written
 	r.Partition, r.Err = k.o.Index, e.err
 	switch {
-	case r.Err == nil && len(e.fresh) < len(e.offsets):
+	case r.Err == nil && e.part:
 		r.First, r.Count = e.offsets[0], len(e.offsets)
 		if !ascending(e.offsets) {
 			r.IDs = make([]seq.MessageID, len(e.offsets))
