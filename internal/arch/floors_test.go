@@ -38,6 +38,7 @@ var floors = map[string]int{
 	"pkg/redo":                 1, // many files made durable with one sync
 	"pkg/commitlog":            1,
 	"pkg/commitlog/commitnote": 1, // a file of a log
+	"pkg/commitlog/mend":       2, // damaged ranges of a log, replaced by what another replica has
 	"pkg/header":               1, // what a message's header says to the broker
 	"pkg/advance":              1, // what is told of messages between two snapshots of positions
 	"pkg/channel":              1,

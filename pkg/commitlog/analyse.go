@@ -136,7 +136,7 @@ func (a *analysis) list() error {
 	// is gone: that proves nothing.
 	a.alternating = a.alternating && !a.note.cutting
 	for _, name := range a.names {
-		base, ok := parseSegmentName(name)
+		base, ok := ParseSegmentName(name)
 		stem, isIndex := strings.CutSuffix(name, indexSuffix)
 		switch {
 		case ok:
@@ -273,7 +273,7 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	base, basePos, err := decodeSegmentHead(head)
+	base, basePos, err := DecodeSegmentHead(head)
 	if err == nil && base == f.base {
 		f.basePos, a.endPos = basePos, basePos
 	} else {

@@ -184,7 +184,7 @@ func (r *Records) Left() int { return len(r.rest) }
 // must not be modified while it is used. Bytes after the batch are ignored; Size returns its
 // length.
 func Decode(raw []byte) (Batch, error) {
-	size, err := batchSize(raw)
+	size, err := BatchSize(raw)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -194,9 +194,9 @@ func Decode(raw []byte) (Batch, error) {
 	return decode(raw[:size:size])
 }
 
-// batchSize reads the size from a header, of which it checks what can be checked
+// BatchSize reads the size of a batch from a header, of which it checks what can be checked
 // without the rest. It refuses an all-zero header too.
-func batchSize(raw []byte) (int, error) {
+func BatchSize(raw []byte) (int, error) {
 	if len(raw) < headerBytes {
 		return 0, fmt.Errorf("%w: truncated header", ErrInvalidBatch)
 	}
@@ -213,7 +213,7 @@ func batchSize(raw []byte) (int, error) {
 	return int(size), nil
 }
 
-// decode checks exactly one batch, of which batchSize has been asked.
+// decode checks exactly one batch, of which BatchSize has been asked.
 func decode(raw []byte) (Batch, error) {
 	b := Batch{raw: raw}
 	if got := checksum(raw[8:]); got != b.Checksum() {

@@ -122,7 +122,7 @@ func (c *Checker) enter() (done bool, err error) {
 	head, err := c.scan.window(0, segmentHeadBytes)
 	base, basePos := seg.base, seg.basePos
 	if err == nil {
-		base, basePos, err = decodeSegmentHead(head)
+		base, basePos, err = DecodeSegmentHead(head)
 	}
 	if err != nil || base != seg.base || basePos != seg.basePos {
 		if ok, err := c.stands(seg); !ok || err != nil {

@@ -15,7 +15,7 @@ func FuzzBatchDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		// The checksum is made to fit, so that what lies behind it is reached.
 		if len(raw) >= headerBytes {
-			if size, err := batchSize(raw); err == nil && size <= len(raw) {
+			if size, err := BatchSize(raw); err == nil && size <= len(raw) {
 				sum := checksum(raw[8:size])
 				raw[4], raw[5], raw[6], raw[7] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
 			}

@@ -54,7 +54,7 @@ func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64)
 		err = f.Preallocate(0, room)
 	}
 	if err == nil {
-		_, err = f.WriteAt(encodeSegmentHead(base, basePos), 0)
+		_, err = f.WriteAt(EncodeSegmentHead(base, basePos), 0)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), fsys.Remove(seg.path))

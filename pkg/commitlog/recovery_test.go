@@ -265,23 +265,23 @@ func TestRecovery(t *testing.T) {
 		},
 		"half-made new segment, empty": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(segmentName(10), nil)
+			s.create(SegmentName(10), nil)
 			return s, want{end: 10, cut: 1}
 		},
 		"half-made new segment, all zero": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(segmentName(10), zeros)
+			s.create(SegmentName(10), zeros)
 			return s, want{end: 10, cut: 1}
 		},
 		"new segment with a torn first batch": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			head := encodeSegmentHead(10, 1000)
-			s.create(segmentName(10), append(head, magic0, magic1, formatVersion, 0, 1, 2, 3, 4))
+			head := EncodeSegmentHead(10, 1000)
+			s.create(SegmentName(10), append(head, magic0, magic1, formatVersion, 0, 1, 2, 3, 4))
 			return s, want{end: 10, cut: 1}
 		},
 		"new segment with nothing but a header": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(segmentName(10), encodeSegmentHead(10, 1000))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1000))
 			return s, want{end: 10}
 		},
 		"index gone": func(t *testing.T) (*state, want) {
@@ -303,18 +303,18 @@ func TestRecovery(t *testing.T) {
 		},
 		"segment in the middle gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.remove(segmentName(4))
-			return s, want{end: 10, damaged: damage(segmentName(8), 0, 4, 8)}
+			s.remove(SegmentName(4))
+			return s, want{end: 10, damaged: damage(SegmentName(8), 0, 4, 8)}
 		},
 		"first segment gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
 			s.remove(seg0)
-			return s, want{end: 10, damaged: damage(segmentName(4), 0, 0, 4)}
+			return s, want{end: 10, damaged: damage(SegmentName(4), 0, 0, 4)}
 		},
 		"last segment gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.remove(segmentName(8))
-			return s, want{end: 10, damaged: damage(segmentName(4), 0, 8, 10)}
+			s.remove(SegmentName(8))
+			return s, want{end: 10, damaged: damage(SegmentName(4), 0, 8, 10)}
 		},
 		"complete segment cut short": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
@@ -390,7 +390,7 @@ func checkAround(t *testing.T, l *Log, damaged []Damage) {
 
 func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
 	s := threeSegments(t)
-	flip(t, s.fsys, at(segmentName(4)), segmentHeadBytes+100)
+	flip(t, s.fsys, at(SegmentName(4)), segmentHeadBytes+100)
 	l, r := mustOpen(t, s.fsys, Options{TailBytes: -1})
 	if !r.Clean() {
 		t.Fatalf("complete segments were read: %+v", r)

@@ -70,7 +70,7 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 			t.Fatalf("offset at 0: %d: %v", off, err)
 		}
 		names, err := fsys.ReadDir(testDir)
-		if want := segmentName(end) + " " + checkpointName + " " + commitnote.Name; strings.Join(names, " ") != want || err != nil {
+		if want := SegmentName(end) + " " + checkpointName + " " + commitnote.Name; strings.Join(names, " ") != want || err != nil {
 			t.Fatalf("files %v, want %s: %v", names, want, err)
 		}
 		info, err := fsys.Stat(segmentPath(testDir, end))
@@ -250,29 +250,29 @@ func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
 		start seq.Offset
 	}{
 		"empty segment made, nothing noted": {func(s *state) {
-			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
 		}, 0},
-		"empty segment half made": {func(s *state) { s.create(segmentName(10), nil) }, 0},
+		"empty segment half made": {func(s *state) { s.create(SegmentName(10), nil) }, 0},
 		"noted, nothing removed": {func(s *state) {
-			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
 			s.create(checkpointName, emptied.encode())
 		}, 10},
 		"noted, an index removed": {func(s *state) {
-			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
 			s.create(checkpointName, emptied.encode())
 			s.remove(idx0)
 		}, 10},
 		"noted, only the middle removed": {func(s *state) {
-			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
 			s.create(checkpointName, emptied.encode())
-			s.remove(segmentName(4))
+			s.remove(SegmentName(4))
 		}, 10},
 		"noted, removed, checkpoint lost": {func(s *state) {
-			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
 			s.remove(checkpointName)
 			s.remove(seg0)
-			s.remove(segmentName(4))
-			s.remove(segmentName(8))
+			s.remove(SegmentName(4))
+			s.remove(SegmentName(8))
 		}, 10},
 		"noted, empty segment lost": {func(s *state) { s.create(checkpointName, emptied.encode()) }, 10},
 	} {

@@ -87,7 +87,7 @@ func (s *scanner) batch(pos int64) (Batch, error) {
 	if isZero(head) {
 		return Batch{}, errNoBatch
 	}
-	size, err := batchSize(head)
+	size, err := BatchSize(head)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -109,7 +109,7 @@ func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error
 	// Where only the payload is damaged the header still tells where the next
 	// batch is: that is better evidence than anything inside the damage.
 	if head, err := s.window(pos, headerBytes); err == nil {
-		if size, err := batchSize(head); err == nil {
+		if size, err := BatchSize(head); err == nil {
 			next := pos + int64(size)
 			if b, err := s.batch(next); err == nil && accept(b) {
 				return next, true, nil
@@ -122,7 +122,7 @@ func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error
 		if err != nil {
 			return 0, false, err
 		}
-		size, err := batchSize(head)
+		size, err := BatchSize(head)
 		if err != nil || pos+int64(size) > s.size {
 			continue
 		}

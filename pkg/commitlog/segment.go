@@ -35,11 +35,13 @@ const (
 	segmentNameDigits = 20
 )
 
-func segmentName(base seq.Offset) string {
+// SegmentName returns the name of the segment file that begins with an offset.
+func SegmentName(base seq.Offset) string {
 	return fmt.Sprintf("%0*d%s", segmentNameDigits, uint64(base), segmentSuffix)
 }
 
-func parseSegmentName(name string) (seq.Offset, bool) {
+// ParseSegmentName returns the first offset of a segment by the name of its file.
+func ParseSegmentName(name string) (seq.Offset, bool) {
 	digits, ok := strings.CutSuffix(name, segmentSuffix)
 	if !ok || len(digits) != segmentNameDigits {
 		return 0, false
@@ -48,7 +50,8 @@ func parseSegmentName(name string) (seq.Offset, bool) {
 	return seq.Offset(n), err == nil && seq.Offset(n) <= seq.MaxOffset
 }
 
-func encodeSegmentHead(base seq.Offset, basePos int64) []byte {
+// EncodeSegmentHead returns the header of a segment file, whose batches follow it.
+func EncodeSegmentHead(base seq.Offset, basePos int64) []byte {
 	p := make([]byte, segmentHeadBytes)
 	copy(p, segmentMagic)
 	binary.LittleEndian.PutUint64(p[16:], uint64(base))
@@ -57,7 +60,9 @@ func encodeSegmentHead(base seq.Offset, basePos int64) []byte {
 	return p
 }
 
-func decodeSegmentHead(p []byte) (base seq.Offset, basePos int64, err error) {
+// DecodeSegmentHead checks a header, and returns the first offset of its segment and where that is
+// in the log, in bytes.
+func DecodeSegmentHead(p []byte) (base seq.Offset, basePos int64, err error) {
 	le := binary.LittleEndian
 	if len(p) < segmentHeadBytes || string(p[:8]) != segmentMagic || le.Uint32(p[8:]) != checksum(p[12:segmentHeadBytes]) {
 		return 0, 0, errBadFile
@@ -258,4 +263,4 @@ func (s *segment) remove(fsys vfs.FS) error {
 	return nil
 }
 
-func segmentPath(dir string, base seq.Offset) string { return filepath.Join(dir, segmentName(base)) }
+func segmentPath(dir string, base seq.Offset) string { return filepath.Join(dir, SegmentName(base)) }

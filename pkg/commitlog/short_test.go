@@ -199,7 +199,7 @@ func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T
 	}
 	at := segmentHeadBytes
 	for range 10 {
-		n, err := batchSize(content[at:])
+		n, err := BatchSize(content[at:])
 		if err != nil {
 			t.Fatal(err)
 		}
