@@ -65,7 +65,7 @@ func (d *damage) forget(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r := range d.found {
-		if strings.HasPrefix(r.path, dir) {
+		if r.path == dir || strings.HasPrefix(r.path, dir+string(filepath.Separator)) {
 			delete(d.found, r)
 		}
 	}

@@ -89,9 +89,13 @@ func (n *Host) wireRoles() {
 		terms: n.terms, timers: n.timers, unsaved: n.unsaved, shifts: n.shifts, isr: n.isr, leavers: n.leavers, suspects: suspects,
 		budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes), catchUp: replication.NewCatchUp(o.CatchUpRate),
 	}
+	aside := &asides{o: o, log: o.Logger, dirs: n.dirs, topics: n.Topics, removal: n.removal, suspects: suspects}
 	n.Quarantine = &Quarantine{
 		o: o, log: o.Logger, dirs: n.dirs, ledger: n.ledger, life: n.life, topics: n.Topics, damage: n.damage, suspects: suspects,
-		asides:   &asides{o: o, log: o.Logger, dirs: n.dirs, topics: n.Topics, removal: n.removal, suspects: suspects},
+		asides: aside,
+		mender: &mender{
+			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, asides: aside, roles: n.roles, converge: n.Converge,
+		},
 		failures: n.failures, roles: n.roles, leaderships: n.handovers, converge: n.Converge,
 	}
 	n.roles.quarantine = n.Quarantine
@@ -138,4 +142,5 @@ func (n *Host) Register(all forward.Operations) {
 	forward.Register(all, forward.TransferLeader, n.Transfer)
 	forward.Register(all, askLeaving, n.leavers.seeOff)
 	forward.Register(all, askForget, n.Quarantine.forgetHere)
+	forward.Register(all, askBatches, n.Quarantine.mender.batchesHere)
 }

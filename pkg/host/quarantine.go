@@ -58,6 +58,7 @@ type Quarantine struct {
 	damage      *damage
 	suspects    *suspicion
 	asides      *asides
+	mender      *mender
 	failures    *roleErrors
 	roles       roleTaker
 	leaderships transferrer
@@ -139,6 +140,13 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
 		return true, q.suspects.clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
+		if m := hp.mendment.Load(); m != nil && p.Epoch > m.above {
+			if err := q.mender.put(h, hp, t, m.ranges); err != nil {
+				return false, err
+			}
+			return q.treat(h, h.Held(hp.index), t) // which may lack something else
+		}
+		q.mender.start(h, hp)
 		return true, nil // there is nothing better
 	case !inSync && state == suspected:
 		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
@@ -323,6 +331,8 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	hp.spoil()
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
+	} else {
+		q.mender.start(h, hp)
 	}
 }
 
@@ -348,8 +358,12 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if first {
 		q.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
 	}
-	if hp.Led.Load() != nil && q.elsewhere(h, hp.index) {
+	switch {
+	case hp.Led.Load() == nil:
+	case q.elsewhere(h, hp.index):
 		q.handOn(h, hp.index)
+	default:
+		q.mender.start(h, hp)
 	}
 	if first {
 		q.life.running.Go(func() { _ = q.converge(h.Name) }) // what fails is tried again with the next change

@@ -54,6 +54,10 @@ type Held struct {
 	unreadable time.Time   // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
 	handedOn   time.Time   // when another was last asked to lead because of them; likewise
 	salvaged   atomic.Bool // it leads without the positions that were stored
+	mending    atomic.Bool // others are being asked for what it cannot read
+	unmendable atomic.Bool // they do not have that, or do not answer
+	mendment   atomic.Pointer[mendment]
+	mended     int         // how often it was opened again with what others had
 	lost       atomic.Bool // its directory had lost everything, and no operator has accepted that yet
 	unretained bool        // the last round of retention failed; of its goroutine
 }
@@ -247,7 +251,7 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		Moves:            rs.o.Moves,
 		Trace:            trace.Source{Store: rs.o.Trace, Incarnation: uint64(h.Incarnation), Partition: hp.index, Numbering: h.ids},
 		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
-		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
+		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) || q.mender.mendable(h, hp) },
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
 		Salvage:          q.salvages(hp, v),
 		Unsaved:          func() { rs.unsaved.add(h, hp) },

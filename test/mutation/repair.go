@@ -88,5 +88,19 @@ func damageMistakes() []mistake {
 			old: "if err == nil && json.Unmarshal(raw, &notes) != nil {", with: "if err == nil || json.Unmarshal(raw, &notes) != nil {",
 			tests: []string{"./pkg/scrubber"}, run: "EveryReplica",
 		},
+		{
+			name: "consumers are led past what other copies hold", file: "pkg/host/roles.go",
+			old: " || q.mender.mendable(h, hp) }", with: " }", tests: []string{"./pkg/broker"}, run: "TestTheOnlyCopyInSync",
+		},
+		{
+			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/mend/copy.go",
+			old: "return err == nil && b.Epoch() == w.Epoch && b.Checksum() == w.Sum", with: "return err == nil",
+			tests: []string{"./pkg/commitlog/mend"}, run: "TestACopyIsBelieved",
+		},
+		{
+			name: "batches of another size are put into a log", file: "pkg/commitlog/mend/mend.go",
+			old: "	case s.position >= 0 && whole && s.position+size != after.position:", with: "	case false:",
+			tests: []string{"./pkg/commitlog/mend"}, run: "TestWhatDoesNotFit",
+		},
 	}
 }

@@ -1,0 +1,232 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// fill publishes messages that take several segments, and returns them. All replicas hold them and know
+// them as committed.
+func (l *lan) fill(name string, n int) (all []string) {
+	l.t.Helper()
+	for i := range n {
+		all = append(all, strings.Repeat(string(rune('a'+i)), 2000))
+		l.mustPut(name, 0, all[i])
+	}
+	l.inSync(name, 0, 3)
+	for id := range l.hosts {
+		l.eventually("all to be committed at "+string(id), func() bool {
+			return int(l.at(id).Host.Lookup(name).Held(0).Replica.Log().CommittedEnd()) == n
+		})
+	}
+	return all
+}
+
+// alone ends all nodes, one after the other, so that one of them is the only one in sync.
+func (l *lan) alone(name string, last meta.NodeID) {
+	l.t.Helper()
+	if l.store.Topic(name).Partitions[0].Leader != last {
+		l.elect(name, 0, last)
+	}
+	for id := range l.hosts {
+		if id != last {
+			l.stop(id)
+		}
+	}
+	l.inSync(name, 0, 1)
+	l.stop(last)
+}
+
+// takes consumes until it has all messages of a channel, or some time is over. The leader may change. It
+// finishes nothing: retention would drop that.
+func (l *lan) takes(name string, want []string, within time.Duration) {
+	l.t.Helper()
+	got := map[string]bool{}
+	for end := time.Now().Add(within); len(got) < len(want) && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		l.control()
+		c := l.subscribe(name, "c", 0)
+		for c.ended.Load() == nil && len(got) < len(want) && time.Now().Before(end) {
+			_, err := c.Take(time.Now(), 10, func(d *topic.Delivery) error {
+				got[string(d.Body)] = true
+				return nil
+			})
+			if err != nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		c.Close()
+	}
+	for i, m := range want {
+		if !got[m] {
+			l.t.Errorf("message %d was not delivered", i)
+		}
+	}
+}
+
+// lastCopies are ways to damage the only copy in sync.
+var lastCopies = map[string]func(l *lan, all []string){
+	"in the middle":  func(l *lan, all []string) { l.spoil("n1", "t", 0, all[3][:50]) },
+	"at its end":     func(l *lan, all []string) { l.spoil("n1", "t", 0, all[7][:50]) },
+	"at its start":   func(l *lan, all []string) { l.spoil("n1", "t", 0, all[0][:50]) },
+	"a segment":      func(l *lan, _ []string) { l.remove("n1", func(names []string) string { return names[1] }) },
+	"its last one":   func(l *lan, _ []string) { l.remove("n1", func(names []string) string { return names[len(names)-1] }) },
+	"in many places": func(l *lan, all []string) { l.spoil("n1", "t", 0, all[1][:50]); l.spoil("n1", "t", 0, all[5][:50]) },
+}
+
+// The only copy in sync is damaged, and the others hold what it lost, though they are not in sync. Nobody
+// is led past it, and no operator is needed.
+func TestTheOnlyCopyInSyncIsMendedWithThoseThatAreNot(t *testing.T) {
+	for name, harm := range lastCopies {
+		for _, late := range []time.Duration{0, 20 * time.Second} {
+			t.Run(fmt.Sprintf("%s, the others start after %v", name, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := segmented(t)
+					all := l.fill("t", 8)
+					l.alone("t", "n1")
+					harm(l, all)
+					l.start("n1")
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						l.takes("t", all, 2*time.Minute)
+					}()
+					time.Sleep(late)
+					l.start("n2")
+					l.start("n3")
+					l.whole(time.Minute)
+					<-done
+					if n := l.at("n1").Host.Topics.LogStats(); n.Unreadable != 0 {
+						t.Errorf("%d damaged ranges are left", n.Unreadable)
+					}
+				})
+			})
+		}
+	}
+}
+
+// segmented is three brokers with a topic of small segments and no messages.
+func segmented(t *testing.T) *lan {
+	t.Helper()
+	l := newLan(t, func(o *Options) {
+		soon(o)
+		o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
+		o.ScrubInterval = 10 * time.Second
+	}, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	return l
+}
+
+// All three copies are damaged, each in another place, while no node runs. One leads, the others are set
+// aside, and what it lost comes from there.
+func TestThreeCopiesWithDamageInDifferentPlacesLoseNothing(t *testing.T) {
+	for _, where := range [][3]int{{1, 3, 5}, {7, 3, 5}, {0, 1, 7}, {2, 3, 4}} {
+		t.Run(fmt.Sprint(where), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := segmented(t)
+				all := l.fill("t", 8)
+				for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+					l.settleLog(id, "t")
+				}
+				l.murder("n1", "n2", "n3")
+				for i, id := range []meta.NodeID{"n1", "n2", "n3"} {
+					l.spoil(id, "t", 0, all[where[i]][:50])
+					l.start(id)
+				}
+				l.control()
+				l.takes("t", all, 2*time.Minute)
+				l.recovers("t", all)
+			})
+		})
+	}
+}
+
+// One copy has rotted, another is an older state of its disk, and the only one in sync is damaged elsewhere.
+func TestARottenAnOlderAndADamagedCopyLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		for i := range 3 {
+			l.mustPut("t", 0, fmt.Sprint("before ", i))
+		}
+		l.inSync("t", 0, 3)
+		old := l.hosts["n3"].disk.CrashClone(vfs.Crash{KeepPercent: 100})
+		var all []string
+		for i := range 8 {
+			all = append(all, strings.Repeat(string(rune('a'+i)), 2000))
+			l.mustPut("t", 0, all[i])
+		}
+		l.inSync("t", 0, 3)
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.settleLog(id, "t")
+		}
+		time.Sleep(time.Second)
+		l.alone("t", "n1")
+		l.spoil("n1", "t", 0, all[4][:50])
+		l.spoil("n2", "t", 0, all[2][:50])
+		l.hosts["n3"].disk = old
+		for _, id := range []meta.NodeID{"n3", "n2", "n1"} {
+			l.start(id)
+		}
+		l.takes("t", all, 2*time.Minute)
+		l.whole(time.Minute)
+	})
+}
+
+// No copy holds a message any more. The health says so, and all others are delivered.
+func TestWhatNoCopyHoldsIsSaidAndPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		all := l.fill("t", 8)
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.settleLog(id, "t")
+		}
+		l.alone("t", "n1")
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.spoil(id, "t", 0, all[4][:50])
+		}
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.start(id)
+		}
+		l.takes("t", slices.Delete(slices.Clone(all), 4, 5), 2*time.Minute)
+		l.eventually("the health to say it", func() bool {
+			l.control()
+			leader := l.at(l.store.Topic("t").Partitions[0].Leader)
+			return leader != nil && reasonCount(leader.Node.Health(), "log_corrupt") == 1
+		})
+	})
+}
+
+// The node with the damaged copy, or another one, is killed at any moment of a repair.
+func TestARestartInTheMidstOfARepairLosesNothing(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := testrand.New(t)
+			l := segmented(t)
+			all := l.fill("t", 8)
+			l.alone("t", "n1")
+			l.spoil("n1", "t", 0, all[rnd.IntN(4)][:50])
+			l.spoil("n1", "t", 0, all[4+rnd.IntN(4)][:50])
+			for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+				l.start(id)
+			}
+			for range 3 {
+				time.Sleep(time.Duration(rnd.Int64N(int64(1500 * time.Millisecond))))
+				id := []meta.NodeID{"n1", "n1", "n2"}[rnd.IntN(3)]
+				l.murder(id)
+				l.start(id)
+				l.control()
+			}
+			l.takes("t", all, 2*time.Minute)
+			l.recovers("t", all)
+		})
+	}
+}
