@@ -54,6 +54,7 @@ type night struct {
 	steps []string
 	ran   int
 	words map[string]string // what the placeholders of the page stand for
+	env   []string          // of the operator's shell, too
 	// systemctl, apt-get and editor do what those programs do on a node; nil: they do nothing else than fail.
 	systemctl func(node, verb, unit string) (string, error)
 	aptGet    func(node string) error
@@ -190,6 +191,7 @@ func (n *night) shell(command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.dir, &out, &out
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+n.dir, "BROKERCTL_ADDR="+strings.Join(addresses, ","))
+	cmd.Env = append(cmd.Env, n.env...)
 	err := cmd.Run()
 	return out.String(), err
 }
