@@ -50,7 +50,6 @@ type Options struct {
 	MaxMsgTimeout       time.Duration    // what TOUCH can extend a delivery to
 	EphemeralBytes      int64            // memory that an ephemeral topic's partition may use; the oldest messages go
 	DiskReserve         uint64           // publishes are refused while less is free; at most a twentieth of the disk counts
-	CheckpointInterval  time.Duration    // positions of channels are stored this often at most
 	TickInterval        time.Duration    // precision of timeouts and deferrals
 	RetentionInterval   time.Duration
 	DiskInterval        time.Duration
@@ -59,7 +58,6 @@ type Options struct {
 	CatchUpRate         int64         // bytes a second to replicas that are not in sync, at most; 0: no maximum
 	UncommittedBytes    int64         // of all partitions that this node leads; beyond, publishers wait or are refused
 	Memory              *limit.Memory // of what clients make the node hold; nil: no limit
-	Sizes               limit.Sizes   // of what is appended and replicated; zero: limit.Default
 	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
 	// ScrubInterval is the time in which every stored byte is read once to find
 	// damage; negative: none is read for that.
@@ -155,7 +153,7 @@ func assemble(o Options) (*Broker, error) {
 	c := &Calls{topics: d, tasks: &fan.Group{}, ops: forward.Operations{}}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.publishes = publish.New(publish.Options{
-		Self: o.Self, Meta: o.Meta, Calls: to, Memory: o.Memory, Sizes: o.Sizes, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
+		Self: o.Self, Meta: o.Meta, Calls: to, Memory: o.Memory, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
 	}, h, d, c.tasks)
 	c.consumers = consume.New(c.life, consume.Options{
 		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger, MaxChannelConsumers: o.MaxChannelConsumers,
@@ -176,10 +174,10 @@ func (o *Options) host() host.Options {
 	return host.Options{
 		Self: o.Self, FS: o.FS, DataDir: o.DataDir, Redo: o.Redo, Meta: o.Meta, Calls: o.calls(), Peers: o.Peers,
 		Node: o.Node, Registered: o.Registered, Log: o.Log, Logger: o.Logger, Observer: o.Observer, Fatal: o.Fatal,
-		EphemeralBytes: o.EphemeralBytes, DiskReserve: o.DiskReserve, CheckpointInterval: o.CheckpointInterval,
+		EphemeralBytes: o.EphemeralBytes, DiskReserve: o.DiskReserve,
 		TickInterval: o.TickInterval, RetentionInterval: o.RetentionInterval, DiskInterval: o.DiskInterval,
 		ReplicaLag: o.ReplicaLag, PublishTimeout: o.PublishTimeout, UncommittedBytes: o.UncommittedBytes,
-		Memory: o.Memory, Sizes: o.Sizes, Lease: o.Lease, ScrubInterval: o.ScrubInterval,
+		Memory: o.Memory, Lease: o.Lease, ScrubInterval: o.ScrubInterval,
 		CatchUpRate: o.CatchUpRate, Moves: o.Moves, Trace: o.Trace, LatencyWindow: o.LatencyWindow, WallClock: o.WallClock,
 	}
 }

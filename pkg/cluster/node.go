@@ -125,9 +125,6 @@ func (n *Node) connect(hasState bool) (err error) {
 		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.desk}, peer.ClassForward: forwardHandler{n.desk}, peer.ClassForm: formHandler{n.desk}},
 		Admit:     n.desk.admit, OnEvent: n.desk.event,
 	}
-	if o.Transport != nil {
-		o.Transport(&options)
-	}
 	if n.transport, err = peer.New(options); err != nil {
 		return err
 	}

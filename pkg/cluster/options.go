@@ -64,12 +64,10 @@ type Options struct {
 	FrameMemory int
 	// Controller are the limits of the controller.
 	Controller controller.Options
-	// Store and Transport may change what the metadata's store and the transport
-	// are opened with; nil: nothing.
-	Store     func(*raftstore.Options)
-	Transport func(*peer.Options)
-	FS        vfs.FS       // for the marks in DataDir; nil: the operating system's
-	Logger    *slog.Logger // nil: nobody is told
+	// Store may change what the metadata's store is opened with; nil: nothing.
+	Store  func(*raftstore.Options)
+	FS     vfs.FS       // for the marks in DataDir; nil: the operating system's
+	Logger *slog.Logger // nil: nobody is told
 	// Opening, if set, receives a Lookout while Open waits for other nodes. It is called once
 	// and must not block.
 	Opening func(Lookout)

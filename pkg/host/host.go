@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/removal"
@@ -87,7 +88,7 @@ func (n *Host) wireRoles() {
 	n.roles = &roles{
 		o: o, log: o.Logger, dirs: n.dirs, life: n.life, removal: n.removal, topics: n.Topics, damage: n.damage, disk: n.Disk, stalls: n.Stalls,
 		terms: n.terms, timers: n.timers, unsaved: n.unsaved, shifts: n.shifts, isr: n.isr, leavers: n.leavers, suspects: suspects,
-		budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes), catchUp: replication.NewCatchUp(o.CatchUpRate),
+		budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(limit.Default()), catchUp: replication.NewCatchUp(o.CatchUpRate),
 	}
 	aside := &asides{o: o, log: o.Logger, dirs: n.dirs, topics: n.Topics, removal: n.removal, suspects: suspects}
 	n.Quarantine = &Quarantine{

@@ -26,7 +26,7 @@ func (n *Host) startLoops(ctx context.Context) {
 	n.life.running.Go(func() { newLeadWatch(n).run(ctx) })
 	n.life.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Topics.Hosted(), time.Now()) }) })
 	n.life.running.Go(func() { n.timers.run(ctx, n.o.TickInterval) })
-	n.life.running.Go(func() { n.unsaved.run(ctx, n.o.CheckpointInterval, newCheckpointer(n).round) })
+	n.life.running.Go(func() { n.unsaved.run(ctx, checkpointInterval, newCheckpointer(n).round) })
 	if n.o.ScrubInterval > 0 {
 		n.life.running.Go(func() { n.Scrubber.Run(ctx) })
 	}

@@ -20,16 +20,16 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultCheckpointInterval = 200 * time.Millisecond
-	DefaultTickInterval       = 25 * time.Millisecond
-	DefaultRetentionInterval  = 10 * time.Second
-	DefaultDiskInterval       = 200 * time.Millisecond
-	DefaultDiskReserve        = 256 << 20
-	defaultEphemeralBytes     = 64 << 20
-	DefaultReplicaLag         = 2 * time.Second
-	DefaultPublishTimeout     = 5 * time.Second
-	DefaultLease              = time.Second
-	DefaultScrubInterval      = 7 * 24 * time.Hour
+	checkpointInterval       = 200 * time.Millisecond // positions of channels are stored this often at most
+	DefaultTickInterval      = 25 * time.Millisecond
+	DefaultRetentionInterval = 10 * time.Second
+	DefaultDiskInterval      = 200 * time.Millisecond
+	DefaultDiskReserve       = 256 << 20
+	defaultEphemeralBytes    = 64 << 20
+	DefaultReplicaLag        = 2 * time.Second
+	DefaultPublishTimeout    = 5 * time.Second
+	DefaultLease             = time.Second
+	DefaultScrubInterval     = 7 * 24 * time.Hour
 )
 
 // Bounds of the memory for recent appends, kept for consumers and followers: a share of the
@@ -66,18 +66,16 @@ type Options struct {
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)
 
-	EphemeralBytes     int64         // memory that an ephemeral topic's partition may use; the oldest messages go
-	DiskReserve        uint64        // publishes are refused while less is free; at most a twentieth of the disk counts
-	CheckpointInterval time.Duration // positions of channels are stored this often at most
-	TickInterval       time.Duration // precision of timeouts and deferrals
-	RetentionInterval  time.Duration
-	DiskInterval       time.Duration
-	ReplicaLag         time.Duration // a replica that is behind for longer leaves the in-sync set
-	PublishTimeout     time.Duration // a message that is not committed by then is answered as uncertain
-	UncommittedBytes   int64         // of all partitions that this node leads; beyond, publishers wait or are refused
-	Memory             *limit.Memory // of what clients make the node hold; nil: no limit
-	Sizes              limit.Sizes   // of what is appended and replicated; zero: limit.Default
-	Lease              time.Duration // without contact to a quorum for longer, nothing is delivered
+	EphemeralBytes    int64         // memory that an ephemeral topic's partition may use; the oldest messages go
+	DiskReserve       uint64        // publishes are refused while less is free; at most a twentieth of the disk counts
+	TickInterval      time.Duration // precision of timeouts and deferrals
+	RetentionInterval time.Duration
+	DiskInterval      time.Duration
+	ReplicaLag        time.Duration // a replica that is behind for longer leaves the in-sync set
+	PublishTimeout    time.Duration // a message that is not committed by then is answered as uncertain
+	UncommittedBytes  int64         // of all partitions that this node leads; beyond, publishers wait or are refused
+	Memory            *limit.Memory // of what clients make the node hold; nil: no limit
+	Lease             time.Duration // without contact to a quorum for longer, nothing is delivered
 	// ScrubInterval is the time in which every stored byte is read once to find
 	// damage; negative: none is read for that.
 	ScrubInterval time.Duration
@@ -94,7 +92,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.EphemeralBytes = cmp.Or(o.EphemeralBytes, defaultEphemeralBytes)
 	o.DiskReserve = cmp.Or(o.DiskReserve, DefaultDiskReserve)
-	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, DefaultCheckpointInterval)
 	o.TickInterval = cmp.Or(o.TickInterval, DefaultTickInterval)
 	o.RetentionInterval = cmp.Or(o.RetentionInterval, DefaultRetentionInterval)
 	o.DiskInterval = cmp.Or(o.DiskInterval, DefaultDiskInterval)

@@ -59,7 +59,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: h.fs, Dir: rs.dirs.Replica(t, i), Self: rs.o.Self, Log: lo, Now: time.Now, Wall: rs.o.WallClock, Full: full, Failed: rs.life.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: rs.o.Peers,
-		Sizes: rs.o.Sizes, Budget: rs.budget, Credits: rs.credits, CatchUp: rs.catchUp, Stored: rs.o.Observer.ObserveReplication, ReplicaLag: rs.o.ReplicaLag, PublishTimeout: rs.o.PublishTimeout,
+		Budget: rs.budget, Credits: rs.credits, CatchUp: rs.catchUp, Stored: rs.o.Observer.ObserveReplication, ReplicaLag: rs.o.ReplicaLag, PublishTimeout: rs.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			rs.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
 		},

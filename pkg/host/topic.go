@@ -193,8 +193,8 @@ func (h *Topic) SetConverged(index uint64) {
 
 // Fits refuses messages larger than the topic's limit and publishes larger than a batch. It is
 // called where a publish enters the cluster, so that none is forwarded in vain.
-func (h *Topic) Fits(messages []topic.Message, sizes limit.Sizes) error {
-	if n, most := topic.StoredSize(messages), sizes.OrDefault().Entry; n > most {
+func (h *Topic) Fits(messages []topic.Message) error {
+	if n, most := topic.StoredSize(messages), limit.Default().Entry; n > most {
 		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
 	}
 	most := h.config.Load().Config.MaxMessage

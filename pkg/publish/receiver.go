@@ -9,7 +9,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
-	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -32,7 +31,6 @@ var errOvertaken = fate.Mark(fmt.Errorf("%w: an earlier publish of this round wa
 // one partition is appended in the order in which it was sent; a term that makes
 // one partition wait holds up no other.
 type receivers struct {
-	sizes limit.Sizes // of what is appended
 	host  *host.Host
 	start func(func()) bool // runs a goroutine that is waited for
 
@@ -217,7 +215,7 @@ func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	if lp == nil {
 		return coord.ErrNotLeading
 	}
-	if err := h.Fits(m.Messages, s.sizes); err != nil {
+	if err := h.Fits(m.Messages); err != nil {
 		return err
 	}
 	if !s.host.Disk.Reserve(topic.StoredSize(m.Messages)) {

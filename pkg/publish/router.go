@@ -27,7 +27,6 @@ type Options struct {
 	Meta           *raftstore.Store
 	Calls          forward.Caller // to other nodes
 	Memory         *limit.Memory  // of what clients make the node hold; nil: no limit
-	Sizes          limit.Sizes    // of what is appended and replicated
 	PublishTimeout time.Duration  // how long a publish waits for a leader
 	Observer       topic.Observer
 }
@@ -59,7 +58,7 @@ type Router struct {
 
 // New returns a router whose goroutines are those of a group.
 func New(o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Router {
-	r := &Router{o: o, host: h, topics: d, receivers: &receivers{sizes: o.Sizes, host: h, start: tasks.Go, all: map[receiverKey]*receiver{}}}
+	r := &Router{o: o, host: h, topics: d, receivers: &receivers{host: h, start: tasks.Go, all: map[receiverKey]*receiver{}}}
 	r.queues = newQueues(&r.o, h, tasks.Go)
 	return r
 }
@@ -138,7 +137,7 @@ func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
 		return nil, err
 	}
 	h.FindKeys(p.Messages)
-	if err := h.Fits(p.Messages, r.o.Sizes); err != nil {
+	if err := h.Fits(p.Messages); err != nil {
 		return nil, err
 	}
 	if topic.Identified(p.Messages) {

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -91,7 +90,7 @@ func Exists(dir string, id meta.NodeID) (bool, error) {
 // carrier is what carries the agreement.
 type carrier struct {
 	raft.Transport
-	peers *transport // nil: the Transport was given, or reaches nobody
+	peers *transport // nil: it reaches nobody
 	close func() error
 }
 
@@ -108,16 +107,9 @@ func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	if o.Stream != nil {
 		return openNetwork(o, g, stop)
 	}
-	t := o.Transport
-	if t == nil {
-		addr, local := raft.NewInmemTransport(raft.ServerAddress(o.Address))
-		local.Connect(addr, local)
-		t = local
-	}
-	if c, ok := t.(io.Closer); ok {
-		return &carrier{t, nil, c.Close}
-	}
-	return &carrier{t, nil, func() error { return nil }}
+	addr, local := raft.NewInmemTransport(raft.ServerAddress(o.Address))
+	local.Connect(addr, local)
+	return &carrier{local, nil, local.Close}
 }
 
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {

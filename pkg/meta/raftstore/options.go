@@ -18,7 +18,7 @@ const (
 	DefaultLeaderLease       = DefaultHeartbeatTimeout
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
-	DefaultSnapshotInterval  = time.Minute
+	snapshotInterval         = time.Minute // how often the size of the log is looked at
 	defaultSnapshotThreshold = 4096
 	defaultTrailingLogs      = 4096
 	defaultReserveBytes      = 16 << 20
@@ -53,8 +53,6 @@ type Options struct {
 	// Stream carries the agreement between nodes; nil: nothing does, for a
 	// cluster of one that is never to grow while it runs.
 	Stream *Stream
-	// Transport is used if Stream is nil. The store closes it if it implements io.Closer.
-	Transport raft.Transport
 	// Forward sends commands to the leader; nil: Propose works on the leader only.
 	Forward Forward
 	// Ask has the leader's Standing; nil: a node that does not lead is never in
@@ -82,10 +80,8 @@ type Options struct {
 	// ApplyTimeout bounds how long a command waits while the store is busy or no leader is
 	// known. Then it is refused.
 	ApplyTimeout time.Duration
-	// SnapshotInterval is how often the size of the log is looked at,
-	// SnapshotThreshold how many commands make a new snapshot, TrailingLogs how
+	// SnapshotThreshold is how many commands make a new snapshot, TrailingLogs how
 	// many of them stay for followers that lag.
-	SnapshotInterval                time.Duration
 	SnapshotThreshold, TrailingLogs uint64
 	// ReserveBytes of disk are held back and let go when the disk is full, so
 	// that the agreement can continue while space is made; -1: none.
@@ -100,7 +96,6 @@ func (o Options) withDefaults() Options {
 	fill(&o.LeaderLease, o.HeartbeatTimeout)
 	fill(&o.CommitTimeout, DefaultCommitTimeout)
 	fill(&o.ApplyTimeout, DefaultApplyTimeout)
-	fill(&o.SnapshotInterval, DefaultSnapshotInterval)
 	fill(&o.SnapshotThreshold, defaultSnapshotThreshold)
 	fill(&o.TrailingLogs, defaultTrailingLogs)
 	fill(&o.ReserveBytes, defaultReserveBytes)
@@ -128,7 +123,7 @@ func (o *Options) validate() error {
 }
 
 // distributed reports whether there can be other nodes.
-func (o *Options) distributed() bool { return o.Stream != nil || o.Transport != nil }
+func (o *Options) distributed() bool { return o.Stream != nil }
 
 // remembered is how many results are kept.
 func (o *Options) remembered() int {
@@ -145,7 +140,7 @@ func (o *Options) raftConfig() *raft.Config {
 	c.ElectionTimeout = o.ElectionTimeout
 	c.LeaderLeaseTimeout = o.LeaderLease
 	c.CommitTimeout = o.CommitTimeout
-	c.SnapshotInterval = o.SnapshotInterval
+	c.SnapshotInterval = snapshotInterval
 	c.SnapshotThreshold = o.SnapshotThreshold
 	c.TrailingLogs = o.TrailingLogs
 	c.BatchApplyCh = true
