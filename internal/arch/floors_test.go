@@ -161,24 +161,23 @@ var sameFloor = map[[2]string]string{
 // soleImporters says which packages alone may use a module. A name that ends
 // in / stands for all packages below it.
 var soleImporters = map[string][]string{
-	"golang.org/x/crypto":               {"pkg/access"},
-	"github.com/expr-lang/expr":         {"pkg/filter"},
-	"github.com/prometheus/":            {"pkg/metrics"},
-	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual"},
-	"github.com/hashicorp/":             {"pkg/meta/raftstore"},
-	"go.etcd.io/bbolt":                  {"pkg/meta/raftstore"},
-	"github.com/HdrHistogram/":          {"cmd/brokerctl", "tools/loadgen/"},
-	"github.com/coreos/go-systemd/":     {"cmd/brokerd"},
-	"github.com/pelletier/go-toml/":     {"internal/config", "cmd/brokerd"}, // nsqd's own file, when standing in for it
-	"go.yaml.in/yaml/":                  {"internal/accessctl", "cmd/brokerctl"},
-	"github.com/nsqio/go-nsq":           {"tools/loadgen/"},
-	"github.com/google/go-cmp/":         {"internal/golden"},
-	"go.opentelemetry.io/proto/":        {"pkg/otlp"},
-	"google.golang.org/protobuf/":       {"pkg/otlp"},
-	"go.uber.org/goleak":                {},
-	"pgregory.net/rapid":                {},
-	"github.com/anishathalye/porcupine": {},
-	"github.com/rogpeppe/go-internal/":  {},
+	"golang.org/x/crypto":              {"pkg/access"},
+	"github.com/expr-lang/expr":        {"pkg/filter"},
+	"github.com/prometheus/":           {"pkg/metrics"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual"},
+	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
+	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
+	"github.com/HdrHistogram/":         {"cmd/brokerctl", "tools/loadgen/"},
+	"github.com/coreos/go-systemd/":    {"cmd/brokerd"},
+	"github.com/pelletier/go-toml/":    {"internal/config", "cmd/brokerd"}, // nsqd's own file, when standing in for it
+	"go.yaml.in/yaml/":                 {"internal/accessctl", "cmd/brokerctl"},
+	"github.com/nsqio/go-nsq":          {"tools/loadgen/"},
+	"github.com/google/go-cmp/":        {"internal/golden"},
+	"go.opentelemetry.io/proto/":       {"pkg/otlp"},
+	"google.golang.org/protobuf/":      {"pkg/otlp"},
+	"go.uber.org/goleak":               {},
+	"pgregory.net/rapid":               {},
+	"github.com/rogpeppe/go-internal/": {},
 }
 
 // outside names the trees that are programs of their own: they build on the
