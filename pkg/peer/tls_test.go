@@ -1,64 +1,32 @@
 package peer
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"math/big"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/certtest"
 )
 
 // ca is a certificate authority of a test.
 type ca struct {
 	t    testing.TB
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
+	cert tls.Certificate
 	pool *x509.CertPool
 }
 
 func authority(t testing.TB) *ca {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &ca{t: t, key: key, pool: x509.NewCertPool()}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	return a
+	cert := certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: "authority"}}, nil)
+	return &ca{t, cert, certtest.Pool(cert)}
 }
 
 // issue returns a certificate for names; the first is the common name, too.
 func (a *ca) issue(notAfter time.Time, common string, names ...string) tls.Certificate {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: common}, DNSNames: names, NotAfter: notAfter,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	begin := notAfter.Add(-24 * time.Hour)
+	return certtest.Make(a.t, x509.Certificate{Subject: pkix.Name{CommonName: common}, DNSNames: names, NotBefore: begin, NotAfter: notAfter}, &a.cert)
 }
 
 // config returns what gives a configuration for a name, trusting the authority.

@@ -3,17 +3,12 @@ package blackbox
 import (
 	"bytes"
 	"compress/flate"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,61 +20,38 @@ import (
 	"time"
 
 	"github.com/golang/snappy"
+
+	"github.com/brokerd/brokerd/internal/certtest"
 )
 
 // authority issues certificates for a test.
 type authority struct {
 	t    *testing.T
 	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	cert tls.Certificate
 	life time.Duration // of what it issues, from now on
 }
 
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, dir: t.TempDir(), life: time.Hour}
-	a.cert, a.key = a.issue("ca", nil)
+	a.cert = a.issue("ca", nil)
 	return a
 }
 
 // issue makes a certificate, signed by the authority or, as its own, by itself,
 // and stores it and its key as name.pem and name.key.
-func (a *authority) issue(name string, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) issue(name string, by *authority) tls.Certificate {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
+	template := x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(a.life), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(a.life),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: by == nil,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	parent, signer := template, key
+	var signer *tls.Certificate
 	if by != nil {
-		parent, signer = by.cert, by.key
+		signer = &by.cert
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for ext, block := range map[string]*pem.Block{
-		".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: secret},
-	} {
-		if err := os.WriteFile(a.path(name+ext), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
+	c := certtest.Make(a.t, template, signer)
+	certtest.Write(a.t, c, a.path(name+".pem"), a.path(name+".key"))
+	return c
 }
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
@@ -87,9 +59,7 @@ func (a *authority) path(name string) string { return filepath.Join(a.dir, name)
 // client returns a client's TLS settings, with the named certificate, if any.
 func (a *authority) client(name string) *tls.Config {
 	a.t.Helper()
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	c := &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	c := &tls.Config{RootCAs: certtest.Pool(a.cert), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 	if name != "" {
 		pair, err := tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key"))
 		if err != nil {
