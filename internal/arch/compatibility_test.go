@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,14 +15,7 @@ func TestCompatibilityIsShownByTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]bool{}
-	for _, s := range sources(t) {
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
-				tests[s.dir+":"+f.Name.Name] = true
-			}
-		}
-	}
+	tests := testsByName(t)
 	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z0-9]+)`")
 	rows := 0
 	for _, line := range strings.Split(string(page), "\n") {

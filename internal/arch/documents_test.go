@@ -55,14 +55,7 @@ func TestEveryLessonHasItsTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]bool{}
-	for _, s := range sources(t) {
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
-				tests[s.dir+":"+f.Name.Name] = true
-			}
-		}
-	}
+	tests := testsByName(t)
 	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z]+)`")
 	n := 0
 	for _, line := range strings.Split(string(page), "\n") {
@@ -83,4 +76,18 @@ func TestEveryLessonHasItsTests(t *testing.T) {
 	if n < 40 {
 		t.Errorf("found only %d lessons", n)
 	}
+}
+
+// testsByName has every test as package:name.
+func testsByName(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[s.dir+":"+f.Name.Name] = true
+			}
+		}
+	}
+	return tests
 }

@@ -28,6 +28,9 @@ func (j *Journal) Lines() []string {
 	return slices.Clone(j.lines)
 }
 
+// String returns all that was written.
+func (j *Journal) String() string { return strings.Join(j.Lines(), "") }
+
 // Has reports whether a line contains all of these words.
 func (j *Journal) Has(words ...string) bool {
 	return slices.ContainsFunc(j.Lines(), func(line string) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -23,7 +24,7 @@ type mesh struct {
 	t     testing.TB
 	meta  *raftstore.Store
 	nodes map[meta.NodeID]*meshNode
-	lines logged // of all nodes
+	lines logtest.Journal // of all nodes
 
 	mu    sync.Mutex // guards what follows
 	links map[[2]meta.NodeID]*meshLink

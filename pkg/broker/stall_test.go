@@ -1,12 +1,10 @@
 package broker
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,24 +68,6 @@ func name(body []byte) string {
 }
 
 func padded(name string, size int) string { return name + " " + strings.Repeat("x", size) }
-
-// logged keeps what brokers log.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // A client at a node that relays does not read for longer than its message timeout
 // while more waits for it than the relay holds. When it reads again it gets all.

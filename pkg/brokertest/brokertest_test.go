@@ -12,12 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/brokertest"
 )
@@ -190,28 +190,14 @@ func TestMistakesFailTheTest(t *testing.T) {
 }
 
 func TestNodesSayInTheirLogWhoTheyAre(t *testing.T) {
-	var mu sync.Mutex
-	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, nil))
+	var out logtest.Journal
+	log := slog.New(slog.NewTextHandler(&out, nil))
 	dir := t.TempDir()
 	brokertest.Start(t, brokertest.Log(log), brokertest.In(dir)).Stop()
-	mu.Lock()
-	defer mu.Unlock()
-	if !strings.Contains(out.String(), "node=n1") {
+	if !out.Has("node=n1") {
 		t.Errorf("log: %s", out.String())
 	}
 	if _, err := os.Stat(filepath.Join(dir, "n1")); err != nil {
 		t.Error(err)
 	}
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  io.Writer
-}
-
-func (l lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }

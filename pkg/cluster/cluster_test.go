@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -186,11 +187,11 @@ func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 func TestOnlyACleanStopIsNoted(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		boot := 0
-		told := &logged{} // by n3, since it was started last
+		told := &logtest.Journal{} // by n3, since it was started last
 		w.options = func(name string, o *Options) {
 			o.Node.BootID = fmt.Sprint("boot ", boot)
 			if name == "n3" {
-				told = &logged{}
+				told = &logtest.Journal{}
 				o.Logger = slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -17,7 +18,7 @@ import (
 // there is a leader again. An election in the ordinary course is no news.
 func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
-		told := &logged{}
+		told := &logtest.Journal{}
 		w.options = func(_ string, o *Options) { o.Logger = slog.New(slog.NewTextHandler(told, nil)) }
 		w.start(three...)
 		w.formed(3, 3)
@@ -73,7 +74,7 @@ func (f *fakeLeadership) set(id *meta.NodeID) {
 func TestAnElectionIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		told, f, n1 := &logged{}, &fakeLeadership{}, meta.NodeID("n1")
+		told, f, n1 := &logtest.Journal{}, &fakeLeadership{}, meta.NodeID("n1")
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
