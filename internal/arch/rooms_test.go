@@ -33,9 +33,9 @@ var longDocs = map[string]int{
 	"pkg/topic":     72,  // likewise of a Partition and a Channel
 	"pkg/operate":   62,  // the requests, each a type
 	"pkg/nsq":       55,  // the codec, in both directions
-	"pkg/commitlog": 52,  // a reader, a writer, a checker, and their reports
+	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
-	"pkg/vfs":       47,  // what a file system may offer beyond FS
+	"pkg/vfs":       49,  // what a file system may offer beyond FS
 	"pkg/failure":   46,
 	"pkg/admin/web": 46,
 }
