@@ -358,18 +358,21 @@ func (m *membership) timeAppend(now time.Time, end seq.Offset) {
 // timeAcks notes what each member has, beside what all others have.
 func (m *membership) timeAcks(now time.Time) {
 	for _, f := range m.followers() {
-		if !slices.Contains(m.view.ISR, f.node) {
+		if f.drag.mark == 0 {
 			continue
 		}
-		others := seq.Offset(math.MaxUint64)
+		own, others, member := seq.Offset(0), seq.Offset(math.MaxUint64), false
 		for _, id := range m.view.ISR {
-			if id != f.node {
-				end, _ := m.tracker.Acked(id)
-				others = min(others, end)
+			end, _ := m.tracker.Acked(id)
+			if id == f.node {
+				own, member = end, true
+				continue
 			}
+			others = min(others, end)
 		}
-		own, _ := m.tracker.Acked(f.node)
-		f.drag.acked(now, own, others, f.holds.Trip)
+		if member {
+			f.drag.acked(now, own, others, f.holds.Trip)
+		}
 	}
 }
 

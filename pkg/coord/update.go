@@ -238,12 +238,13 @@ func (w watch) forget(session uint64) {
 func (w watch) acked(p replication.Progress) {
 	t := w.t
 	t.mu.Lock()
-	if t.ended || !w.f.advance(t.o.Now(), p) {
+	now := t.o.Now() // behind the lock: times of one term do not go back
+	if t.ended || !w.f.advance(now, p) {
 		t.mu.Unlock()
 		return
 	}
 	t.members.tracker.Ack(w.f.node, w.f.holds.End)
-	t.members.timeAcks(t.o.Now())
+	t.members.timeAcks(now)
 	t.releaseLocked()
 	sealed, member := t.sealed != nil, slices.Contains(t.members.view.ISR, w.f.node)
 	if !member {

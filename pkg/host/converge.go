@@ -80,7 +80,7 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	if h == nil {
 		h = c.held.newTopic(want)
 		c.held.hosted.Store(name, h)
-		c.held.byIncarnation.Store(h.Incarnation, h)
+		c.held.byIncarnation.Store(h)
 	}
 	h.grow(len(want.Partitions))
 	c.held.deleted.compare(h.config.Swap(want), want, time.Now())

@@ -22,8 +22,8 @@ type Topics struct {
 	cluster string // its id; set before any topic is opened
 	damage  *damage
 
-	hosted        sync.Map // topic name -> *Topic; written in the topic's lane only
-	byIncarnation sync.Map // meta.Incarnation -> *Topic; likewise
+	hosted        sync.Map     // topic name -> *Topic; written in the topic's lane only
+	byIncarnation incarnations // likewise
 
 	recovery atomic.Int64 // ns that opening all logs at the start took
 	deleted  deletions
@@ -31,6 +31,37 @@ type Topics struct {
 
 	retiredMu sync.Mutex // guards retired
 	retired   LogStats   // what deleted topics counted
+}
+
+// incarnations finds topics by their incarnation, for each request of a leader. Its methods may be
+// called by many goroutines.
+type incarnations struct {
+	mu sync.RWMutex // guards of
+	of map[meta.Incarnation]*Topic
+}
+
+// Load returns a topic; nil: there is none.
+func (in *incarnations) Load(i meta.Incarnation) *Topic {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	return in.of[i]
+}
+
+// Store adds a topic.
+func (in *incarnations) Store(h *Topic) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.of == nil {
+		in.of = map[meta.Incarnation]*Topic{}
+	}
+	in.of[h.Incarnation] = h
+}
+
+// Delete removes a topic.
+func (in *incarnations) Delete(i meta.Incarnation) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.of, i)
 }
 
 // Lookup returns a topic on this node, or nil.
@@ -107,8 +138,8 @@ func (ts *Topics) retire(hp *Held) {
 func (ts *Topics) HandleReplication(by vfs.Gatherer, _ meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
 	at, err := replication.PartitionOf(payload)
 	if err == nil {
-		if h, ok := ts.byIncarnation.Load(at.Topic); ok {
-			if hp := h.(*Topic).Held(at.Index); hp != nil {
+		if h := ts.byIncarnation.Load(at.Topic); h != nil {
+			if hp := h.Held(at.Index); hp != nil {
 				hp.Replica.Handle(by, kind, payload, reply)
 				return
 			}

@@ -40,10 +40,10 @@ func (n *notes) keep(to, about *file, p []byte, off int64) bool {
 	if about.ending > 0 || about.live.Load()&^n.settling == 0 {
 		return false
 	}
-	if of := n.kept[to.path]; of != nil && of != about {
-		of.note = nil
-	}
-	if about.note == nil || about.note.path != to.path {
+	if about.note == nil || about.note.path != to.path { // else it is the one that is kept
+		if of := n.kept[to.path]; of != nil && of != about {
+			of.note = nil
+		}
 		n.dropLocked(about)
 		about.note = &note{path: to.path}
 		n.kept[to.path] = about

@@ -518,12 +518,12 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	r.waiting++
 	r.ask = false
 	r.told = committed
-	r.sendLockedTo(KindPut, payload, func(a answer) {
+	r.sendLockedTo(KindPut, payload, func(a answer, now time.Time) {
 		r.waiting--
 		r.inFlight -= sent
 		r.position += int64(size)
 		if size > 0 && r.o.Stored != nil {
-			r.o.Stored(r.o.Now().Sub(at))
+			r.o.Stored(now.Sub(at))
 		}
 		r.holds.End = max(r.holds.End, a.end)
 		r.failures, r.broken, r.trouble = 0, false, ""
@@ -543,7 +543,7 @@ func (r *Replicator) sendSharesLocked() bool {
 		}
 		r.shared = next
 		r.advances++
-		r.sendLockedTo(kind, payload, func(answer) {
+		r.sendLockedTo(kind, payload, func(answer, time.Time) {
 			r.advances--
 			r.holds.Shares = max(r.holds.Shares, next.number)
 		})
@@ -553,7 +553,7 @@ func (r *Replicator) sendSharesLocked() bool {
 
 // sendLockedTo sends a request of the session, for which the credit was spent; took is
 // called under the lock when it has succeeded.
-func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer)) {
+func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(a answer, now time.Time)) {
 	session, at, size := r.session, r.o.Now(), sizeOf(payload)
 	copied := r.copy.sent(r.pace, kind, size)
 	// Go only queues, so the lock may be held: it keeps requests in order.
@@ -579,8 +579,9 @@ func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer
 			r.refused(session, a)
 			return
 		}
-		took(a)
-		r.holds.answered(at, r.o.Now())
+		now := r.o.Now()
+		took(a, now)
+		r.holds.answered(at, now)
 		r.holds.Committed = max(r.holds.Committed, min(a.committed, r.holds.End))
 		p := r.progressLocked()
 		r.sendSharesLocked()

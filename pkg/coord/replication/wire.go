@@ -292,8 +292,11 @@ type answer struct {
 // maxEpochs bounds the history in an answer: its last epochs are told.
 const maxEpochs = 4096
 
+// answerBytes is the size of an answer without epochs.
+const answerBytes = 1 + 4*8 + 4
+
 func (a answer) encode() []byte {
-	p := []byte{byte(a.outcome)}
+	p := append(make([]byte, 0, answerBytes+16*min(len(a.epochs), maxEpochs)), byte(a.outcome))
 	for _, v := range []uint64{uint64(a.epoch), uint64(a.start), uint64(a.end), uint64(a.committed)} {
 		p = binary.LittleEndian.AppendUint64(p, v)
 	}
