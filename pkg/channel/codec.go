@@ -48,10 +48,9 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 		dst = binary.AppendUvarint(dst, uint64(r.End-r.From))
 		at = r.End
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(p.Deferred.pages)))
+	dst = binary.AppendUvarint(dst, uint64(p.Deferred.pageCount())) //nolint:gosec // a count
 	at = p.Floor
-	for i := range p.Deferred.pages {
-		g := &p.Deferred.pages[i]
+	for g := range p.Deferred.eachPage() {
 		dst = binary.AppendUvarint(dst, uint64(g.first-at))
 		dst = binary.AppendUvarint(dst, uint64(g.n))                //nolint:gosec // a count
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(g.base)) //nolint:gosec // the bits of a signed number
@@ -285,7 +284,7 @@ func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
 	if n == 0 {
 		return s
 	}
-	s.pages = make([]page, 0, n)
+	pages, all := make([]page, 0, n), 0
 	for range n {
 		g := page{first: d.offset(at), n: int(d.number(pageEntries))} //nolint:gosec // bounded
 		if d.err == nil && len(d.rest) < 8 {
@@ -303,11 +302,10 @@ func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
 		if d.page(&g); d.err != nil {
 			return DeferralSet{}
 		}
-		s.pages = append(s.pages, g)
-		s.n += g.n
+		pages, all = append(pages, g), all+g.n
 		at = g.last + 1
 	}
-	return s
+	return setOf(pages, all)
 }
 
 // page checks the entries of a page, and says where it ends.

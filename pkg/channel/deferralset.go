@@ -13,8 +13,32 @@ import (
 // deferred by about as long. A DeferralSet does not change: what is made of it shares the pages that are the
 // same. The zero value is empty.
 type DeferralSet struct {
-	pages []page
-	n     int
+	groups [][]page // none is empty; a change copies one of them
+	n      int
+}
+
+// groupPages is the most pages of a group.
+const groupPages = 64
+
+// eachPage yields the pages in order.
+func (s *DeferralSet) eachPage() iter.Seq[*page] {
+	return func(yield func(*page) bool) {
+		for _, g := range s.groups {
+			for i := range g {
+				if !yield(&g[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pageCount returns how many pages there are.
+func (s *DeferralSet) pageCount() (n int) {
+	for _, g := range s.groups {
+		n += len(g)
+	}
+	return n
 }
 
 // DeferralsOf returns the set of some deferrals, which are sorted by offset.
@@ -32,8 +56,8 @@ func (s DeferralSet) Len() int { return s.n }
 // All yields the deferrals in the order of their offsets.
 func (s DeferralSet) All() iter.Seq[Deferral] {
 	return func(yield func(Deferral) bool) {
-		for i := range s.pages {
-			for d := range s.pages[i].all() {
+		for p := range s.eachPage() {
+			for d := range p.all() {
 				if !yield(d) {
 					return
 				}
@@ -56,16 +80,20 @@ func (s DeferralSet) Equal(other DeferralSet) bool {
 	return true
 }
 
-func (s DeferralSet) reader() setReader { return setReader{pages: s.pages} }
+func (s DeferralSet) reader() setReader { return setReader{groups: s.groups} }
 
 // setReader reads the deferrals of a set in order.
 type setReader struct {
-	pages []page
-	in    pageReader
+	groups [][]page
+	pages  []page // of the group that is being read
+	in     pageReader
 }
 
 func (r *setReader) next() (Deferral, bool) {
-	for r.in.left == 0 && len(r.pages) > 0 {
+	for r.in.left == 0 && len(r.pages)+len(r.groups) > 0 {
+		if len(r.pages) == 0 {
+			r.pages, r.groups = r.groups[0], r.groups[1:]
+		}
 		r.in, r.pages = r.pages[0].reader(), r.pages[1:]
 	}
 	return r.in.next()
@@ -76,12 +104,12 @@ func (s DeferralSet) last() (seq.Offset, bool) {
 	if s.n == 0 {
 		return 0, false
 	}
-	return s.pages[len(s.pages)-1].last, true
+	return lastOf(&s.groups[len(s.groups)-1]), true
 }
 
 // from returns those at or above an offset.
 func (s DeferralSet) from(o seq.Offset) DeferralSet {
-	if s.n == 0 || s.pages[0].first >= o {
+	if s.n == 0 || s.groups[0][0].first >= o {
 		return s
 	}
 	return s.filter(func(p *page) bool { return p.last < o }, func(p *page) bool { return p.first >= o },
@@ -101,8 +129,8 @@ func (s DeferralSet) below(o seq.Offset) DeferralSet {
 // what is kept of the others.
 func (s DeferralSet) filter(none, whole func(*page) bool, keep func(Deferral) bool) DeferralSet {
 	var k packer
-	for i := range s.pages {
-		switch p := &s.pages[i]; {
+	for p := range s.eachPage() {
+		switch {
 		case none(p):
 		case whole(p):
 			k.share(*p)
@@ -120,23 +148,45 @@ func (s DeferralSet) filter(none, whole func(*page) bool, keep func(Deferral) bo
 // with returns the set with a deferral changed by f, and false if it has none at the offset. f returns
 // false to take it out.
 func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bool) {
-	i := pageOf(s.pages, o, func(p *page) seq.Offset { return p.last })
-	if i == len(s.pages) || s.pages[i].first > o {
+	at := pageOf(s.groups, o, lastOf)
+	if at == len(s.groups) {
 		return s, false
 	}
-	if !s.pages[i].has(o) {
+	group := s.groups[at]
+	i := pageOf(group, o, func(p *page) seq.Offset { return p.last })
+	if group[i].first > o || !group[i].has(o) {
 		return s, false
+	}
+	from, to := i, i+1
+	switch rest := group[i].n - 1; { // what is left of a page may go to one beside it
+	case to < len(group) && rest+group[to].n <= pageEntries/2:
+		to++
+	case from > 0 && rest+group[from-1].n <= pageEntries/2:
+		from--
 	}
 	var k packer
-	for d := range s.pages[i].all() {
-		if d.Offset != o || f(&d) {
-			k.add(d)
+	before := 0
+	for j := range group[from:to] {
+		p := &group[from+j]
+		before += p.n
+		for d := range p.all() {
+			if d.Offset != o || f(&d) {
+				k.add(d)
+			}
 		}
 	}
-	changed := k.set()
-	pages := append(append(append(make([]page, 0, len(s.pages)+1), s.pages[:i]...), changed.pages...), s.pages[i+1:]...)
-	return DeferralSet{pages, s.n - s.pages[i].n + changed.n}, true
+	made := k.finish()
+	changed := slices.Concat(group[:from], made, group[to:])
+	groups := make([][]page, 0, len(s.groups)+1)
+	groups = append(groups, s.groups[:at]...)
+	for g := range slices.Chunk(changed, groupPages) {
+		groups = append(groups, g)
+	}
+	return DeferralSet{append(groups, s.groups[at+1:]...), s.n - before + k.n}, true
 }
+
+// lastOf returns the greatest offset of a group.
+func lastOf(g *[]page) seq.Offset { return (*g)[len(*g)-1].last }
 
 // overlay returns the deferrals at or above floor that are not named by sorted ranges, and those of next.
 func (s DeferralSet) overlay(next DeferralSet, named []Range, floor seq.Offset) DeferralSet {
@@ -149,8 +199,7 @@ func (s DeferralSet) overlay(next DeferralSet, named []Range, floor seq.Offset) 
 			d, some = r.next()
 		}
 	}
-	for i := range s.pages {
-		p := &s.pages[i]
+	for p := range s.eachPage() {
 		for len(named) > 0 && named[0].End <= p.first {
 			named = named[1:]
 		}
@@ -323,9 +372,11 @@ func (k *packer) add(d Deferral) {
 	k.n++
 }
 
-// share adds a whole page, which may be part of another set.
+// share adds a whole page, which may be part of another set. It is joined with the page before it where the two are
+// small.
 func (k *packer) share(p page) {
-	if k.open && k.pages[len(k.pages)-1].n+p.n <= pageEntries/2 {
+	if last := len(k.pages) - 1; last >= 0 && k.pages[last].n+p.n <= pageEntries/2 {
+		k.reopen()
 		for d := range p.all() {
 			k.add(d)
 		}
@@ -337,6 +388,20 @@ func (k *packer) share(p page) {
 	k.n += p.n
 }
 
+// reopen has entries be added to the last page again: to a copy, if it may be part of another set.
+func (k *packer) reopen() {
+	if k.open {
+		return
+	}
+	last := &k.pages[len(k.pages)-1]
+	was := *last
+	*last = page{}
+	for d := range was.all() {
+		k.taken = last.append(d, k.taken)
+	}
+	k.open = true
+}
+
 func (k *packer) close() {
 	if k.open {
 		k.pages[len(k.pages)-1].seal()
@@ -344,7 +409,19 @@ func (k *packer) close() {
 	k.open = false
 }
 
-func (k *packer) set() DeferralSet {
+// finish returns the pages.
+func (k *packer) finish() []page {
 	k.close()
-	return DeferralSet{k.pages, k.n}
+	return k.pages
+}
+
+func (k *packer) set() DeferralSet { return setOf(k.finish(), k.n) }
+
+// setOf returns the set of some pages with so many entries.
+func setOf(pages []page, n int) DeferralSet {
+	s := DeferralSet{n: n}
+	if n > 0 {
+		s.groups = slices.Collect(slices.Chunk(pages, groupPages))
+	}
+	return s
 }

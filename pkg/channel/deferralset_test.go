@@ -68,7 +68,7 @@ func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
 	if again, _ := q.MarshalBinary(); !bytes.Equal(again, data) {
 		t.Fatalf("%s: encoded otherwise the second time", what)
 	}
-	for _, p := range s.pages {
+	for p := range s.eachPage() {
 		if p.n == 0 || p.n > pageEntries {
 			t.Fatalf("%s: a page of %d", what, p.n)
 		}
@@ -131,10 +131,61 @@ func TestManyDeferralsTakeLittleMemory(t *testing.T) {
 		k.add(Deferral{Offset: o, At: int64(o)*1000 + int64(delay), Delay: delay})
 	}
 	bytes := 0
-	for _, p := range k.set().pages {
+	for _, p := range k.finish() {
 		bytes += cap(p.entries)
 	}
 	if bytes > 14*n {
 		t.Errorf("%d bytes for %d deferrals", bytes, n)
+	}
+}
+
+// TestAChangeOfALargeSetCopiesLittleOfIt: the finish of one of a million deferred messages is one.
+func TestAChangeOfALargeSetCopiesLittleOfIt(t *testing.T) {
+	var k packer
+	for o := range seq.Offset(1_000_000) {
+		k.add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
+	}
+	s, o := k.set(), seq.Offset(0)
+	r := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			o = (o + 7919) % 1_000_000
+			s, _ = s.with(o, func(d *Deferral) bool { d.Attempts++; return true })
+		}
+	})
+	if got := r.AllocedBytesPerOp(); got > 32<<10 {
+		t.Errorf("%d bytes are copied, in %d ns", got, r.NsPerOp())
+	}
+}
+
+// TestSmallPagesAreJoined, whatever made them small.
+func TestSmallPagesAreJoined(t *testing.T) {
+	const n = 100_000
+	full := func() DeferralSet {
+		var k packer
+		for o := range seq.Offset(n) {
+			k.add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
+		}
+		return k.set()
+	}
+	gone := func(o seq.Offset) bool { return o%500 != 0 }
+	one := full()
+	var named []Range
+	for o := range seq.Offset(n) {
+		if gone(o) {
+			one, _ = one.with(o, func(*Deferral) bool { return false })
+			named = append(named, Range{o, o + 1})
+		}
+	}
+	lone := DeferralSet{n: n / 500}
+	for o := seq.Offset(0); o < n; o += 500 {
+		lone.groups = append(lone.groups, DeferralsOf(Deferral{Offset: o, At: int64(o), Delay: time.Hour}).groups...)
+	}
+	for what, s := range map[string]DeferralSet{
+		"one by one": one, "at once": full().overlay(DeferralSet{}, joined(named), 0), "shared": lone.overlay(DeferralSet{}, nil, 0),
+	} {
+		if s.Len() != n/500 || s.pageCount() > 8 {
+			t.Errorf("%s: %d in %d pages", what, s.Len(), s.pageCount())
+		}
 	}
 }

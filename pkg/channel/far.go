@@ -19,6 +19,8 @@ const drawnAtOnce = 16
 // as deferred, and not as ahead of the cursor. The zero value has none.
 type far struct {
 	pages []farPage // by offset
+	soon  []int64   // of farBlock pages each, in turn: the earliest that one of them is due, or earlier
+	stale bool      // soon is not of these pages
 	n     int
 	met   seq.Set // offsets from the floor on that were in pages: one that is neither finished nor tracked still is
 	due   int64   // the earliest that one of them is due, or earlier
@@ -26,6 +28,9 @@ type far struct {
 	open  bool    // messages may be added to the last page
 	empty int     // pages that are, until they are taken out together
 }
+
+// farBlock is for how many pages it is known together when the first message is due.
+const farBlock = 64
 
 // farPage is a page with times on the timeline. It may be empty, with the offsets that it had.
 type farPage struct {
@@ -65,25 +70,41 @@ func (f *far) add(d Deferral) {
 	p := &f.pages[last]
 	f.taken = p.append(d, f.taken)
 	p.due = min(p.due, d.At)
+	if f.stale {
+		return
+	}
+	if last/farBlock == len(f.soon) {
+		f.soon = append(f.soon, math.MaxInt64)
+	}
+	f.soon[last/farBlock] = min(f.soon[last/farBlock], d.At)
 }
 
-// insert puts a message before others.
+// insert puts a message before others. A page that is full becomes two of about the same size.
 func (f *far) insert(d Deferral) {
 	i := f.pageOf(d.Offset)
 	var k packer
-	added := false
+	added, most := false, pageEntries
+	if f.pages[i].n == pageEntries {
+		most = pageEntries/2 + 1
+	}
+	add := func(d Deferral) {
+		if k.n == most {
+			k.close()
+		}
+		k.add(d)
+	}
 	for e := range f.pages[i].all() {
 		if !added && e.Offset > d.Offset {
-			k.add(d)
+			add(d)
 			added = true
 		}
-		k.add(e)
+		add(e)
 	}
 	if !added {
 		k.add(d)
 		f.empty-- // there was none
 	}
-	made := k.set().pages
+	made := k.finish()
 	pages := make([]farPage, 0, len(made))
 	for _, p := range made {
 		due := int64(math.MaxInt64)
@@ -93,6 +114,10 @@ func (f *far) insert(d Deferral) {
 		pages = append(pages, farPage{p, due})
 	}
 	f.touched(i)
+	if len(pages) == 1 && !f.stale {
+		f.soon[i/farBlock] = min(f.soon[i/farBlock], d.At)
+	}
+	f.stale = f.stale || len(pages) > 1
 	f.pages = slices.Replace(f.pages, i, i+1, pages...)
 }
 
@@ -121,7 +146,7 @@ func (f *far) sift(i int, wanted func(Deferral) bool, out []Deferral) []Deferral
 	f.n -= len(out) - was
 	f.touched(i)
 	p.due = due
-	if made := k.set().pages; len(made) > 0 {
+	if made := k.finish(); len(made) > 0 {
 		p.page = made[0]
 	} else {
 		p.n, p.entries = 0, nil
@@ -130,15 +155,59 @@ func (f *far) sift(i int, wanted func(Deferral) bool, out []Deferral) []Deferral
 	return out
 }
 
-// settle takes out empty pages where they are many.
+// settle takes out empty pages, and joins small ones, where they are many.
 func (f *far) settle() {
 	switch {
 	case f.n == 0:
 		*f = far{}
-	case f.empty > len(f.pages)/2:
-		f.pages = slices.DeleteFunc(f.pages, func(p farPage) bool { return p.n == 0 })
-		f.empty, f.open = 0, false
+	case f.empty > len(f.pages)/2, len(f.pages) >= farBlock && f.n < len(f.pages)*pageEntries/8:
+		f.join()
 	}
+}
+
+// join takes out empty pages and joins those with the ones before them that are small together.
+func (f *far) join() {
+	was := f.pages
+	f.pages, f.empty, f.open, f.stale = was[:0], 0, false, true
+	for i := 0; i < len(was); {
+		p, end, n := was[i], i+1, was[i].n
+		for end < len(was) && n+was[end].n <= pageEntries/2 {
+			n += was[end].n
+			end++
+		}
+		if n > 0 && n > p.n {
+			var k packer
+			for j := range was[i:end] {
+				p.due = min(p.due, was[i+j].due)
+				for d := range was[i+j].all() {
+					k.add(d)
+				}
+			}
+			p.page = k.finish()[0]
+		}
+		if n > 0 {
+			f.pages = append(f.pages, p)
+		}
+		i = end
+	}
+	clear(was[len(f.pages):])
+}
+
+// freshen finds out when the first message of each block of pages is due.
+func (f *far) freshen() {
+	f.soon, f.stale = f.soon[:0], false
+	for block := range slices.Chunk(f.pages, farBlock) {
+		f.soon = append(f.soon, dueOf(block))
+	}
+}
+
+// dueOf returns when the first message of some pages is due.
+func dueOf(pages []farPage) int64 {
+	due := int64(math.MaxInt64)
+	for i := range pages {
+		due = min(due, pages[i].due)
+	}
+	return due
 }
 
 // take takes out those of sorted offsets that are among them.
@@ -168,20 +237,34 @@ func (f *far) soonest(now, from, until int64) (out []Deferral) {
 	if f.n == 0 || f.due > from {
 		return nil
 	}
+	if f.stale {
+		f.freshen()
+	}
 	due, left := int64(math.MaxInt64), drawnAtOnce
-	for i := range f.pages {
-		p := &f.pages[i]
-		if p.due > from || left <= 0 && p.due > now {
-			due = min(due, p.due)
-			continue
+	for b := range f.soon {
+		if f.soon[b] <= from {
+			left = f.soonestOf(b, now, from, left, until, &out)
 		}
-		left--
-		out = f.sift(i, func(d Deferral) bool { return d.At <= until }, out)
-		due = min(due, p.due)
+		due = min(due, f.soon[b])
 	}
 	f.due = due
 	f.settle()
 	return out
+}
+
+// soonestOf is soonest for a block of pages. It returns of how many pages more some may be taken that are not due now.
+func (f *far) soonestOf(block int, now, from int64, left int, until int64, out *[]Deferral) int {
+	first := block * farBlock
+	end := min(first+farBlock, len(f.pages))
+	for i := first; i < end; i++ {
+		if p := &f.pages[i]; p.due > from || left <= 0 && p.due > now {
+			continue
+		}
+		left--
+		*out = f.sift(i, func(d Deferral) bool { return d.At <= until }, *out)
+	}
+	f.soon[block] = dueOf(f.pages[first:end])
+	return left
 }
 
 // dropBelow takes out those below an offset, and returns how many there were.

@@ -225,3 +225,52 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 		t.Errorf("%d come again, the first as %v", len(got), got)
 	}
 }
+
+// TestFarPagesStayFew where messages come in no order, and most of them go.
+func TestFarPagesStayFew(t *testing.T) {
+	const n = 200_000
+	rng := testrand.New(t)
+	s := New(0, false)
+	for _, o := range rng.Perm(n) {
+		s.Defer(seq.Offset(o), moveTime, time.Hour+time.Duration(o)*time.Millisecond) //nolint:gosec // not negative
+	}
+	f := &s.t.far
+	if most := 3 * n / pageEntries; len(f.pages) > most {
+		t.Errorf("%d pages, want %d at most", len(f.pages), most)
+	}
+	var gone []seq.Offset
+	for o := range seq.Offset(n) {
+		if o%1000 != 0 {
+			gone = append(gone, o)
+		}
+	}
+	if done := Cancel(s, gone); len(done) != len(gone) {
+		t.Fatalf("%d of %d were cancelled", len(done), len(gone))
+	}
+	if len(f.pages) > farBlock {
+		t.Errorf("%d pages for %d messages", len(f.pages), f.n)
+	}
+	if _, err := checkFar(s, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // some pages at a time
+		s.Take(moveTime.Add(3*time.Hour), 1, time.Minute, 1000, n, nil)
+	}
+	if f.n > 0 {
+		t.Errorf("%d are still far", f.n)
+	}
+}
+
+// BenchmarkSoonest looks for what is due soon among 10 million messages, of which little is.
+func BenchmarkSoonest(b *testing.B) {
+	var f far
+	for o := range seq.Offset(10_000_000) {
+		f.add(Deferral{o, int64(time.Hour) + int64(o)*int64(time.Millisecond), time.Hour, 0})
+	}
+	now := int64(time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		now += int64(time.Millisecond)
+		f.soonest(now, now+int64(soon), now+2*int64(soon))
+	}
+}

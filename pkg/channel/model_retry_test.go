@@ -63,12 +63,13 @@ func (m *model) setPolicy(p policy.Policy) {
 }
 
 func (m *model) takeSpent(now time.Time, consumer uint64, timeout time.Duration, max int) (out []seq.Offset) {
-	from := &m.lapsed
 	for len(out) < max {
-		if len(m.lapsed) == 0 {
+		from := &m.lapsed
+		if blocks := m.policy.OnExhausted == policy.Block; len(m.spent) > 0 && !blocks &&
+			(len(m.lapsed) == 0 || m.at[m.spent[0]].since < m.at[m.lapsed[0]].since) {
 			from = &m.spent
 		}
-		if len(*from) == 0 || from == &m.spent && m.policy.OnExhausted == policy.Block {
+		if len(*from) == 0 {
 			break
 		}
 		o := (*from)[0]

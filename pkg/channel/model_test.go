@@ -36,6 +36,7 @@ type entry struct {
 	taken    time.Time
 	order    int // of its deadline or deferral
 	delivery int
+	since    int // exhausted
 	held     bool        // in flight with nobody
 	known    *seq.Offset // by which its consumer knows it; nil: where it stands
 	backoff  bool        // deferred by the channel
@@ -150,7 +151,7 @@ func (m *model) exhausted(o seq.Offset) bool {
 
 func (m *model) enqueue(o seq.Offset) {
 	if m.exhausted(o) {
-		m.at[o].state = Exhausted
+		m.exhaust(o)
 		m.spent = append(m.spent, o)
 		return
 	}
@@ -167,8 +168,13 @@ func (e *entry) untake() {
 
 // lapse has a message wait that has lived too long.
 func (m *model) lapse(o seq.Offset) {
-	m.at[o].state = Exhausted
+	m.exhaust(o)
 	m.lapsed = append(m.lapsed, o)
+}
+
+func (m *model) exhaust(o seq.Offset) {
+	m.clock++
+	m.at[o].state, m.at[o].since = Exhausted, m.clock
 }
 
 func (m *model) enqueueFirst(o seq.Offset) {

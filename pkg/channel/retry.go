@@ -50,6 +50,7 @@ func (r *retries) spend(t *tracked, slot int32) bool {
 		m.taken = int64(t.consumers[m.owner].id) //nolint:gosec // what it was made of
 	}
 	m.place = spent
+	t.number(slot)
 	t.append(&t.spent, slot)
 	r.spent++
 	return true
@@ -59,6 +60,7 @@ func (r *retries) spend(t *tracked, slot int32) bool {
 func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
 	m := &t.slots[slot]
 	m.taken, m.place = int64(consumer), lapsed //nolint:gosec // what it was made of
+	t.number(slot)
 	t.append(&t.lapsed, slot)
 	r.lapsed++
 }
@@ -159,6 +161,17 @@ func (r Retries) Expire(o seq.Offset) {
 	s.retries.lapse(s.t, slot, 0)
 }
 
+// Outlived notes that a message that was taken has lived too long, and says whether that was not known: it may be
+// taken again before it is finished.
+func (r Retries) Outlived(o seq.Offset) bool {
+	slot, ok := r.state.flying(o)
+	if !ok || r.state.t.slots[slot].delayed == outlived {
+		return false
+	}
+	r.state.t.slots[slot].delayed = outlived
+	return true
+}
+
 // Spent is a message that has had all its attempts, or has lived too long.
 type Spent struct {
 	Delivery
@@ -166,8 +179,8 @@ type Spent struct {
 	Expired  bool   // it has lived too long
 }
 
-// Take appends to out up to max messages that have lived too long or have had all their attempts, of
-// either the longest first; the latter only where they do not block. They are in flight with a consumer until now+timeout, who finishes them or has them
+// Take appends to out up to max messages that have lived too long or have had all their attempts, the longest first;
+// the latter only where they do not block. They are in flight with a consumer until now+timeout, who finishes them or has them
 // kept; that counts as no delivery. It takes from a paused channel, too.
 func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
 	s := r.state
@@ -176,10 +189,7 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 	}
 	nanos, owner := s.nanos(now), s.t.consumerOf(consumer)
 	for ; max > 0 && r.Disposable(); max-- {
-		slot, expired := s.t.spent.head, s.retries.lapsed > 0
-		if expired {
-			slot = s.t.lapsed.head
-		}
+		slot, expired := s.retries.longest(s.t)
 		m := &s.t.slots[slot]
 		last := uint64(m.taken) //nolint:gosec // what it was made of
 		s.leave(slot)
@@ -189,6 +199,19 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 		out = append(out, Spent{Delivery{m.offset, m.attempts}, last, expired})
 	}
 	return out
+}
+
+// longest returns which of the messages that are spent, unless they block, or have lapsed is so for the longest time.
+// There is one.
+func (r *retries) longest(t *tracked) (slot int32, lapsed bool) {
+	lapsed = r.lapsed > 0
+	if r.spent > 0 && r.policy.OnExhausted != policy.Block {
+		lapsed = lapsed && t.slots[t.lapsed.head].due < t.slots[t.spent.head].due
+	}
+	if lapsed {
+		return t.lapsed.head, true
+	}
+	return t.spent.head, false
 }
 
 // First returns the first message in the order of the log that has used up its attempts.

@@ -28,13 +28,14 @@ const (
 	byBackoff                // the channel's backoff
 	byNote                   // its attempts are being noted elsewhere
 	advanced                 // by nobody any more: an operator had it delivered
+	outlived                 // likewise: it has lived too long
 )
 
 // message is what the channel remembers of one offset that is neither fresh nor
 // finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline; ready: the lot that it waits for
+	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline; ready: the lot that it waits for; spent, lapsed: since which event
 	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent, lapsed: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
@@ -186,6 +187,12 @@ func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	m := &t.slots[slot]
 	m.place, m.taken, m.due, m.delayed = deferred, now, due, byClient
 	t.schedule(&t.deferrals, slot)
+}
+
+// number notes in the order of events when a message came to its place: the lower, the longer ago.
+func (t *tracked) number(slot int32) {
+	t.events++
+	t.slots[slot].due = int64(t.events) //nolint:gosec // there are never so many
 }
 
 // live reports whether an event still means its message.

@@ -50,11 +50,15 @@ func (x Retries) disposableLocked() bool {
 	return channel.RetriesOf(c.state).Disposable() && c.p.o.Exhausted != nil
 }
 
-// expireLocked counts messages that have lived too long, and returns them to be left out; a Disposer
+// expireLocked counts messages that have lived too long, each once, and returns them to be left out; a Disposer
 // takes them if they are to be dead letters.
 func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
 	c, r := x.c, channel.RetriesOf(x.c.state)
-	c.expired += uint64(len(list))
+	for _, o := range list {
+		if r.Outlived(o) {
+			c.expired++
+		}
+	}
 	if r.Policy().OnExpired != policy.DeadLetter || c.p.o.Exhausted == nil {
 		return list
 	}

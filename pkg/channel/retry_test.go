@@ -1,0 +1,52 @@
+package channel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// TestTheLongestSpentOrLapsedMessageIsTakenFirst, whichever of both it is.
+func TestTheLongestSpentOrLapsedMessageIsTakenFirst(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	r := RetriesOf(s)
+	r.SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.DeadLetter, OnExpired: policy.DeadLetter})
+	s.Take(now, 1, time.Hour, 6, 6, nil)
+	for o := range seq.Offset(6) {
+		if o%2 == 0 {
+			if err := s.Requeue(o, 1, now, 0); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		r.Expire(o)
+	}
+	for o, x := range r.Take(now, 2, time.Hour, 6, nil) {
+		if x.Offset != seq.Offset(o) || x.Expired != (o%2 == 1) { //nolint:gosec // an index
+			t.Errorf("%d: %+v", o, x)
+		}
+	}
+}
+
+// TestAMessageOutlivesItsTimeOnce, however often it is taken.
+func TestAMessageOutlivesItsTimeOnce(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	r := RetriesOf(s)
+	if r.Outlived(0) {
+		t.Error("a message that is not taken has lived too long")
+	}
+	for i := range 3 {
+		s.Take(now, 1, time.Hour, 1, 1, nil)
+		if first := r.Outlived(0); first != (i == 0) {
+			t.Errorf("take %d: new is %v", i, first)
+		}
+		if Advanced(s, 0) {
+			t.Error("advanced")
+		}
+		s.GiveBack(0)
+	}
+}
