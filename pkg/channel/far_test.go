@@ -228,7 +228,7 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 
 // TestFarPagesStayFew where messages come in no order, and most of them go.
 func TestFarPagesStayFew(t *testing.T) {
-	const n = 200_000
+	const n = 40_000
 	rng := testrand.New(t)
 	s := New(0, false)
 	for _, o := range rng.Perm(n) {

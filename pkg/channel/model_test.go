@@ -36,7 +36,7 @@ type entry struct {
 	taken    time.Time
 	order    int // of its deadline or deferral
 	delivery int
-	since    int // exhausted
+	since    int         // exhausted
 	held     bool        // in flight with nobody
 	known    *seq.Offset // by which its consumer knows it; nil: where it stands
 	backoff  bool        // deferred by the channel

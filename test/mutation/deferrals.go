@@ -13,6 +13,10 @@ func deferralMistakes() []mistake {
 			old: "case m.delayed == advanced:", with: "case false:", tests: pure, run: "AdvancedMessages",
 		},
 		{
+			name: "deferrals: a page that is joined loses when its first message is due", file: "pkg/channel/far.go",
+			old: "p.due = min(p.due, was[i+j].due)", with: "p.due = math.MaxInt64", tests: pure, run: "StayFew",
+		},
+		{
 			name: "deferrals: a message is cancelled that is not deferred", file: "pkg/channel/deferrals.go",
 			old: "if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {", with: "if !ok {",
 			tests: pure, run: "BehavesLikeTheModel",

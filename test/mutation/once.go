@@ -4,6 +4,11 @@ package main
 func onceMistakes() []mistake {
 	return []mistake{
 		{
+			name: "once: the index takes one id for another that begins alike", file: "pkg/dedup/table.go",
+			old: "c.tag() == tag && t.ring[c.place()].hash == *h", with: "c.tag() == tag",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
 			name: "once: a new leader does not read the ids of its log", file: "pkg/once/keeper.go",
 			old: "	return k, k.read(now)", with: "	return k, nil",
 			tests: []string{"./pkg/once"},
@@ -20,7 +25,7 @@ func onceMistakes() []mistake {
 		},
 		{
 			name: "once: a refused publish keeps its ids", file: "pkg/once/keeper.go",
-			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(e.hashes[n])\n", with: "",
+			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(e.hashes[i])\n", with: "",
 			tests: []string{"./pkg/once"},
 		},
 		{
@@ -45,7 +50,7 @@ func onceMistakes() []mistake {
 		},
 		{
 			name: "once: an older entry takes the newer of its id along", file: "pkg/dedup/table.go",
-			old: "if there && int(t.index[i])-1 == t.head {", with: "if there {",
+			old: "if there && t.index[i].place() == t.head {", with: "if there {",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
@@ -120,8 +125,13 @@ func optionMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestExpired",
 		},
 		{
+			name: "ttl: an expired message counts each time it is taken", file: "pkg/channel/retry.go",
+			old: " || r.state.t.slots[slot].delayed == outlived", with: "",
+			tests: []string{"./pkg/channel"}, run: "OutlivesItsTime",
+		},
+		{
 			name: "ttl: expired messages are not counted", file: "pkg/topic/exhausted.go",
-			old: "	c.expired += uint64(len(list))\n", with: "",
+			old: "			c.expired++\n", with: "",
 			tests: []string{"./pkg/topic"}, run: "TestExpired",
 		},
 	}

@@ -48,7 +48,7 @@ func directMistakes() []mistake {
 	return []mistake{
 		{
 			name: "threads: an answer overtakes what the writer has to write", file: "pkg/server/direct.go",
-			old: " || len(w.buf) > 0", with: "",
+			old: " && len(w.buf) == 0", with: "",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
@@ -63,12 +63,12 @@ func directMistakes() []mistake {
 		},
 		{
 			name: "threads: an answer goes around the compressor", file: "pkg/server/direct.go",
-			old: " || w.flush != nil", with: "",
+			old: "w.flush == nil && ", with: "",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
 			name: "threads: an answer goes around TLS", file: "pkg/server/direct.go",
-			old: " || w.out != l.conn", with: "",
+			old: " && w.out == w.link.conn", with: "",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
@@ -85,6 +85,21 @@ func directMistakes() []mistake {
 			name: "threads: an answer is written while the writer writes", file: "pkg/server/writer.go",
 			old: "\tw.mu.Lock() // and for ever, once it has ended\n", with: "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: a message is read from the disk where an answer was read", file: "pkg/server/direct.go",
+			old: " || !w.sub.AtHand() {", with: " {",
+			tests: []string{"./pkg/server"}, run: "TheWriterDelivers",
+		},
+		{
+			name: "threads: a consumer does not wait behind what was written for it", file: "pkg/server/direct.go",
+			old: "return d.write(now) && w.deliver(now) == 0 && d.idle()", with: "return d.write(now)",
+			tests: []string{"./pkg/server"}, run: "WithoutTheWriter|TwoMessages",
+		},
+		{
+			name: "threads: an answer never wakes the writer of a consumer without room", file: "pkg/server/session.go",
+			old: "if !s.sub.Waits() {\n\t\t\ts.poke()\n\t\t}\n", with: "",
+			tests: []string{"./pkg/server"}, run: "HadNoRoom",
 		},
 	}
 }
