@@ -230,3 +230,47 @@ func TestARestartInTheMidstOfARepairLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A leader cannot read what it holds of messages with dedup ids, and others can: a repeated publish is
+// answered where it was stored, and not stored again.
+func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
+	for name, alone := range map[string]bool{"others are in sync": false, "it is alone in sync": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := segmented(t)
+				for i := range 8 {
+					if r := l.putOnce("n1", "t", strings.Repeat(fmt.Sprint(i), 20)); r.Err != nil {
+						t.Fatal(r.Err)
+					}
+				}
+				l.inSync("t", 0, 3)
+				time.Sleep(time.Second)
+				if alone {
+					l.alone("t", "n1")
+				} else {
+					l.stop("n1")
+				}
+				l.spoil("n1", "t", 0, "2222")
+				l.start("n1")
+				if alone {
+					l.start("n2")
+					l.start("n3")
+				} else {
+					l.inSync("t", 0, 3)
+					l.elect("t", 0, "n1")
+				}
+				for i := range 8 {
+					var r topic.Receipt
+					l.eventually("an answer", func() bool {
+						l.control()
+						r = l.putOnce("n2", "t", strings.Repeat(fmt.Sprint(i), 20))
+						return r.Err == nil
+					})
+					if int(r.First) != i {
+						t.Errorf("message %d, stored at %d, was stored again at %d", i, i, r.First)
+					}
+				}
+			})
+		})
+	}
+}

@@ -32,8 +32,9 @@ import (
 const (
 	// mendAgain is the pause after which the others are asked again, at first mendSoon.
 	mendSoon, mendAgain = time.Second, 30 * time.Second
-	// mendFor is how long consumers wait for replicas that do not answer.
-	mendFor = time.Minute
+	// mendFor is how long consumers wait for replicas that do not answer, and mendSure where all say that
+	// they do not hold it: one may be setting its copy aside at that moment.
+	mendFor, mendSure = time.Minute, 5 * time.Second
 	// mendTimeout bounds one request.
 	mendTimeout = 5 * time.Second
 )
@@ -120,7 +121,11 @@ func (m *mender) start(h *Topic, hp *Held) {
 			if len(ranges) > 0 && m.begin(h, hp, p, ranges) {
 				return
 			}
-			if (!open || time.Since(began) >= mendFor) && !hp.unmendable.Swap(true) {
+			wait := mendSure
+			if open {
+				wait = mendFor
+			}
+			if time.Since(began) >= wait && !hp.unmendable.Swap(true) {
 				m.log.Error("no other replica that can be reached holds what is damaged here; consumers pass over it",
 					"topic", h.Name, "partition", hp.index)
 				m.resume(hp)
@@ -144,6 +149,7 @@ func (m *mender) resume(hp *Held) {
 // collect returns what others have of the damaged ranges. open: some have not answered.
 func (m *mender) collect(h *Topic, hp *Held, t *meta.Topic, p *meta.Partition) (found []mend.Range, open bool) {
 	log, all := hp.Replica.Log(), m.damage.in(hp.dir)
+	all = slices.CompactFunc(all, func(a, b commitlog.Damage) bool { return a.From == b.From && a.Next == b.Next })
 	for i, d := range all {
 		a := batchesArgs{h.Name, h.Incarnation, hp.index, mend.Wanted{From: d.From, Next: d.Next, Behind: d.Next}}
 		for _, next := range all[i+1:] {
@@ -155,6 +161,7 @@ func (m *mender) collect(h *Topic, hp *Held, t *meta.Topic, p *meta.Partition) (
 		case err == nil:
 			a.Epoch, a.Sum = b.Epoch(), b.Checksum()
 		case a.Behind < log.End():
+			open = true
 			continue // it is damaged, too, and that was not found yet
 		case !t.Config.Sync.Always() || p.Unclean > 0 || log.CommittedEnd() < a.Behind:
 			continue // it cannot be proved that another copy has the same

@@ -144,7 +144,10 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 			if err := q.mender.put(h, hp, t, m.ranges); err != nil {
 				return false, err
 			}
-			return q.treat(h, h.Held(hp.index), t) // which may lack something else
+			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // as it was damaged
+				return true, q.suspects.clear(h, hp)
+			}
+			return q.treat(h, hp, t) // which may lack something else
 		}
 		q.mender.start(h, hp)
 		return true, nil // there is nothing better

@@ -89,6 +89,7 @@ type Led struct {
 	leaving atomic.Bool                 // it is being handed over
 	Letters deadletter.Processor        // redrives and purges dead letters, if it is a partition of such a topic
 	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
+	damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
 // Nodes are the nodes that a topic's partitions speak of.
@@ -220,6 +221,12 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 // was told yet that there is such a channel.
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
+	lp.damaged = func(err *commitlog.CorruptionError) bool {
+		q := rs.quarantine
+		elsewhere := q.elsewhere(h, hp.index) || q.mender.mendable(h, hp)
+		q.foundDamage(h, hp, err)
+		return elsewhere
+	}
 	var err error
 	if lp.Part, err = rs.openPart(h, hp, lp, v); err != nil {
 		return err
@@ -418,7 +425,7 @@ func (lp *Led) setWindow(c *meta.TopicConfig) error {
 	case c.DedupWindow > 0 && k != nil:
 		k.SetWindow(c.DedupWindow)
 	case c.DedupWindow > 0:
-		k, err := once.Open(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages()})
+		k, err := once.Open(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
 		if err != nil {
 			return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 		}

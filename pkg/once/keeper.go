@@ -38,6 +38,9 @@ type Options struct {
 	Most      int              // ids that are known; 0: dedup.DefaultMost
 	Ages      *age.Clock       // of the log's batches
 	Now       func() time.Time // nil: time.Now
+	// Damaged, if set, is told of a range of the log that cannot be read, and reports whether other
+	// replicas may hold it: then Open fails, as an id that is in it must not be taken for a new one.
+	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
 // Keeper keeps messages with dedup ids from being stored twice. Its methods may be
@@ -148,7 +151,10 @@ func (k *Keeper) read(now time.Time) error {
 			o = below.Start
 			continue
 		case errors.As(err, &damaged) && damaged.Next > o:
-			o = damaged.Next // whoever comes to it to deliver it reports it
+			if k.o.Damaged != nil && k.o.Damaged(damaged) {
+				return err
+			}
+			o = damaged.Next
 			continue
 		case err != nil:
 			return err

@@ -102,5 +102,10 @@ func damageMistakes() []mistake {
 			old: "	case s.position >= 0 && whole && s.position+size != after.position:", with: "	case false:",
 			tests: []string{"./pkg/commitlog/mend"}, run: "TestWhatDoesNotFit",
 		},
+		{
+			name: "dedup ids that cannot be read are taken for new", file: "pkg/once/keeper.go",
+			old: "if k.o.Damaged != nil && k.o.Damaged(damaged) {", with: "if false {",
+			tests: []string{"./pkg/broker"}, run: "TestALeaderThatCannotReadDedupIDs",
+		},
 	}
 }
