@@ -72,6 +72,7 @@ type plan struct {
 	repeats    bool          // there are publishers with dedup ids
 	moves      bool          // requeued messages are appended again, for their channel
 	work       bool          // there is the topic with headers, tags and delays, and it is traced
+	damage     bool          // all copies rot, each in another part
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
@@ -132,6 +133,7 @@ type world struct {
 	clocks    *clocks
 	work      *work        // nil if none
 	lost      atomic.Int64 // how often positions may have been lost
+	rotted    time.Time    // when files were damaged last; of the script
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
@@ -191,6 +193,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
 	plan.repeats = rand.New(rand.NewPCG(seed, 95)).IntN(2) == 0
 	plan.work = rand.New(rand.NewPCG(seed, 96)).IntN(3) == 0
+	if plan.damage = *damageAll || rand.New(rand.NewPCG(seed, 97)).IntN(4) == 0; plan.damage {
+		plan.segment = 4 << 10
+	}
 	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {

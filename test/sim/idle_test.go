@@ -102,7 +102,12 @@ func (w *world) restartAll() {
 	for _, l := range lives {
 		<-l.gone
 	}
-	w.offline.do(newest(lives), !kill)
+	if state := newest(lives); w.plan.damage {
+		w.rotAll(state.Topic(theTopic))
+	} else {
+		w.offline.do(state, !kill)
+	}
+	w.rotted = time.Now()
 	for _, m := range w.machines {
 		m.start()
 	}

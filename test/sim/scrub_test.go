@@ -2,20 +2,35 @@ package sim
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // scrubEvery is how often every stored byte is read.
 const scrubEvery = time.Second
 
-// rotLogs changes a byte in each file of the logs that a machine stores, or removes some
-// of the files, while its node runs and all replicas are in sync. What nobody reads
-// is found by the scrubber, and repaired: in the end all copies are the same. In some
-// runs the node is killed, stopped or cut off before.
+// rotLogs damages logs while nodes run and all replicas are in sync. What nobody reads is found by the
+// scrubber, and repaired: in the end all copies are the same.
 func (w *world) rotLogs() {
+	if w.plan.damage {
+		w.eachState(w.rotAll)
+	} else {
+		w.rotOne()
+	}
+	w.rotted = time.Now()
+	time.Sleep(3 * scrubEvery)
+}
+
+// rotOne changes a byte in each file of the logs that a machine stores, or removes some
+// of the files, while its node runs. In some runs the node is killed, stopped or cut off before
+// that is found.
+func (w *world) rotOne() {
 	m := w.machines[w.rnd.IntN(len(w.machines))]
 	l := m.running()
 	if l == nil {
@@ -41,7 +56,47 @@ func (w *world) rotLogs() {
 			w.hinder(m)
 		}
 	}
-	time.Sleep(3 * scrubEvery)
+}
+
+// rotAll damages every copy of the partitions, each in another part of the log: somebody holds each
+// message.
+func (w *world) rotAll(t *meta.Topic) {
+	harmed := 0
+	for i, p := range t.Partitions {
+		for k, id := range p.Replicas {
+			m := w.machines[slices.IndexFunc(w.machines, func(m *machine) bool { return m.host == string(id) })]
+			if dir := m.dirOf(theTopic, i); dir != "" {
+				harmed += w.harmPart(m, dir, uint64(k), uint64(len(p.Replicas)))
+			}
+		}
+	}
+	w.trace.Add("%d segments rot, on all machines", harmed)
+}
+
+// harmPart damages segments of a log that hold part k of n of its offsets, and nothing else.
+func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
+	x, err := commitlog.Inspect(m.disk, dir)
+	if err != nil {
+		w.wrong("the log of %s in %s: %v", m.host, dir, err)
+		return 0
+	}
+	var names []string
+	bases := []seq.Offset{x.End}
+	for _, name := range slices.Backward(entries(m.disk, dir)) {
+		if base, ok := commitlog.ParseSegmentName(name); ok {
+			names, bases = append(names, name), append(bases, base)
+		}
+	}
+	from, next := seq.Offset(uint64(x.End)*k/n), seq.Offset(uint64(x.End)*(k+1)/n)
+	for i, name := range names {
+		if i == 0 && !w.plan.sync.Always() {
+			continue // the end of the log: a loss of power may have taken it from all
+		}
+		if bases[i+1] >= from && bases[i] <= next && w.rnd.IntN(2) == 0 && w.harm(m, filepath.Join(dir, name)) {
+			harmed++
+		}
+	}
+	return harmed
 }
 
 // hinder has one node fail for a moment, and no other.
@@ -94,8 +149,16 @@ func (w *world) harm(m *machine, path string) bool {
 // damaged says which node holds a log that cannot be read in full.
 func (w *world) damaged() string {
 	for _, m := range w.machines {
-		if l := m.running(); l != nil && l.broker.Load().Host.Topics.LogStats().Unreadable > 0 {
+		l := m.running()
+		if l == nil {
+			continue
+		}
+		h := l.broker.Load().Host
+		if h.Topics.LogStats().Unreadable > 0 {
 			return m.host + " holds damaged data"
+		}
+		if s := h.Scrubber.Stats(); s.Oldest > time.Since(w.rotted) {
+			return m.host + " has not read all that it stores since"
 		}
 	}
 	return w.unsynced()

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	seeds    = simtest.NewSeeds(seedCount)
-	lateFile = flag.String("sim.late", "", "write to this file what missed a time limit once, and not in its replays")
+	seeds     = simtest.NewSeeds(seedCount)
+	damageAll = flag.Bool("sim.damage", false, "damage all copies in every run, each in another part")
+	lateFile  = flag.String("sim.late", "", "write to this file what missed a time limit once, and not in its replays")
 )
 
 const (
