@@ -33,24 +33,52 @@ var harms = []harm{
 	{"the directory is as it was earlier", putBack},
 }
 
-// playHarm kills all nodes at once and harms one copy, the leader's as well as a
-// follower's, before they start again. Nothing is consumed before that: what was
+// severalHarms are what happens to the files of several replicas at once. dirs are their directories,
+// older is a copy of the first from before the last messages. Each message stays in one of them.
+var severalHarms = []struct {
+	name string
+	do   func(st *stage, dirs []string, older string) error
+}{
+	{"a bit changes in two copies, in different places", func(st *stage, dirs []string, _ string) error {
+		return errors.Join(flipBitAt(st, dirs[0], 0.2), flipBitAt(st, dirs[1], 0.8))
+	}},
+	{"a bit changes in each of three copies, in different places", func(st *stage, dirs []string, _ string) error {
+		return errors.Join(flipBitAt(st, dirs[0], 0.1), flipBitAt(st, dirs[1], 0.5), flipBitAt(st, dirs[2], 0.9))
+	}},
+	{"one directory is as it was earlier, and a bit changes in another", func(st *stage, dirs []string, older string) error {
+		return errors.Join(putBack(st, dirs[0], older), flipBitAt(st, dirs[1], 0.3))
+	}},
+}
+
+// playHarm kills all nodes at once and harms one copy or several, the leader's as well as
+// followers', before they start again. Nothing is consumed before that: what was
 // consumed already would not be missed.
 func playHarm(st *stage) error {
 	rounds := 0
-	for _, h := range harms {
+	play := func(what string, do func(dirs []string, older string) error) error {
 		for _, leads := range []bool{true, false} {
 			rounds++
-			if err := playHarmed(st, fmt.Sprintf("harm%d", rounds), h, leads); err != nil {
-				return fmt.Errorf("%s, of the leader: %v: %w", h.name, leads, err)
+			if err := playHarmed(st, fmt.Sprintf("harm%d", rounds), what, leads, do); err != nil {
+				return fmt.Errorf("%s, the leader's first: %v: %w", what, leads, err)
 			}
 		}
+		return nil
 	}
-	st.say = append(st.say, fmt.Sprintf("%d harmed copies, %d messages each time", rounds, harmBefore+harmAfter))
+	for _, h := range harms {
+		if err := play(h.name, func(dirs []string, older string) error { return h.do(st, dirs[0], older) }); err != nil {
+			return err
+		}
+	}
+	for _, h := range severalHarms {
+		if err := play(h.name, func(dirs []string, older string) error { return h.do(st, dirs, older) }); err != nil {
+			return err
+		}
+	}
+	st.say = append(st.say, fmt.Sprintf("%d times harmed copies, %d messages each time", rounds, harmBefore+harmAfter))
 	return nil
 }
 
-func playHarmed(st *stage, name string, h harm, leads bool) error {
+func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string, older string) error) error {
 	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}); err != nil {
 		return err
 	}
@@ -68,12 +96,16 @@ func playHarmed(st *stage, name string, h harm, leads bool) error {
 	if err := publishAll(leader, name, "before", harmBefore); err != nil {
 		return err
 	}
-	dir, err := replicaDir(victim, name)
-	if err != nil {
-		return err
+	var dirs []string
+	for _, n := range append([]*nodes.Node{victim}, slices.DeleteFunc(slices.Clone(st.c.Nodes), func(n *nodes.Node) bool { return n == victim })...) {
+		dir, err := replicaDir(n, name)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, dir)
 	}
 	older := filepath.Join(st.dir, name+"-older")
-	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+	if err := os.CopyFS(older, os.DirFS(dirs[0])); err != nil {
 		return err
 	}
 	if err := publishAll(leader, name, "after", harmAfter); err != nil {
@@ -82,8 +114,8 @@ func playHarmed(st *stage, name string, h harm, leads bool) error {
 	if err := st.kill(st.c.Nodes...); err != nil {
 		return err
 	}
-	st.note("%s: %s", victim.ID, h.name)
-	if err := h.do(st, dir, older); err != nil {
+	st.note("%s: %s", victim.ID, what)
+	if err := do(dirs, older); err != nil {
 		return err
 	}
 	order := slices.Clone(st.c.Nodes)
@@ -179,12 +211,25 @@ func flipBit(st *stage, dir, _ string) error {
 	if err != nil {
 		return err
 	}
+	return flip(st, path, written, at)
+}
+
+// flipBitAt changes a bit at a part of the newest segment.
+func flipBitAt(st *stage, dir string, part float64) error {
+	path, written, err := newestSegment(dir)
+	if err != nil {
+		return err
+	}
+	return flip(st, path, written, segmentHead+int64(part*float64(len(written)-segmentHead)))
+}
+
+func flip(st *stage, path string, written []byte, at int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt([]byte{written[at] ^ 1<<st.rng.IntN(8)}, at)
-	st.note("byte %d of %d", at, len(written))
+	st.note("%s: byte %d of %d", path, at, len(written))
 	return errors.Join(err, f.Close())
 }
 

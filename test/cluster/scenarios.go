@@ -49,7 +49,7 @@ var scenarios = []scenario{
 	{name: "ordered", about: "an ordered topic through fail-overs, pauses and restarts", alone: playOrdered},
 	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
 	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},
-	{name: "harm", about: "kill -9 all nodes at once and harm one copy: bits, ends, files, an older state", alone: playHarm},
+	{name: "harm", about: "kill -9 all nodes at once and harm one copy or all: bits, ends, files, an older state", alone: playHarm},
 	{name: "harm-files", about: "one of three nodes is killed and a file of its disk harmed: a few of all files, in nine ways", setup: smallSegments, alone: playEveryFile},
 	{name: "harm-all-files", about: "the same with every kind of file in every way", long: true, limit: 20 * time.Minute, setup: smallSegments, alone: playAllFiles},
 	{name: "quorum-recovered", about: "two of three nodes are lost for good, the third is recovered and the others join empty", run: playRecovered},
