@@ -274,3 +274,31 @@ func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 		})
 	}
 }
+
+// A damaged leader that is alone in sync is asked to hand over: it stays, delivers what it can, and is
+// repaired once another node is there.
+func TestADamagedLeaderWithNobodyInSyncStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		all := l.fill("t", 8)
+		l.alone("t", "n1")
+		l.spoil("n1", "t", 0, all[3][:50])
+		l.start("n1")
+		for range 3 {
+			if err := l.transfer(t.Context(), "t", ""); err == nil {
+				t.Error("it has handed over to nobody")
+			}
+			time.Sleep(time.Second)
+		}
+		epoch := l.store.Topic("t").Partitions[0].Epoch
+		l.takes("t", slices.Delete(slices.Clone(all), 3, 4), 2*time.Minute)
+		time.Sleep(10 * time.Minute)
+		if p := l.store.Topic("t").Partitions[0]; p.Epoch != epoch || p.Leader != "n1" {
+			t.Errorf("led by %q in epoch %d, after %d", p.Leader, p.Epoch, epoch)
+		}
+		l.start("n3")
+		l.eventually("n3 to be in sync", func() bool { return len(l.store.Topic("t").Partitions[0].ISR) == 2 })
+		l.start("n2")
+		l.whole(2 * time.Minute)
+	})
+}

@@ -150,6 +150,7 @@ func (m *mender) resume(hp *Held) {
 func (m *mender) collect(h *Topic, hp *Held, t *meta.Topic, p *meta.Partition) (found []mend.Range, open bool) {
 	log, all := hp.Replica.Log(), m.damage.in(hp.dir)
 	all = slices.CompactFunc(all, func(a, b commitlog.Damage) bool { return a.From == b.From && a.Next == b.Next })
+	all = slices.DeleteFunc(all, func(d commitlog.Damage) bool { return d.From < log.Start() && d.Next <= log.Start() }) // retention has dropped it
 	for i, d := range all {
 		a := batchesArgs{h.Name, h.Incarnation, hp.index, mend.Wanted{From: d.From, Next: d.Next, Behind: d.Next}}
 		for _, next := range all[i+1:] {
@@ -218,7 +219,7 @@ func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition, ranges []mend.Rang
 	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
 	defer cancel()
 	r, err := m.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
-		Topic: h.Name, Incarnation: h.Incarnation, Partition: hp.index, Version: p.Version, Leader: m.o.Self, Reason: meta.ReasonRestart,
+		Topic: h.Name, Incarnation: h.Incarnation, Partition: hp.index, Version: p.Version, Leader: m.o.Self, Reason: meta.ReasonRepair,
 	}}})
 	if err = errors.Join(append(r.Failed, err)...); err != nil {
 		m.log.Warn("cannot begin a new epoch to repair a damaged log; retrying", "topic", h.Name, "partition", hp.index, "error", err)

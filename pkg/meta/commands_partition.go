@@ -18,6 +18,7 @@ const (
 	ReasonDisk     = "disk"      // the leader's disk is full
 	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
 	ReasonBalance  = "balance"   // back to the preferred leader
+	ReasonRepair   = "repair"    // the leader stays, and its log was damaged
 )
 
 // Election names the leader of one partition.
