@@ -20,7 +20,7 @@ func brokerFor(b *testing.B) string {
 	if a := os.Getenv("BROKER"); a != "" {
 		return a
 	}
-	return brokertest.Start(b, brokertest.InMemory(), brokertest.Set("sync", "never")).Addr()
+	return brokertest.Start(b, brokertest.InMemory(), brokertest.Set("sync", "interval")).Addr()
 }
 
 // contender is a client in the comparison.

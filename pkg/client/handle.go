@@ -90,12 +90,12 @@ func (x *Consumer) touchWhile(m *Message) (done func()) {
 
 // judge has the consumer take less while its handler fails.
 func (x *Consumer) judge(failed bool) {
-	now := time.Now()
 	x.mu.Lock()
 	if !failed && x.throttle.level == 0 {
 		x.mu.Unlock()
 		return
 	}
+	now := time.Now()
 	var d time.Duration
 	if failed {
 		d = x.throttle.failed(now, rand.Float64())

@@ -35,6 +35,16 @@ func clientMistakes() []mistake {
 			tests: tests, run: "TestAfterItsLastWords",
 		},
 		{
+			name: "client: a message does not wait for the one before it of its key", file: "pkg/client/lanes.go",
+			old: "if others, busy := l.behind[w.key]; busy {", with: "if others, busy := l.behind[w.key]; busy && others != nil {",
+			tests: tests, run: "TestMessagesOfAKeyAreHandledInOrder",
+		},
+		{
+			name: "client: what was delivered again meanwhile is requeued", file: "pkg/client/lanes.go",
+			old: "case late || !w.m.conn.alive():", with: "case late && false || !w.m.conn.alive():",
+			tests: tests, run: "TestWhatWaitsForItsKey",
+		},
+		{
 			name: "client: a publish that a context ended is refused", file: "pkg/client/call.go",
 			old: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrUncertain", with: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrRefused",
 			tests: tests, run: "TestAContextEndsAPublish",

@@ -14,6 +14,11 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/once"},
 		},
 		{
+			name: "header: a publisher may forge a dead letter", file: "pkg/header/header.go",
+			old: "if bytes.EqualFold(fields[i].key, []byte(keyLetter)) {", with: "if false && fields[i].isText {",
+			tests: []string{"./pkg/header"}, run: "TestParse",
+		},
+		{
 			name: "once: what is written and not committed is answered as stored", file: "pkg/once/keeper.go",
 			old: "if o < k.o.Partition.Log().CommittedEnd() {", with: "if true {",
 			tests: []string{"./pkg/once"},
