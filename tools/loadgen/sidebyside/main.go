@@ -106,12 +106,13 @@ func growth(o options) []contender {
 	return all
 }
 
-// clients is one brokerd that two clients load.
+// clients is one brokerd that two clients load, and loadgen's own connections, which do no more than
+// the load needs: what these reach bounds what a client can.
 func clients(o options) []contender {
 	var all []contender
-	for _, driver := range []string{"go-nsq", "client"} {
+	for _, d := range [...]struct{ name, driver string }{{"go-nsq", "go-nsq"}, {"pkg/client", "client"}, {"bare connections", "nsq"}} {
 		c := brokerd(o.brokerd, "always")
-		c.name, c.target = driver, append(slices.Clip(c.target), "-driver", driver)
+		c.name, c.target = d.name, append(slices.Clip(c.target), "-driver", d.driver)
 		all = append(all, c)
 	}
 	return all
