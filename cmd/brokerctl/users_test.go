@@ -122,11 +122,19 @@ func TestWhereCredentialsComeFrom(t *testing.T) {
 		{"access", "whoami", "--context", "none"},
 		append(addr, "--token-file", filepath.Join(dir, "none")),
 		append(addr, "--token-file", os.DevNull),
-		{"context", "use", "none"},
-		{"context", "delete", "none"},
 		{"context", "set", "three"},
+		{"context", "set", "", "--addr", b.URL},
+		{"context", "set", "a b", "--addr", b.URL},
+		{"context", "set", "-x", "--addr", b.URL},
+		{"context", "set", "../x", "--addr", b.URL},
+		{"context", "set", strings.Repeat("x", 65), "--addr", b.URL},
 	} {
 		if r := with(nil, "", args...); r.exit != exitUsage {
+			t.Errorf("%v: exit %d %s", args, r.exit, r.stderr)
+		}
+	}
+	for _, args := range [][]string{{"context", "use", "none"}, {"context", "delete", "none"}} {
+		if r := with(nil, "", args...); r.exit != exitNotFound || !strings.Contains(r.stderr, `no context "none"`) {
 			t.Errorf("%v: exit %d %s", args, r.exit, r.stderr)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -338,13 +339,16 @@ only its owner may read; the certificates stay where they are.`,
 	}, func(all *contexts, name string) (string, error) {
 		o, by := s.Options, s.Around()
 		in := cluster{Addresses: by.Addresses, CACert: absolute(o.CACert), Cert: absolute(o.Cert), Key: absolute(o.Key)}
-		if len(in.Addresses) == 0 {
-			return "", errors.New("--addr is required")
+		switch {
+		case !contextName.MatchString(name):
+			return "", usage(fmt.Errorf("context name %q: must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit", name))
+		case len(in.Addresses) == 0:
+			return "", usage(errors.New("--addr is required"))
 		}
 		if o.TokenFile != "" {
 			var err error
 			if in.Token, err = readSecret(o.TokenFile, by.Stdin); err != nil {
-				return "", err
+				return "", usage(err)
 			}
 		}
 		if all.Contexts[name] = in; len(all.Contexts) == 1 {
@@ -370,9 +374,13 @@ only its owner may read; the certificates stay where they are.`,
 	return s.group("context", "Keep addresses and credentials of clusters under names", set, use, s.listContexts(), remove)
 }
 
+// contextName is what a context may be named.
+var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// has returns an error of what is not found unless there is the context.
 func (c *contexts) has(name string) error {
 	if _, known := c.Contexts[name]; !known {
-		return fmt.Errorf("no context %q", name)
+		return api.Errorf(failure.NotFound, "no context %q; list them: brokerctl context list", name)
 	}
 	return nil
 }
@@ -396,7 +404,7 @@ func (s *Shell) changeContexts(cmd *cobra.Command, do func(all *contexts, name s
 		}
 		done, err := do(all, args[0])
 		if err != nil {
-			return usage(err)
+			return err
 		}
 		if err := all.save(); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -33,14 +34,7 @@ func parseRule(words []string) (api.Rule, error) {
 
 // ruleText writes a rule as parseRule reads it.
 func ruleText(r api.Rule) string {
-	text := r.Right
-	if r.Topic != "" {
-		text += " " + r.Topic
-	}
-	if r.Channel != "" {
-		text += "/" + r.Channel
-	}
-	return text
+	return access.Rule{Right: access.Right(r.Right), Topic: r.Topic, Channel: r.Channel}.String()
 }
 
 func rulesText(rules []api.Rule) string { return strings.Join(namesOf(rules, ruleText), ", ") }

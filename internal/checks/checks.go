@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -82,6 +83,20 @@ type channelLimits struct {
 	WarnLag, CritLag int64 // messages that wait
 	WarnAge, CritAge time.Duration
 	MinConsumers     int
+}
+
+// validate says what makes no sense of the limits.
+func (l *channelLimits) validate() error {
+	if l.WarnLag < 0 || l.CritLag < 0 || l.WarnAge < 0 || l.CritAge < 0 || l.MinConsumers < 0 {
+		return errors.New("limits must not be negative")
+	}
+	if l.CritLag > 0 && l.WarnLag > l.CritLag {
+		return fmt.Errorf("--warn-lag %d is above --max-lag %d: there would be no warning", l.WarnLag, l.CritLag)
+	}
+	if l.CritAge > 0 && l.WarnAge > l.CritAge {
+		return fmt.Errorf("--warn-age %s is above --max-age %s: there would be no warning", short(l.WarnAge), short(l.CritAge))
+	}
+	return nil
 }
 
 // None says whether there is no limit.
@@ -183,6 +198,13 @@ func (s *Scraped) one(name string) (float64, bool) {
 // below its reserve, and warns below twice of it.
 type diskLimits struct{ WarnFree, CritFree units.Size }
 
+func (l *diskLimits) validate() error {
+	if l.WarnFree > 0 && l.CritFree > l.WarnFree {
+		return fmt.Errorf("--crit-free %s is above --warn-free %s: there would be no warning", l.CritFree, l.WarnFree)
+	}
+	return nil
+}
+
 // Disk judges the disks of nodes.
 func Disk(nodes []Scraped, limits diskLimits) Result {
 	r := begin("disk")
@@ -220,6 +242,16 @@ func Disk(nodes []Scraped, limits diskLimits) Result {
 
 // certLimits are how long certificates and tokens are to be valid yet.
 type certLimits struct{ Warn, Crit time.Duration }
+
+func (l *certLimits) validate() error {
+	if l.Warn < 0 || l.Crit < 0 {
+		return errors.New("limits must not be negative")
+	}
+	if l.Crit > l.Warn {
+		return fmt.Errorf("--crit %s is above --warn %s: there would be no warning", short(l.Crit), short(l.Warn))
+	}
+	return nil
+}
 
 // certificates judges the TLS certificates and the access tokens that nodes use.
 func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {

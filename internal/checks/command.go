@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/bundle"
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -50,8 +51,9 @@ object, and --format prometheus as metrics for the textfile collector of node_ex
 	return cmd
 }
 
-// checking has a command show the result of a check. A check that fails has the error as its result.
-func (h *Host) checking(cmd *cobra.Command, what string, run func(ctx context.Context, args []string) (Result, error)) *cobra.Command {
+// checking has a command show the result of a check. A check that fails has the error as its result. limits says
+// what makes no sense of the command line; nil: there are none.
+func (h *Host) checking(cmd *cobra.Command, what string, limits func() error, run func(ctx context.Context, args []string) (Result, error)) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = h.NoArgs
 	}
@@ -59,6 +61,11 @@ func (h *Host) checking(cmd *cobra.Command, what string, run func(ctx context.Co
 	cmd.Flags().StringVar(&form, "format", form, "`FORM` of the text: nagios, prometheus, or json, which is -o json")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(Forms(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limits != nil {
+			if err := limits(); err != nil {
+				return api.Errorf(failure.Usage, "%w", err)
+			}
+		}
 		r, err := run(cmd.Context(), args)
 		if err != nil {
 			topic, channel := "", ""
@@ -90,7 +97,7 @@ func (h *Host) cluster() *cobra.Command {
 		Long: `Check the health of the cluster, as brokerctl cluster health tells it: WARNING if it is degraded, which is that it
 serves with less safety than it should have, and CRITICAL if it is unhealthy or no node responds.`,
 		Example: `  brokerctl check cluster`,
-	}, "cluster", func(ctx context.Context, _ []string) (Result, error) {
+	}, "cluster", nil, func(ctx context.Context, _ []string) (Result, error) {
 		health, err := ask(ctx, h, h.Client().Health)
 		if err != nil {
 			return Result{}, err
@@ -110,7 +117,7 @@ func (h *Host) raft() *cobra.Command {
 		Long: `Check that the metadata has a leader and a quorum: CRITICAL if it has not, so that nothing can be created or
 changed; WARNING if one more failure leads there, a node does not answer, or one is far behind.`,
 		Example: `  brokerctl check raft`,
-	}, "raft", func(ctx context.Context, _ []string) (Result, error) {
+	}, "raft", nil, func(ctx context.Context, _ []string) (Result, error) {
 		a, err := ask(ctx, h, h.Client().Raft)
 		if err != nil {
 			return Result{}, err
@@ -138,7 +145,7 @@ no consumer. Messages in flight and deferred ones do not wait.`,
 	h.Duration(f, &limits.WarnAge, "warn-age", "WARNING if the oldest unfinished message is older")
 	f.IntVar(&limits.MinConsumers, "min-consumers", 0, "CRITICAL if there are fewer consumers")
 	cmd.ValidArgsFunction = h.Complete
-	return h.checking(cmd, "channel", func(ctx context.Context, args []string) (Result, error) {
+	return h.checking(cmd, "channel", limits.validate, func(ctx context.Context, args []string) (Result, error) {
 		topic, channel, err := h.Channel(cmd, args)
 		if err != nil {
 			return Result{}, err
@@ -170,7 +177,7 @@ higher limits. A node that does not answer is UNKNOWN.`,
 	}
 	h.Size(cmd.Flags(), &limits.CritFree, "crit-free", "CRITICAL if less `SIZE` is free on a node")
 	h.Size(cmd.Flags(), &limits.WarnFree, "warn-free", "WARNING if less `SIZE` is free on a node")
-	return h.checking(cmd, "disk", func(ctx context.Context, _ []string) (Result, error) {
+	return h.checking(cmd, "disk", limits.validate, func(ctx context.Context, _ []string) (Result, error) {
 		nodes, err := h.scrape(ctx)
 		return Disk(nodes, limits), err
 	})
@@ -187,7 +194,7 @@ access token. A node that does not answer is UNKNOWN; a cluster without certific
 	}
 	h.Duration(cmd.Flags(), &limits.Warn, "warn", "WARNING if one expires within that time")
 	h.Duration(cmd.Flags(), &limits.Crit, "crit", "CRITICAL if one expires within that time")
-	return h.checking(cmd, "cert", func(ctx context.Context, _ []string) (Result, error) {
+	return h.checking(cmd, "cert", limits.validate, func(ctx context.Context, _ []string) (Result, error) {
 		nodes, err := h.scrape(ctx)
 		return certificates(nodes, h.Now(), limits), err
 	})

@@ -178,10 +178,10 @@ func (a audited) state(object string) string {
 
 // identityOf returns who a verified client certificate is of; "": nobody showed one.
 func identityOf(r *http.Request) string {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return ""
+	if c := guard.Verified(r.TLS); c != nil {
+		return c.Subject.String()
 	}
-	return r.TLS.PeerCertificates[0].Subject.String()
+	return ""
 }
 
 func reasonOf(r *http.Request) string {

@@ -90,7 +90,7 @@ func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 	case n.of == atTopic && n.right == access.Subscribe:
 		ok = c.Directory.May(user, n.right, want.Topic)
 	default:
-		_, ok = c.Directory.Check(user, want)
+		return c.Permit(want)
 	}
 	if !ok {
 		return guard.Forbid(user, access.Rule(want))
@@ -133,10 +133,8 @@ func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Ide
 			return nil, nil
 		}
 		return g.guard.Password(r.Context(), from, user, password, now)
-	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
-		return guard.Certificate(r.TLS.PeerCertificates[0]), nil
 	}
-	return nil, nil
+	return guard.Certificate(guard.Verified(r.TLS)), nil
 }
 
 // remoteAddr returns where a request comes from; nil: not over TCP.

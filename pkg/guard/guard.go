@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -184,8 +185,20 @@ func (g *Guard) Hashing(ctx context.Context, f func()) error {
 	return nil
 }
 
-// Certificate returns who has shown a verified certificate; nil: it names nobody.
+// Verified returns the certificate that the client of a connection has shown, if it was verified; nil: none was,
+// or state is nil.
+func Verified(state *tls.ConnectionState) *x509.Certificate {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return state.PeerCertificates[0]
+}
+
+// Certificate returns who has shown a verified certificate; nil: there is none, or it names nobody.
 func Certificate(c *x509.Certificate) *Identity {
+	if c == nil {
+		return nil
+	}
 	seen := map[string]bool{"": true}
 	var names []string
 	add := func(all ...string) {

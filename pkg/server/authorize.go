@@ -118,10 +118,7 @@ func (r *rights) certificate() *guard.Identity {
 		return nil
 	}
 	state := r.link.tls.ConnectionState()
-	if len(state.VerifiedChains) == 0 {
-		return nil
-	}
-	return guard.Certificate(state.PeerCertificates[0])
+	return guard.Certificate(guard.Verified(&state))
 }
 
 // ask asks what the connection may do. Why it failed is logged and not told.

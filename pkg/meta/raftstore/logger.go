@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -88,7 +89,20 @@ func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
 			args = append(args[:len(args):len(args)], "repeated", untold)
 		}
 	}
-	b.log.Log(context.Background(), to, "raft: "+msg, args...)
+	if b.on(to) {
+		b.log.Log(context.Background(), to, "raft: "+msg, formatted(args)...)
+	}
+}
+
+// formatted returns arguments with texts in place of those that the library leaves its logger to format.
+func formatted(args []any) []any {
+	args = slices.Clone(args)
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		}
+	}
+	return args
 }
 
 // routineWarnings returns how the lines begin that the library says again and
@@ -154,7 +168,7 @@ func (b *bridge) IsError() bool { return b.on(slog.LevelError) }
 func (b *bridge) ImpliedArgs() []any { return b.args }
 
 func (b *bridge) With(args ...any) hclog.Logger {
-	return &bridge{log: b.log.With(args...), name: b.name, args: append(b.args[:len(b.args):len(b.args)], args...), lines: b.lines}
+	return &bridge{log: b.log.With(formatted(args)...), name: b.name, args: append(b.args[:len(b.args):len(b.args)], args...), lines: b.lines}
 }
 
 func (b *bridge) Name() string { return b.name }

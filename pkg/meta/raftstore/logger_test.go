@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // TestADeadNodeDoesNotFillTheLog: what the library says of it is for debugging, also where the
@@ -51,4 +53,15 @@ func TestRepeatedWarningsAreCounted(t *testing.T) {
 			t.Errorf("%d lines of another text in 130 s, want 3, with how many were left out:\n%s", n, text)
 		}
 	})
+}
+
+// The library hands over formats and values, which are texts in the log.
+func TestFormatsOfTheLibraryAreTexts(t *testing.T) {
+	var out bytes.Buffer
+	b := newBridge(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	b.Debug("initial configuration", "servers", hclog.Fmt("%+v", []string{"n1", "n2"}))
+	b.With("peers", hclog.Fmt("%d of %d", 2, 3)).Warn("odd")
+	if text := out.String(); !strings.Contains(text, `servers="[n1 n2]"`) || !strings.Contains(text, `peers="2 of 3"`) {
+		t.Errorf("logged:\n%s", text)
+	}
 }
