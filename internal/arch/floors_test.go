@@ -31,24 +31,25 @@ var floors = map[string]int{
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
-	"pkg/diskspace":            1, // what room the disk has
-	"pkg/lease":                1, // for how long what a process knows may be acted on
-	"pkg/age":                  1, // of stored data, whatever wall clocks say
-	"pkg/dedup":                1, // which publisher's ids are stored
-	"pkg/redo":                 1, // many files made durable with one sync
-	"pkg/commitlog":            1,
-	"pkg/commitlog/commitnote": 1, // a file of a log
-	"pkg/commitlog/mend":       2, // damaged ranges of a log, replaced by what another replica has
-	"pkg/header":               1, // what a message's header says to the broker
-	"pkg/advance":              1, // what is told of messages between two snapshots of positions
-	"pkg/channel":              1,
-	"pkg/record":               1, // messages as bytes in a log
-	"pkg/processing":           1, // how long messages take
-	"pkg/sharing":              1, // positions on their way to other replicas
-	"pkg/trace":                1, // what happened to messages
-	"pkg/meta":                 1,
-	"pkg/peer":                 1, // calls between nodes
-	"pkg/server/auth":          1, // the client of auth servers
+	"pkg/diskspace":             1, // what room the disk has
+	"pkg/lease":                 1, // for how long what a process knows may be acted on
+	"pkg/age":                   1, // of stored data, whatever wall clocks say
+	"pkg/dedup":                 1, // which publisher's ids are stored
+	"pkg/redo":                  1, // many files made durable with one sync
+	"pkg/commitlog":             1,
+	"pkg/commitlog/commitnote":  1, // a file of a log
+	"pkg/commitlog/segmenthead": 1, // likewise
+	"pkg/commitlog/mend":        2, // damaged ranges of a log, replaced by what another replica has
+	"pkg/header":                1, // what a message's header says to the broker
+	"pkg/advance":               1, // what is told of messages between two snapshots of positions
+	"pkg/channel":               1,
+	"pkg/record":                1, // messages as bytes in a log
+	"pkg/processing":            1, // how long messages take
+	"pkg/sharing":               1, // positions on their way to other replicas
+	"pkg/trace":                 1, // what happened to messages
+	"pkg/meta":                  1,
+	"pkg/peer":                  1, // calls between nodes
+	"pkg/server/auth":           1, // the client of auth servers
 
 	"pkg/backup":            1, // the format of a directory of backups
 	"pkg/reading":           2, // a log, record by record, for clients
@@ -140,23 +141,24 @@ var floors = map[string]int{
 
 // sameFloor lists the imports on one floor that were thought about.
 var sameFloor = map[[2]string]string{
-	{"pkg/vfs", "pkg/fate"}:                       "an error of the disk is given its fate where it arises",
-	{"pkg/nsq", "pkg/seq"}:                        "the wire spells message ids",
-	{"pkg/sampling", "pkg/seq"}:                   "a rule names message ids",
-	{"pkg/trace", "pkg/record"}:                   "what is kept of a message is read off it",
-	{"pkg/admin/api", "pkg/units"}:                "the JSON takes durations as the command line does",
-	{"pkg/admin/api", "pkg/health"}:               "the JSON of a verdict is the verdict",
-	{"pkg/access", "pkg/fate"}:                    "a change that is refused has changed nothing",
-	{"pkg/failure", "pkg/fate"}:                   "a failure has a fate",
-	{"pkg/limit", "pkg/failure"}:                  "what a budget refuses is in the registry",
-	{"pkg/nsq", "pkg/failure"}:                    "so are the codes of error frames",
-	{"pkg/admin/api", "pkg/failure"}:              "and those of answers",
-	{"pkg/policy", "pkg/units"}:                   "a policy is written with durations as people write them",
-	{"pkg/filter", "pkg/fate"}:                    "an expression that is refused has changed nothing",
-	{"pkg/topic", "pkg/reading"}:                  "a channel reads its log, which a package of its own knows how to",
-	{"pkg/commitlog", "pkg/commitlog/commitnote"}: "a log has this file, which a package of its own knows how to read",
-	{"pkg/relay", "pkg/forward"}:                  "a relay speaks the wire between nodes",
-	{"pkg/access", "pkg/failure"}:                 "and is in the registry",
+	{"pkg/vfs", "pkg/fate"}:                        "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "pkg/seq"}:                         "the wire spells message ids",
+	{"pkg/sampling", "pkg/seq"}:                    "a rule names message ids",
+	{"pkg/trace", "pkg/record"}:                    "what is kept of a message is read off it",
+	{"pkg/admin/api", "pkg/units"}:                 "the JSON takes durations as the command line does",
+	{"pkg/admin/api", "pkg/health"}:                "the JSON of a verdict is the verdict",
+	{"pkg/access", "pkg/fate"}:                     "a change that is refused has changed nothing",
+	{"pkg/failure", "pkg/fate"}:                    "a failure has a fate",
+	{"pkg/limit", "pkg/failure"}:                   "what a budget refuses is in the registry",
+	{"pkg/nsq", "pkg/failure"}:                     "so are the codes of error frames",
+	{"pkg/admin/api", "pkg/failure"}:               "and those of answers",
+	{"pkg/policy", "pkg/units"}:                    "a policy is written with durations as people write them",
+	{"pkg/filter", "pkg/fate"}:                     "an expression that is refused has changed nothing",
+	{"pkg/topic", "pkg/reading"}:                   "a channel reads its log, which a package of its own knows how to",
+	{"pkg/commitlog", "pkg/commitlog/segmenthead"}: "likewise",
+	{"pkg/commitlog", "pkg/commitlog/commitnote"}:  "a log has this file, which a package of its own knows how to read",
+	{"pkg/relay", "pkg/forward"}:                   "a relay speaks the wire between nodes",
+	{"pkg/access", "pkg/failure"}:                  "and is in the registry",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -136,7 +137,7 @@ func (a *analysis) list() error {
 	// is gone: that proves nothing.
 	a.alternating = a.alternating && !a.note.cutting
 	for _, name := range a.names {
-		base, ok := ParseSegmentName(name)
+		base, ok := segmenthead.ParseName(name)
 		stem, isIndex := strings.CutSuffix(name, indexSuffix)
 		switch {
 		case ok:
@@ -144,7 +145,7 @@ func (a *analysis) list() error {
 				return err
 			}
 		case strings.HasSuffix(name, vfs.TempSuffix),
-			isIndex && !slices.Contains(a.names, stem+segmentSuffix):
+			isIndex && !slices.Contains(a.names, stem+segmenthead.Suffix):
 			a.leftovers = append(a.leftovers, filepath.Join(a.dir, name))
 		}
 	}
@@ -158,8 +159,8 @@ func (a *analysis) open(base seq.Offset) error {
 		return err
 	}
 	f.fileSize = info.Size()
-	f.contents = contents{base: base, end: base, size: segmentHeadBytes, maxTime: noTime, basePos: -1}
-	if !a.scanAll && slices.Contains(a.names, strings.TrimSuffix(filepath.Base(f.path), segmentSuffix)+indexSuffix) {
+	f.contents = contents{base: base, end: base, size: segmenthead.Bytes, maxTime: noTime, basePos: -1}
+	if !a.scanAll && slices.Contains(a.names, strings.TrimSuffix(filepath.Base(f.path), segmenthead.Suffix)+indexSuffix) {
 		if c, ok := loadTrusted(a.fs, f.path, base, f.fileSize); ok {
 			f.contents, f.trusted = *c, true
 		}
@@ -171,7 +172,7 @@ func (a *analysis) open(base seq.Offset) error {
 // loadTrusted returns the content of an index file if it is intact and speaks of
 // a segment of just this size.
 func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*contents, bool) {
-	p, err := vfs.ReadFile(fsys, strings.TrimSuffix(path, segmentSuffix)+indexSuffix, maxIndexFile)
+	p, err := vfs.ReadFile(fsys, strings.TrimSuffix(path, segmenthead.Suffix)+indexSuffix, maxIndexFile)
 	if err != nil {
 		return nil, false
 	}
@@ -200,7 +201,7 @@ func (a *analysis) begin() {
 
 func (a *analysis) drop(i int) {
 	path := a.segments[i].path
-	a.leftovers = append(a.leftovers, strings.TrimSuffix(path, segmentSuffix)+indexSuffix, path)
+	a.leftovers = append(a.leftovers, strings.TrimSuffix(path, segmenthead.Suffix)+indexSuffix, path)
 	a.segments = slices.Delete(a.segments, i, i+1)
 }
 
@@ -241,7 +242,7 @@ func (a *analysis) segment(i int) (torn bool, err error) {
 		a.gap(f.path, 0, f.base)
 	}
 	if f.trusted {
-		a.end, a.endPos = f.end, f.basePos+f.size-segmentHeadBytes
+		a.end, a.endPos = f.end, f.basePos+f.size-segmenthead.Bytes
 		if n := len(f.epochs); n > 0 {
 			a.lastEpoch = max(a.lastEpoch, f.epochs[n-1].Epoch)
 		}
@@ -269,17 +270,17 @@ func (a *analysis) provesLoss(next seq.Offset) bool { return next <= a.durable |
 // scan reads a segment batch by batch.
 func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 	f := a.segments[i]
-	head, err := s.window(0, segmentHeadBytes)
+	head, err := s.window(0, segmenthead.Bytes)
 	if err != nil {
 		return false, err
 	}
-	base, basePos, err := DecodeSegmentHead(head)
+	base, basePos, err := segmenthead.Decode(head)
 	if err == nil && base == f.base {
 		f.basePos, a.endPos = basePos, basePos
 	} else {
 		f.basePos, f.badHead = a.endPos, true
 	}
-	pos := int64(segmentHeadBytes)
+	pos := int64(segmenthead.Bytes)
 	for {
 		b, err := s.batch(pos)
 		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
@@ -301,11 +302,11 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 }
 
 func (a *analysis) addBatch(f *found, b Batch, pos int64) (int64, error) {
-	b.position = f.basePos + pos - segmentHeadBytes
+	b.position = f.basePos + pos - segmenthead.Bytes
 	f.add(b, pos, a.indexBytes)
 	a.end, a.lastEpoch, a.known = b.End(), b.Epoch(), max(a.known, b.Committed())
 	pos += int64(b.Size())
-	a.endPos = f.basePos + pos - segmentHeadBytes
+	a.endPos = f.basePos + pos - segmenthead.Bytes
 	if a.visit != nil {
 		return pos, a.visit(b)
 	}
@@ -352,7 +353,7 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 	if err != nil {
 		return false, err
 	}
-	f.size = max(f.size, segmentHeadBytes)
+	f.size = max(f.size, segmenthead.Bytes)
 	f.end = max(f.end, a.end)
 	last := i == len(a.segments)-1
 	lostHere := a.end < a.durable
@@ -407,7 +408,7 @@ func (a *analysis) seekProof(i int, s *scanner, pos int64) error {
 		if err != nil {
 			return err
 		}
-		err = a.collectProof(later, segmentHeadBytes, follows)
+		err = a.collectProof(later, segmenthead.Bytes, follows)
 		a.scanned += later.read
 		later.close()
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -20,7 +21,7 @@ func cachedLog(t *testing.T, budget int64, batches int) (*Log, *Writer, *reads) 
 	t.Helper()
 	counted := &reads{Faulty: vfstest.NewFaulty(vfs.NewMem())}
 	counted.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
-		if op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, segmentSuffix) {
+		if op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, segmenthead.Suffix) {
 			counted.n++
 		}
 		return vfstest.Fault{}
@@ -138,7 +139,7 @@ func TestDamageIsFoundByWhoeverReadsItFromDisk(t *testing.T) {
 				seg = s
 			}
 		}
-		flip(t, counted, seg.path, bad.Position()-seg.basePos+segmentHeadBytes+headerBytes+3)
+		flip(t, counted, seg.path, bad.Position()-seg.basePos+segmenthead.Bytes+headerBytes+3)
 		if warm {
 			mustFind(t, r, bad.First()) // it was checked, and is in memory
 			l.opts.Cache.Drop()

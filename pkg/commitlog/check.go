@@ -8,6 +8,7 @@ import (
 	"sort"
 	"syscall"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -117,12 +118,12 @@ func (c *Checker) enter() (done bool, err error) {
 	if err != nil {
 		return false, c.unopened(seg, err)
 	}
-	c.seg, c.at, c.expect = seg, segmentHeadBytes, seg.base
-	c.scan = scanner{file: dropping{file}, chunk: checkChunk, size: segmentHeadBytes}
-	head, err := c.scan.window(0, segmentHeadBytes)
+	c.seg, c.at, c.expect = seg, segmenthead.Bytes, seg.base
+	c.scan = scanner{file: dropping{file}, chunk: checkChunk, size: segmenthead.Bytes}
+	head, err := c.scan.window(0, segmenthead.Bytes)
 	base, basePos := seg.base, seg.basePos
 	if err == nil {
-		base, basePos, err = DecodeSegmentHead(head)
+		base, basePos, err = segmenthead.Decode(head)
 	}
 	if err != nil || base != seg.base || basePos != seg.basePos {
 		if ok, err := c.stands(seg); !ok || err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -65,7 +66,7 @@ func checked(t *testing.T) (*vfs.Mem, *Log) {
 func TestCheckFindsWhatIsNotOnTheDisk(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, fsys *vfs.Mem, s *segment){
 		"bit in the head":        func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, 20) },
-		"bit in a batch's head":  func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, segmentHeadBytes+9) },
+		"bit in a batch's head":  func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, segmenthead.Bytes+9) },
 		"bit in the last record": func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, s.size.Load()-10) },
 		"file is gone": func(t *testing.T, fsys *vfs.Mem, s *segment) {
 			if err := fsys.Remove(s.path); err != nil {

@@ -43,14 +43,14 @@ var (
 	// ErrInvalidBatch: the bytes are no intact batch.
 	ErrInvalidBatch = fate.Refuse("invalid batch")
 
+	// ErrFailed reports that a write or sync error has failed the log. The failing operation
+	// itself is uncertain; later ones are marked Refused.
+	ErrFailed = errors.New("log failed")
+
 	// errNoHeader is made once: where damage is searched for batches it is the
 	// answer at nearly every place.
 	errNoHeader = fmt.Errorf("%w: header missing", ErrInvalidBatch)
 )
-
-// ErrFailed reports that a write or sync error has failed the log. The failing operation itself is
-// uncertain; later ones are marked Refused.
-var ErrFailed = errors.New("log failed")
 
 // BelowStartError answers a read below the start of the log.
 type BelowStartError struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -81,7 +82,7 @@ func TestFormatsOnDiskAreGolden(t *testing.T) {
 }
 
 func TestGoldenBytesAreRead(t *testing.T) {
-	raw := loadGolden(t, "segment.hex")[segmentHeadBytes:]
+	raw := loadGolden(t, "segment.hex")[segmenthead.Bytes:]
 	b, err := Decode(raw)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestGoldenBytesAreRead(t *testing.T) {
 // TestBadBatchesAreRefused damages the golden batch in each field. With sealed,
 // the checksum is made to fit, so that the check behind it is what refuses.
 func TestBadBatchesAreRefused(t *testing.T) {
-	good := loadGolden(t, "segment.hex")[segmentHeadBytes:][:64]
+	good := loadGolden(t, "segment.hex")[segmenthead.Bytes:][:64]
 	for _, c := range []struct {
 		name   string
 		sealed bool

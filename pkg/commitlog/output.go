@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -40,7 +41,7 @@ type output struct {
 // failure leaves nothing that matters: a half-made segment is removed at the next
 // Open.
 func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64) (*output, error) {
-	c := &contents{base: base, basePos: basePos, end: base, size: segmentHeadBytes, maxTime: noTime}
+	c := &contents{base: base, basePos: basePos, end: base, size: segmenthead.Bytes, maxTime: noTime}
 	seg := newSegment(segmentPath(dir, base), c)
 	if err := fsys.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -49,12 +50,12 @@ func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64)
 	if err != nil {
 		return nil, err
 	}
-	o := &output{seg: seg, file: f, newName: true, allocated: max(room, segmentHeadBytes), filled: segmentHeadBytes}
+	o := &output{seg: seg, file: f, newName: true, allocated: max(room, segmenthead.Bytes), filled: segmenthead.Bytes}
 	if room > 0 {
 		err = f.Preallocate(0, room)
 	}
 	if err == nil {
-		_, err = f.WriteAt(EncodeSegmentHead(base, basePos), 0)
+		_, err = f.WriteAt(segmenthead.Encode(base, basePos), 0)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), fsys.Remove(seg.path))

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -219,7 +220,7 @@ func (r *Reader) load(off seq.Offset) *piece {
 	if err != nil {
 		return nil
 	}
-	from, to := indexEntry{offset: r.seg.base, position: segmentHeadBytes}, r.scan.size
+	from, to := indexEntry{offset: r.seg.base, position: segmenthead.Bytes}, r.scan.size
 	i := sort.Search(len(entries), func(i int) bool { return entries[i].offset > off })
 	if i > 0 {
 		from = entries[i-1]
@@ -320,7 +321,7 @@ func (r *Reader) seek(off seq.Offset) (at int64, first seq.Offset, err error) {
 	if e, ok := seekOffset(entries, off); ok {
 		return e.position, e.offset, nil
 	}
-	return segmentHeadBytes, r.seg.base, nil
+	return segmenthead.Bytes, r.seg.base, nil
 }
 
 // walk goes from batch to batch to the one that contains off.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -178,7 +179,7 @@ func Verify(fsys vfs.FS, dir string) (Report, error) {
 	for _, f := range a.segments {
 		_, indexed := loadTrusted(fsys, f.path, f.base, f.fileSize)
 		r.Segments = append(r.Segments, SegmentReport{
-			Path: f.path, Base: f.base, End: f.end, Bytes: f.size - segmentHeadBytes, File: f.fileSize, Indexed: indexed,
+			Path: f.path, Base: f.base, End: f.end, Bytes: f.size - segmenthead.Bytes, File: f.fileSize, Indexed: indexed,
 		})
 	}
 	return r, nil

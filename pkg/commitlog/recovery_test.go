@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -37,7 +38,7 @@ func oneSegment(t *testing.T, noted seq.Offset) *state {
 	w := mustWriter(t, l, 1)
 	for i := seq.Offset(1); i <= 10; i++ {
 		b := mustAppend(t, w, 1)
-		s.ends = append(s.ends, segmentHeadBytes+b.Position()+int64(b.Size()))
+		s.ends = append(s.ends, segmenthead.Bytes+b.Position()+int64(b.Size()))
 		mustSync(t, w)
 		if i == noted {
 			l.Commit(i)
@@ -59,7 +60,7 @@ func acknowledged(t *testing.T, lag int) *state {
 	w := mustWriter(t, l, 1)
 	for i := range 10 {
 		b := mustAppend(t, w, 1)
-		s.ends = append(s.ends, segmentHeadBytes+b.Position()+int64(b.Size()))
+		s.ends = append(s.ends, segmenthead.Bytes+b.Position()+int64(b.Size()))
 		mustSync(t, w)
 		if i >= lag {
 			l.Commit(seq.Offset(i - lag + 1))
@@ -170,7 +171,7 @@ func TestRecovery(t *testing.T) {
 		},
 		"a hole in what a truncation was cutting, synced one by one": func(t *testing.T) (*state, want) {
 			s := oneSegment(t, 5)
-			note := checkpoint{durable: 7, committed: 5, durablePos: s.ends[6] - segmentHeadBytes, epoch: 1, cutting: true}
+			note := checkpoint{durable: 7, committed: 5, durablePos: s.ends[6] - segmenthead.Bytes, epoch: 1, cutting: true}
 			s.create(checkpointName, note.encode())
 			s.write(seg0, s.ends[6], zeros[:s.ends[7]-s.ends[6]])
 			return s, want{end: 7, cut: 1, alternating: true}
@@ -265,23 +266,23 @@ func TestRecovery(t *testing.T) {
 		},
 		"half-made new segment, empty": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(SegmentName(10), nil)
+			s.create(segmenthead.Name(10), nil)
 			return s, want{end: 10, cut: 1}
 		},
 		"half-made new segment, all zero": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(SegmentName(10), zeros)
+			s.create(segmenthead.Name(10), zeros)
 			return s, want{end: 10, cut: 1}
 		},
 		"new segment with a torn first batch": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			head := EncodeSegmentHead(10, 1000)
-			s.create(SegmentName(10), append(head, magic0, magic1, formatVersion, 0, 1, 2, 3, 4))
+			head := segmenthead.Encode(10, 1000)
+			s.create(segmenthead.Name(10), append(head, magic0, magic1, formatVersion, 0, 1, 2, 3, 4))
 			return s, want{end: 10, cut: 1}
 		},
 		"new segment with nothing but a header": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1000))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1000))
 			return s, want{end: 10}
 		},
 		"index gone": func(t *testing.T) (*state, want) {
@@ -303,23 +304,23 @@ func TestRecovery(t *testing.T) {
 		},
 		"segment in the middle gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.remove(SegmentName(4))
-			return s, want{end: 10, damaged: damage(SegmentName(8), 0, 4, 8)}
+			s.remove(segmenthead.Name(4))
+			return s, want{end: 10, damaged: damage(segmenthead.Name(8), 0, 4, 8)}
 		},
 		"first segment gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
 			s.remove(seg0)
-			return s, want{end: 10, damaged: damage(SegmentName(4), 0, 0, 4)}
+			return s, want{end: 10, damaged: damage(segmenthead.Name(4), 0, 0, 4)}
 		},
 		"last segment gone": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
-			s.remove(SegmentName(8))
-			return s, want{end: 10, damaged: damage(SegmentName(4), 0, 8, 10)}
+			s.remove(segmenthead.Name(8))
+			return s, want{end: 10, damaged: damage(segmenthead.Name(4), 0, 8, 10)}
 		},
 		"complete segment cut short": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
 			s.edit(seg0, func(f vfs.File) error { return f.Truncate(300) })
-			return s, want{end: 10, damaged: damage(seg0, segmentHeadBytes+224, 2, 4)}
+			return s, want{end: 10, damaged: damage(seg0, segmenthead.Bytes+224, 2, 4)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -390,7 +391,7 @@ func checkAround(t *testing.T, l *Log, damaged []Damage) {
 
 func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
 	s := threeSegments(t)
-	flip(t, s.fsys, at(SegmentName(4)), segmentHeadBytes+100)
+	flip(t, s.fsys, at(segmenthead.Name(4)), segmenthead.Bytes+100)
 	l, r := mustOpen(t, s.fsys, Options{TailBytes: -1})
 	if !r.Clean() {
 		t.Fatalf("complete segments were read: %+v", r)

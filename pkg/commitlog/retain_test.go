@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -70,11 +71,11 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 			t.Fatalf("offset at 0: %d: %v", off, err)
 		}
 		names, err := fsys.ReadDir(testDir)
-		if want := SegmentName(end) + " " + checkpointName + " " + commitnote.Name; strings.Join(names, " ") != want || err != nil {
+		if want := segmenthead.Name(end) + " " + checkpointName + " " + commitnote.Name; strings.Join(names, " ") != want || err != nil {
 			t.Fatalf("files %v, want %s: %v", names, want, err)
 		}
 		info, err := fsys.Stat(segmentPath(testDir, end))
-		if err != nil || info.Size() != segmentHeadBytes {
+		if err != nil || info.Size() != segmenthead.Bytes {
 			t.Fatalf("empty segment has %d bytes: %v", info.Size(), err)
 		}
 		crashed := fsys.CrashClone(vfs.Crash{})
@@ -250,29 +251,29 @@ func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
 		start seq.Offset
 	}{
 		"empty segment made, nothing noted": {func(s *state) {
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1160))
 		}, 0},
-		"empty segment half made": {func(s *state) { s.create(SegmentName(10), nil) }, 0},
+		"empty segment half made": {func(s *state) { s.create(segmenthead.Name(10), nil) }, 0},
 		"noted, nothing removed": {func(s *state) {
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1160))
 			s.create(checkpointName, emptied.encode())
 		}, 10},
 		"noted, an index removed": {func(s *state) {
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1160))
 			s.create(checkpointName, emptied.encode())
 			s.remove(idx0)
 		}, 10},
 		"noted, only the middle removed": {func(s *state) {
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1160))
 			s.create(checkpointName, emptied.encode())
-			s.remove(SegmentName(4))
+			s.remove(segmenthead.Name(4))
 		}, 10},
 		"noted, removed, checkpoint lost": {func(s *state) {
-			s.create(SegmentName(10), EncodeSegmentHead(10, 1160))
+			s.create(segmenthead.Name(10), segmenthead.Encode(10, 1160))
 			s.remove(checkpointName)
 			s.remove(seg0)
-			s.remove(SegmentName(4))
-			s.remove(SegmentName(8))
+			s.remove(segmenthead.Name(4))
+			s.remove(segmenthead.Name(8))
 		}, 10},
 		"noted, empty segment lost": {func(s *state) { s.create(checkpointName, emptied.encode()) }, 10},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -148,8 +149,8 @@ func (s *segment) rescan(fsys vfs.FS, indexBytes int64) (*contents, error) {
 	}
 	defer scan.close()
 	scan.size = min(scan.size, s.size.Load())
-	c := &contents{base: s.base, basePos: s.basePos, end: s.base, size: segmentHeadBytes, maxTime: noTime}
-	for pos := int64(segmentHeadBytes); pos < scan.size; {
+	c := &contents{base: s.base, basePos: s.basePos, end: s.base, size: segmenthead.Bytes, maxTime: noTime}
+	for pos := int64(segmenthead.Bytes); pos < scan.size; {
 		b, err := scan.batch(pos)
 		if err == nil && b.First() >= c.end {
 			c.add(b, pos, indexBytes)

@@ -1,74 +1,20 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A segment file is named by its first offset, in 20 digits. It begins with a
-// header, in little-endian order, and its batches follow without gaps:
-//
-//	 0                       8           12          16
-//	+-----------------------+-----------+-----------+
-//	| "BRKDLOG" 1           | CRC-32C   | 0         |
-//	+-----------------------+-----------+-----------+
-//	| base offset           | base position         |
-//	+-----------------------+-----------------------+
-//	| zeros to 64                                   |
-//	+-----------------------------------------------+
-const (
-	segmentMagic      = "BRKDLOG\x01"
-	segmentHeadBytes  = 64
-	segmentSuffix     = ".log"
-	indexSuffix       = ".index"
-	segmentNameDigits = 20
-)
-
-// SegmentName returns the name of the segment file that begins with an offset.
-func SegmentName(base seq.Offset) string {
-	return fmt.Sprintf("%0*d%s", segmentNameDigits, uint64(base), segmentSuffix)
-}
-
-// ParseSegmentName returns the first offset of a segment by the name of its file.
-func ParseSegmentName(name string) (seq.Offset, bool) {
-	digits, ok := strings.CutSuffix(name, segmentSuffix)
-	if !ok || len(digits) != segmentNameDigits {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	return seq.Offset(n), err == nil && seq.Offset(n) <= seq.MaxOffset
-}
-
-// EncodeSegmentHead returns the header of a segment file, whose batches follow it.
-func EncodeSegmentHead(base seq.Offset, basePos int64) []byte {
-	p := make([]byte, segmentHeadBytes)
-	copy(p, segmentMagic)
-	binary.LittleEndian.PutUint64(p[16:], uint64(base))
-	binary.LittleEndian.PutUint64(p[24:], uint64(basePos)) //nolint:gosec // a position is not negative
-	binary.LittleEndian.PutUint32(p[8:], checksum(p[12:]))
-	return p
-}
-
-// DecodeSegmentHead checks a header, and returns the first offset of its segment and where that is
-// in the log, in bytes.
-func DecodeSegmentHead(p []byte) (base seq.Offset, basePos int64, err error) {
-	le := binary.LittleEndian
-	if len(p) < segmentHeadBytes || string(p[:8]) != segmentMagic || le.Uint32(p[8:]) != checksum(p[12:segmentHeadBytes]) {
-		return 0, 0, errBadFile
-	}
-	return seq.Offset(le.Uint64(p[16:])), int64(le.Uint64(p[24:])), nil //nolint:gosec // under a checksum
-}
+const indexSuffix = ".index"
 
 // segment is one file of the log. What readers share is atomic or under mu.
 type segment struct {
@@ -100,11 +46,13 @@ func newSegment(path string, c *contents) *segment {
 func (s *segment) endOffset() seq.Offset { return seq.Offset(s.end.Load()) }
 
 // position turns a place in the file into one in the virtual log.
-func (s *segment) position(fileOff int64) int64 { return s.basePos + fileOff - segmentHeadBytes }
+func (s *segment) position(fileOff int64) int64 { return s.basePos + fileOff - segmenthead.Bytes }
 
 func (s *segment) endPosition() int64 { return s.position(s.size.Load()) }
 
-func (s *segment) indexPath() string { return strings.TrimSuffix(s.path, segmentSuffix) + indexSuffix }
+func (s *segment) indexPath() string {
+	return strings.TrimSuffix(s.path, segmenthead.Suffix) + indexSuffix
+}
 
 // acquire opens the file for reading, or shares it with those who have. It
 // answers fs.ErrNotExist once the segment has been removed.
@@ -194,7 +142,7 @@ func (s *segment) entries(fsys vfs.FS, indexBytes int64) ([]indexEntry, error) {
 	s.mu.Lock()
 	index := s.index
 	s.mu.Unlock()
-	if index != nil || s.size.Load() == segmentHeadBytes {
+	if index != nil || s.size.Load() == segmenthead.Bytes {
 		return index, nil
 	}
 	c, err := s.loadIndex(fsys)
@@ -263,4 +211,6 @@ func (s *segment) remove(fsys vfs.FS) error {
 	return nil
 }
 
-func segmentPath(dir string, base seq.Offset) string { return filepath.Join(dir, SegmentName(base)) }
+func segmentPath(dir string, base seq.Offset) string {
+	return filepath.Join(dir, segmenthead.Name(base))
+}

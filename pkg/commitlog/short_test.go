@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -197,7 +198,7 @@ func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := segmentHeadBytes
+	at := segmenthead.Bytes
 	for range 10 {
 		n, err := BatchSize(content[at:])
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -85,7 +86,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 		return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, errNotBoundary)
 	}
 	seg := view[i]
-	plan := cutPlan{index: i, size: segmentHeadBytes, maxTime: noTime}
+	plan := cutPlan{index: i, size: segmenthead.Bytes, maxTime: noTime}
 	r := l.NewReader()
 	defer r.Release()
 	for off := seg.base; off < end; {
@@ -101,7 +102,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 		if b.End() > end {
 			return cutPlan{}, fmt.Errorf("truncate to %d, inside batch [%d,%d): %w", end, b.First(), b.End(), errNotBoundary)
 		}
-		at := b.Position() - seg.basePos + segmentHeadBytes
+		at := b.Position() - seg.basePos + segmenthead.Bytes
 		if n := len(plan.entries); n == 0 || at-plan.entries[n-1].position >= l.opts.IndexBytes {
 			plan.entries = append(plan.entries, indexEntry{b.First(), at, plan.maxTime})
 		}

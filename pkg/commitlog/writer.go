@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -147,7 +148,7 @@ func (w *Writer) outputLocked(n int64) error {
 		last = view[len(view)-1]
 	}
 	full := last == nil || last.endOffset() != l.End() ||
-		last.size.Load() > segmentHeadBytes && last.size.Load()+n > segmentBytes(l)
+		last.size.Load() > segmenthead.Bytes && last.size.Load()+n > segmentBytes(l)
 	if !full {
 		if l.out != nil {
 			return nil

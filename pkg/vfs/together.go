@@ -44,10 +44,6 @@ func (g *Gathering) Release() {
 	g.held = g.held[:0]
 }
 
-// MaxBegun is how many bytes at the most a Member may have written of which BeginSync begins the sync. What
-// is larger, its writer syncs by itself.
-const MaxBegun = 16 << 10
-
 // Sync is a sync that was begun, and that a round is to end. Of its type only the file system
 // knows.
 type Sync any

@@ -10,8 +10,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// ErrLocked says that another process or caller holds the lock.
-var ErrLocked = fate.Refuse("locked by another process")
+// What may be wrong with a file.
+var (
+	// ErrLocked says that another process or caller holds the lock.
+	ErrLocked = fate.Refuse("locked by another process")
+	// ErrTooLong says that a file has more bytes than are read of it.
+	ErrTooLong = errors.New("file too large")
+)
 
 // MkdirAllSynced makes a directory and its parents, and makes each name that it
 // added durable. A name that it could not make durable it takes away again.
@@ -77,9 +82,6 @@ func MarkSynced(fsys FS, name string) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// TempSuffix ends the names of files that WriteFileSynced has not finished.
-const TempSuffix = ".tmp"
-
 // ReadFile returns a file's content. One of more than limit bytes is an ErrTooLong.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
@@ -100,9 +102,6 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	}
 	return content, nil
 }
-
-// ErrTooLong says that a file has more bytes than are read of it.
-var ErrTooLong = errors.New("file too large")
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

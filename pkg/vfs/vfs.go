@@ -66,3 +66,12 @@ type File interface {
 	// Sync makes contents and attributes durable (fsync).
 	Sync() error
 }
+
+// What users of a file system have to know of it.
+const (
+	// MaxBegun is how many bytes at the most a Member may have written of which BeginSync begins the sync. What
+	// is larger, its writer syncs by itself.
+	MaxBegun = 16 << 10
+	// TempSuffix ends the names of files that WriteFileSynced has not finished.
+	TempSuffix = ".tmp"
+)

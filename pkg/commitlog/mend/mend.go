@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -147,7 +148,7 @@ func around(fsys vfs.FS, dir string, off seq.Offset) (before, s, after *segment,
 func segments(fsys vfs.FS, dir string) (bases []seq.Offset, err error) {
 	names, err := fsys.ReadDir(dir)
 	for _, name := range names { // which are sorted, and so are the bases
-		if base, ok := commitlog.ParseSegmentName(name); ok {
+		if base, ok := segmenthead.ParseName(name); ok {
 			bases = append(bases, base)
 		}
 	}
@@ -226,7 +227,7 @@ func removed(err error) error {
 
 // fill writes the mended segment to a file.
 func (s *segment) fill(fsys vfs.FS, to vfs.File, i int, batches []byte) error {
-	if _, err := to.WriteAt(commitlog.EncodeSegmentHead(s.base, s.position), 0); err != nil {
+	if _, err := to.WriteAt(segmenthead.Encode(s.base, s.position), 0); err != nil {
 		return err
 	}
 	at := int64(headBytes)
@@ -300,7 +301,7 @@ func Batch(fsys vfs.FS, dir string, first seq.Offset) ([]byte, error) {
 // read reads a segment file, whose offsets end at a limit: what of it is intact. A file that is gone
 // has nothing. With head only its header is read.
 func read(fsys vfs.FS, dir string, base, limit seq.Offset, head bool) (*segment, error) {
-	s := &segment{path: filepath.Join(dir, commitlog.SegmentName(base)), base: base, position: -1}
+	s := &segment{path: filepath.Join(dir, segmenthead.Name(base)), base: base, position: -1}
 	f, err := fsys.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -318,7 +319,7 @@ func read(fsys vfs.FS, dir string, base, limit seq.Offset, head bool) (*segment,
 	if err != nil {
 		return nil, err
 	}
-	if named, position, err := commitlog.DecodeSegmentHead(first); err == nil && named == base {
+	if named, position, err := segmenthead.Decode(first); err == nil && named == base {
 		s.position = position
 	}
 	if head {

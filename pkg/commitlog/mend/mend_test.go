@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -195,7 +196,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		return raw
 	}
 	second, third := get(1), get(2)
-	path := filepath.Join(dir, commitlog.SegmentName(0))
+	path := filepath.Join(dir, segmenthead.Name(0))
 	if raw, err := Batch(disk, dir, firsts[1]+1000); raw != nil || err != nil {
 		t.Errorf("a batch that is not there: %x, %v", raw, err)
 	}
