@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -83,7 +84,7 @@ func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
 	var names []string
 	bases := []seq.Offset{x.End}
 	for _, name := range slices.Backward(entries(m.disk, dir)) {
-		if base, ok := commitlog.ParseSegmentName(name); ok {
+		if base, ok := segmenthead.ParseName(name); ok {
 			names, bases = append(names, name), append(bases, base)
 		}
 	}
