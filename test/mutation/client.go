@@ -1,6 +1,6 @@
 package main
 
-// clientMistakes are about what a Go client tells its program of its messages.
+// clientMistakes are about what a Go client tells its program of its publishes.
 func clientMistakes() []mistake {
 	tests := []string{"./pkg/client"}
 	return []mistake{
@@ -35,16 +35,6 @@ func clientMistakes() []mistake {
 			tests: tests, run: "TestAfterItsLastWords",
 		},
 		{
-			name: "client: a message does not wait for the one before it of its key", file: "pkg/client/lanes.go",
-			old: "if others, busy := l.behind[w.key]; busy {", with: "if others, busy := l.behind[w.key]; busy && others != nil {",
-			tests: tests, run: "TestMessagesOfAKeyAreHandledInOrder",
-		},
-		{
-			name: "client: what was delivered again meanwhile is requeued", file: "pkg/client/lanes.go",
-			old: "case late || !w.m.conn.alive():", with: "case late && false || !w.m.conn.alive():",
-			tests: tests, run: "TestWhatWaitsForItsKey",
-		},
-		{
 			name: "client: a publish that a context ended is refused", file: "pkg/client/call.go",
 			old: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrUncertain", with: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrRefused",
 			tests: tests, run: "TestAContextEndsAPublish",
@@ -58,6 +48,23 @@ func clientMistakes() []mistake {
 			name: "client: the messages of a batch share an id", file: "pkg/client/client.go",
 			old: "return count.Add(uint64(n)) - uint64(n)", with: "return count.Add(1) - uint64(n)*0 - 1",
 			tests: tests, run: "TestEachMessageHasAnId",
+		},
+	}
+}
+
+// consumerMistakes are about what a Go client does with the messages it is given.
+func consumerMistakes() []mistake {
+	tests := []string{"./pkg/client"}
+	return []mistake{
+		{
+			name: "client: a message does not wait for the one before it of its key", file: "pkg/client/lanes.go",
+			old: "if others, busy := l.behind[w.key]; busy {", with: "if others, busy := l.behind[w.key]; busy && others != nil {",
+			tests: tests, run: "TestMessagesOfAKeyAreHandledInOrder",
+		},
+		{
+			name: "client: what was delivered again meanwhile is requeued", file: "pkg/client/lanes.go",
+			old: "case late || !w.m.conn.alive():", with: "case late && false || !w.m.conn.alive():",
+			tests: tests, run: "TestWhatWaitsForItsKey",
 		},
 		{
 			name: "client: a consumer that leaves keeps what nobody was given", file: "pkg/client/consumer.go",

@@ -33,7 +33,7 @@ func mistakesOfLimits() []mistake {
 		recoveryMistakes(),
 		creationMistakes(),
 		strangerMistakes(),
-		clientMistakes(),
+		clientMistakes(), consumerMistakes(),
 	)
 }
 

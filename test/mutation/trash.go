@@ -60,7 +60,11 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a namesake is replaced", file: "pkg/meta/trash.go",
-			old: "case now != nil && !c.Replace:", with: "case false:", tests: state, run: "Scripts",
+			old: "case now != nil && free == 0:", with: "case false:", tests: state, run: "Scripts",
+		},
+		{
+			name: "trash: a namesake that was not seen is replaced", file: "pkg/meta/trash.go",
+			old: "c.Replaces == now.Incarnation {", with: "c.Replaces != 0 {", tests: state, run: "Scripts",
 		},
 	}
 }
