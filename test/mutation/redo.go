@@ -104,6 +104,10 @@ func roundMistakes() []mistake {
 			old: "	r.gathers.Release() // before the sync", with: "	// before the sync", tests: []string{"./pkg/redo"}, run: "Gathers",
 		},
 		{
+			name: "rounds: what a term pushes does not gather", file: "pkg/coord/appender.go",
+			old: "		f.link.gather(with)\n", with: "		_ = f\n", tests: []string{"./pkg/coord"}, run: "Gather",
+		},
+		{
 			name: "rounds: what gathers waits for ever behind its writer's wake", file: "pkg/peer/outbox.go",
 			old: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = false", with: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = o.waiting.bytes > 0",
 			tests: []string{"./pkg/peer"}, run: "Hold|Held",
