@@ -161,6 +161,13 @@ func (q *answerQueue) popReady(batch []*answer) int {
 	return n
 }
 
+// any reports whether there are answers in progress.
+func (q *answerQueue) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n > 0
+}
+
 // single reports whether there is one answer in progress.
 func (q *answerQueue) single() bool {
 	q.mu.Lock()

@@ -37,7 +37,11 @@ type meteredConn struct {
 	taken    bool   // a turn is taken, for what is read
 	executed func() // ends the burst of the last read; nil: it was none
 
-	stopped atomic.Bool
+	stopped  atomic.Bool
+	retiring atomic.Pointer[time.Time] // until when at most more is read: see retire; nil: for ever
+	retired  func()                    // called once before the first Read after retire
+	owed     func() bool               // whether the client waits for answers
+	quiet    time.Duration             // how long nothing has come from a client that is silent
 }
 
 // burst is what one read brings of commands, in bytes, that others may have to wait for:
@@ -57,7 +61,11 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		c.turns.Give()
 		defer c.turns.Acquire()
 	}
+	var quiet time.Time // since when nothing has come, once the connection is to end
 	for {
+		if until := c.retiring.Load(); until != nil && c.leave(*until, &quiet) {
+			return 0, errStopped
+		}
 		if err := c.arm(); err != nil {
 			return 0, err
 		}
@@ -82,6 +90,19 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		}
 		c.armed = time.Time{} // passed too early: once more
 	}
+}
+
+// leave reports whether the reading ends that retire has bounded. quiet is since when the Read waits.
+func (c *meteredConn) leave(until time.Time, quiet *time.Time) bool {
+	if c.retired != nil {
+		c.retired()
+		c.retired = nil
+	}
+	now := time.Now()
+	if quiet.IsZero() || c.owed() {
+		*quiet = now
+	}
+	return !now.Before(until) || c.body.look.IsZero() && now.Sub(*quiet) >= c.quiet
 }
 
 // endBurst is called when what was read last is executed.
@@ -129,6 +150,10 @@ func (c *meteredConn) arm() error {
 	if look := c.body.look; !look.IsZero() && (due.IsZero() || look.Before(due)) {
 		due = look
 	}
+	retiring := c.retiring.Load()
+	if retiring != nil { // looked at often, for a moment
+		due, c.armed = time.Now().Add(quietTime/2), time.Time{}
+	}
 	// A deadline that is too early costs one turn of the loop; one that is too
 	// late would be wrong.
 	if c.armed.IsZero() || due.Before(c.armed) {
@@ -139,6 +164,9 @@ func (c *meteredConn) arm() error {
 	}
 	if c.stopped.Load() {
 		return errStopped
+	}
+	if retiring == nil && c.retiring.Load() != nil {
+		return c.arm() // with the deadline of that
 	}
 	return nil
 }
@@ -203,6 +231,17 @@ func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits) (nsq.MPUB, error
 // setPatience changes how long the client may be silent, from now on.
 func (c *meteredConn) setPatience(d time.Duration, now time.Time) {
 	c.patience, c.since, c.armed = d, now, time.Time{}
+}
+
+// quietTime is what quiet is of all connections, but for tests.
+const quietTime = 20 * time.Millisecond
+
+// retire ends the reading between two commands: once the client is silent, while no body is on its way and
+// no answer is owed, or at a moment at the latest. A Read fails with errStopped then.
+func (c *meteredConn) retire(until time.Time) {
+	c.retiring.Store(&until)
+	// An error means that the socket is closed, and then nothing reads.
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 // stop makes the Read in progress and all later ones fail with errStopped.

@@ -66,7 +66,7 @@ func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
 		conn: &meteredConn{
 			Conn: conn, counters: &srv.counters, body: arriving{memory: srv.opts.Memory, timeout: srv.opts.BodyTimeout},
-			raw: raw, turns: srv.opts.Turns,
+			raw: raw, turns: srv.opts.Turns, quiet: srv.opts.quiet,
 		},
 		wake:       make(chan struct{}, 1),
 		writerDone: make(chan struct{}),
@@ -132,14 +132,30 @@ func (l *link) record(how Ending, why error) { l.cause.CompareAndSwap(nil, &ende
 // stop ends the connection in order: nothing more is read, answers are written
 // for at most CloseTimeout. It does not wait; anyone may call it.
 func (l *link) stop(how Ending, why error) {
+	bound(l, how, why)
+	l.conn.stop()
+	l.poke()
+}
+
+// bound notes how the connection ends, and sees to it that it does.
+func bound(l *link, how Ending, why error) {
 	l.record(how, why)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.deadline == nil && !l.gone {
 		l.deadline = time.AfterFunc(l.srv.opts.CloseTimeout, func() { l.abort(how, why) })
 	}
-	l.mu.Unlock()
-	l.conn.stop()
-	l.poke()
+}
+
+// retireTime bounds how long a connection is read yet that is to end.
+const retireTime = 500 * time.Millisecond
+
+// retire is stop for a client that did nothing wrong: no message is delivered any more, and what the client has sent
+// already is executed and answered first, since a command that nobody reads is one of which the client cannot know
+// what became. It does not wait; anyone may call it.
+func retire(l *link, how Ending, why error) {
+	bound(l, how, why)
+	l.conn.retire(time.Now().Add(min(retireTime, l.srv.opts.CloseTimeout/2)))
 }
 
 // abort ends the connection at once. It does not wait; anyone may call it.

@@ -179,6 +179,8 @@ type Options struct {
 	// LingerTimeout bounds how long input is dropped after a fatal error, so that
 	// the client reads the error and not a reset. 1 s.
 	LingerTimeout time.Duration
+
+	quiet time.Duration // after which a client is silent; tests set it
 	// TopologyRegion and TopologyZone are told to clients. [topology-region, -zone]
 	TopologyRegion string
 	TopologyZone   string
@@ -218,6 +220,7 @@ func (o Options) withDefaults() Options {
 	o.MagicTimeout = cmp.Or(o.MagicTimeout, 10*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	o.quiet = cmp.Or(o.quiet, quietTime)
 	o.LingerTimeout = cmp.Or(o.LingerTimeout, time.Second)
 	return o
 }

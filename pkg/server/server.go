@@ -205,8 +205,8 @@ func (s *Server) openSessions() []*session {
 // abortPatience bounds how long Shutdown waits for connections that it has cut off.
 const abortPatience = 5 * time.Second
 
-// Shutdown stops accepting, lets every connection have the answers that it is
-// owed, hands back what is in flight and closes. When ctx ends first it closes
+// Shutdown stops accepting, executes what clients have sent and lets them have the answers that they
+// are owed, hands back what is in flight and closes. When ctx ends first it closes
 // what is left at once and returns ctx's cause. It returns when all is still, or abortPatience after
 // that.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -221,7 +221,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.dropListener(ln)
 	}
 	for _, c := range s.openSessions() {
-		c.stop(EndShutdown, host.ErrExiting)
+		retire(c.link, EndShutdown, host.ErrExiting)
 	}
 	still := make(chan struct{})
 	go func() {

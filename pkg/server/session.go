@@ -45,7 +45,12 @@ type session struct {
 func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *session {
 	l := newLink(srv, conn, cancel)
 	s := &session{link: l, stream: l.conn, settings: srv.limits.Defaults(), standing: srv.opts.Memory.Share(limit.Connections)}
-	l.conn.idle = s.rest
+	l.conn.idle, l.conn.owed = s.rest, l.queue.any
+	l.conn.retired = func() {
+		if s.sub != nil {
+			s.sub.StopDelivery()
+		}
+	}
 	s.reader = nsq.NewReader(l.conn, &srv.buffers)
 	s.rights = &rights{link: l}
 	s.memory = newPurse(ctx, srv.opts.Memory)

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// What comes while a server shuts down is executed and answered, up to a moment at which the client is silent.
+func TestShutdownAnswersWhatComes(t *testing.T) {
+	h := newHarness(t, Options{quiet: retireTime})
+	w := h.dial(t)
+	w.send("PUB held\n" + sized("a"))
+	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
+	down := make(chan error, 1)
+	go func() { down <- h.Shutdown(t.Context()) }()
+	eventually(t, "shutdown began", func() bool { return h.isClosed() })
+	w.send("PUB t\n" + sized("b") + "PUB held\n" + sized("c"))
+	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 2 })
+	h.broker.release()
+	w.expect("OK", "OK", "OK", "EOF")
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+}
+
+// A consumer gets no further message from a server that shuts down, and what it finishes is finished.
+func TestShutdownTakesAnswersOfConsumers(t *testing.T) {
+	h := newHarness(t, Options{quiet: retireTime}) // a busy machine is not silent
+	w := h.dial(t)
+	w.sub("t", 2)
+	publisher := h.dial(t)
+	publisher.send("PUB t\n" + sized("a") + "PUB t\n" + sized("b") + "PUB t\n" + sized("c"))
+	publisher.expect("OK", "OK", "OK")
+	first, second := strings.Fields(w.frame())[1], strings.Fields(w.frame())[1]
+	publisher.send("PUB held\n" + sized("a"))
+	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
+	down := make(chan error, 1)
+	go func() { down <- h.Shutdown(t.Context()) }()
+	eventually(t, "shutdown began", func() bool { return h.isClosed() })
+	w.send("FIN " + first + "\nFIN " + second + "\n")
+	w.expect("EOF") // and not the third message
+	h.broker.release()
+	publisher.expect("OK", "EOF")
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+	ch := h.broker.channel("t", "c")
+	if left := len(ch.ready); left != 1 || len(ch.inFlight) != 0 {
+		t.Errorf("%d messages wait and %d are in flight, want the third to wait", left, len(ch.inFlight))
+	}
+}
+
+// A client that is never silent does not keep a server from its end.
+func TestShutdownEndsAClientThatIsNeverSilent(t *testing.T) {
+	h := newHarness(t, Options{LingerTimeout: time.Millisecond})
+	w := h.dial(t)
+	stop, sent := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := fmt.Fprintf(w, "PUB t\n%s", sized("x")); err != nil {
+				return // the server has ended
+			}
+			if _, _, err := nsq.ReadFrame(w, 1<<10); err != nil {
+				return
+			}
+		}
+	}()
+	eventually(t, "it publishes", func() bool { return h.Stats().BytesIn > 1000 })
+	began := time.Now()
+	if err := h.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*retireTime {
+		t.Errorf("it took %v", took)
+	}
+	close(stop)
+	<-sent
+}
