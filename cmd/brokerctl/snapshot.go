@@ -19,7 +19,7 @@ type snapshotResult struct {
 }
 
 func newSnapshotCommand(g *globals) *cobra.Command {
-	return newGroup("snapshot", "Save and inspect the metadata of the cluster", newSnapshotSaveCommand(g), newSnapshotInspectCommand(g))
+	return newGroup("snapshot", "Save and inspect the metadata of the cluster", newSnapshotSaveCommand(g), newSnapshotInspectCommand(g), snapshots.RestoreCommand())
 }
 
 func newSnapshotSaveCommand(g *globals) *cobra.Command {

@@ -167,7 +167,7 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
 	"github.com/prometheus/":           {"pkg/metrics"},
-	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual", "internal/snapshots"},
 	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"cmd/brokerctl", "tools/loadgen/"},

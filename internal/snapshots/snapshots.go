@@ -1,7 +1,7 @@
 // Package snapshots reads and writes files with the metadata of a cluster, for brokerctl.
 //
 // It knows the file as a whole, and how much of what is in it. It refuses to know how a cluster gets into such a file, and
-// out of it again.
+// out of it again: brokerd recover does, and brokerctl says so.
 //
 // Invariant: a file that was damaged, or is of a newer release, is refused.
 package snapshots

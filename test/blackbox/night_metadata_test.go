@@ -16,6 +16,9 @@ func TestNightTheMetadataIsDamaged(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
+	if out, err := n.shell("brokerctl snapshot restore " + file); err == nil || err.Error() != "exit status 4" || !strings.Contains(out, "brokerd recover --only-survivor") {
+		t.Errorf("restored into a running cluster: %v\n%s", err, out)
+	}
 	n.ctl("message pub orders four") // what comes after a snapshot is not lost with it
 	n.ctl("topic create later --partitions 1 --replicas 3")
 	n.ctl("message pub later five")
