@@ -212,19 +212,25 @@ func TestScrubberGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
+// smallSegments is three nodes with a topic of eight messages, in segments of a few each.
+func smallSegments(t *testing.T) *lan {
+	l := newLan(t, func(o *Options) {
+		soon(o)
+		o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
+	}, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	for i := range 8 {
+		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
+	}
+	l.inSync("t", 0, 3)
+	return l
+}
+
 // The leader's newest messages rot when it has to compare logs with all its
 // followers: none of them can be compared, and each holds what the leader lost.
 func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLan(t, func(o *Options) {
-			soon(o)
-			o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
-		}, "n1", "n2", "n3")
-		l.create("t", "n1", "n2", "n3")
-		for i := range 8 {
-			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
-		}
-		l.inSync("t", 0, 3)
+		l := smallSegments(t)
 		l.spoil("n1", "t", 0, "7777")
 		l.crash("n2")
 		l.crash("n3")
@@ -244,15 +250,7 @@ func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 // with the damaged one, which answers nobody: it has to be known as suspect.
 func TestADamagedLeaderThatHandsOverIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLan(t, func(o *Options) {
-			soon(o)
-			o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
-		}, "n1", "n2", "n3")
-		l.create("t", "n1", "n2", "n3")
-		for i := range 8 {
-			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
-		}
-		l.inSync("t", 0, 3)
+		l := smallSegments(t)
 		l.kill("n3")
 		l.inSync("t", 0, 2)
 		l.stop("n2")

@@ -16,21 +16,10 @@ import (
 // threeNodes starts a cluster, and returns it with its HTTP addresses and brokerctl.
 func threeNodes(t *testing.T) (c *nodes.Cluster, addresses []string, ctl func(args ...string) string) {
 	t.Helper()
-	at, err := ports.Free(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err = nodes.New(nodes.Options{Program: programs + "/brokerd", Dir: t.TempDir(), Nodes: at}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Kill)
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c, addresses = startCluster(t, 3)
 	flags := []string{"--timeout", "30s"}
-	for _, n := range c.Nodes {
-		addresses = append(addresses, n.HTTP)
-		flags = append(flags, "--addr", "http://"+n.HTTP)
+	for _, address := range addresses {
+		flags = append(flags, "--addr", "http://"+address)
 	}
 	return c, addresses, func(args ...string) string {
 		t.Helper()

@@ -154,23 +154,7 @@ func produceKeys(t *testing.T, addresses []string, keys []string, messages int) 
 func TestAKeyIsInOrderWhoeverIsKilled(t *testing.T) {
 	t.Parallel()
 	const producers, keys, messages, consumers, kills = 3, 6, 60, 6, 2
-	var ports nodes.Ports
-	at, err := ports.Free(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := nodes.New(nodes.Options{Program: programs + "/brokerd", Dir: t.TempDir(), Nodes: at})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Kill)
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var addresses []string
-	for _, n := range c.Nodes {
-		addresses = append(addresses, n.HTTP)
-	}
+	c, addresses := startCluster(t, 3)
 	if err := c.CreateTopic(t.Context(), "keyed", map[string]any{"key_from": "json:/Key"}); err != nil {
 		t.Fatal(err)
 	}

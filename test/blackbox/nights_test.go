@@ -362,14 +362,7 @@ func TestNightTwoOfThreeAreLost(t *testing.T) {
 		t.Errorf("what would be lost: %v\n%s", err, out)
 	}
 	n.next()
-	n.systemctl = func(_, verb, unit string) (string, error) {
-		for _, id := range []string{"n1", "n2", "n3"} {
-			if out, err := n.service(id, verb, unit); err != nil {
-				return out, err
-			}
-		}
-		return "", nil
-	}
+	n.systemctl = n.serviceOfAll
 	n.next()
 	n.next()
 	n.shows(healthy)
@@ -378,6 +371,16 @@ func TestNightTwoOfThreeAreLost(t *testing.T) {
 	}
 	n.ctl("message pub orders four")
 	n.cured()
+}
+
+// serviceOfAll is systemctl of each of three nodes.
+func (n *night) serviceOfAll(_, verb, unit string) (string, error) {
+	for _, id := range []string{"n1", "n2", "n3"} {
+		if out, err := n.service(id, verb, unit); err != nil {
+			return out, err
+		}
+	}
+	return "", nil
 }
 
 func TestNightTheClusterIsLost(t *testing.T) {

@@ -110,9 +110,9 @@ func TestAnIDIsStoredOnceWhoeverIsKilled(t *testing.T) {
 	}
 }
 
-func killLeaders(t *testing.T, size int) {
-	const producers, messages, kills = 4, 150, 3
-	var ports nodes.Ports
+// startCluster starts a cluster of so many nodes, and returns their HTTP addresses, too.
+func startCluster(t *testing.T, size int) (*nodes.Cluster, []string) {
+	t.Helper()
 	at, err := ports.Free(size)
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +129,12 @@ func killLeaders(t *testing.T, size int) {
 	for _, n := range c.Nodes {
 		addresses = append(addresses, n.HTTP)
 	}
+	return c, addresses
+}
+
+func killLeaders(t *testing.T, size int) {
+	const producers, messages, kills = 4, 150, 3
+	c, addresses := startCluster(t, size)
 	if err := c.CreateTopic(t.Context(), "once", map[string]any{}); err != nil {
 		t.Fatal(err)
 	}

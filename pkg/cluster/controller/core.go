@@ -114,20 +114,7 @@ func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
 // Conditions returns how the nodes of the metadata are, as the controller
 // believes: its own verdicts count before they are applied.
 func (c *Core) Conditions(s *meta.State) Conditions {
-	out := make(Conditions, s.NodeCount())
-	for n := range s.Nodes() {
-		switch {
-		case !c.Alive(n.ID):
-			out[n.ID] = Gone
-		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
-			out[n.ID] = Draining
-		case n.DiskFull:
-			out[n.ID] = Full
-		default:
-			out[n.ID] = Up
-		}
-	}
-	return out
+	return conditions(s, func(n *meta.Node) bool { return !c.Alive(n.ID) })
 }
 
 // balance gives leaderships back once all has been calm for long enough.

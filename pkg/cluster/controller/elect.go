@@ -32,10 +32,14 @@ type Conditions map[meta.NodeID]Condition
 
 // ConditionsOf returns the conditions of the nodes according to the metadata.
 func ConditionsOf(s *meta.State) Conditions {
+	return conditions(s, func(n *meta.Node) bool { return n.State == meta.NodeDown })
+}
+
+func conditions(s *meta.State, gone func(*meta.Node) bool) Conditions {
 	out := make(Conditions, s.NodeCount())
 	for n := range s.Nodes() {
 		switch {
-		case n.State == meta.NodeDown:
+		case gone(n):
 			out[n.ID] = Gone
 		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
 			out[n.ID] = Draining
