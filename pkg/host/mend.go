@@ -237,9 +237,13 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, ranges []mend.Range) err
 	if err := hp.Replica.Close(); err != nil {
 		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
+	var wide []*mend.WiderError
 	for _, r := range ranges {
 		log := m.log.With("topic", h.Name, "partition", hp.index, "from", r.From, "next", r.Next)
 		if err := mend.Log(h.fs, hp.dir, r); err != nil {
+			if w, ok := errors.AsType[*mend.WiderError](err); ok {
+				wide = append(wide, w)
+			}
 			log.Warn("cannot repair a damaged range of the log with the copy of another replica", "error", err)
 			continue
 		}
@@ -252,6 +256,10 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, ranges []mend.Range) err
 	}
 	fresh.mended = hp.mended + 1
 	h.hold(hp.index, fresh)
+	for _, w := range wide { // it is asked for all of that next
+		fresh.Replica.Spoil(&commitlog.CorruptionError{Path: w.Path, Position: w.Position, From: w.From, Next: w.Next})
+		fresh.spoil()
+	}
 	return nil
 }
 

@@ -62,6 +62,21 @@ type segment struct {
 	batches  []place
 }
 
+// WiderError says that more is damaged around a range: From up to Next. It is an ErrNoFit.
+type WiderError struct {
+	Path       string     // the segment file
+	Position   int64      // where in the file the damage begins
+	From, Next seq.Offset // all that is damaged there
+}
+
+// Error implements error.
+func (e *WiderError) Error() string {
+	return fmt.Sprintf("%s: all from offset %d to %d is damaged", e.Path, e.From, e.Next-1)
+}
+
+// Unwrap returns ErrNoFit.
+func (e *WiderError) Unwrap() error { return ErrNoFit }
+
 // Log puts batches in the place of a damaged range of the log in a directory. It is durable when Log
 // returns. An error of ErrNoFit says that this range is not damaged so, or that other batches were
 // in it.
@@ -88,10 +103,44 @@ func Log(fsys vfs.FS, dir string, r Range) error {
 	if !slices.IsSortedFunc(all, func(a, b place) int { return cmp.Compare(a.epoch, b.epoch) }) {
 		return fmt.Errorf("%w: their epochs are not between those around", ErrNoFit)
 	}
-	if err := s.settle(before, after, all); err != nil {
+	h, err := s.hole(i, after, r)
+	if err != nil {
 		return err
 	}
-	return s.write(fsys, i, r.Batches)
+	if err := s.settle(before, after, all, h.size(int64(len(r.Batches)))); err != nil {
+		return err
+	}
+	return s.write(fsys, h, r.Batches)
+}
+
+// hole is a place in a segment file that cannot be read.
+type hole struct{ from, to, end int64 } // end: where the intact batches of the file end
+
+// size returns how many bytes of batches a file has with so many in the hole.
+func (h hole) size(n int64) int64 { return h.from - headBytes + n + h.end - h.to }
+
+// hole returns the place before batch i of a segment, which must have room for a range and nothing else.
+func (s *segment) hole(i int, after *segment, r Range) (hole, error) {
+	h, wide := hole{from: headBytes}, WiderError{Path: s.path, From: s.base, Next: r.Next}
+	if i > 0 {
+		last := s.batches[i-1]
+		h.from, wide.From = last.at+int64(last.size), last.end
+	}
+	h.to, h.end, wide.Position = h.from, h.from, h.from
+	switch {
+	case i < len(s.batches):
+		last := s.batches[len(s.batches)-1]
+		h.to, h.end, wide.Next = s.batches[i].at, last.at+int64(last.size), s.batches[i].first
+	case after != nil:
+		wide.Next = after.base
+	}
+	if wide.From < r.From || wide.Next > r.Next {
+		return hole{}, &wide
+	}
+	if n := int64(len(r.Batches)); i < len(s.batches) && n != h.to-h.from {
+		return hole{}, fmt.Errorf("%w: they take %d bytes, of %d", ErrNoFit, n, h.to-h.from)
+	}
+	return h, nil
 }
 
 // decode checks that bytes are the batches of a range.
@@ -155,11 +204,10 @@ func segments(fsys vfs.FS, dir string) (bases []seq.Offset, err error) {
 	return bases, err
 }
 
-// settle finds out where the segment is in the log, in bytes, once it holds all of some batches, and
-// that they fit there.
-func (s *segment) settle(before, after *segment, all []place) error {
-	size, whole := extent(s.base, all)
-	whole = whole && after != nil && after.position >= 0 && after.base == all[len(all)-1].end
+// settle finds out where the segment is in the log, in bytes, once it holds some batches that take
+// so many bytes, and that they fit there.
+func (s *segment) settle(before, after *segment, all []place, size int64) error {
+	whole := after != nil && after.position >= 0 && len(all) > 0 && after.base == all[len(all)-1].end
 	switch {
 	case s.position >= 0 && whole && s.position+size != after.position:
 		return fmt.Errorf("%w: they take %d bytes, of %d", ErrNoFit, size, after.position-s.position)
@@ -191,15 +239,15 @@ func extent(from seq.Offset, all []place) (bytes int64, whole bool) {
 	return bytes, len(all) > 0
 }
 
-// write replaces the segment by one with more batches before batch i. Its index, which speaks of the
+// write replaces the segment by one with batches in a hole. Its index, which speaks of the
 // damage, goes first: it is made again when the log is opened.
-func (s *segment) write(fsys vfs.FS, i int, batches []byte) error {
+func (s *segment) write(fsys vfs.FS, h hole, batches []byte) error {
 	temp := s.path + vfs.TempSuffix
 	to, err := fsys.Create(temp)
 	if err != nil {
 		return err
 	}
-	err = s.fill(fsys, to, i, batches)
+	err = s.fill(fsys, to, h, batches)
 	if err == nil {
 		err = to.SyncData()
 	}
@@ -225,44 +273,39 @@ func removed(err error) error {
 	return err
 }
 
-// fill writes the mended segment to a file.
-func (s *segment) fill(fsys vfs.FS, to vfs.File, i int, batches []byte) error {
+// fill writes the mended segment to a file. What else is damaged in it stays as it is: batches do not
+// change their places.
+func (s *segment) fill(fsys vfs.FS, to vfs.File, h hole, batches []byte) error {
 	if _, err := to.WriteAt(segmenthead.Encode(s.base, s.position), 0); err != nil {
 		return err
 	}
-	at := int64(headBytes)
-	put := func(p []byte) error {
-		_, err := to.WriteAt(p, at)
-		at += int64(len(p))
+	if _, err := to.WriteAt(batches, h.from); err != nil || len(s.batches) == 0 {
 		return err
-	}
-	if len(s.batches) == 0 {
-		return put(batches)
 	}
 	from, err := fsys.Open(s.path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	for k, b := range s.batches {
-		if k == i {
-			if err := put(batches); err != nil {
-				return err
-			}
-		}
-		raw := make([]byte, b.size)
-		if err := vfs.ReadFull(from, raw, b.at); err != nil {
-			return err
-		}
-		if _, err := commitlog.Decode(raw); err != nil {
-			return err // it rots under our hands
-		}
-		if err := put(raw); err != nil {
-			return err
-		}
+	err = copyRange(to, headBytes, from, headBytes, h.from-headBytes)
+	if err == nil {
+		err = copyRange(to, h.from+int64(len(batches)), from, h.to, h.end-h.to)
 	}
-	if i == len(s.batches) {
-		return put(batches)
+	return err
+}
+
+// copyRange copies n bytes from a place in a file to a place in another.
+func copyRange(to vfs.File, at int64, from vfs.File, pos, n int64) error {
+	buf := make([]byte, min(n, chunk))
+	for n > 0 {
+		p := buf[:min(n, chunk)]
+		if err := vfs.ReadFull(from, p, pos); err != nil {
+			return err
+		}
+		if _, err := to.WriteAt(p, at); err != nil {
+			return err
+		}
+		at, pos, n = at+int64(len(p)), pos+int64(len(p)), n-int64(len(p))
 	}
 	return nil
 }
