@@ -64,7 +64,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a namesake that was not seen is replaced", file: "pkg/meta/trash.go",
-			old: "c.Replaces == now.Incarnation {", with: "c.Replaces != 0 {", tests: state, run: "Scripts",
+			old: "c.Replaces == now.Incarnation {", with: "c.Replaces != 0 {", tests: state, run: "ARestoreReplaces",
 		},
 	}
 }
