@@ -54,6 +54,16 @@ type Answerer interface {
 	Touch(id seq.MessageID) error
 }
 
+// Prospect says what a Take would find.
+type Prospect interface {
+	// AtHand reports whether Take finds what is next without waiting for a disk or another node. It
+	// is called as Take is.
+	AtHand() bool
+	// Waits reports that Take found nothing although there was room: Wake is called, or was already, when
+	// there is something.
+	Waits() bool
+}
+
 // Subscription is a place in a channel. Take, AtHand and Deliverable are called by one
 // goroutine at a time, Close after their last call; the other methods may be called
 // beside them.
@@ -67,12 +77,7 @@ type Subscription interface {
 	// last may still be written to the client at now. If not, nothing of it is,
 	// and Close follows.
 	Deliverable(now time.Time) bool
-	// AtHand reports whether Take finds what is next without waiting for a disk or another node. It
-	// is called as Take is.
-	AtHand() bool
-	// Waits reports that Take found nothing although there was room: Wake is called, or was already, when
-	// there is something.
-	Waits() bool
+	Prospect
 	// Numbering says by which ids clients know the messages; it is always the same.
 	Numbering() seq.Numbering
 	// SetReady sets how many messages may be in flight.
