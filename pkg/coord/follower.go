@@ -3,6 +3,7 @@ package coord
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -195,32 +196,39 @@ func (r *rate) observe(now time.Time, lacking int64) {
 // come before Follow has returned.
 type lateLink struct {
 	ready chan struct{} // closed when link is set
+	set   atomic.Bool   // likewise, for less than a receive takes
 	link  Link
+}
+
+// get returns the link once it is there.
+func (l *lateLink) get() Link {
+	if !l.set.Load() {
+		<-l.ready
+	}
+	return l.link
 }
 
 func openLink(p Peers, node meta.NodeID, l *lateLink, e LinkEvents) {
 	l.link = p.Follow(node, e)
+	l.set.Store(true)
 	close(l.ready)
 }
 
 // Go implements replication.Caller.
 func (l *lateLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
-	<-l.ready
-	l.link.Go(kind, payload, done)
+	l.get().Go(kind, payload, done)
 }
 
 // gather has what the link sends gather in a round.
 func (l *lateLink) gather(with *vfs.Gathering) {
-	<-l.ready
-	if l, ok := l.link.(interface{ Gatherer() vfs.Gatherer }); ok {
-		with.Hold(l.Gatherer())
+	if g, ok := l.get().(interface{ Gatherer() vfs.Gatherer }); ok {
+		with.Hold(g.Gatherer())
 	}
 }
 
 // Close ends the link.
 func (l *lateLink) Close() {
-	<-l.ready
-	l.link.Close()
+	l.get().Close()
 }
 
 // FollowerStats is how a follower of a term is doing.
