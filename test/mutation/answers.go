@@ -36,6 +36,14 @@ func answerMistakes() []mistake {
 func failureMistakes() []mistake {
 	return []mistake{
 		{
+			name: "server: what comes while a node stops is not answered", file: "pkg/server/server.go",
+			old: "retire(c.link, EndShutdown, host.ErrExiting)", with: "c.stop(EndShutdown, host.ErrExiting)", tests: []string{"./pkg/server"}, run: "TestShutdown",
+		},
+		{
+			name: "server: a node that stops delivers on", file: "pkg/server/conn.go",
+			old: "\t\tc.retired()\n", with: "", tests: []string{"./pkg/server"}, run: "TestShutdown",
+		},
+		{
 			name: "failure: a refused publish is read as uncertain", file: "pkg/failure/wire.go",
 			old: "return NotWritable, fate.Refused", with: "return Uncertain, fate.Uncertain",
 			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "AsItWasMeant|WhatWasRefused",

@@ -148,6 +148,10 @@ func accessMistakes() []mistake {
 			old: "key) == 1 && known", with: "key) == 1 || !known", tests: here, run: "APassword",
 		},
 		{
+			name: "access: a token that is cut off is recorded", file: "pkg/access/secret.go",
+			old: "if len(rest) > idText+1 &&", with: "if len(rest) >= tokenLength-len(tokenPrefix) &&", tests: []string{"./pkg/access"}, run: "TestSecrets",
+		},
+		{
 			name: "access: a refused change of the metadata has made some of it", file: "pkg/meta/access.go",
 			old: "if err != nil {\n\t\treturn err\n\t}\n\ts.access = next", with: "s.access = next\n\tif err != nil {\n\t\treturn err\n\t}", tests: stored, run: "AccessStays",
 		},
