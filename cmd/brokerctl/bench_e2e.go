@@ -62,7 +62,7 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	}
 	load := &load{target: target, o: o.load, stamp: s}
 	if err := load.open(ctx); err != nil {
-		d.leave()
+		_ = d.leave() // the first error counts
 		return err
 	}
 	var consuming sync.WaitGroup

@@ -111,7 +111,7 @@ func (d *drain) open(ctx context.Context, target *nsqTarget) error {
 	for range max(d.o.consumers, 1) {
 		from, err := target.subscribe(ctx, d.o.channel, client.WithMaxInFlight(d.o.ready))
 		if err != nil {
-			d.leave()
+			_ = d.leave() // the first error counts
 			return err
 		}
 		d.consumers = append(d.consumers, &consumer{from: from, delays: newHistogram()})
