@@ -13,9 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-var (
-	large = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
-)
+var large = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
 
 // scopes are the bounds within which everything is explored. Each looks closely
 // at one side of the protocol: bounds that do so for all of them at once would
