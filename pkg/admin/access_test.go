@@ -188,6 +188,8 @@ func TestARightForEachRequest(t *testing.T) {
 		{"PATCH /v1/topics/t", `{"channel_policy":{"dead_letter_topic":"t2"}}`, "ops"},
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":5}}`, "ops"}, // to t.c.dlq
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"on_expired":"dead-letter"}}`, "ops"},
+		{"PATCH /v1/topics/t/channels/c", `{"policy":{"on_exhausted":"dead-letter"}}`, "ops"}, // another level may limit attempts
+		{"POST /v1/topics/t/channels", `{"name":"d","policy":{"on_exhausted":"dead-letter"}}`, "ops letters"},
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":5,"on_exhausted":"drop"}}`, "ops manager letters"},
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"max_attempts":0,"reset":["on_exhausted"]}}`, "ops manager letters"},
 		{"PATCH /v1/topics/t/channels/c", `{"policy":{"rate":100}}`, "ops manager letters"},

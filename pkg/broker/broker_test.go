@@ -496,6 +496,12 @@ func TestAlteredLimitIsEnforced(t *testing.T) {
 	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("publish: %v", r.Err)
 	}
+	for _, size := range []int{topic.MaxHeader + 1, 1<<16 + 10} { // the second one's length ends as 10 in two bytes
+		r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Header: make([]byte, size)}}})
+		if !errors.Is(r.Err, host.ErrMessageTooBig) {
+			t.Errorf("publish with a header of %d bytes: %v", size, r.Err)
+		}
+	}
 	n.put("t", "abc")
 }
 

@@ -198,11 +198,11 @@ func (h *Topic) Fits(messages []topic.Message) error {
 		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
 	}
 	most := h.config.Load().Config.MaxMessage
-	if most <= 0 {
-		return nil
-	}
 	for i := range messages {
-		if n := len(messages[i].Body); n > most {
+		if n := len(messages[i].Header); n > topic.MaxHeader {
+			return fmt.Errorf("%w: a header of %d bytes, limit is %d", ErrMessageTooBig, n, topic.MaxHeader)
+		}
+		if n := len(messages[i].Body); n > most && most > 0 {
 			return fmt.Errorf("%w: %d bytes, limit of topic %q is %d", ErrMessageTooBig, n, h.Name, most)
 		}
 	}

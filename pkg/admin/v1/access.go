@@ -271,15 +271,18 @@ func rulesOf(rules []api.Rule) []access.Rule {
 }
 
 // permitLetters refuses a caller that would have messages written to a topic to which he may
-// not publish: as dead letters of a channel that he manages. own is the policy that he changes
-// with patch, and above what counts where that has no choice. The default dead-letter topic may
-// be one that he manages instead; of all channels of a topic, "*", it is every one.
-func permitLetters(r *http.Request, topic, channel string, patch policy.Patch, own, above policy.Policy) error {
+// not publish: as dead letters of a channel that he manages. levels are the policy that he changes
+// with patch, and those that count, in turn, where it has no choice. The default dead-letter topic
+// may be one that he manages instead; of all channels of a topic, "*", it is every one. A choice of
+// dead letters counts though nothing limits the attempts yet: another level may later.
+func permitLetters(r *http.Request, topic, channel string, patch policy.Patch, levels ...policy.Policy) error {
 	if patch == (policy.Patch{Backoff: patch.Backoff, Rate: patch.Rate}) {
 		return nil
 	}
-	caller, p := guard.CallerOf(r.Context()), policy.Effective(patch.Apply(own), above)
-	if !p.HasDeadLetters() && (patch.DeadLetterTopic == nil || *patch.DeadLetterTopic == "") {
+	own := patch.Apply(levels[0])
+	caller, p := guard.CallerOf(r.Context()), policy.Effective(append([]policy.Policy{own}, levels[1:]...)...)
+	chosen := own.OnExhausted == policy.DeadLetter || own.OnExpired == policy.DeadLetter
+	if !p.HasDeadLetters() && !chosen && (patch.DeadLetterTopic == nil || *patch.DeadLetterTopic == "") {
 		return nil
 	}
 	to := meta.DeadLetterTopic(p, topic, channel)

@@ -99,7 +99,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, t.Name, req.Name, patch, policy.Policy{}, t.Config.Channels); err != nil {
+	if err := permitLetters(r, t.Name, req.Name, patch, policy.Policy{}, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
 		return answer{}, err
 	}
 	if err := validFilter(req.Filter); err != nil {

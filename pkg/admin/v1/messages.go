@@ -296,8 +296,11 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 		out.Delay = delay
 	}
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
-		if m.Headers[0] != '{' {
+		switch {
+		case m.Headers[0] != '{':
 			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
+		case len(m.Headers) > header.Max:
+			return out, api.Errorf(api.CodeTooLarge, "headers have %d bytes, limit is %d", len(m.Headers), header.Max)
 		}
 		out.Header = m.Headers
 	}

@@ -163,7 +163,7 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if c := t.Channels[channel]; c != nil {
 		own = c.Policy
 	}
-	if err := permitLetters(r, t.Name, channel, patch, own, t.Config.Channels); err != nil {
+	if err := permitLetters(r, t.Name, channel, patch, own, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
 		return answer{}, err
 	}
 	if req.Filter != nil {

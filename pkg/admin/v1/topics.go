@@ -18,7 +18,10 @@ import (
 )
 
 // topicsAPI is topics and partitions.
-type topicsAPI struct{ broker Broker }
+type topicsAPI struct {
+	broker   Broker
+	policies Policies
+}
 
 func (v topicsAPI) route(t *API) {
 	t.handle("GET /v1/topics", v.list)
@@ -147,7 +150,7 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, req.Name, "*", letters, policy.Policy{}, policy.Policy{}); err != nil {
+	if err := permitLetters(r, req.Name, "*", letters, policy.Policy{}, v.policies.ChannelDefaults()); err != nil {
 		return answer{}, err
 	}
 	var cfg meta.TopicConfig
@@ -190,7 +193,7 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := permitLetters(r, t.Name, "*", letters, t.Config.Channels, policy.Policy{}); err != nil {
+	if err := permitLetters(r, t.Name, "*", letters, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
 		return answer{}, err
 	}
 	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {

@@ -1,0 +1,23 @@
+package v1
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/header"
+)
+
+// TestHeadersAreBounded has headers as long as a record can hold, and longer: their length would
+// not fit its field, and a longer one is not searched for what only the broker writes.
+func TestHeadersAreBounded(t *testing.T) {
+	for size, code := range map[int]api.Code{header.Max: "", header.Max + 1: api.CodeTooLarge, 1<<16 + 10: api.CodeTooLarge} {
+		text := `{"k":"` + strings.Repeat("x", size-len(`{"k":""}`)) + `"}`
+		m, err := messageOf(api.Message{Text: "a", Headers: json.RawMessage(text)}, web.Limits{MaxMessage: 1})
+		if got := api.CodeOf(err); err != nil && got != code || err == nil && (code != "" || len(m.Header) != size) {
+			t.Errorf("%d bytes: %v, want %q", size, err, code)
+		}
+	}
+}
