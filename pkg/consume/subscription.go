@@ -271,6 +271,9 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
 			s.room.await(set, now, s.wake)
+			if !s.stopped.Load() && int(s.ready.Load()) > set.inFlight() {
+				s.wake() // a message was answered before the consumers stopped waiting: see Waits
+			}
 			break
 		}
 		room := min(free, max-total)

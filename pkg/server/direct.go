@@ -93,7 +93,7 @@ func (d *direct) deliver() bool {
 		return d.idle()
 	}
 	w.sent = w.emitted
-	if !w.sub.Deliverable(now) {
+	if !w.sub.Deliverable(time.Now()) { // the process may have been paused since Take
 		w.buf = w.buf[:0]
 		w.link.abort(EndBroker, errNotDeliverable)
 		return true

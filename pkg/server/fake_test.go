@@ -248,6 +248,7 @@ type fakeSub struct {
 	refused int // Takes since it was stopped
 	touched atomic.Int64
 	delay   atomic.Int64
+	taken   time.Time // when Take last returned messages
 	err     error
 	// what follows is set before use
 	hand  bool
@@ -261,6 +262,9 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	defer func() {
 		if n > 0 && s.b.pause > 0 {
 			<-time.After(s.b.pause) // of the bubble
+		}
+		if n > 0 {
+			s.taken = time.Now()
 		}
 	}()
 	s.b.mu.Lock()
@@ -303,8 +307,9 @@ func (s *fakeSub) Waits() bool  { return s.waits }
 
 func (s *fakeSub) Numbering() seq.Numbering { return fakeIDs }
 
+// Deliverable wants the time behind Take: the process may have been paused in between.
 func (s *fakeSub) Deliverable(now time.Time) bool {
-	return !s.late && (s.b.until.IsZero() || !now.After(s.b.until))
+	return !s.late && !now.Before(s.taken) && (s.b.until.IsZero() || !now.After(s.b.until))
 }
 
 func (s *fakeSub) SetReady(n int) {

@@ -54,6 +54,9 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != host.AnyPartition))
 	}
 	s.sub, s.ids, s.form = sub, sub.Numbering(), form
+	if s.conn.retiring.Load() != nil {
+		sub.StopDelivery() // the connection ends before the messages could be answered
+	}
 	s.publisher.subscribed = true
 	s.reader.SetRawIDs(form.Binary)
 	s.srv.counters.openConsumers.Add(1)
