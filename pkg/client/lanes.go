@@ -32,19 +32,26 @@ func newLanes() *lanes {
 	return l
 }
 
-// add adds a message behind those of its key. One without a key waits for no other.
-func (l *lanes) add(w waiting) {
+// add adds a message behind those of its key. One without a key waits for no other. It returns
+// the messages of the key that the broker has taken back since they came: behind a handler that
+// hangs they would come again and again.
+func (l *lanes) add(w waiting, lost func(waiting) bool) (gone []waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.key != "" {
 		if others, busy := l.behind[w.key]; busy {
-			l.behind[w.key] = append(others, w)
-			return
+			n := 0
+			for n < len(others) && lost(others[n]) {
+				n++
+			}
+			l.behind[w.key] = append(others[n:], w)
+			return others[:n:n]
 		}
 		l.behind[w.key] = nil
 	}
 	l.ready = append(l.ready, w)
 	l.some.Signal()
+	return nil
 }
 
 // next waits for a message that is ready; false: none comes any more. Each is to be released.
@@ -109,7 +116,10 @@ func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 	}
 	for m := range x.Messages(ctx) {
 		key, err := keyOf(m, x.cfg.key)
-		l.add(waiting{m, key, err, time.Now(), x.touchWhile(m)})
+		lost := func(w waiting) bool { return w.lost(x) }
+		for _, w := range l.add(waiting{m, key, err, time.Now(), x.touchWhile(m)}, lost) {
+			w.leave()
+		}
 	}
 	l.end()
 	handlers.Wait()
@@ -119,12 +129,9 @@ func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 // handle handles a message whose turn has come. It gives it back where the consumer ends,
 // and leaves it alone where the broker has delivered it again meanwhile: its id may be in flight.
 func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
-	timeout := time.Duration(w.m.conn.server.MsgTimeout) * time.Millisecond
-	late := !x.cfg.autoTouch && timeout > 0 && time.Since(w.arrived) >= timeout
 	switch {
-	case late || !w.m.conn.alive():
-		w.done()
-		_ = w.m.answerBy(false, func() bool { return true })
+	case w.lost(x):
+		w.leave()
 		return
 	case ctx.Err() != nil || closed(x.leaving):
 		w.done()
@@ -135,6 +142,18 @@ func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 		handle = func(context.Context, *Message) error { return w.err }
 	}
 	x.handle(ctx, w.m, w.done, handle)
+}
+
+// lost reports that the broker has taken the message back: its timeout is over, or its connection.
+func (w waiting) lost(x *Consumer) bool {
+	timeout := time.Duration(w.m.conn.server.MsgTimeout) * time.Millisecond
+	return !x.cfg.autoTouch && timeout > 0 && time.Since(w.arrived) >= timeout || !w.m.conn.alive()
+}
+
+// leave ends what is done for a message that was lost, without an answer to the broker.
+func (w waiting) leave() {
+	w.done()
+	_ = w.m.answerBy(false, func() bool { return true })
 }
 
 // keyOf returns the key of a message, and a panic as an error.

@@ -257,6 +257,30 @@ func TestWhatMayBeInFlightIsChanged(t *testing.T) {
 	})
 }
 
+// A handler that hangs does not collect what the broker has taken back and sends again.
+func TestWhatWasLostBehindAKeyGoesWithTheNext(t *testing.T) {
+	l := newLanes()
+	began := time.Now()
+	add := func(at int, lost int) (gone []waiting) {
+		return l.add(waiting{key: "a", arrived: began.Add(time.Duration(at))}, func(w waiting) bool { return w.arrived.Before(began.Add(time.Duration(lost))) })
+	}
+	for at := range 4 {
+		if gone := add(at, 0); len(gone) > 0 {
+			t.Errorf("%d were lost", len(gone))
+		}
+	}
+	if gone := add(4, 3); len(gone) != 2 || !gone[0].arrived.Equal(began.Add(1)) || !gone[1].arrived.Equal(began.Add(2)) {
+		t.Errorf("lost: %v", gone)
+	}
+	for _, at := range []time.Duration{0, 3, 4} { // the first one's handler hangs, and is over in the end
+		w, ok := l.next()
+		if !ok || !w.arrived.Equal(began.Add(at)) {
+			t.Errorf("%v, not the message of %v", w.arrived.Sub(began), at)
+		}
+		l.release(w)
+	}
+}
+
 // BenchmarkLanes is what order by key adds to each message.
 func BenchmarkLanes(b *testing.B) {
 	l := newLanes()
@@ -266,7 +290,7 @@ func BenchmarkLanes(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l.add(waiting{key: keys[rand.IntN(len(keys))]})
+		l.add(waiting{key: keys[rand.IntN(len(keys))]}, nil)
 		w, _ := l.next()
 		l.release(w)
 	}

@@ -63,7 +63,7 @@ func consumerMistakes() []mistake {
 		},
 		{
 			name: "client: what was delivered again meanwhile is requeued", file: "pkg/client/lanes.go",
-			old: "case late || !w.m.conn.alive():", with: "case late && false || !w.m.conn.alive():",
+			old: "return !x.cfg.autoTouch && timeout > 0 &&", with: "return false &&",
 			tests: tests, run: "TestWhatWaitsForItsKey",
 		},
 		{
