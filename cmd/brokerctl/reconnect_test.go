@@ -119,6 +119,35 @@ func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 	}
 }
 
+// A leader that has just been elected knows less of what is committed than the one before: where it
+// chooses nothing, that is not the end of what was asked for.
+func TestATailWithAFilterSkipsNothingBehindAnElection(t *testing.T) {
+	b := newFakeBroker(t)
+	epochs := []uint64{1, 2} // as the topic is described
+	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
+		epoch := epochs[0]
+		if len(epochs) > 1 {
+			epochs = epochs[1:]
+		}
+		return api.Topic{Name: "orders", Partitions: []api.Partition{{Leader: "n1", Epoch: epoch, CommittedEnd: 1000}}}
+	})
+	asked := 0
+	b.set("GET /v1/topics/orders/messages", func(r *http.Request, _ []byte) any {
+		if r.URL.Query().Get("from") != "0" {
+			return api.PeekedList{} // whether the filter is valid
+		}
+		if asked++; asked == 1 {
+			return api.PeekedList{}
+		}
+		text := "found"
+		return api.PeekedList{Messages: []api.Peeked{{Seq: 990, Body: []byte(text), Text: &text}}}
+	})
+	r := b.brokerctl(t, "message", "tail", "orders", "--from", "start", "-n", "1", "--filter", "size > 1")
+	if r.exit != exitOK || r.stdout != "found\n" || asked != 2 {
+		t.Errorf("exit %d, stdout %q, stderr %q, asked %d times", r.exit, r.stdout, r.stderr, asked)
+	}
+}
+
 // A filter, and a tag, go to the nodes; where they choose nothing of what was looked at, the next
 // question begins behind it.
 func TestATailOfATopicAsksForWhatAFilterChooses(t *testing.T) {

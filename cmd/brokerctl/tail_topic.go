@@ -56,8 +56,22 @@ type topicTail struct {
 	n      int            // the last ones that are shown first; 0: those that come
 	chosen string         // the filter; "": all are
 	next   map[int]uint64 // by partition
+	none   map[int]looked // by partition, where nothing was chosen
 	warn   io.Writer
 	state  string // what was said last
+}
+
+// looked is a part of a partition in which nothing was chosen, as far as the leader of an epoch
+// knew it. A new leader may not know yet that all of it is committed, and then has not looked at
+// the end: so it counts once that epoch is seen behind the question, too.
+type looked struct{ from, end, epoch uint64 }
+
+// skip goes on behind what was looked at in vain, if that was all there.
+func (t *topicTail) skip(q api.Partition) {
+	if l, ok := t.none[q.Partition]; ok && l.epoch == q.Epoch && l.from == t.next[q.Partition] {
+		t.next[q.Partition] = l.end
+	}
+	delete(t.none, q.Partition)
 }
 
 // tailPeekMax is how many messages are asked for at a time.
@@ -69,7 +83,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		return err
 	}
 	ctx := cmd.Context()
-	tail := topicTail{g: g, topic: topic, from: from, n: o.n, chosen: o.chosen(), next: map[int]uint64{}, warn: cmd.ErrOrStderr()}
+	tail := topicTail{g: g, topic: topic, from: from, n: o.n, chosen: o.chosen(), next: map[int]uint64{}, none: map[int]looked{}, warn: cmd.ErrOrStderr()}
 	if tail.chosen != "" {
 		tail.n = 0
 	}
@@ -173,6 +187,7 @@ func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api
 		if _, begun := t.next[q.Partition]; !begun {
 			continue
 		}
+		t.skip(q)
 		for t.next[q.Partition] < q.CommittedEnd {
 			from := t.next[q.Partition]
 			some, err := query(ctx, t.g, func(ctx context.Context) ([]api.Peeked, error) {
@@ -183,8 +198,8 @@ func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api
 				break
 			}
 			if len(some) == 0 && t.chosen != "" { // none of those that it has looked at
-				t.next[q.Partition] = min(from+api.MaxFiltered, q.CommittedEnd)
-				continue
+				t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
+				break
 			}
 			if len(some) == 0 {
 				break // retention was faster
