@@ -40,6 +40,7 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 		}
 		l.kill("n2")
 		l.inSync("t", 0, 1)
+		synctest.Wait() // the leader knows what the metadata says
 		for _, id := range []meta.NodeID{"n1", "n3"} {
 			r := l.sendAt(id, "t")
 			if !errors.Is(r.Err, coord.ErrNotWritable) || fate.Of(r.Err) != fate.Refused {
