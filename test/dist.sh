@@ -12,7 +12,7 @@ short=
 [[ ${1:-} == -short ]] && short=yes
 out=$PWD/.cache/dist-test
 root=$(mktemp -d) # not below the repository, which the service's user may not reach
-base=${DIST_PORT:-45150} # and the three after it
+base=${DIST_PORT:-25150} # and the three after it; below those that the kernel gives to clients
 messages=100
 
 fail() {
