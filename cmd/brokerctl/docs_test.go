@@ -30,6 +30,22 @@ func documented(text string) map[int]string {
 	return found
 }
 
+// inline returns the command lines of brokerctl in the text and the tables of a document, outside of fenced blocks.
+func inline(text string) (commands []string) {
+	for _, span := range codeSpan.FindAllStringSubmatch(fencedBlock.ReplaceAllString(text, ""), -1) {
+		line := quoted.ReplaceAllString(span[1], "QUOTED")
+		if !strings.Contains(line, "...") {
+			commands = append(commands, line)
+		}
+	}
+	return commands
+}
+
+var (
+	fencedBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	codeSpan    = regexp.MustCompile("`(brokerctl [^`]*)`")
+)
+
 // quoted is one word for the shell.
 var quoted = regexp.MustCompile(`'[^']*'`)
 
@@ -59,6 +75,35 @@ func TestTheManualsCommandsExist(t *testing.T) {
 			}
 			if err != nil {
 				t.Errorf("%s:%d: %s: %v", page, line, command, err)
+			}
+		}
+	}
+	if count < 50 {
+		t.Errorf("found only %d commands", count)
+	}
+}
+
+// TestFlagsInTheTextExist parses the commands in the text and in the tables of the manual, which may be a command without
+// its arguments: the command and its flags must be there.
+func TestFlagsInTheTextExist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/operations/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, page := range append(pages, "../../docs/operations.md", "../../docs/security.md", "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range inline(string(text)) {
+			count++
+			cmd, rest, err := newRootCommand(&globals{}).Find(strings.Fields(command)[1:])
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil && !strings.Contains(err.Error(), "invalid syntax") { // N stands for a number
+				t.Errorf("%s: %s: %v", page, command, err)
 			}
 		}
 	}

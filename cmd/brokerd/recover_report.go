@@ -171,7 +171,9 @@ func (r *lossReport) printMetadata(w io.Writer) {
 	if r.Snapshot {
 		fmt.Fprintf(w, "\nThe metadata is that of the snapshot, entry %d. ALL LATER CHANGES ARE LOST: topics, channels, settings and\n"+
 			"in-sync sets. If %s was removed from an in-sync set since then, messages acknowledged after that are lost as well,\n"+
-			"even in partitions listed under \"all\".\n", r.LastIndex, r.NodeID)
+			"even in partitions listed under \"all\".\n"+
+			"Users, rules, tokens and whether access control is on are those of the snapshot: TOKENS THAT WERE REVOKED SINCE ARE\n"+
+			"VALID AGAIN. Check brokerctl access status, user list, acl list and token list, and revoke them again.\n", r.LastIndex, r.NodeID)
 		if len(r.Newer) > 0 {
 			fmt.Fprintf(w, "\nNot in the snapshot, NOT SERVED from now on and kept in %s:\n  %s\n", r.NewerDir, strings.Join(r.Newer, "\n  "))
 		}

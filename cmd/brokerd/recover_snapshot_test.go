@@ -74,6 +74,10 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 	if code, _, _ := brokerdSays(t, args[:6]...); code == exitOK {
 		t.Error("recovered from damaged metadata")
 	}
+	_, err := raftstore.Open(raftstore.Options{Dir: metaDir(dir), NodeID: "n1", Address: "127.0.0.1:1", ReserveBytes: -1})
+	if err == nil || !strings.Contains(err.Error(), "do not delete it") || !strings.Contains(err.Error(), "brokerd recover --only-survivor --snapshot FILE") {
+		t.Errorf("damaged metadata: the error does not say what helps: %v", err)
+	}
 	newer := filepath.Join("late.1000000", "0", "00000000000000000000.log")
 	if err := os.MkdirAll(filepath.Join(dir, "topics", filepath.Dir(newer)), 0o700); err != nil {
 		t.Fatal(err)
@@ -83,7 +87,8 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 	}
 	before := tree(t, dir)
 	code, out, stderr := brokerdSays(t, args...)
-	if code != exitFailed || !strings.Contains(out, "t/0        all") || !strings.Contains(out, "  late.1000000\n") || !strings.Contains(out, "lost      n2") || !strings.Contains(out, "Nothing was changed") {
+	if code != exitFailed || !strings.Contains(out, "t/0        all") || !strings.Contains(out, "  late.1000000\n") || !strings.Contains(out, "lost      n2") || !strings.Contains(out, "Nothing was changed") ||
+		!strings.Contains(out, "TOKENS THAT WERE REVOKED SINCE ARE\nVALID AGAIN") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	if after := tree(t, dir); after != before {

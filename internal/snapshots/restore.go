@@ -9,10 +9,12 @@ import (
 )
 
 // errOnline is why the metadata of a cluster that runs is not replaced, and what to do instead.
-var errOnline = errors.New(`a running cluster does not take its metadata from a file: that names nodes, leaders and replicas in sync as they were, and messages would be lost for it. What to do instead:
+var errOnline = errors.New(`a running cluster does not take its metadata from a file: the file says which nodes led and which replicas were in sync when it was saved; with that, messages acknowledged since would be lost. What to do instead:
   the metadata of all nodes is damaged, and they do not start: stop them; on the one that was in sync in the most partitions
-      brokerd recover --only-survivor --snapshot FILE (docs/operations/runbooks.md)
-  the metadata of one node is damaged: start it with an empty data directory and the same node id
+      brokerd recover --only-survivor --data-dir DIR --node-id NODE --snapshot FILE
+      (then again with --yes-lose-what-is-missing; docs/operations/runbooks.md has all steps)
+  the metadata of one node is damaged: move its data directory away, do not delete it (topics with one replica there are
+      only in it), and start the node with an empty one and the same node id
   a topic was deleted: brokerctl topic restore TOPIC
   topics are lost, or belong into another cluster: brokerctl backup restore DIR
   users or rules are lost: brokerctl user create, acl grant and token create`)

@@ -280,7 +280,7 @@ func TestNightABadRelease(t *testing.T) {
 		t.Fatalf("the upgrade does not say where it stopped:\n%s", out)
 	}
 	t.Log(out)
-	n.words["NODE"], n.words["EARLIER"] = out[at+16:at+18], "0.1.0"
+	n.words["NODE"], n.words["PACKAGE"] = out[at+16:at+18], "brokerd_0.1.0-1_amd64.deb"
 	n.aptGet = func(node string) error { release(node, programs+"/brokerd"); return nil }
 	n.ctl("message pub orders four")
 	n.shows(`the new release`)

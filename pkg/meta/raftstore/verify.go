@@ -68,7 +68,9 @@ func explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: the node cannot start without its metadata; nothing was changed. If a majority of the other nodes is healthy, "+
-		"move the data directory away and start with an empty one: partitions with other replicas are copied again. A single node must restore its directory from a backup", err)
+		"move the data directory away, do not delete it (partitions without another replica are only in it), and start with an empty one and the same node id: "+
+		"the others are copied again. Otherwise, with a snapshot of the metadata: brokerd recover --only-survivor --snapshot FILE (docs/operations/runbooks.md); "+
+		"without one, restore the directory from a backup", err)
 }
 
 // verify looks at all that a directory holds before anything is done with it.
