@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the release before this one into PROGRAM, for `test/cluster -previous`: the newest tag of a release below
 # this commit or, as long as there is none, the commit that test/cluster/previous names. Whoever makes a change that
-# such a program does not understand raises the feature level (docs/operations/upgrade.md) or, before the first
+# such a program does not understand raises the feature level (CONTRIBUTING.md) or, before the first
 # release, names a commit after the change, in the next one.
 # The program supports a feature level less than this one, so that the upgrade has something to finalize.
 set -euo pipefail
