@@ -41,7 +41,7 @@ func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.partitions, "partitions", "p", 1, "number of partitions")
 	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default 3, or the number of nodes if fewer)")
-	f.BoolVar(&o.ordered, "ordered", false, "require ordered channels")
+	f.BoolVar(&o.ordered, "ordered", false, "deliver each channel in order: strict, or of each key (--order key)")
 	f.BoolVar(&o.ext, "ext", false, "allow messages with a JSON header")
 	o.config.addFlags(f)
 }

@@ -135,6 +135,9 @@ func (r *restoring) create(ctx context.Context) error {
 	made := []api.CreateChannel{{Name: Marker}}
 	for _, ch := range r.t.Channels {
 		s := r.settings[ch.Name]
+		if config.Ordered && s.Order == "none" { // it had no consumer yet, or is of an earlier release
+			s.Order = ""
+		}
 		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
 	}
 	for _, req := range made {

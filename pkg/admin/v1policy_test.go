@@ -14,6 +14,24 @@ import (
 
 func pointer[T any](v T) *T { return &v }
 
+func TestAnOrderedTopicRefusesChannelsWithoutAnOrder(t *testing.T) {
+	f := orders()
+	f.create("steps", meta.TopicConfig{Partitions: 1, Ordered: true}.WithDefaults(1, false))
+	f.withChannel("steps", "c")
+	c := clientOf(t, f)
+	_, create := c.CreateChannel(t.Context(), "steps", api.CreateChannel{Name: "new", Order: "none"})
+	_, alter := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Order: pointer("none")})
+	_, flag := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Ordered: pointer(false)})
+	for what, err := range map[string]error{"create": create, "alter": alter, "alter by the flag": flag} {
+		if err == nil || !strings.Contains(err.Error(), "topic steps is ordered") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.CreateChannel(t.Context(), "steps", api.CreateChannel{Name: "new", Order: "key"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPoliciesByTheClient(t *testing.T) {
 	f := orders()
 	c := clientOf(t, f)

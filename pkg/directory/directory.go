@@ -308,7 +308,7 @@ func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ord
 }
 
 // EnsureChannel is CreateChannel on behalf of a client or another node. It completes the
-// command.
+// command: a channel of an ordered topic that names no order is strict.
 func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
 	name, channel, order := c.Topic, c.Channel, c.Order
 	if !meta.ValidChannelName(channel) {
@@ -318,6 +318,10 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 	if err != nil {
 		return err
 	}
+	if h.Config().Config.Ordered && !order.Some() {
+		order = policy.Strict
+	}
+	c.Order = order
 	if meta.IsEphemeral(channel) {
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -168,6 +169,25 @@ func TestAnAutomaticTopicGetsTheChannelsItHasElsewhere(t *testing.T) {
 		failure = errors.New("lookup is down")
 		if err := d.EnsureTopic(t.Context(), "u"); err != nil {
 			t.Errorf("a lookup that fails keeps a topic from being made: %v", err)
+		}
+	})
+}
+
+// Order is what an ordered topic promises, whoever creates its channels.
+func TestChannelsOfAnOrderedTopicAreOrdered(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		if _, err := d.CreateTopic(t.Context(), "t", meta.TopicConfig{Replicas: 1, Ordered: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.CreateChannel(t.Context(), "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.EnsureChannel(t.Context(), meta.CreateChannel{Topic: "t", Channel: "keys", Order: policy.ByKey}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Topic("t")
+		if err != nil || got.Channels["c"].Order != policy.Strict || got.Channels["keys"].Order != policy.ByKey {
+			t.Errorf("%+v, %v", got.Channels, err)
 		}
 	})
 }

@@ -13,6 +13,10 @@ func directoryMistakes() []mistake {
 			old: "if len(lp.Part.Channels()) > 0 {", with: "if len(lp.Part.Channels()) > 1 {", tests: tests, run: "AnEphemeralTopic",
 		},
 		{
+			name: "directory: a channel of an ordered topic has no order until it is consumed", file: "pkg/directory/directory.go",
+			old: "if h.Config().Config.Ordered && !order.Some() {", with: "if false {", tests: tests, run: "ChannelsOfAnOrderedTopic",
+		},
+		{
 			name: "directory: channels that nobody asked for count as the client's", file: "pkg/directory/directory.go",
 			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "AutomaticTopic",
 		},

@@ -56,7 +56,8 @@ type CreateChannel struct {
 	Name    string `json:"name"`
 	Ordered bool   `json:"ordered,omitempty"` // the same as order strict
 	// Order is none, strict (one message of a partition at a time) or key (one message of each
-	// key of a partition at a time); "" means none, or as Ordered says.
+	// key of a partition at a time); "" means strict in an ordered topic, which refuses
+	// none, and elsewhere none, or as Ordered says.
 	Order string `json:"order,omitempty"`
 	// Policy applies to a new channel only; an existing one is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`

@@ -92,6 +92,9 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, directory.ErrInvalidChannel
 	}
 	order, err := orderOf(req.Order, req.Ordered)
+	if err == nil && req.Order != "" { // "": what the topic has
+		err = permitOrder(t, order)
+	}
 	if err != nil {
 		return answer{}, err
 	}

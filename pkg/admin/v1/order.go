@@ -2,6 +2,7 @@ package v1
 
 import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
@@ -17,6 +18,14 @@ func orderOf(text string, ordered bool) (policy.Order, error) {
 		return order, api.Errorf(api.CodeInvalid, "ordered and order %s contradict each other: nothing was changed; give order alone", text)
 	}
 	return order, nil
+}
+
+// permitOrder refuses to deliver what is in an ordered topic without an order.
+func permitOrder(t *meta.Topic, order policy.Order) error {
+	if t.Config.Ordered && !order.Some() {
+		return api.Errorf(api.CodePrecondition, "topic %s is ordered, and order none is refused: nothing was changed; order must be strict or key", t.Name)
+	}
+	return nil
 }
 
 // orderIn reads the order that a change names; nil: none.

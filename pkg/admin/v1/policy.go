@@ -152,6 +152,9 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, err
 	}
 	order, err := orderIn(req)
+	if err == nil && order != nil {
+		err = permitOrder(t, *order)
+	}
 	if err != nil {
 		return answer{}, err
 	}
