@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -387,6 +389,10 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	}
 	l.elect("t", 0, "")
 	b := l.at("n3")
+	l.create("led", "n3")
+	if err := b.Operator.ElectLeader(ctx, "led", 0, "", false); !errors.Is(err, failure.HasLeader) || !strings.Contains(err.Error(), "(leader n3)") {
+		t.Errorf("for a partition that has a leader: %v", err)
+	}
 	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
 		t.Errorf("a clean election: %v", err)
 	}

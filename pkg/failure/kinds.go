@@ -105,6 +105,14 @@ var (
 		Kind{Word: "FEATURE_LEVEL", Code: Precondition, Hint: "upgrade those nodes first, or remove those that are gone for good: brokerctl node list -o wide"})
 	NoSetAside = refused(58, "no set-aside copy of this name on the node",
 		Kind{Word: "NO_SET_ASIDE_COPY", Code: NotFound, Hint: "list them: brokerctl partition repair TOPIC/PARTITION"})
+	NoOtherInSync = refused(0, "no other replica is in sync and up",
+		Kind{Word: "NOT_IN_SYNC", Code: Precondition, Hint: "with one replica there is no other; else wait until one is in sync: brokerctl partition describe TOPIC/PARTITION"})
+	NoneInSync = refused(0, "no replica that is in sync is up", Kind{
+		Word: "NOT_IN_SYNC", Code: Precondition,
+		Hint: "start a node of the in-sync set with its data; only if all of them are lost for good: brokerctl partition elect TOPIC/PARTITION --unclean --to NODE",
+	})
+	HasLeader = refused(0, "partition has a leader, elect is for partitions that are offline",
+		Kind{Word: "HAS_LEADER", Code: Precondition, Hint: "to move the leadership: brokerctl partition transfer TOPIC/PARTITION"})
 	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
 
 	NodeActive   = refused(0, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
@@ -139,7 +147,7 @@ var (
 
 // Of users, tokens and rules.
 var (
-	InvalidAccess    = refused(0, "invalid access configuration", Kind{Word: "INVALID", Code: Invalid})
+	InvalidAccess    = refused(0, "invalid user, token or rule", Kind{Word: "INVALID", Code: Invalid})
 	UserNotFound     = refused(0, "user not found", Kind{Word: "USER_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl user list"})
 	TokenNotFound    = refused(0, "token not found", Kind{Word: "TOKEN_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl token list"})
 	RuleNotFound     = refused(0, "rule not found", Kind{Word: "RULE_NOT_FOUND", Code: NotFound, Hint: "list them: brokerctl acl list"})
@@ -167,7 +175,8 @@ func All() []*Kind {
 		InvalidConfig, InvalidTopic, InvalidChannel, InvalidName, NotInTrash, ManyDeleted, NameTaken,
 		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
 		NothingToUndo, ChannelThere, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
-		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoLoss, NodeActive, Unreachable,
+		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoOtherInSync, NoneInSync,
+		HasLeader, NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge,

@@ -99,8 +99,12 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 		}
 	}
 	switch {
+	case to == "" && unclean:
+		return meta.Election{}, fmt.Errorf("%s/%d: unclean, without a node: %w", id.Topic, id.Partition, meta.ErrNotInISR)
+	case to == "" && p.Leader != "":
+		return meta.Election{}, fmt.Errorf("%s/%d: %w (leader %s, in sync %v)", id.Topic, id.Partition, failure.NoOtherInSync, p.Leader, p.ISR)
 	case to == "":
-		return meta.Election{}, fmt.Errorf("%s/%d: no eligible leader: %w", id.Topic, id.Partition, meta.ErrNotInISR)
+		return meta.Election{}, fmt.Errorf("%s/%d: %w (in sync %v)", id.Topic, id.Partition, failure.NoneInSync, p.ISR)
 	case s.Node(to) == nil:
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNodeNotFound)
 	case !slices.Contains(p.ISR, to) && (!unclean || !slices.Contains(p.Replicas, to)):

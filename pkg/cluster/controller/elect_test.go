@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -60,6 +61,25 @@ func TestElectionsSpread(t *testing.T) {
 	}
 	if got := fmt.Sprint(led); got != "map[b:10 c:10 d:10]" {
 		t.Error(got)
+	}
+}
+
+// A transfer without a target says why nobody can lead.
+func TestTransfersToNobody(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range ids("a,b") {
+		w.start(id, "")
+	}
+	w.topic("t", 1, [][]meta.NodeID{ids("a")})
+	at, up := PartitionID{Topic: "t"}, Conditions{"a": Up, "b": Up}
+	if _, err := Transfer(&w.state, up, at, "", false); !errors.Is(err, failure.NoOtherInSync) {
+		t.Errorf("of one replica: %v", err)
+	}
+	w.apply(meta.SetNodeState{ID: "a", State: meta.NodeDown})
+	elections, _ := Elect(&w.state, Conditions{"b": Up})
+	w.apply(meta.ElectLeaders{Elections: elections})
+	if _, err := Transfer(&w.state, Conditions{"b": Up}, at, "", false); !errors.Is(err, failure.NoneInSync) {
+		t.Errorf("of a partition that is offline: %v", err)
 	}
 }
 
