@@ -60,6 +60,24 @@ func accessAnswers() map[string]any {
 	}
 }
 
+// A rule is one text, as after --grant, or two words.
+func TestARuleMayBeQuoted(t *testing.T) {
+	b := newFakeBroker(t)
+	var bodies []string
+	b.set("POST /v1/access/users/billing/grant", func(_ *http.Request, body []byte) any {
+		bodies = append(bodies, string(body))
+		return api.User{Name: "billing"}
+	})
+	for _, rule := range [][]string{{"subscribe", "orders/billing"}, {"subscribe orders/billing"}} {
+		if r := runWith(t, environment{}, append([]string{"acl", "grant", "billing", "--addr", b.URL}, rule...)...); r.exit != exitOK {
+			t.Fatalf("%q: %s", rule, r.stderr)
+		}
+	}
+	if bodies[0] != bodies[1] || !strings.Contains(bodies[0], `"channel":"billing"`) {
+		t.Errorf("granted %q", bodies)
+	}
+}
+
 // seen notes what shows who asks.
 func seen(b *fakeBroker, request string, answer any) *string {
 	got := new(string)

@@ -63,8 +63,12 @@ func TestADumpOfPositionsShowsEveryChannel(t *testing.T) {
 	if err := dumpPositions(&out, dir, "table"); err != nil || !strings.Contains(out.String(), "c        4") {
 		t.Errorf("%v\n%s", err, &out)
 	}
-	if err := dumpPositions(&out, t.TempDir(), "table"); exitCode(err) == 0 {
-		t.Error("a directory without positions is no error")
+	for _, none := range []string{t.TempDir(), "no/such"} {
+		for what, err := range map[string]error{"dump": dumpPositions(&out, none, "table"), "verify": verifyPositions(&out, []string{none}, "table")} {
+			if exitCode(err) != exitDisk {
+				t.Errorf("%s of a directory without positions: %v, exit code %d", what, err, exitCode(err))
+			}
+		}
 	}
 }
 

@@ -229,7 +229,7 @@ func (o *Options) Choose(by Around) ([]string, error) {
 			name = all.Current
 		}
 		known := false
-		if in, known = all.Contexts[name]; !known && name != "" {
+		if in, known = all.Contexts[name]; !known && name != "" { // not NotFound: that is of what a command is about
 			return nil, usage(fmt.Errorf("no context %q; list them: brokerctl context list", name))
 		}
 	}

@@ -305,7 +305,7 @@ is on.`,
   brokerctl acl ` + verb + ` prometheus read`,
 		Args: s.need(2, 3, "a USER and a RULE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := parseRule(args[1:])
+			r, err := parseRule(strings.Fields(strings.Join(args[1:], " "))) // one text, quoted, is a rule, too
 			if err != nil {
 				return usage(err)
 			}

@@ -63,7 +63,7 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 		r.Files = append(r.Files, f)
 	}
 	if len(r.Files) == 0 {
-		return r, fmt.Errorf("channel positions in %s: %w", dir, fs.ErrNotExist)
+		return r, &fs.PathError{Op: "read channel positions in", Path: dir, Err: fs.ErrNotExist}
 	}
 	return r, nil
 }
