@@ -311,3 +311,39 @@ func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// What runs brokerctl by itself can be given a token: it would fail once access control is on.
+func TestWhatRunsBrokerctlTakesAToken(t *testing.T) {
+	if unit := read(t, "systemd/brokerd-backup.service"); !strings.Contains(unit, "\nEnvironmentFile=-/etc/brokerd/backup.env\n") {
+		t.Error("the backup reads no token")
+	}
+	var plays []struct {
+		Tasks []struct {
+			Environment map[string]string
+			Block       []map[string]any
+			Command     string `yaml:"ansible.builtin.command"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "ansible/playbook.yml")), &plays); err != nil {
+		t.Fatal(err)
+	}
+	asks := 0
+	for _, play := range plays {
+		for _, task := range play.Tasks {
+			commands := []any{task.Command}
+			for _, inner := range task.Block {
+				commands = append(commands, inner["ansible.builtin.command"])
+			}
+			for _, command := range commands {
+				if text, _ := command.(string); strings.HasPrefix(text, "brokerctl ") {
+					if asks++; !strings.Contains(task.Environment["BROKERCTL_TOKEN"], "brokerd_token") {
+						t.Errorf("%s has no token", text)
+					}
+				}
+			}
+		}
+	}
+	if asks != 3 {
+		t.Errorf("%d commands ask the cluster", asks)
+	}
+}

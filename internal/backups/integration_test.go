@@ -236,6 +236,27 @@ func TestARestoreThatIsBrokenOffIsTold(t *testing.T) {
 	}
 }
 
+// TestAnOrderedTopicRefusesNoRestore restores a channel that was saved without an order, as earlier builds had them.
+func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	ordered := true
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ordered: &ordered}}))(t)
+	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
+	saved := *must(c.Make(ctx, d, backups.Create{}))(t).Manifest.Topic("t")
+	saved.Channels = slices.Clone(saved.Channels)
+	was := string(saved.Channels[0].Settings)
+	saved.Channels[0].Settings = []byte(strings.ReplaceAll(was, `"strict"`, `"none"`))
+	if string(saved.Channels[0].Settings) == was {
+		t.Fatalf("saved as %s", was)
+	}
+	must(c.Restore(ctx, d, &saved, "u", 0, false))(t)
+	if got := must(c.Client.Channel(ctx, "u", "c"))(t); got.Order != "strict" {
+		t.Errorf("restored with the order %s", got.Order)
+	}
+}
+
 // TestABackupIsTakenUnderLoad deletes a topic while the one before it is told to be copied, and publishes
 // to another all the time.
 func TestABackupIsTakenUnderLoad(t *testing.T) {
