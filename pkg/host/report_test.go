@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -39,6 +40,25 @@ func TestAReplicaThatWasCutMayBeDamagedToo(t *testing.T) {
 		hp.state.Store(int32(was))
 		if got := hp.spoil(); got != first || first && condition(hp.state.Load()) != damaged {
 			t.Errorf("from %d: first %t, now %d", was, got, hp.state.Load())
+		}
+	}
+}
+
+// TestALeaderThatCannotYieldBeginsANewEpoch has a replica that holds more be moved to another node before the
+// leader yields to it.
+func TestALeaderThatCannotYieldBeginsANewEpoch(t *testing.T) {
+	h, y := &Topic{Name: "t", Incarnation: 3}, coord.Yield{Epoch: 4, To: "n2", LastEpoch: 2, End: 9}
+	p := &meta.Partition{Leader: "n1", ISR: []meta.NodeID{"n1", "n3"}, Version: 7}
+	if c, ok := yielding(h, 1, y, p, false).(meta.YieldLeader); !ok || c.To != "n2" || c.Epoch != 4 || c.Partition != 1 {
+		t.Errorf("at first: %+v", c)
+	}
+	for suspect, want := range map[bool]meta.NodeID{false: "n1", true: ""} {
+		if p.Suspects = nil; suspect {
+			p.Suspects = []meta.Suspect{{Node: "n1"}}
+		}
+		c, ok := yielding(h, 1, y, p, true).(meta.ElectLeaders)
+		if !ok || len(c.Elections) != 1 || c.Elections[0].Leader != want || c.Elections[0].Version != 7 {
+			t.Errorf("suspect %t: %+v", suspect, c)
 		}
 	}
 }

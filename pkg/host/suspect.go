@@ -188,19 +188,27 @@ func (q *suspicion) canCopy(p *meta.Partition) bool {
 	return p.Leader != q.o.Self && n != nil && n.State != meta.NodeDown && !suspect
 }
 
-// yield has another replica lead, which holds messages that this one lacks.
+// yield has another replica lead, which holds messages that this one lacks. The term has ended: where that one
+// was moved to another node meanwhile, this one begins a new epoch, and compares logs again.
 func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 	q.log.Error("leader lacks messages held by another replica; transferring leadership to it",
 		"topic", h.Name, "partition", i, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
 	q.life.running.Go(func() {
-		for q.topics.leads(h, i, y.Epoch) {
+		for moved := false; q.topics.leads(h, i, y.Epoch); {
+			t := q.o.Meta.Topic(h.Name)
+			if t == nil || i >= len(t.Partitions) {
+				return
+			}
 			ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
-			_, err := q.o.Meta.Propose(ctx, meta.YieldLeader{
-				Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
-			})
+			r, err := q.o.Meta.Propose(ctx, yielding(h, i, y, &t.Partitions[i], moved))
 			cancel()
+			err = errors.Join(append(r.Failed, err)...)
 			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, meta.ErrStaleEpoch) {
 				return
+			}
+			if !moved && errors.Is(err, meta.ErrNotInISR) {
+				moved = true
+				continue
 			}
 			q.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.Name, "partition", i, "to", y.To, "error", err)
 			if !beat.Pause(q.life.ctx, handOnAgain) {
@@ -208,4 +216,17 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 			}
 		}
 	})
+}
+
+// yielding returns what a leader proposes that is to yield, also where the other replica was moved away. Every
+// release applies both alike.
+func yielding(h *Topic, i int, y coord.Yield, p *meta.Partition, moved bool) meta.Command {
+	if !moved {
+		return meta.YieldLeader{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End}
+	}
+	e := meta.Election{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Version: p.Version, Leader: p.Leader, Reason: meta.ReasonRepair}
+	if !p.Electable(p.Leader) {
+		e.Leader = "" // the controller elects another
+	}
+	return meta.ElectLeaders{Elections: []meta.Election{e}}
 }

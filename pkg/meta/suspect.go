@@ -173,9 +173,8 @@ func (c *SuspectReplica) apply(s *State) error {
 // YieldLeader has a leader hand over to an in-sync replica that was found to hold
 // records which the leader lacks. The leader proposes it of itself, and becomes
 // suspect. A replica that has left the in-sync set meanwhile may have set its log
-// aside, and one that was moved to another node has no log: then the leader stays, in a
-// new epoch, and compares logs again. Its term has ended, so a refusal would leave the
-// partition without a term for as long as the metadata names this leader.
+// aside: then the leader stays, in a new epoch, and compares logs again. One that was moved to
+// another node has no log: ErrNotInISR. The leader is to have itself elected then, as its term has ended.
 type YieldLeader struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
@@ -208,7 +207,7 @@ func (c YieldLeader) apply(s *State, r *Result) error {
 		return err
 	case c.Epoch != p.Epoch || p.Leader == "":
 		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
-	case c.To == p.Leader:
+	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):
 		return fmt.Errorf("node %s: %w", c.To, ErrNotInISR)
 	}
 	if slices.Contains(p.ISR, c.To) {

@@ -69,9 +69,8 @@ func damageMistakes() []mistake {
 			old: "	if q.reporting[key] != s {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestAReportReplaces",
 		},
 		{
-			name: "a leader cannot yield to a replica that was moved away", file: "pkg/meta/suspect.go",
-			old: "	case c.To == p.Leader:\n", with: "	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):\n",
-			tests: []string{"./pkg/meta"}, run: "Script",
+			name: "a leader cannot yield to a replica that was moved away", file: "pkg/host/suspect.go",
+			old: "	if !moved {", with: "	if true {", tests: []string{"./pkg/host"}, run: "TestALeaderThatCannotYield",
 		},
 		{
 			name: "small replicas are not checked for damage in an interval", file: "pkg/scrubber/scrubber.go",

@@ -160,10 +160,30 @@ func (p *process) yield(y coord.Yield) {
 			Topic: theTopic, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
 		}, p.reachable)
 		p.w.trace.Add("%s yields to %s, its log ended at %d: %v", p.node.id, y.To, y.End, err)
+		if errors.Is(err, meta.ErrNotInISR) { // it was moved to another node
+			err = p.stays(y)
+		}
 		if err == nil || errors.Is(err, meta.ErrStaleEpoch) || !p.sleep(50*time.Millisecond) {
 			return
 		}
 	}
+}
+
+// stays has this leader go on in a new epoch.
+func (p *process) stays(y coord.Yield) error {
+	q, _ := p.w.reg.view()
+	if q.Epoch != y.Epoch || q.Leader != p.node.id {
+		return meta.ErrStaleEpoch
+	}
+	e := meta.Election{Topic: theTopic, Version: q.Version, Leader: p.node.id}
+	if !q.Electable(p.node.id) {
+		e.Leader = ""
+	}
+	err := p.w.reg.propose(meta.ElectLeaders{Elections: []meta.Election{e}}, p.reachable)
+	if q, _ = p.w.reg.view(); q.Epoch == y.Epoch {
+		return errors.Join(meta.ErrNotInISR, err) // again
+	}
+	return err
 }
 
 // remember keeps a copy of a disk, which it may be put back to.
