@@ -57,3 +57,16 @@ func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.E
 	}
 	return history[i-1].Epoch, end
 }
+
+// EpochEnding returns the epoch of the batch that ends at an offset, or 0 where that is not known for certain: it is
+// damaged since before Open, and was not the last committed one then. A copy of the log whose batch ends there in
+// that epoch is the same up to there: one leader wrote it.
+func EpochEnding(l *Log, off seq.Offset) seq.Epoch {
+	if off > l.unsure {
+		return lastEpochBefore(l.Epochs(), off)
+	}
+	if n := l.opened.Load(); n != nil && n.Committed == off {
+		return n.Epoch
+	}
+	return 0
+}

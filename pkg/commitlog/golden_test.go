@@ -102,8 +102,8 @@ func TestGoldenBytesAreRead(t *testing.T) {
 	if err != nil || c.durable != 3 || c.committed != 2 || c.epoch != 0x12 {
 		t.Fatalf("checkpoint %+v: %v", c, err)
 	}
-	if c, pos, ok := commitnote.Decode(loadGolden(t, "committed.hex")); !ok || c != 2 || pos != 64 {
-		t.Fatalf("commit note %d at %d, %t", c, pos, ok)
+	if n, ok := commitnote.Decode(loadGolden(t, "committed.hex")); !ok || n.Committed != 2 || n.Position != 64 {
+		t.Fatalf("commit note %+v, %t", n, ok)
 	}
 	x, err := decodeIndex(loadGolden(t, "index.hex"), "")
 	if err != nil || x.end != 3 || len(x.epochs) != 2 || len(x.entries) != 1 {

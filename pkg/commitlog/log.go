@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/turn"
+	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -24,10 +25,12 @@ type Log struct {
 	start, end, durable, committed atomic.Uint64
 	startPos, endPos               atomic.Int64 // byte positions in the virtual log
 
-	segments atomic.Pointer[[]*segment]   // by offset; replaced, never changed; swapped under wmu
-	epochs   atomic.Pointer[[]EpochStart] // replaced or appended to under wmu
-	before   atomic.Uint64                // epoch of the batch that ended at start; 0: none is known
-	failure  atomic.Pointer[error]        // what ended the log
+	segments atomic.Pointer[[]*segment]       // by offset; replaced, never changed; swapped under wmu
+	epochs   atomic.Pointer[[]EpochStart]     // replaced or appended to under wmu
+	before   atomic.Uint64                    // epoch of the batch that ended at start; 0: none is known
+	failure  atomic.Pointer[error]            // what ended the log
+	unsure   seq.Offset                       // up to there damage may have taken epochs from the history; since Open
+	opened   atomic.Pointer[commitnote.Noted] // what the note held at Open
 	// truncations is odd while a truncation runs. A reader drops what it read
 	// ahead when it changes: that may have been cut off and written again.
 	truncations atomic.Uint64
@@ -135,6 +138,12 @@ func newLog(a *analysis, o Options) *Log {
 	l.end.Store(uint64(a.end))
 	l.durable.Store(uint64(a.end))
 	l.committed.Store(uint64(a.committedEnd()))
+	if len(a.report().Damaged) > 0 {
+		l.unsure = a.end
+	}
+	if a.commitNote.Committed <= a.end {
+		l.opened.Store(&a.commitNote)
+	}
 	l.note.noted, l.note.slot = min(a.end, a.commitNote.Committed), a.commitNote.Next
 	l.epoch = max(a.lastEpoch, a.note.epoch)
 	l.noted = a.note

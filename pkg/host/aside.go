@@ -41,7 +41,7 @@ type SetAside struct {
 // setAside moves a replica's data below quarantine/.
 func (q *Quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
 	dir := q.dirs.Replica(t, i)
-	q.damage.forget(dir)
+	q.damage.Forget(dir)
 	return q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
 }
 
@@ -191,4 +191,4 @@ func (q *Quarantine) Discard(p controller.PartitionID, name string) error {
 }
 
 // DamageOf returns the damaged ranges of a replica that are known.
-func (q *Quarantine) DamageOf(hp *Held) []commitlog.Damage { return q.damage.in(hp.dir) }
+func (q *Quarantine) DamageOf(hp *Held) []commitlog.Damage { return q.damage.In(hp.dir) }

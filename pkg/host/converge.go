@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
@@ -42,7 +43,7 @@ type Converger struct {
 	dirs     datadir.Dir
 	removal  *removal.Remover
 	held     *Topics
-	damage   *damage
+	damage   *mend.Known
 	stalls   *stall.Board
 	failures *roleErrors
 	roles    *roles
@@ -222,6 +223,6 @@ func (c *Converger) discard(h *Topic, s *meta.State) error {
 	if h.fs != c.o.FS {
 		return nil // it was in memory
 	}
-	c.damage.forget(c.dirs.Topic(h.Name, h.Incarnation))
+	c.damage.Forget(c.dirs.Topic(h.Name, h.Incarnation))
 	return c.removal.Deleted(h.Name, h.Incarnation, s)
 }

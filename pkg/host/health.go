@@ -12,7 +12,7 @@ import (
 // Reasons are the health findings about this node's replicas, in addition to those of NotReady.
 func (n *Host) Reasons(now time.Time) []health.Reason {
 	var reasons []health.Reason
-	if k, _ := n.damage.counts(); k > 0 {
+	if k, _ := n.damage.Counts(); k > 0 {
 		reasons = append(reasons, health.Reason{Code: "log_corrupt", Count: k, What: "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
 	}
 	if k := int(n.strays.Load()); k > 0 {

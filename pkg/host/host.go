@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/lane"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -38,7 +39,7 @@ type Host struct {
 	life      *life
 	removal   *removal.Remover // of what metadata does not have any more
 	strays    atomic.Int64     // directories of topics that the metadata never knew
-	damage    *damage          // of the logs held
+	damage    *mend.Known      // of the logs held
 	roles     *roles
 	failures  *roleErrors
 	handovers *handovers
@@ -62,7 +63,7 @@ func New(options Options) (*Host, error) {
 	o.FS = dir.FS
 	dirs := datadir.At(o.FS, o.DataDir)
 	n := &Host{
-		o: &o, dirs: dirs, redo: journaled, ledger: datadir.NewLedger(dirs), life: newLife(o.Logger, o.Fatal), damage: &damage{log: o.Logger},
+		o: &o, dirs: dirs, redo: journaled, ledger: datadir.NewLedger(dirs), life: newLife(o.Logger, o.Fatal), damage: mend.NewKnown(o.Logger),
 		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger),
 		terms:   newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))),
 		unsaved: &unsaved{wakeup: make(chan struct{}, 1)}, timers: &timers{wakeup: make(chan struct{}, 1)},
@@ -95,7 +96,8 @@ func (n *Host) wireRoles() {
 		o: o, log: o.Logger, dirs: n.dirs, ledger: n.ledger, life: n.life, topics: n.Topics, damage: n.damage, suspects: suspects,
 		asides: aside,
 		mender: &mender{
-			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, asides: aside, roles: n.roles, converge: n.Converge,
+			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, disk: n.Disk, asides: aside, roles: n.roles, converge: n.Converge,
+			together: make(chan struct{}, mendTogether), finding: make(chan struct{}, 1),
 		},
 		failures: n.failures, roles: n.roles, leaderships: n.handovers, converge: n.Converge,
 	}

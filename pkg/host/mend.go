@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -19,28 +21,28 @@ import (
 // A replica that is damaged and the only one in sync has nobody to hand over to, and nobody can
 // be copied from it across what cannot be read. Other replicas may still hold that: in a log that is
 // not in sync, or in a copy that was set aside. So it asks them for the damaged ranges, puts those
-// into its log, and leads again in a new epoch. Until all have answered, or mendFor is over, no
-// consumer is led past the damage.
+// into its log, and leads again in a new epoch. Until all have answered, or mend.For is over, no
+// consumer is led past the damage. What is known of each range is in sought.
 //
 // What another copy holds is what was lost if that copy agrees, by epoch, offset and checksum, in the
 // batch behind the damage: logs that are the same in one batch are the same below it. At the end of
-// the log no such batch is there: then both have to know the range as committed, and nothing may have
-// taken back what was committed, as a loss of power can where the topic does not sync always, or an
-// operator's election.
+// the log no such batch is there: then the last batch of the range has to end there, in the epoch that
+// this log still knows. One leader wrote all batches of an epoch.
 
 // Times of mending.
 const (
 	// mendAgain is the pause after which the others are asked again, at first mendSoon.
 	mendSoon, mendAgain = time.Second, 30 * time.Second
-	// mendFor is how long consumers wait for replicas that do not answer, and mendSure where all say that
-	// they do not hold it: one may be setting its copy aside at that moment.
-	mendFor, mendSure = time.Minute, 5 * time.Second
 	// mendTimeout bounds one request.
 	mendTimeout = 5 * time.Second
 )
 
-// mendMost is the largest range that is asked for: it is kept in memory.
-const mendMost = 256 << 20
+// Bounds of mending: a mender keeps ranges in memory until they are in files, mendMost bytes at most, and mendTogether
+// partitions are mended at a time. Others wait for their turn, and their minute begins with that.
+const (
+	mendMost     = 192 << 20
+	mendTogether = 2
+)
 
 // askBatches is the operation by which a node asks another for batches of a damaged range.
 const askBatches forward.Operation[batchesArgs, mend.Answer] = "batches"
@@ -53,10 +55,11 @@ type batchesArgs struct {
 	mend.Wanted
 }
 
-// mendment is what others have of damaged ranges, to be put into the log in an epoch above one.
+// mendment is files that mend a log, to be put into it in an epoch above one. Whoever takes it uses it up.
 type mendment struct {
-	above  seq.Epoch
-	ranges []mend.Range
+	above seq.Epoch
+	files *mend.Prepared
+	taken atomic.Bool
 }
 
 // mender is how a node treats a damaged copy that is the only one in sync. put is of the lanes of the
@@ -66,32 +69,47 @@ type mender struct {
 	log      *slog.Logger
 	life     *life
 	topics   *Topics
-	damage   *damage
+	damage   *mend.Known
+	disk     *diskspace.Space
 	asides   *asides
 	roles    roleTaker
 	converge func(topic string) error
+	together chan struct{} // holds one for each partition that is being mended
+	finding  chan struct{} // holds one while finder is in use
+	finder   mend.Finder   // of copies that were set aside
 }
 
-// mendable reports whether other replicas may hold what a copy cannot read, though none is in sync.
-func (m *mender) mendable(h *Topic, hp *Held) bool {
+// waits reports whether consumers of a copy that is alone in sync wait for what is damaged, as others may hold that.
+func (m *mender) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
 	t := h.Config()
-	return !hp.unmendable.Load() && m.reaches(h) && hp.index < len(t.Partitions) && len(t.Partitions[hp.index].Replicas) > 1
+	return m.reaches(h) && hp.index < len(t.Partitions) && len(t.Partitions[hp.index].Replicas) > 1 &&
+		hp.sought.Waits(mend.Of(err))
 }
 
 // reaches reports whether there may be copies of a topic on other nodes.
 func (m *mender) reaches(h *Topic) bool { return h.fs == m.o.FS && m.o.Calls.Remote != nil }
 
+// found is told of damage that was met. Whoever waits for it has suspended deliveries before: if it was given up
+// since it asked whether to wait, nobody else would resume them.
+func (m *mender) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
+	hp.sought.Want(mend.Of(err))
+	m.start(h, hp)
+	if !m.waits(h, hp, err) {
+		m.resume(hp)
+	}
+}
+
 // alone returns the partition of a damaged copy that leads and is the only one in sync; nil: it is not.
-func (m *mender) alone(h *Topic, hp *Held) (*meta.Topic, *meta.Partition) {
+func (m *mender) alone(h *Topic, hp *Held) *meta.Partition {
 	t := m.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || h.Held(hp.index) != hp || condition(hp.state.Load()) != damaged {
-		return nil, nil
+		return nil
 	}
 	p := &t.Partitions[hp.index]
 	if !slices.Equal(p.ISR, []meta.NodeID{m.o.Self}) || p.Leader != m.o.Self {
-		return nil, nil
+		return nil
 	}
-	return t, p
+	return p
 }
 
 // start asks other replicas for what this one cannot read, until it has it or is not alone in sync any
@@ -101,41 +119,82 @@ func (m *mender) start(h *Topic, hp *Held) {
 		return
 	}
 	m.life.running.Go(func() {
-		defer func() {
-			hp.mending.Store(false)
-			if _, p := m.alone(h, hp); p != nil && m.life.ctx.Err() == nil {
-				m.start(h, hp) // who asked for that meanwhile was not heard
-			}
-		}()
-		began, pause := time.Now(), mendSoon
-		if hp.mended > 0 && !beat.Pause(m.life.ctx, min(mendSoon<<min(hp.mended, 5), mendAgain)) {
-			return
-		}
-		for {
-			t, p := m.alone(h, hp)
-			if p == nil {
-				m.resume(hp)
-				return
-			}
-			ranges, open := m.collect(h, hp, t, p)
-			if len(ranges) > 0 && m.begin(h, hp, p, ranges) {
-				return
-			}
-			wait := mendSure
-			if open {
-				wait = mendFor
-			}
-			if time.Since(began) >= wait && !hp.unmendable.Swap(true) {
-				m.log.Error("no other replica that can be reached holds what is damaged here; consumers pass over it",
-					"topic", h.Name, "partition", hp.index)
-				m.resume(hp)
-			}
-			if !beat.Pause(m.life.ctx, pause) {
-				return
-			}
-			pause = min(2*pause, mendAgain)
+		m.mend(h, hp)
+		hp.mending.Store(false)
+		if p := m.alone(h, hp); p != nil && m.life.ctx.Err() == nil {
+			m.start(h, hp) // who asked for that meanwhile was not heard
 		}
 	})
+}
+
+func (m *mender) mend(h *Topic, hp *Held) {
+	pause := mendSoon
+	if hp.mended > 0 && !beat.Pause(m.life.ctx, min(mendSoon<<min(hp.mended, 5), mendAgain)) {
+		return
+	}
+	for {
+		select {
+		case m.together <- struct{}{}:
+		case <-m.life.ctx.Done():
+			return
+		}
+		over := m.round(h, hp)
+		<-m.together
+		if over {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, mendAgain)
+		case <-hp.sought.More():
+			pause = mendSoon
+		case <-m.life.ctx.Done():
+		}
+		if timer.Stop(); m.life.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// round asks once for all that is damaged, and begins a repair with what there is. over: there is nothing more to do.
+func (m *mender) round(h *Topic, hp *Held) (over bool) {
+	p := m.alone(h, hp)
+	if p == nil {
+		if x := hp.mendment.Load(); x != nil && x.taken.CompareAndSwap(false, true) {
+			x.files.Discard()
+		}
+		m.resume(hp)
+		return true
+	}
+	if hp.mendment.Load() == nil {
+		due := hp.sought.Due(m.damagedIn(hp), time.Now())
+		time.AfterFunc(mend.For, func() { m.giveUp(h, hp.index, hp.sought) })
+		m.prepare(h, hp, p, m.collect(h, hp, p, due))
+		m.giveUp(h, hp.index, hp.sought)
+	}
+	return hp.mendment.Load() != nil && m.begin(h, hp, p)
+}
+
+// damagedIn returns the damaged ranges of a copy.
+func (m *mender) damagedIn(hp *Held) []mend.Extent {
+	return mend.Extents(m.damage.In(hp.dir), hp.Replica.Log().Start())
+}
+
+// giveUp has consumers pass over ranges for which they have waited for long enough.
+func (m *mender) giveUp(h *Topic, i int, s *mend.Sought) {
+	s.Overdue(time.Now())
+	all := s.Passed()
+	if len(all) == 0 || m.life.ctx.Err() != nil {
+		return
+	}
+	for _, e := range all {
+		m.log.Error("damaged range of the log is not repaired: no other replica that answers holds it, or it cannot be put into the log; consumers pass over it",
+			"topic", h.Name, "partition", i, "from", e.From, "next", e.Next)
+	}
+	if hp := h.Held(i); hp != nil {
+		m.resume(hp)
+	}
 }
 
 // resume has deliveries go on that waited for what others hold. Where more damage is met they wait again,
@@ -146,76 +205,59 @@ func (m *mender) resume(hp *Held) {
 	}
 }
 
-// collect returns what others have of the damaged ranges. open: some have not answered.
-func (m *mender) collect(h *Topic, hp *Held, t *meta.Topic, p *meta.Partition) (found []mend.Range, open bool) {
-	log, all := hp.Replica.Log(), m.damage.in(hp.dir)
-	all = slices.CompactFunc(all, func(a, b commitlog.Damage) bool { return a.From == b.From && a.Next == b.Next })
-	all = slices.DeleteFunc(all, func(d commitlog.Damage) bool { return d.From < log.Start() && d.Next <= log.Start() }) // retention has dropped it
-	for i, d := range all {
-		a := batchesArgs{h.Name, h.Incarnation, hp.index, mend.Wanted{From: d.From, Next: d.Next, Behind: d.Next}}
-		for _, next := range all[i+1:] {
-			if next.From == a.Behind {
-				a.Behind = next.Next
-			}
-		}
-		switch b, err := commitlog.Decode(mend.InLog(log).Batch(a.Behind)); {
-		case err == nil:
-			a.Epoch, a.Sum = b.Epoch(), b.Checksum()
-		case a.Behind < log.End():
-			open = true
-			continue // it is damaged, too, and that was not found yet
-		case !t.Config.Sync.Always() || p.Unclean > 0 || log.CommittedEnd() < a.Behind:
-			continue // it cannot be proved that another copy has the same
-		default:
-			a.Last = true
-		}
-		for _, id := range p.Replicas {
-			if id == m.o.Self {
-				continue
-			}
-			raw, err := m.fetch(id, a)
-			open = open || err != nil
-			if err == nil && (len(raw) > 0 || d.From == d.Next) {
-				found = append(found, mend.Range{From: d.From, Next: d.Next, Batches: raw})
-				break
-			}
-		}
-	}
-	return found, open
+// collect returns what others have of damaged ranges, as much as may be kept in memory, and notes which of them nobody has.
+// A node that does not answer once is asked for nothing more.
+func (m *mender) collect(h *Topic, hp *Held, p *meta.Partition, due []mend.Extent) []mend.Range {
+	ctx, cancel := context.WithTimeout(m.life.ctx, mend.For)
+	defer cancel()
+	others := slices.DeleteFunc(slices.Clone(p.Replicas), func(id meta.NodeID) bool { return id == m.o.Self })
+	g := mend.Gathering{Nodes: len(others), Room: mendMost, Ask: func(i int, w mend.Wanted) (mend.Answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, mendTimeout)
+		defer cancel()
+		return askBatches.Ask(ctx, m.o.Calls, others[i], batchesArgs{h.Name, h.Incarnation, hp.index, w})
+	}}
+	return g.Collect(ctx, hp.Replica.Log(), m.damagedIn(hp), due, hp.sought)
 }
 
-// fetch asks a node for the batches of a range; nothing: it does not have them.
-func (m *mender) fetch(id meta.NodeID, a batchesArgs) (raw []byte, err error) {
-	from := 0 // of the batch that is being fetched, in raw
-	for a.From < a.Next && len(raw) < mendMost {
-		ctx, cancel := context.WithTimeout(m.life.ctx, mendTimeout)
-		piece, err := askBatches.Ask(ctx, m.o.Calls, id, a)
-		cancel()
-		if err != nil || len(piece.Bytes) == 0 {
-			return nil, err
-		}
-		raw = append(raw, piece.Bytes...)
-		if a.At = len(raw) - from; !piece.Whole {
+// prepare makes the files that mend a log with what others have.
+func (m *mender) prepare(h *Topic, hp *Held, p *meta.Partition, found []mend.Range) {
+	if len(found) == 0 {
+		return
+	}
+	files, failed := mend.Prepare(h.fs, hp.dir, found, m.disk.Reserve)
+	for i, err := range failed {
+		e := mend.Extent{From: found[i].From, Next: found[i].Next}
+		wider, ok := errors.AsType[*mend.WiderError](err)
+		switch {
+		case err == nil:
+			continue
+		case ok:
+			m.spoil(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
+			if hp.sought.Want(mend.Extent{From: wider.From, Next: wider.Next}) {
+				continue // it is asked for all of that next
+			}
+		case errors.Is(err, mend.ErrIntact):
+			m.damage.Drop(hp.dir, e)
 			continue
 		}
-		for a.At = 0; from < len(raw); {
-			b, err := commitlog.Decode(raw[from:])
-			if err != nil || b.First() != a.From || b.End() > a.Next {
-				return nil, err
-			}
-			a.From, from = b.End(), from+b.Size()
-		}
+		hp.sought.Failed(e, time.Now(), errors.Is(err, mend.ErrNoFit))
+		m.log.Warn("cannot prepare the repair of a damaged range of the log with the copy of another replica; retrying later",
+			"topic", h.Name, "partition", hp.index, "from", e.From, "next", e.Next, "error", err)
 	}
-	if a.From < a.Next {
-		return nil, nil
+	if !files.Empty() {
+		hp.mendment.Store(&mendment{above: p.Epoch, files: files})
 	}
-	return raw, nil
+}
+
+// spoil has a replica be damaged in a range.
+func (m *mender) spoil(hp *Held, d commitlog.Damage) {
+	hp.Replica.Spoil(&commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
+	hp.spoil()
 }
 
 // begin has the metadata begin a new epoch, in which this replica leads with the ranges in its log. The
 // log is closed and opened for that: see put.
-func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition, ranges []mend.Range) bool {
-	hp.mendment.Store(&mendment{p.Epoch, ranges})
+func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
 	defer cancel()
 	r, err := m.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
@@ -229,59 +271,66 @@ func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition, ranges []mend.Rang
 	return true
 }
 
-// put puts what others have into the log of a replica, which is closed and opened for that.
-func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, ranges []mend.Range) error {
+// put puts what others have into the log of a replica, which is closed and opened for that. What is not mended stays
+// known as damaged: an index that is trusted may not tell.
+func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) error {
+	known, start := m.damage.In(hp.dir), hp.Replica.Log().Start()
 	m.roles.step(h, hp)
 	m.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
 		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	var wide []*mend.WiderError
-	for _, r := range ranges {
-		log := m.log.With("topic", h.Name, "partition", hp.index, "from", r.From, "next", r.Next)
-		if err := mend.Log(h.fs, hp.dir, r); err != nil {
-			if w, ok := errors.AsType[*mend.WiderError](err); ok {
-				wide = append(wide, w)
-			}
-			log.Warn("cannot repair a damaged range of the log with the copy of another replica", "error", err)
-			continue
-		}
-		log.Info("damaged range of the log repaired with the copy of another replica")
+	ranges, err := files.Put()
+	if err != nil {
+		m.log.Warn("cannot put the copy of another replica into a damaged log; retrying later", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	m.damage.forget(hp.dir)
+	mended := make([]mend.Extent, 0, len(ranges))
+	for _, r := range ranges {
+		mended = append(mended, mend.Extent{From: r.From, Next: r.Next})
+		m.log.Info("damaged range of the log repaired with the copy of another replica",
+			"topic", h.Name, "partition", hp.index, "from", r.From, "next", r.Next)
+	}
+	m.damage.Forget(hp.dir)
 	fresh, err := m.roles.openReplica(h, t, hp.index)
 	if err != nil {
 		return err
 	}
-	fresh.mended = hp.mended + 1
+	fresh.mended, fresh.sought = hp.mended+1, hp.sought
+	fresh.sought.Forget(mended)
 	h.hold(hp.index, fresh)
-	for _, w := range wide { // it is asked for all of that next
-		fresh.Replica.Spoil(&commitlog.CorruptionError{Path: w.Path, Position: w.Position, From: w.From, Next: w.Next})
-		fresh.spoil()
+	for _, d := range known {
+		e := mend.ExtentOf(d)
+		if dropped := d.From < start && d.Next <= start; !dropped && !slices.ContainsFunc(mended, func(m mend.Extent) bool { return m.Holds(e) }) {
+			m.spoil(fresh, d)
+		}
 	}
 	return nil
 }
 
-// batchesHere returns batches of a range that another node has lost, of whatever copy here has them.
-func (m *mender) batchesHere(_ context.Context, a batchesArgs) (mend.Answer, error) {
+// batchesHere returns batches of a range that another node has lost, of whatever copy here has them. One request at a
+// time searches what was set aside. That goes on when nobody waits for it any more: the next one finds it done.
+func (m *mender) batchesHere(ctx context.Context, a batchesArgs) (piece mend.Answer, err error) {
 	h := m.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
-		return mend.Answer{}, meta.ErrTopicNotFound
+		return piece, meta.ErrTopicNotFound
 	}
-	var all []mend.Copy
 	if hp := h.Held(a.Partition); hp != nil {
-		all = append(all, mend.InLog(hp.Replica.Log()))
-	}
-	err := m.asides.each(func(t *meta.Topic, i int, name string) {
-		if t != nil && t.Incarnation == a.Incarnation && i == a.Partition {
-			all = append(all, mend.InDir(m.o.FS, filepath.Join(m.asides.dirs.Quarantine(), name)))
-		}
-	})
-	for _, c := range all {
-		if piece := c.Answer(a.Wanted); len(piece.Bytes) > 0 {
+		if piece = mend.InLog(hp.Replica.Log()).Answer(ctx, a.Wanted); len(piece.Bytes) > 0 {
 			return piece, nil
 		}
 	}
-	return mend.Answer{}, err
+	select {
+	case m.finding <- struct{}{}:
+		defer func() { <-m.finding }()
+	case <-ctx.Done():
+		return piece, context.Cause(ctx)
+	}
+	err = m.asides.each(func(t *meta.Topic, i int, name string) {
+		if len(piece.Bytes) == 0 && t != nil && t.Incarnation == a.Incarnation && i == a.Partition {
+			c := m.finder.InDir(m.life.ctx, m.o.FS, filepath.Join(m.asides.dirs.Quarantine(), name))
+			piece = c.Answer(ctx, a.Wanted)
+		}
+	})
+	return piece, errors.Join(err, ctx.Err()) // half a search denies nothing
 }

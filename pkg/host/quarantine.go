@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -55,7 +56,7 @@ type Quarantine struct {
 	ledger      *datadir.Ledger
 	life        *life
 	topics      *Topics
-	damage      *damage
+	damage      *mend.Known
 	suspects    *suspicion
 	asides      *asides
 	mender      *mender
@@ -140,8 +141,8 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
 		return true, q.suspects.clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
-		if m := hp.mendment.Load(); m != nil && p.Epoch > m.above {
-			if err := q.mender.put(h, hp, t, m.ranges); err != nil {
+		if m := hp.mendment.Load(); m != nil && p.Epoch > m.above && m.taken.CompareAndSwap(false, true) {
+			if err := q.mender.put(h, hp, t, m.files); err != nil {
 				return false, err
 			}
 			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // as it was damaged
@@ -335,8 +336,13 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
 	} else {
-		q.mender.start(h, hp)
+		q.mender.found(h, hp, err)
 	}
+}
+
+// waits reports whether nobody is to be led past damage, as others may hold what is lost here.
+func (q *Quarantine) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
+	return q.elsewhere(h, hp.index) || q.mender.waits(h, hp, err)
 }
 
 // spoil notes that some of a replica cannot be read, and returns whether that was not known. One

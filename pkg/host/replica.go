@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -33,7 +34,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	case marked:
 		state = suspected
 	}
-	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica}
+	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, sought: mend.NewSought()}
 	hp.state.Store(int32(state))
 	// It began again without messages, as the only one, and no operator has accepted that yet.
 	hp.lost.Store(slices.Contains(names, datadir.MarkLost))
@@ -83,7 +84,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 		},
 		Spoiled: func(err error) {
 			if hp := h.Held(i); hp != nil {
-				rs.damage.reportSpoiled(t.Name, i, err)
+				rs.damage.ReportSpoiled(t.Name, i, err)
 				if err == nil {
 					rs.reportRefusing(h, hp)
 				}
@@ -99,7 +100,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	if err != nil {
 		return nil, err
 	}
-	rs.damage.reportRecovery(t.Name, i, replica.Recovery())
+	rs.damage.ReportRecovery(t.Name, i, replica.Recovery())
 	return replica, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -46,16 +47,16 @@ type Held struct {
 	view    coord.View              // what the role is by; zero: it has none. Of the partition's lane
 	matched atomic.Pointer[matched] // what was done about it last without an error; nil: nothing
 
-	endBefore  seq.Offset  // of the log at the last round of retention, whose goroutine owns it
-	idle       bool        // nothing was appended in the last round; likewise
-	notedAt    time.Time   // when it was last noted, however little there was, how far the log is durable; likewise
-	storing    atomic.Bool // its positions are being stored
-	unstored   bool        // the last checkpoint failed; of whoever stores
-	unreadable time.Time   // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
-	handedOn   time.Time   // when another was last asked to lead because of them; likewise
-	salvaged   atomic.Bool // it leads without the positions that were stored
-	mending    atomic.Bool // others are being asked for what it cannot read
-	unmendable atomic.Bool // they do not have that, or do not answer
+	endBefore  seq.Offset   // of the log at the last round of retention, whose goroutine owns it
+	idle       bool         // nothing was appended in the last round; likewise
+	notedAt    time.Time    // when it was last noted, however little there was, how far the log is durable; likewise
+	storing    atomic.Bool  // its positions are being stored
+	unstored   bool         // the last checkpoint failed; of whoever stores
+	unreadable time.Time    // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
+	handedOn   time.Time    // when another was last asked to lead because of them; likewise
+	salvaged   atomic.Bool  // it leads without the positions that were stored
+	mending    atomic.Bool  // others are being asked for what it cannot read
+	sought     *mend.Sought // what is known of that
 	mendment   atomic.Pointer[mendment]
 	mended     int         // how often it was opened again with what others had
 	lost       atomic.Bool // its directory had lost everything, and no operator has accepted that yet
@@ -104,7 +105,7 @@ type roles struct {
 	life       *life
 	removal    *removal.Remover
 	topics     *Topics
-	damage     *damage
+	damage     *mend.Known
 	disk       *diskspace.Space
 	stalls     *stall.Board
 	terms      *terms
@@ -222,9 +223,8 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
 	lp.damaged = func(err *commitlog.CorruptionError) bool {
-		q := rs.quarantine
-		elsewhere := q.elsewhere(h, hp.index) || q.mender.mendable(h, hp)
-		q.foundDamage(h, hp, err)
+		elsewhere := rs.quarantine.waits(h, hp, err)
+		rs.quarantine.foundDamage(h, hp, err)
 		return elsewhere
 	}
 	var err error
@@ -258,7 +258,7 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		Moves:            rs.o.Moves,
 		Trace:            trace.Source{Store: rs.o.Trace, Incarnation: uint64(h.Incarnation), Partition: hp.index, Numbering: h.ids},
 		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
-		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) || q.mender.mendable(h, hp) },
+		Elsewhere:        func(err *commitlog.CorruptionError) bool { return q.waits(h, hp, err) },
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
 		Salvage:          q.salvages(hp, v),
 		Unsaved:          func() { rs.unsaved.add(h, hp) },
@@ -349,7 +349,7 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 	if h.fs != rs.o.FS {
 		return nil // it was in memory
 	}
-	rs.damage.forget(hp.dir)
+	rs.damage.Forget(hp.dir)
 	return rs.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
 }
 

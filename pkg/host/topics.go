@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -20,7 +21,7 @@ import (
 type Topics struct {
 	o       *Options
 	cluster string // its id; set before any topic is opened
-	damage  *damage
+	damage  *mend.Known
 
 	hosted        sync.Map     // topic name -> *Topic; written in the topic's lane only
 	byIncarnation incarnations // likewise
@@ -118,8 +119,8 @@ func (ts *Topics) LogStats() LogStats {
 			}
 		}
 	}
-	s.Unreadable, s.Damaged = ts.damage.counts()
-	s.TornBytes = ts.damage.torn.Load()
+	s.Unreadable, s.Damaged = ts.damage.Counts()
+	s.TornBytes = ts.damage.TornBytes()
 	s.Recovery = time.Duration(ts.recovery.Load())
 	return s
 }

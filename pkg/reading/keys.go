@@ -22,7 +22,7 @@ func NewKeys(log *commitlog.Log) *Keys { return &Keys{at: New(log)} }
 // Read reads the keys of [from, end), or of the first ones, in place of those read before. What is gone
 // has none; nor has what is damaged, unless it is elsewhere: then they end before it. An error is of what stands behind
 // them.
-func (k *Keys) Read(from, end seq.Offset, elsewhere func() bool) error {
+func (k *Keys) Read(from, end seq.Offset, elsewhere func(*commitlog.CorruptionError) bool) error {
 	k.keys, k.ends = k.keys[:0], k.ends[:0]
 	defer k.at.Rest()
 	for o := from; o < end; o++ {
@@ -32,7 +32,7 @@ func (k *Keys) Read(from, end seq.Offset, elsewhere func() bool) error {
 		switch {
 		case err == nil:
 			k.keys = append(k.keys, record.KeyOf(raw)...)
-		case errors.As(err, &damaged) && elsewhere():
+		case errors.As(err, &damaged) && elsewhere(damaged):
 			return err
 		case errors.As(err, &damaged), errors.As(err, &below), errors.Is(err, record.ErrInvalid):
 		default:

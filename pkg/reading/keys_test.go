@@ -44,7 +44,7 @@ func logOf(t *testing.T, m *limit.Memory, batches ...[]string) *commitlog.Log {
 	return log
 }
 
-func never() bool { return false }
+func never(*commitlog.CorruptionError) bool { return false }
 
 // TestKeysAreReadOverBatches, also from the midst of one, and hold nothing when they are released.
 func TestKeysAreReadOverBatches(t *testing.T) {

@@ -340,7 +340,7 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		return nil
 	case errors.As(err, &damaged):
 		p := k.ch.p
-		intact := intactElsewhere(p)
+		intact := intactElsewhere(p, damaged)
 		if intact {
 			p.Suspend()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -63,7 +64,7 @@ func TestADamagedMessageIsLeftToAReplicaThatHasIt(t *testing.T) {
 		}
 		b.spoil("middle, which is damaged")
 		b.open()
-		b.p.o.Elsewhere = func() bool { return elsewhere }
+		b.p.o.Elsewhere = func(*commitlog.CorruptionError) bool { return elsewhere }
 		c := b.channel("c", 1)
 		r := b.join(c)
 		got := r.take(9, t0)

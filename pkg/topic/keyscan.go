@@ -68,7 +68,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 		if x.read == nil {
 			x.read = reading.NewKeys(c.p.o.Log)
 		}
-		err = x.read.Read(from, min(end, from+keyScanMax), func() bool { return intactElsewhere(c.p) })
+		err = x.read.Read(from, min(end, from+keyScanMax), func(d *commitlog.CorruptionError) bool { return intactElsewhere(c.p, d) })
 		c.mu.Lock()
 		x.reading = false
 		n := x.read.Len()
@@ -105,7 +105,9 @@ func (x *keyScan) releaseLocked() {
 }
 
 // intactElsewhere reports whether other replicas hold what is damaged here.
-func intactElsewhere(p *Partition) bool { return p.o.Elsewhere != nil && p.o.Elsewhere() }
+func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
+	return p.o.Elsewhere != nil && p.o.Elsewhere(d)
+}
 
 // leaveOutLocked finishes messages that were taken and that the consumer did not choose, or that have expired. Where
 // the finish of a message is confirmed so is this one, of nobody: another consumer may choose it, and another leader's

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -172,7 +173,7 @@ func TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem(t *testing.T) {
 		}
 		b.spoil("a, which is damaged")
 		b.open()
-		b.p.o.Elsewhere = func() bool { return elsewhere }
+		b.p.o.Elsewhere = func(*commitlog.CorruptionError) bool { return elsewhere }
 		c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.ByKey})
 		if err != nil {
 			t.Fatal(err)

@@ -61,10 +61,10 @@ type Options struct {
 	// Damaged reports a damaged range reached by a consumer. The consumer skips it unless
 	// Elsewhere says otherwise.
 	Damaged func(*commitlog.CorruptionError)
-	// Elsewhere reports whether other in-sync replicas hold what is damaged here.
-	// Then no consumer is led past it: the partition suspends deliveries, as
-	// Suspend does, until another node leads. It must not block. nil: never.
-	Elsewhere func() bool
+	// Elsewhere reports whether other replicas may hold a damaged range. Then no
+	// consumer is led past it: the partition suspends deliveries, and calls Damaged,
+	// whose owner resumes them. It must not block. nil: never.
+	Elsewhere func(*commitlog.CorruptionError) bool
 	// PositionsDamaged reports that stored positions were damaged. lost: none was
 	// intact, and every channel starts at the log's start. Otherwise an older
 	// snapshot is used. Either way, finished messages are delivered again and none

@@ -89,17 +89,29 @@ func damageMistakes() []mistake {
 		},
 		{
 			name: "consumers are led past what other copies hold", file: "pkg/host/roles.go",
-			old: " || q.mender.mendable(h, hp) }", with: " }", tests: []string{"./pkg/broker"}, run: "TestTheOnlyCopyInSync",
+			old: "return q.waits(h, hp, err) }", with: "return q.elsewhere(h, hp.index) }", tests: []string{"./pkg/broker"}, run: "TestTheOnlyCopyInSync",
 		},
 		{
 			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/mend/copy.go",
-			old: "return err == nil && b.Epoch() == w.Epoch && b.Checksum() == w.Sum", with: "return err == nil && b.Count() > 0",
+			old: "err == nil && b.Epoch() == w.Last && b.End() == w.Behind", with: "err == nil && b.End() == w.Behind",
 			tests: []string{"./pkg/commitlog/mend"}, run: "TestACopyIsBelieved",
 		},
 		{
 			name: "a part of a damaged range is put into a log", file: "pkg/commitlog/mend/mend.go",
-			old: "	if wide.From < r.From || wide.Next > r.Next {", with: "	if false {",
+			old: "	if is.From != r.From || is.Next != r.Next {", with: "	if false {",
 			tests: []string{"./pkg/commitlog/mend"}, run: "TestAPartOf",
+		},
+		{
+			name: "one damaged range that nobody holds has all others be passed", file: "pkg/commitlog/mend/sought.go",
+			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/mend"}, run: "TestPartsOfRanges",
+		},
+		{
+			name: "deliveries stay suspended for damage that was given up meanwhile", file: "pkg/host/mend.go",
+			old: "	if !m.waits(h, hp, err) {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestDeliveriesGoOn",
+		},
+		{
+			name: "an epoch that damage may hide is taken for known", file: "pkg/commitlog/epochs.go",
+			old: "	if off > l.unsure {", with: "	if true {", tests: []string{"./pkg/commitlog"}, run: "TestTheEpochOfABatch",
 		},
 		{
 			name: "dedup ids that cannot be read are taken for new", file: "pkg/once/keeper.go",

@@ -234,7 +234,7 @@ func scanMistakes() []mistake {
 		},
 		{
 			name: "keys: what is damaged has none though others hold it", file: "pkg/reading/keys.go",
-			old: "errors.As(err, &damaged) && elsewhere():", with: "errors.As(err, &damaged) && from > end:", tests: shell, run: "KeysThatAreDamaged",
+			old: "errors.As(err, &damaged) && elsewhere(damaged):", with: "errors.As(err, &damaged) && from > end:", tests: shell, run: "KeysThatAreDamaged",
 		},
 	}
 }

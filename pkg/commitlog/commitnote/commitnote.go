@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io/fs"
+	"math"
 	"path/filepath"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -17,12 +18,13 @@ import (
 //
 //	 0                       8           12          16
 //	+-----------------------+-----------+-----------+
-//	| "BRKDCMT" 1           | CRC-32C   | 0         |
+//	| "BRKDCMT" 1           | CRC-32C   | epoch     |
 //	+-----------------------+-----------+-----------+
 //	| committed end         | end position          |
 //	+-----------------------+-----------------------+
 //
-// The CRC covers everything behind it in the slot. The file is not synced: it
+// The epoch is that of the batch that ends at the committed end; 0: it is not known. The CRC covers
+// everything behind it in the slot. The file is not synced: it
 // survives a kill of the process, and a loss of power may take it back.
 const (
 	Name      = "committed"
@@ -33,30 +35,35 @@ const (
 
 func checksum(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }
 
-// Encode returns a slot.
-func Encode(committed seq.Offset, position int64) []byte {
+// Encode returns a slot. An epoch that does not fit is not noted.
+func Encode(committed seq.Offset, position int64, epoch seq.Epoch) []byte {
 	p := make([]byte, SlotBytes)
 	copy(p, magic)
 	binary.LittleEndian.PutUint64(p[16:], uint64(committed))
 	binary.LittleEndian.PutUint64(p[24:], uint64(position)) //nolint:gosec // a position is not negative
+	if epoch <= math.MaxUint32 {
+		binary.LittleEndian.PutUint32(p[12:], uint32(epoch))
+	}
 	binary.LittleEndian.PutUint32(p[8:], checksum(p[12:]))
 	return p
 }
 
 // Decode reads a slot. It returns ok=false for a slot that was not written or is torn.
-func Decode(p []byte) (committed seq.Offset, position int64, ok bool) {
+func Decode(p []byte) (n Noted, ok bool) {
 	le := binary.LittleEndian
 	if string(p[:8]) != magic || le.Uint32(p[8:]) != checksum(p[12:SlotBytes]) {
-		return 0, 0, false
+		return Noted{}, false
 	}
-	committed, position = seq.Offset(le.Uint64(p[16:])), int64(le.Uint64(p[24:])) //nolint:gosec // checked next
-	return committed, position, committed <= seq.MaxOffset+1 && position >= 0
+	n.Epoch = seq.Epoch(le.Uint32(p[12:]))
+	n.Committed, n.Position = seq.Offset(le.Uint64(p[16:])), int64(le.Uint64(p[24:])) //nolint:gosec // checked next
+	return n, n.Committed <= seq.MaxOffset+1 && n.Position >= 0
 }
 
 // Noted is what a commit note holds.
 type Noted struct {
 	Committed seq.Offset // the highest; 0 where no slot is intact
 	Position  int64      // the log's end position then
+	Epoch     seq.Epoch  // of the batch that ends at Committed; 0: not known
 	Next      int64      // the slot to write next: not the one that holds this
 }
 
@@ -79,8 +86,9 @@ func Read(fsys vfs.FS, dir string) (n Noted, err error) {
 		return Noted{}, err
 	}
 	for slot := int64(0); len(p) >= SlotBytes; slot, p = slot+1, p[SlotBytes:] {
-		if c, pos, ok := Decode(p); ok && c > n.Committed {
-			n = Noted{c, pos, (slot + 1) % Slots}
+		if s, ok := Decode(p); ok && s.Committed > n.Committed {
+			n = s
+			n.Next = (slot + 1) % Slots
 		}
 	}
 	return n, nil
@@ -88,5 +96,5 @@ func Read(fsys vfs.FS, dir string) (n Noted, err error) {
 
 // Reset replaces the note, durably.
 func Reset(fsys vfs.FS, dir string, committed seq.Offset, position int64) error {
-	return vfs.WriteFileSynced(fsys, filepath.Join(dir, Name), Encode(committed, position))
+	return vfs.WriteFileSynced(fsys, filepath.Join(dir, Name), Encode(committed, position, 0))
 }

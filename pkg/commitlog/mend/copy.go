@@ -1,7 +1,14 @@
 package mend
 
 import (
+	"cmp"
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -15,13 +22,16 @@ type Wanted struct {
 	From seq.Offset `json:"from"` // where the first batch begins
 	At   int        `json:"at"`   // its first byte that is wanted
 	Next seq.Offset `json:"next"` // where the range ends
-	// Behind is where the damage ends. The batch that begins there has this epoch and checksum; or,
-	// with Last, none is there: then what is below must be known as committed.
+	// Behind is where the damage ends. The batch that begins there has this epoch and checksum, if Epoch is
+	// not 0; and the batch that ends there has the epoch Last, if that is not 0. One of both proves it.
 	Behind seq.Offset `json:"behind"`
-	Last   bool       `json:"last,omitempty"`
 	Epoch  seq.Epoch  `json:"epoch,omitempty"`
 	Sum    uint32     `json:"sum,omitempty"`
+	Last   seq.Epoch  `json:"last,omitempty"`
 }
+
+// Provable reports whether a copy can prove that it holds what was lost.
+func (w *Wanted) Provable() bool { return w.Epoch > 0 || w.Last > 0 }
 
 // Answer is some of the bytes that are wanted; none: this copy does not hold them.
 type Answer struct {
@@ -31,57 +41,50 @@ type Answer struct {
 
 // Copy is a copy of a log.
 type Copy struct {
-	// Batch returns the batch that begins at an offset; nothing: none does that can be read.
-	Batch     func(first seq.Offset) []byte
-	committed func() seq.Offset
+	of func(off seq.Offset) []byte // the batch that holds an offset; nothing: none does that can be read
+}
+
+// Batch returns the batch that begins at an offset; nothing: none does that can be read.
+func (c Copy) Batch(first seq.Offset) []byte {
+	if raw := c.of(first); len(raw) > 0 {
+		if b, err := commitlog.Decode(raw); err == nil && b.First() == first {
+			return raw
+		}
+	}
+	return nil
 }
 
 // InLog returns the copy that is an open log.
 func InLog(l *commitlog.Log) Copy {
-	return Copy{func(first seq.Offset) []byte {
-		raw, err := l.ReadRaw(first, 1, nil)
-		if err != nil {
-			return nil
-		}
-		if b, err := commitlog.Decode(raw); err != nil || b.First() != first {
-			return nil
-		}
-		return raw
-	}, l.CommittedEnd}
-}
-
-// InDir returns the copy in a directory that nobody has open.
-func InDir(fsys vfs.FS, dir string) Copy {
-	return Copy{func(first seq.Offset) []byte {
-		raw, err := Batch(fsys, dir, first)
+	return Copy{func(off seq.Offset) []byte {
+		raw, err := l.ReadRaw(off, 1, nil)
 		if err != nil {
 			return nil
 		}
 		return raw
-	}, func() seq.Offset {
-		x, err := commitlog.Inspect(fsys, dir)
-		if err != nil {
-			return 0
-		}
-		return x.CommittedEnd
 	}}
 }
 
 // holds reports whether the copy is the same as another one below the end of what that one lost.
 func (c Copy) holds(w Wanted) bool {
-	if w.Last {
-		return c.committed() >= w.Behind
+	if w.Epoch > 0 {
+		if b, err := commitlog.Decode(c.Batch(w.Behind)); err == nil && b.Epoch() == w.Epoch && b.Checksum() == w.Sum {
+			return true
+		}
 	}
-	b, err := commitlog.Decode(c.Batch(w.Behind))
-	return err == nil && b.Epoch() == w.Epoch && b.Checksum() == w.Sum
+	if w.Last == 0 || w.Behind == 0 {
+		return false
+	}
+	b, err := commitlog.Decode(c.of(w.Behind - 1))
+	return err == nil && b.Epoch() == w.Last && b.End() == w.Behind
 }
 
-// Answer returns whole batches of what is wanted, or a part of a large one.
-func (c Copy) Answer(w Wanted) (a Answer) {
+// Answer returns whole batches of what is wanted, or a part of a large one. It ends when ctx does.
+func (c Copy) Answer(ctx context.Context, w Wanted) (a Answer) {
 	if !c.holds(w) {
 		return a
 	}
-	for w.From < w.Next {
+	for w.From < w.Next && ctx.Err() == nil {
 		raw := c.Batch(w.From)
 		b, err := commitlog.Decode(raw)
 		switch {
@@ -96,4 +99,77 @@ func (c Copy) Answer(w Wanted) (a Answer) {
 		w.From, w.At = b.End(), 0
 	}
 	return a
+}
+
+// Finder finds batches in copies that nobody has open. It remembers of the last few segments where their batches are:
+// to find that all of a segment has to be read, and a range comes in many answers. The zero Finder is ready. One
+// goroutine may use it at a time.
+type Finder struct {
+	last  []*segment // the latest first
+	reads int        // of whole segments
+}
+
+// remembered is of how many segments a Finder remembers the batches: a range and what is behind it, in two copies.
+const remembered = 4
+
+// InDir returns the copy in a directory. A search of it ends when ctx does, and finds nothing.
+func (s *Finder) InDir(ctx context.Context, fsys vfs.FS, dir string) Copy {
+	return Copy{func(off seq.Offset) []byte {
+		raw, err := s.batch(ctx, fsys, dir, off)
+		if err != nil {
+			return nil
+		}
+		return raw
+	}}
+}
+
+// batch returns the batch that holds an offset of the log in a directory, from its disk; nil: it is not there, or
+// cannot be read.
+func (s *Finder) batch(ctx context.Context, fsys vfs.FS, dir string, off seq.Offset) ([]byte, error) {
+	at, err := around(fsys, dir, off)
+	if err != nil || !at.there {
+		return nil, err
+	}
+	f, err := fsys.Open(at.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	seg, err := s.segment(ctx, fsys, dir, at.base, size)
+	if err != nil {
+		return nil, err
+	}
+	k, found := slices.BinarySearchFunc(seg.batches, off, func(b place, o seq.Offset) int { return cmp.Compare(b.first, o) })
+	if !found {
+		k--
+	}
+	if k < 0 || off >= seg.batches[k].end {
+		return nil, nil
+	}
+	raw := make([]byte, seg.batches[k].size)
+	return raw, vfs.ReadFull(f, raw, seg.batches[k].at)
+}
+
+// segment returns what is intact of a segment file, which has a size.
+func (s *Finder) segment(ctx context.Context, fsys vfs.FS, dir string, base seq.Offset, size int64) (*segment, error) {
+	path := filepath.Join(dir, segmenthead.Name(base))
+	i := slices.IndexFunc(s.last, func(o *segment) bool { return o.path == path })
+	if i >= 0 && s.last[i].size == size {
+		return s.last[i], nil
+	}
+	s.reads++
+	seg, err := read(ctx, fsys, dir, base, math.MaxUint64, false)
+	if err != nil {
+		return nil, err
+	}
+	if i >= 0 {
+		s.last = slices.Delete(s.last, i, i+1)
+	}
+	s.last = slices.Insert(s.last, 0, seg)
+	s.last = s.last[:min(len(s.last), remembered)]
+	return seg, nil
 }

@@ -2,8 +2,10 @@ package mend
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -51,13 +53,47 @@ func TestACopyIsBelievedIfItAgreesBehindTheDamage(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	a = Wanted{From: 1, Next: 3, Behind: 3, Last: true}
-	if InLog(l).holds(a) {
-		t.Error("what is not committed is taken for what was lost")
+	// At the end of the log the epoch of the last batch says it.
+	a = Wanted{From: 1, Next: 3, Behind: 3, Last: 3}
+	for name, c := range map[string]struct {
+		log  *commitlog.Log
+		want bool
+	}{
+		"the same": {l, true}, "written anew by another leader": {logOf(t, 4, 10, 20, 30), false}, "shorter": {logOf(t, 3, 10, 20), false},
+		"longer": {logOf(t, 3, 10, 20, 30, 40), true},
+	} {
+		if got := InLog(c.log).holds(a); got != c.want {
+			t.Errorf("at the end, %s: %t", name, got)
+		}
 	}
-	l.Commit(3)
+	if a.Last = 0; a.Provable() || InLog(l).holds(a) {
+		t.Error("a copy is believed without a proof")
+	}
+	// What was appended meanwhile takes nothing away from that.
+	a = Wanted{From: 1, Next: 3, Behind: 3, Epoch: 9, Sum: 1, Last: 3}
 	if !InLog(l).holds(a) {
-		t.Error("what is committed is not")
+		t.Error("a batch behind that only the leader has hides the epoch of the last one")
+	}
+}
+
+// TestAFinderReadsASegmentOnce asks for a range in pieces, again and again.
+func TestAFinderReadsASegmentOnce(t *testing.T) {
+	disk, firsts := newLog(t, testrand.New(t))
+	f := new(Finder)
+	for range 3 {
+		for _, o := range firsts[:4] {
+			if f.InDir(t.Context(), disk, dir).Batch(o) == nil {
+				t.Fatalf("no batch at %d", o)
+			}
+		}
+	}
+	if most := 2; f.reads > most {
+		t.Errorf("%d segments are read, at most %d hold that", f.reads, most)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if new(Finder).InDir(ctx, disk, dir).Batch(0) != nil {
+		t.Error("a search goes on that nobody waits for")
 	}
 }
 
@@ -70,9 +106,9 @@ func TestARangeComesInPieces(t *testing.T) {
 	for o := seq.Offset(1); o < 5; o++ {
 		want = append(want, c.Batch(o)...)
 	}
-	a, from := Wanted{From: 1, Next: 5, Behind: 6, Last: true}, 0
+	a, from := Wanted{From: 1, Next: 5, Behind: 6, Last: 1}, 0
 	for n := 0; a.From < a.Next; n++ {
-		p := c.Answer(a)
+		p := c.Answer(t.Context(), a)
 		if len(p.Bytes) == 0 || len(p.Bytes) > pieceBytes+100 || n == 20 {
 			t.Fatalf("answer %d has %d bytes", n, len(p.Bytes))
 		}
@@ -91,7 +127,7 @@ func TestARangeComesInPieces(t *testing.T) {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
 	}
 	for _, at := range []int{-1, 1 << 30} {
-		if p := c.Answer(Wanted{From: 1, At: at, Next: 5, Behind: 6, Last: true}); len(p.Bytes) > 0 {
+		if p := c.Answer(t.Context(), Wanted{From: 1, At: at, Next: 5, Behind: 6, Last: 1}); len(p.Bytes) > 0 {
 			t.Errorf("at %d: %d bytes", at, len(p.Bytes))
 		}
 	}

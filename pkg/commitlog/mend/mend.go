@@ -1,17 +1,18 @@
-// Package mend puts what another replica has in the place of a damaged range of a log, which
-// nobody has open meanwhile.
+// Package mend puts what another replica has in the place of damaged ranges of a log. The log may be open
+// until the files that take the place of its segments are ready.
 //
-// It knows segment files and batches. It does not know where the batches come from, nor whether
-// they are those that were lost: that is for the caller to prove.
+// Known is which ranges are damaged, Sought how far the search for each of them is, and Gathering asks other nodes for
+// them; a Copy answers, and Prepare makes the files. It does not know who the others are, nor what a leader is.
 //
-// Invariants: only the segment file of the range is replaced, in one step; a crash leaves it as it
-// was or mended. No intact batch is dropped.
+// Invariants: only the segment files of the ranges are replaced, each in one step; a crash leaves it as it
+// was or mended. No intact batch is dropped. A copy gives only what it proves to hold.
 //
-// Start at Log.
+// Start at Prepare.
 package mend
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,8 +38,13 @@ const (
 	searchBudget = 4
 )
 
-// ErrNoFit refuses batches that do not belong into the place of a range. Nothing was changed.
-var ErrNoFit = fate.Refuse("batches do not fit into the damaged range")
+// Errors of a range. Nothing was changed for it.
+var (
+	ErrNoFit   = fate.Refuse("batches do not fit into the damaged range") // they do not belong there
+	ErrIntact  = fate.Refuse("all of the range is intact")
+	ErrNoRoom  = fate.Refuse("the disk lacks room for the repaired segment")
+	ErrChanged = fate.Refuse("the segment has changed since its replacement was prepared")
+)
 
 // Range is a range of a log that cannot be read, and what was in it.
 type Range struct {
@@ -52,17 +58,22 @@ type place struct {
 	size       int
 	first, end seq.Offset
 	epoch      seq.Epoch
+	added      []byte // the batch, if it is not in the file yet
 }
+
+// behind returns where the batch ends in the file.
+func (b *place) behind() int64 { return b.at + int64(b.size) }
 
 // segment is a segment file, and what of it is intact.
 type segment struct {
 	path     string
 	base     seq.Offset
 	position int64 // of base in the log, in bytes; below 0: its header cannot be read
+	size     int64 // of the file
 	batches  []place
 }
 
-// WiderError says that more is damaged around a range: From up to Next. It is an ErrNoFit.
+// WiderError says that something else is damaged than a range: From up to Next. It is an ErrNoFit.
 type WiderError struct {
 	Path       string     // the segment file
 	Position   int64      // where in the file the damage begins
@@ -71,73 +82,156 @@ type WiderError struct {
 
 // Error implements error.
 func (e *WiderError) Error() string {
-	return fmt.Sprintf("%s: all from offset %d to %d is damaged", e.Path, e.From, e.Next-1)
+	return fmt.Sprintf("%s: what is damaged is from offset %d to %d", e.Path, e.From, e.Next-1)
 }
 
 // Unwrap returns ErrNoFit.
 func (e *WiderError) Unwrap() error { return ErrNoFit }
 
-// Log puts batches in the place of a damaged range of the log in a directory. It is durable when Log
-// returns. An error of ErrNoFit says that this range is not damaged so, or that other batches were
-// in it.
-func Log(fsys vfs.FS, dir string, r Range) error {
+// Prepared is files beside the segments of a log, which take their places with Put. One goroutine may
+// use it at a time.
+type Prepared struct {
+	fs    vfs.FS
+	dir   string
+	files []*file
+}
+
+// file is what replaces a segment.
+type file struct {
+	*segment
+	before, after *segment // nil: there is none
+	there         bool     // the segment has a file
+	batchesThere  int      // in that
+	ranges        []Range  // that it mends, without their batches
+	of            []int    // which they are of those that were to be prepared
+}
+
+// Prepare makes the files that replace the damaged segments of the log in a directory, which may be open. A segment is
+// read and written once for all ranges of it. failed[i] says why range i is not in them; nil: it is. An error of
+// ErrNoFit says that the range is not damaged so, or that other batches were in it. room reports whether the disk takes
+// so many bytes, and is asked before each file; nil: it does.
+func Prepare(fsys vfs.FS, dir string, ranges []Range, room func(bytes int) bool) (p *Prepared, failed []error) {
+	p, failed = &Prepared{fs: fsys, dir: dir}, make([]error, len(ranges))
+	for i, r := range ranges {
+		f, err := p.file(r.From)
+		if err == nil {
+			err = f.add(r)
+		}
+		if failed[i] = err; err == nil {
+			f.ranges, f.of = append(f.ranges, Range{From: r.From, Next: r.Next}), append(f.of, i)
+		}
+	}
+	p.files = slices.DeleteFunc(p.files, func(f *file) bool {
+		if len(f.ranges) == 0 {
+			return true
+		}
+		err := ErrNoRoom
+		if room == nil || room(int(f.length())) {
+			err = f.prepare(fsys)
+		}
+		for _, i := range f.of {
+			failed[i] = err
+		}
+		return err != nil
+	})
+	return p, failed
+}
+
+// file returns the file that replaces the segment of an offset.
+func (p *Prepared) file(off seq.Offset) (*file, error) {
+	f, err := around(p.fs, p.dir, off)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(p.files, func(o *file) bool { return o.base == f.base }); i >= 0 {
+		return p.files[i], nil
+	}
+	if err = f.read(p.fs, p.dir); err != nil {
+		return nil, err
+	}
+	p.files = append(p.files, f)
+	return f, nil
+}
+
+// Empty reports whether no file was prepared.
+func (p *Prepared) Empty() bool { return len(p.files) == 0 }
+
+// Put replaces the segments by the files. The log must be closed. It returns the ranges that are mended, durably, and
+// why others are not: ErrChanged asks to prepare them again.
+func (p *Prepared) Put() (mended []Range, err error) {
+	for _, f := range p.files {
+		if e := f.put(p.fs, p.dir); e != nil {
+			err = errors.Join(err, fmt.Errorf("replace segment %s: %w", f.path, e), removed(p.fs.Remove(f.temp())))
+			continue
+		}
+		mended = append(mended, f.ranges...)
+	}
+	p.files = nil
+	return mended, err
+}
+
+// Discard removes the files.
+func (p *Prepared) Discard() {
+	for _, f := range p.files {
+		_ = p.fs.Remove(f.temp()) // or the log does when it is opened
+	}
+	p.files = nil
+}
+
+// add puts batches in the place of a damaged range. On an error nothing is changed.
+func (f *file) add(r Range) error {
 	added, err := decode(r)
 	if err != nil {
 		return err
 	}
-	before, s, after, err := around(fsys, dir, r.From)
+	i, next := 0, r.From
+	for i < len(f.batches) && (f.batches[i].end <= r.From || r.From < r.Next && f.batches[i].first <= next) {
+		next = max(next, f.batches[i].end)
+		i++
+	}
+	if next >= r.Next && r.From < r.Next {
+		return ErrIntact
+	}
+	h, err := f.hole(i, r)
 	if err != nil {
 		return err
 	}
-	if after != nil && r.Next > after.base {
-		return fmt.Errorf("%w: offset %d is in the next segment", ErrNoFit, r.Next-1)
+	for k, at := 0, h.from; k < len(added); k++ {
+		added[k].at = at
+		at = added[k].behind()
 	}
-	i := 0
-	for i < len(s.batches) && s.batches[i].end <= r.From {
-		i++
-	}
-	if i < len(s.batches) && s.batches[i].first < r.Next {
-		return fmt.Errorf("%w: offset %d is intact", ErrNoFit, max(r.From, s.batches[i].first))
-	}
-	all := slices.Insert(slices.Clone(s.batches), i, added...)
+	all := slices.Insert(slices.Clone(f.batches), i, added...)
 	if !slices.IsSortedFunc(all, func(a, b place) int { return cmp.Compare(a.epoch, b.epoch) }) {
 		return fmt.Errorf("%w: their epochs are not between those around", ErrNoFit)
 	}
-	h, err := s.hole(i, after, r)
-	if err != nil {
+	if err := f.settle(all); err != nil {
 		return err
 	}
-	if err := s.settle(before, after, all, h.size(int64(len(r.Batches)))); err != nil {
-		return err
-	}
-	return s.write(fsys, h, r.Batches)
+	f.batches = all
+	return nil
 }
 
 // hole is a place in a segment file that cannot be read.
-type hole struct{ from, to, end int64 } // end: where the intact batches of the file end
+type hole struct{ from, to int64 }
 
-// size returns how many bytes of batches a file has with so many in the hole.
-func (h hole) size(n int64) int64 { return h.from - headBytes + n + h.end - h.to }
-
-// hole returns the place before batch i of a segment, which must have room for a range and nothing else.
-func (s *segment) hole(i int, after *segment, r Range) (hole, error) {
-	h, wide := hole{from: headBytes}, WiderError{Path: s.path, From: s.base, Next: r.Next}
+// hole returns the place before batch i of a segment, which must be that of a range.
+func (f *file) hole(i int, r Range) (hole, error) {
+	h, is := hole{from: headBytes}, WiderError{Path: f.path, From: f.base, Next: r.Next}
 	if i > 0 {
-		last := s.batches[i-1]
-		h.from, wide.From = last.at+int64(last.size), last.end
+		last := &f.batches[i-1]
+		h.from, is.From = last.behind(), last.end
 	}
-	h.to, h.end, wide.Position = h.from, h.from, h.from
+	h.to, is.Position = h.from, h.from
 	switch {
-	case i < len(s.batches):
-		last := s.batches[len(s.batches)-1]
-		h.to, h.end, wide.Next = s.batches[i].at, last.at+int64(last.size), s.batches[i].first
-	case after != nil:
-		wide.Next = after.base
+	case i < len(f.batches):
+		h.to, is.Next = f.batches[i].at, f.batches[i].first
+	case f.after != nil:
+		is.Next = f.after.base
 	}
-	if wide.From < r.From || wide.Next > r.Next {
-		return hole{}, &wide
+	if is.From != r.From || is.Next != r.Next {
+		return hole{}, &is
 	}
-	if n := int64(len(r.Batches)); i < len(s.batches) && n != h.to-h.from {
+	if n := int64(len(r.Batches)); i < len(f.batches) && n != h.to-h.from {
 		return hole{}, fmt.Errorf("%w: they take %d bytes, of %d", ErrNoFit, n, h.to-h.from)
 	}
 	return h, nil
@@ -154,7 +248,7 @@ func decode(r Range) (all []place, err error) {
 		case b.First() != next:
 			return nil, fmt.Errorf("%w: a batch begins at %d, and not at %d", ErrNoFit, b.First(), next)
 		}
-		all = append(all, place{size: b.Size(), first: b.First(), end: b.End(), epoch: b.Epoch()})
+		all = append(all, place{size: b.Size(), first: b.First(), end: b.End(), epoch: b.Epoch(), added: rest[:b.Size()]})
 		next, rest = b.End(), rest[b.Size():]
 	}
 	if next != r.Next {
@@ -163,34 +257,48 @@ func decode(r Range) (all []place, err error) {
 	return all, nil
 }
 
-// around returns the segment that an offset belongs to, whose file may be gone, and those before and
-// after it; nil: there is none.
-func around(fsys vfs.FS, dir string, off seq.Offset) (before, s, after *segment, err error) {
+// around returns the place of the segment that an offset belongs to, whose file may be gone, between those before and
+// after it. Nothing is read yet.
+func around(fsys vfs.FS, dir string, off seq.Offset) (*file, error) {
 	bases, err := segments(fsys, dir)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
+	}
+	named := func(base seq.Offset) *segment {
+		return &segment{path: filepath.Join(dir, segmenthead.Name(base)), base: base, position: -1}
 	}
 	i, found := slices.BinarySearch(bases, off)
-	limit := seq.Offset(math.MaxUint64)
-	if next := i + 1; found && next < len(bases) {
-		limit = bases[next]
-	} else if !found && i < len(bases) {
-		limit = bases[i]
+	if !found && i > 0 {
+		i, found = i-1, true
 	}
-	if limit < math.MaxUint64 {
-		if after, err = read(fsys, dir, limit, math.MaxUint64, true); err != nil {
-			return nil, nil, nil, err
+	f := &file{there: found}
+	if f.segment = named(off); found {
+		f.segment = named(bases[i])
+		i++
+	}
+	if i > 1 {
+		f.before = named(bases[i-2])
+	}
+	if i < len(bases) {
+		f.after = named(bases[i])
+	}
+	return f, nil
+}
+
+// read reads the segment, and of those around what tells its position.
+func (f *file) read(fsys vfs.FS, dir string) (err error) {
+	limit := seq.Offset(math.MaxUint64)
+	if f.after != nil {
+		limit = f.after.base
+		if f.after, err = read(context.Background(), fsys, dir, limit, math.MaxUint64, true); err != nil {
+			return err
 		}
 	}
-	base := off
-	if !found && i > 0 {
-		i--
-		base = bases[i]
+	if f.segment, err = read(context.Background(), fsys, dir, f.base, limit, false); err == nil && f.position < 0 && f.before != nil {
+		f.before, err = read(context.Background(), fsys, dir, f.before.base, f.base, false)
 	}
-	if s, err = read(fsys, dir, base, limit, false); err == nil && s.position < 0 && i > 0 {
-		before, err = read(fsys, dir, bases[i-1], base, false)
-	}
-	return before, s, after, err
+	f.batchesThere = len(f.batches)
+	return err
 }
 
 // segments returns the first offsets of the segments in a directory.
@@ -204,24 +312,27 @@ func segments(fsys vfs.FS, dir string) (bases []seq.Offset, err error) {
 	return bases, err
 }
 
-// settle finds out where the segment is in the log, in bytes, once it holds some batches that take
-// so many bytes, and that they fit there.
-func (s *segment) settle(before, after *segment, all []place, size int64) error {
-	whole := after != nil && after.position >= 0 && len(all) > 0 && after.base == all[len(all)-1].end
-	switch {
-	case s.position >= 0 && whole && s.position+size != after.position:
-		return fmt.Errorf("%w: they take %d bytes, of %d", ErrNoFit, size, after.position-s.position)
-	case s.position >= 0:
-	case whole && after.position >= size:
-		s.position = after.position - size
+// settle finds out where the segment is in the log, in bytes, once it holds some batches, and that they fit there.
+func (f *file) settle(all []place) error {
+	size := int64(0)
+	if n := len(all); n > 0 {
+		size = all[n-1].behind() - headBytes
+	}
+	whole := f.after != nil && f.after.position >= 0 && len(all) > 0 && f.after.base == all[len(all)-1].end
+	switch before := f.before; {
+	case f.position >= 0 && whole && f.position+size != f.after.position:
+		return fmt.Errorf("%w: they take %d bytes, of %d", ErrNoFit, size, f.after.position-f.position)
+	case f.position >= 0:
+	case whole && f.after.position >= size:
+		f.position = f.after.position - size
 	case before != nil && before.position >= 0:
 		size, whole := extent(before.base, before.batches)
-		if n := len(before.batches); !whole || before.batches[n-1].end != s.base {
+		if n := len(before.batches); !whole || before.batches[n-1].end != f.base {
 			return fmt.Errorf("%w: the position of the segment is not known", ErrNoFit)
 		}
-		s.position = before.position + size
-	case s.base == 0:
-		s.position = 0
+		f.position = before.position + size
+	case f.base == 0:
+		f.position = 0
 	default:
 		return fmt.Errorf("%w: the position of the segment is not known", ErrNoFit)
 	}
@@ -239,31 +350,110 @@ func extent(from seq.Offset, all []place) (bytes int64, whole bool) {
 	return bytes, len(all) > 0
 }
 
-// write replaces the segment by one with batches in a hole. Its index, which speaks of the
-// damage, goes first: it is made again when the log is opened.
-func (s *segment) write(fsys vfs.FS, h hole, batches []byte) error {
-	temp := s.path + vfs.TempSuffix
-	to, err := fsys.Create(temp)
+// temp returns the name of the file until it is put in its place.
+func (f *file) temp() string { return f.path + vfs.TempSuffix }
+
+// ends reports whether the last batch is an added one: nothing is behind it.
+func (f *file) ends() bool { return len(f.batches) > 0 && f.batches[len(f.batches)-1].added != nil }
+
+// length returns how many bytes the file has.
+func (f *file) length() int64 {
+	n := int64(headBytes)
+	if f.there && !f.ends() {
+		n = f.size
+	}
+	if k := len(f.batches); k > 0 {
+		n = max(n, f.batches[k-1].behind())
+	}
+	return n
+}
+
+// prepare writes the file. What is not mended of the segment stays as it is: batches do not change their places.
+func (f *file) prepare(fsys vfs.FS) error {
+	to, err := fsys.Create(f.temp())
 	if err != nil {
 		return err
 	}
-	err = s.fill(fsys, to, h, batches)
+	err = f.fill(fsys, to)
 	if err == nil {
 		err = to.SyncData()
 	}
-	if err = errors.Join(err, to.Close()); err == nil {
-		err = removed(fsys.Remove(strings.TrimSuffix(s.path, ".log") + ".index"))
+	if err = errors.Join(err, to.Close()); err != nil {
+		return errors.Join(err, removed(fsys.Remove(f.temp())))
 	}
-	if err == nil {
-		err = fsys.SyncDir(filepath.Dir(s.path))
+	f.forget()
+	return nil
+}
+
+// forget drops the batches, which are in the file.
+func (f *file) forget() {
+	for i := range f.batches {
+		if f.batches[i].added != nil {
+			f.batches[i].added = []byte{}
+		}
 	}
-	if err == nil {
-		err = fsys.Rename(temp, s.path)
+}
+
+// put replaces the segment by the file. The index, which speaks of the damage, goes first: it is made again when the
+// log is opened.
+func (f *file) put(fsys vfs.FS, dir string) error {
+	now, err := around(fsys, dir, f.base)
+	switch {
+	case err != nil:
+		return err
+	case now.there != f.there, now.base != f.base, f.after != nil && (now.after == nil || now.after.base != f.after.base):
+		return ErrChanged
+	case f.ends() && f.there && f.after == nil:
+		is, err := read(context.Background(), fsys, dir, f.base, math.MaxUint64, false)
+		if err != nil {
+			return err
+		}
+		if now.after != nil || len(is.batches) != f.batchesThere {
+			return ErrChanged
+		}
+	case !f.ends() && f.after == nil:
+		if err := f.follow(fsys); err != nil {
+			return err
+		}
 	}
+	if err := removed(fsys.Remove(strings.TrimSuffix(f.path, segmenthead.Suffix) + ".index")); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	if err := fsys.Rename(f.temp(), f.path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}
+
+// follow copies what was appended to the segment since the file was prepared.
+func (f *file) follow(fsys vfs.FS) error {
+	from, err := fsys.Open(f.path)
 	if err != nil {
-		return errors.Join(err, removed(fsys.Remove(temp)))
+		return err
 	}
-	return fsys.SyncDir(filepath.Dir(s.path))
+	defer from.Close()
+	size, err := from.Size()
+	if err != nil {
+		return err
+	}
+	to, err := fsys.OpenReadWrite(f.temp())
+	if err != nil {
+		return err
+	}
+	end := int64(headBytes)
+	if n := len(f.batches); n > 0 {
+		end = f.batches[n-1].behind()
+	}
+	if err = to.Truncate(size); err == nil {
+		err = copyRange(to, from, end, size)
+	}
+	if err == nil {
+		err = to.SyncData()
+	}
+	return errors.Join(err, to.Close())
 }
 
 func removed(err error) error {
@@ -273,169 +463,51 @@ func removed(err error) error {
 	return err
 }
 
-// fill writes the mended segment to a file. What else is damaged in it stays as it is: batches do not
-// change their places.
-func (s *segment) fill(fsys vfs.FS, to vfs.File, h hole, batches []byte) error {
-	if _, err := to.WriteAt(segmenthead.Encode(s.base, s.position), 0); err != nil {
+// fill writes all of the file.
+func (f *file) fill(fsys vfs.FS, to vfs.File) error {
+	if _, err := to.WriteAt(segmenthead.Encode(f.base, f.position), 0); err != nil {
 		return err
 	}
-	if _, err := to.WriteAt(batches, h.from); err != nil || len(s.batches) == 0 {
-		return err
+	var from vfs.File
+	if f.there {
+		var err error
+		if from, err = fsys.Open(f.path); err != nil {
+			return err
+		}
+		defer from.Close()
 	}
-	from, err := fsys.Open(s.path)
-	if err != nil {
-		return err
+	at := int64(headBytes)
+	for i := range f.batches {
+		b := &f.batches[i]
+		if b.added == nil {
+			continue
+		}
+		if err := copyRange(to, from, at, b.at); err != nil {
+			return err
+		}
+		if _, err := to.WriteAt(b.added, b.at); err != nil {
+			return err
+		}
+		at = b.behind()
 	}
-	defer from.Close()
-	err = copyRange(to, headBytes, from, headBytes, h.from-headBytes)
-	if err == nil {
-		err = copyRange(to, h.from+int64(len(batches)), from, h.to, h.end-h.to)
+	if f.ends() || from == nil {
+		return nil
 	}
-	return err
+	return copyRange(to, from, at, f.size)
 }
 
-// copyRange copies n bytes from a place in a file to a place in another.
-func copyRange(to vfs.File, at int64, from vfs.File, pos, n int64) error {
-	buf := make([]byte, min(n, chunk))
-	for n > 0 {
-		p := buf[:min(n, chunk)]
-		if err := vfs.ReadFull(from, p, pos); err != nil {
+// copyRange copies what is in a part of a file to the same place in another.
+func copyRange(to, from vfs.File, at, end int64) error {
+	buf := make([]byte, max(0, min(end-at, chunk)))
+	for at < end {
+		p := buf[:min(end-at, chunk)]
+		if err := vfs.ReadFull(from, p, at); err != nil {
 			return err
 		}
 		if _, err := to.WriteAt(p, at); err != nil {
 			return err
 		}
-		at, pos, n = at+int64(len(p)), pos+int64(len(p)), n-int64(len(p))
+		at += int64(len(p))
 	}
 	return nil
-}
-
-// Batch returns the batch that begins at an offset of the log in a directory, from its disk; nil: it is
-// not there, or cannot be read.
-func Batch(fsys vfs.FS, dir string, first seq.Offset) ([]byte, error) {
-	bases, err := segments(fsys, dir)
-	if err != nil {
-		return nil, err
-	}
-	i, found := slices.BinarySearch(bases, first)
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return nil, nil
-	}
-	s, err := read(fsys, dir, bases[i], math.MaxUint64, false)
-	if err != nil {
-		return nil, err
-	}
-	k, found := slices.BinarySearchFunc(s.batches, first, func(b place, o seq.Offset) int { return cmp.Compare(b.first, o) })
-	if !found {
-		return nil, nil
-	}
-	f, err := fsys.Open(s.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw := make([]byte, s.batches[k].size)
-	return raw, vfs.ReadFull(f, raw, s.batches[k].at)
-}
-
-// read reads a segment file, whose offsets end at a limit: what of it is intact. A file that is gone
-// has nothing. With head only its header is read.
-func read(fsys vfs.FS, dir string, base, limit seq.Offset, head bool) (*segment, error) {
-	s := &segment{path: filepath.Join(dir, segmenthead.Name(base)), base: base, position: -1}
-	f, err := fsys.Open(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	w := window{file: f, size: size}
-	first, err := w.at(0, headBytes)
-	if err != nil {
-		return nil, err
-	}
-	if named, position, err := segmenthead.Decode(first); err == nil && named == base {
-		s.position = position
-	}
-	if head {
-		return s, nil
-	}
-	return s, s.collect(&w, limit)
-}
-
-// collect finds the intact batches of a segment.
-func (s *segment) collect(w *window, limit seq.Offset) error {
-	next, epoch, budget := s.base, seq.Epoch(0), searchBudget*w.size
-	for at := int64(headBytes); at < w.size; {
-		raw, err := w.batch(at)
-		if err != nil {
-			return err
-		}
-		if budget -= int64(len(raw)); budget < 0 {
-			return nil
-		}
-		b, err := commitlog.Decode(raw)
-		switch {
-		case err == nil && b.First() >= next && b.End() <= limit && b.Epoch() >= epoch:
-			s.batches = append(s.batches, place{at, b.Size(), b.First(), b.End(), b.Epoch()})
-			next, epoch = b.End(), b.Epoch()
-			at += int64(b.Size())
-		case len(raw) > 0 && w.intact(at+int64(len(raw)), next, limit):
-			at += int64(len(raw)) // only what is in the batch is damaged
-		default:
-			at += alignment
-		}
-	}
-	return nil
-}
-
-// window reads a file from front to back, in large pieces.
-type window struct {
-	file vfs.File
-	size int64
-	buf  []byte
-	off  int64 // of buf in the file
-}
-
-// at returns n bytes at a position, or fewer where the file ends. They are valid until the next call.
-func (w *window) at(pos, n int64) ([]byte, error) {
-	n = max(0, min(n, w.size-pos))
-	if pos < w.off || pos+n > w.off+int64(len(w.buf)) {
-		w.buf, w.off = make([]byte, min(max(n, chunk), w.size-pos)), pos
-		if err := vfs.ReadFull(w.file, w.buf, pos); err != nil {
-			return nil, err
-		}
-	}
-	return w.buf[pos-w.off:][:n], nil
-}
-
-// batch returns what would be the batch at a position by its header; nothing: there is no header.
-func (w *window) batch(pos int64) ([]byte, error) {
-	head, err := w.at(pos, 56)
-	if err != nil {
-		return nil, err
-	}
-	size, err := commitlog.BatchSize(head)
-	if err != nil || pos+int64(size) > w.size {
-		return nil, nil //nolint:nilerr // it is no batch
-	}
-	return w.at(pos, int64(size))
-}
-
-// intact reports whether an intact batch of some offsets is at a position.
-func (w *window) intact(pos int64, from, limit seq.Offset) bool {
-	raw, err := w.batch(pos)
-	if err != nil {
-		return false
-	}
-	b, err := commitlog.Decode(raw)
-	return err == nil && b.First() > from && b.End() <= limit
 }

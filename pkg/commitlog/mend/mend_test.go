@@ -2,6 +2,7 @@ package mend
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,22 @@ import (
 const dir = "log"
 
 var options = commitlog.Options{SegmentBytes: 2 << 10, FillBytes: -1, TailBytes: -1}
+
+// mendLog puts batches in the place of a damaged range of a log.
+func mendLog(fsys vfs.FS, dir string, ranges ...Range) error {
+	p, failed := Prepare(fsys, dir, ranges, nil)
+	if err := errors.Join(failed...); err != nil {
+		p.Discard()
+		return err
+	}
+	_, err := p.Put()
+	return err
+}
+
+// batchAt returns the batch that begins at an offset.
+func batchAt(fsys vfs.FS, dir string, first seq.Offset) []byte {
+	return new(Finder).InDir(context.Background(), fsys, dir).Batch(first)
+}
 
 // newLog makes a log of several segments, of batches of different sizes and epochs, and returns its
 // disk and where its batches begin.
@@ -157,28 +174,25 @@ func TestWhatAnotherReplicaHasMendsALog(t *testing.T) {
 			}
 			slices.SortFunc(damaged, func(a, b commitlog.Damage) int { return int(a.From) - int(b.From) })
 			for _, d := range damaged {
-				put := func(from, next seq.Offset) error { return Log(disk, dir, rangeOf(t, intact, from, next)) }
+				put := func(from, next seq.Offset) error { return mendLog(disk, dir, rangeOf(t, intact, from, next)) }
 				err := put(d.From, d.Next)
 				var wider *WiderError
+				mended := false
 				if errors.As(err, &wider) {
-					mended := slices.ContainsFunc(damaged, func(o commitlog.Damage) bool { return o.From < d.From && o.Next > wider.From })
+					mended = slices.ContainsFunc(damaged, func(o commitlog.Damage) bool { return o.From < d.From && o.Next > wider.From })
 					if err = put(wider.From, wider.Next); mended && errors.Is(err, ErrNoFit) {
 						err = nil
 					}
 				}
-				if err != nil && !strings.Contains(err.Error(), "is intact") {
+				if err != nil && !errors.Is(err, ErrIntact) && !mended {
 					t.Fatalf("%q: mend [%d,%d): %v", harms, d.From, d.Next, err)
 				}
 			}
 		}
 		for _, o := range firsts {
-			was, err := Batch(intact, dir, o)
-			if err != nil || was == nil {
-				t.Fatal(o, err)
-			}
-			is, err := Batch(disk, dir, o)
-			if err != nil || !bytes.Equal(was, is) {
-				t.Fatalf("%q: the batch at %d is another: %v", harms, o, err)
+			was, is := batchAt(intact, dir, o), batchAt(disk, dir, o)
+			if was == nil || !bytes.Equal(was, is) {
+				t.Fatalf("%q: the batch at %d is another", harms, o)
 			}
 		}
 	}
@@ -189,9 +203,9 @@ func rangeOf(t *testing.T, intact *vfs.Mem, from, next seq.Offset) Range {
 	t.Helper()
 	r := Range{From: from, Next: next}
 	for at := from; at < next; {
-		raw, err := Batch(intact, dir, at)
-		if err != nil || raw == nil {
-			t.Fatalf("no batch at %d: %v", at, err)
+		raw := batchAt(intact, dir, at)
+		if raw == nil {
+			t.Fatalf("no batch at %d", at)
 		}
 		b, _ := commitlog.Decode(raw)
 		r.Batches, at = append(r.Batches, raw...), b.End()
@@ -204,16 +218,16 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	rnd := testrand.New(t)
 	disk, firsts := newLog(t, rnd)
 	get := func(i int) []byte {
-		raw, err := Batch(disk, dir, firsts[i])
-		if err != nil || raw == nil {
-			t.Fatal(i, err)
+		raw := batchAt(disk, dir, firsts[i])
+		if raw == nil {
+			t.Fatal(i)
 		}
 		return raw
 	}
 	second, third := get(1), get(2)
 	path := filepath.Join(dir, segmenthead.Name(0))
-	if raw, err := Batch(disk, dir, firsts[1]+1000); raw != nil || err != nil {
-		t.Errorf("a batch that is not there: %x, %v", raw, err)
+	if raw := batchAt(disk, dir, firsts[1]+1000); raw != nil {
+		t.Errorf("a batch that is not there: %x", raw)
 	}
 	before, err := vfs.ReadFile(disk, path, 1<<20)
 	if err != nil {
@@ -229,7 +243,11 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		"nothing":          {firsts[1], firsts[2], nil},
 		"beyond a segment": {firsts[len(firsts)-1] + 100, firsts[len(firsts)-1] + 101, nil},
 	} {
-		if err := Log(disk, dir, r); !errors.Is(err, ErrNoFit) {
+		want := ErrNoFit
+		if name == "intact" || name == "others" {
+			want = ErrIntact
+		}
+		if err := mendLog(disk, dir, r); !errors.Is(err, want) && !errors.Is(err, ErrNoFit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -246,10 +264,10 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := build(t, firsts[1], firsts[2], 300)
-	if err := Log(disk, dir, Range{firsts[1], firsts[2], other}); !errors.Is(err, ErrNoFit) {
+	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], other}); !errors.Is(err, ErrNoFit) {
 		t.Errorf("of another size: %v", err)
 	}
-	if err := Log(disk, dir, Range{firsts[1], firsts[2], second}); err != nil {
+	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil {
 		t.Error(err)
 	}
 	if after, err := vfs.ReadFile(disk, path, 1<<20); err != nil || !bytes.HasPrefix(before, after) {
@@ -310,15 +328,172 @@ func TestAPartOfADamagedRangeIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wider *WiderError
-		err = Log(disk, dir, rangeOf(t, intact, firsts[1+k], firsts[2+k]))
+		err = mendLog(disk, dir, rangeOf(t, intact, firsts[1+k], firsts[2+k]))
 		if !errors.As(err, &wider) || wider.From != firsts[1] || wider.Next != firsts[3] || !errors.Is(err, ErrNoFit) {
 			t.Fatalf("part %d: %v", k, err)
 		}
-		if err := Log(disk, dir, rangeOf(t, intact, wider.From, wider.Next)); err != nil {
+		if err := mendLog(disk, dir, rangeOf(t, intact, wider.From, wider.Next)); err != nil {
 			t.Error(err)
 		}
 		if after, err := vfs.ReadFile(disk, path, 1<<20); err != nil || !bytes.HasPrefix(raw, after) {
 			t.Errorf("part %d: the segment is another than before: %v", k, err)
 		}
+	}
+}
+
+// TestALogIsMendedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
+// repair while that goes on. Each segment is written once.
+func TestALogIsMendedWhileItIsWritten(t *testing.T) {
+	for _, where := range [][]int{{1, 3}, {1, 3, -2}, {-2}} { // from the end: in the last segment
+		rnd := testrand.New(t)
+		disk, firsts := newLog(t, rnd)
+		intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
+		var ranges []Range
+		for _, i := range where {
+			if i < 0 {
+				i += len(firsts)
+			}
+			r := rangeOf(t, intact, firsts[i], firsts[i+1])
+			ranges = append(ranges, r)
+			for _, path := range files(t, disk) {
+				raw, err := vfs.ReadFile(disk, path, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if at := bytes.Index(raw, r.Batches); at >= 0 {
+					flip(t, disk, path, int64(at+70))
+				}
+			}
+		}
+		l, _, err := commitlog.Open(disk, dir, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		p, failed := Prepare(disk, dir, ranges, func(bytes int) bool { asked++; return bytes > headBytes })
+		if err := errors.Join(failed...); err != nil || p.Empty() {
+			t.Fatalf("%v: %v", where, err)
+		}
+		if most := 2; asked > most {
+			t.Errorf("%v: %d files are written", where, asked)
+		}
+		w, err := l.Writer(9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := new(commitlog.Builder)
+		copy(b.Next(10), "meanwhile")
+		added, err := w.Append(b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := bytes.Clone(added.Raw())
+		if _, err := w.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if mended, err := p.Put(); len(mended) != len(where) || err != nil {
+			t.Fatalf("%v: %v, %v", where, mended, err)
+		}
+		for _, o := range firsts {
+			if was := batchAt(intact, dir, o); was == nil || !bytes.Equal(was, batchAt(disk, dir, o)) {
+				t.Errorf("%v: the batch at %d is another", where, o)
+			}
+		}
+		if b, _ := commitlog.Decode(last); !bytes.Equal(batchAt(disk, dir, b.First()), last) {
+			t.Errorf("%v: what was appended meanwhile is gone", where)
+		}
+		l, found, err := commitlog.Open(disk, dir, options)
+		if err != nil || len(found.Damaged) > 0 {
+			t.Fatal(err, found.Damaged)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func flip(t *testing.T, disk *vfs.Mem, path string, at int64) {
+	t.Helper()
+	f, err := disk.OpenReadWrite(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	one := make([]byte, 1)
+	if err := vfs.ReadFull(f, one, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{^one[0]}, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestARepairWithoutRoomChangesNothing has a full disk, files that are not wanted any more, and a batch that comes
+// behind the damage at the end of the log.
+func TestARepairWithoutRoomChangesNothing(t *testing.T) {
+	disk, firsts := newLog(t, testrand.New(t))
+	intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
+	all := files(t, disk)
+	last := all[len(all)-1]
+	r := rangeOf(t, intact, firsts[len(firsts)-1], firsts[len(firsts)-1]+1)
+	raw, err := vfs.ReadFile(disk, last, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := commitlog.Decode(r.Batches)
+	r.Next = b.End()
+	at := bytes.Index(raw, r.Batches)
+	flip(t, disk, last, int64(at+70))
+	leftovers := func() (n int) {
+		names, _ := disk.ReadDir(dir)
+		for _, name := range names {
+			if strings.HasSuffix(name, vfs.TempSuffix) {
+				n++
+			}
+		}
+		return n
+	}
+	p, failed := Prepare(disk, dir, []Range{r}, func(int) bool { return false })
+	if !p.Empty() || !errors.Is(failed[0], ErrNoRoom) || leftovers() > 0 {
+		t.Errorf("without room: %v, %d files", failed, leftovers())
+	}
+	if p, failed = Prepare(disk, dir, []Range{r}, nil); failed[0] != nil || leftovers() != 1 {
+		t.Errorf("%v, %d files", failed, leftovers())
+	}
+	if p.Discard(); leftovers() > 0 {
+		t.Error("the files are left")
+	}
+	l, _, err := commitlog.Open(disk, dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, failed = Prepare(disk, dir, []Range{r}, nil); failed[0] != nil { // that was left over
+		t.Fatal(failed)
+	}
+	w, err := l.Writer(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := new(commitlog.Builder)
+	more.Next(50)
+	added, err := w.Append(more, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := bytes.Clone(added.Raw())
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if mended, err := p.Put(); len(mended) > 0 || !errors.Is(err, ErrChanged) || leftovers() > 0 {
+		t.Errorf("a batch came behind it: %v, %v", mended, err)
+	}
+	if err := mendLog(disk, dir, r); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Equal(batchAt(disk, dir, r.From), r.Batches) || !bytes.Equal(batchAt(disk, dir, r.Next), behind) {
+		t.Error("the range, or what came behind it, is another")
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package mend
 
 import (
 	"cmp"
@@ -14,10 +14,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// damage is the damaged ranges of the logs that this node holds, each once,
-// however often it is met.
-type damage struct {
-	log  *slog.Logger
+// Known is the damaged ranges of the logs that a node holds, each once, however often it is met. Its
+// methods may be called by many goroutines.
+type Known struct {
+	log  *slog.Logger // not nil
 	torn atomic.Int64 // bytes cut from torn tails
 
 	mu    sync.Mutex // guards what follows
@@ -30,12 +30,21 @@ type damagedRange struct {
 	from seq.Offset
 }
 
+// NewKnown returns no ranges.
+func NewKnown(log *slog.Logger) *Known { return &Known{log: log} }
+
+// TornBytes returns how many bytes were cut from torn tails.
+func (d *Known) TornBytes() int64 { return d.torn.Load() }
+
 // add adds a range and returns whether it is new.
-func (d *damage) add(found commitlog.Damage) bool {
+func (d *Known) add(found commitlog.Damage) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := damagedRange{found.Path, found.From}
-	if _, known := d.found[r]; known {
+	if was, known := d.found[r]; known {
+		if found.Next > was.Next {
+			d.found[r] = found
+		}
 		return false
 	}
 	if d.found == nil {
@@ -46,8 +55,8 @@ func (d *damage) add(found commitlog.Damage) bool {
 	return true
 }
 
-// in returns the ranges of the log in a directory, by offset.
-func (d *damage) in(dir string) []commitlog.Damage {
+// In returns the ranges of the log in a directory, by offset.
+func (d *Known) In(dir string) []commitlog.Damage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []commitlog.Damage
@@ -60,8 +69,8 @@ func (d *damage) in(dir string) []commitlog.Damage {
 	return all
 }
 
-// forget drops the ranges below a directory that is gone.
-func (d *damage) forget(dir string) {
+// Forget drops the ranges below a directory that is gone.
+func (d *Known) Forget(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r := range d.found {
@@ -71,32 +80,43 @@ func (d *damage) forget(dir string) {
 	}
 }
 
-// counts returns how many ranges there are, and how many were ever found.
-func (d *damage) counts() (now, ever int) {
+// Drop drops a range of the log in a directory, which is intact.
+func (d *Known) Drop(dir string, e Extent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r, found := range d.found {
+		if filepath.Dir(r.path) == dir && e.Holds(ExtentOf(found)) {
+			delete(d.found, r)
+		}
+	}
+}
+
+// Counts returns how many ranges there are, and how many were ever found.
+func (d *Known) Counts() (now, ever int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.found), d.total
 }
 
-// report is told of a damaged range: when a log is opened, and whenever a
+// Report is told of a damaged range: when a log is opened, and whenever a
 // consumer is led past it. It is said once.
-func (d *damage) report(name string, partition int, err *commitlog.CorruptionError) {
+func (d *Known) Report(name string, partition int, err *commitlog.CorruptionError) {
 	if d.add(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
 		d.log.Error("log is corrupt on disk; affected messages are not delivered",
 			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
 	}
 }
 
-// reportSpoiled is told of damage that was met where a log is read for others than
+// ReportSpoiled is told of damage that was met where a log is read for others than
 // consumers.
-func (d *damage) reportSpoiled(name string, partition int, err error) {
+func (d *Known) ReportSpoiled(name string, partition int, err error) {
 	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
-		d.report(name, partition, found)
+		d.Report(name, partition, found)
 	}
 }
 
-// reportRecovery says what was cut or is damaged in a log that was opened.
-func (d *damage) reportRecovery(name string, partition int, r commitlog.Recovery) {
+// ReportRecovery says what was cut or is damaged in a log that was opened.
+func (d *Known) ReportRecovery(name string, partition int, r commitlog.Recovery) {
 	log := d.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		d.torn.Add(c.Bytes)
@@ -105,6 +125,6 @@ func (d *damage) reportRecovery(name string, partition int, r commitlog.Recovery
 			"path", c.Path, "position", c.Position, "bytes", c.Bytes, "log_end", c.From)
 	}
 	for _, x := range r.Damaged {
-		d.report(name, partition, &commitlog.CorruptionError{Path: x.Path, Position: x.Position, From: x.From, Next: x.Next})
+		d.Report(name, partition, &commitlog.CorruptionError{Path: x.Path, Position: x.Position, From: x.From, Next: x.Next})
 	}
 }

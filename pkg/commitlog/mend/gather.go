@@ -1,0 +1,146 @@
+package mend
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Finding is what came of asking all other replicas for a damaged range.
+type Finding int
+
+// Findings.
+const (
+	Held     Finding = iota // here it is
+	Nowhere                 // all have answered, and together they do not hold it
+	Open                    // some have not answered, or none can prove that it holds it
+	TooLarge                // for the memory that a repair may take
+	Later                   // for what other ranges left of that
+)
+
+// Gathering asks other nodes for damaged ranges of one log, one after the other.
+type Gathering struct {
+	Nodes  int                                      // how many there are
+	Ask    func(node int, w Wanted) (Answer, error) // asks one, from 0 on
+	Room   int                                      // for bytes of all ranges
+	used   int
+	silent map[int]bool // have not answered
+}
+
+// Gather returns the batches of a range. Each node proves by itself what it gives, so one goes on where another ends.
+func (g *Gathering) Gather(w Wanted) (raw []byte, f Finding) {
+	if w.From < w.Next && !w.Provable() {
+		return nil, Open
+	}
+	for more := true; more && w.From < w.Next; {
+		more = false
+		for id := range g.Nodes {
+			if g.silent[id] {
+				f = Open
+				continue
+			}
+			before := w.From
+			var err error
+			if raw, err = g.from(id, &w, raw); err != nil {
+				if g.silent == nil {
+					g.silent = map[int]bool{}
+				}
+				g.silent[id], f = true, Open
+			}
+			more = more || w.From > before
+			switch {
+			case len(raw) <= g.Room-g.used:
+			case g.used == 0:
+				return nil, TooLarge
+			default:
+				return nil, Later
+			}
+			if w.From >= w.Next {
+				break
+			}
+		}
+	}
+	if w.From < w.Next {
+		return nil, max(f, Nowhere)
+	}
+	g.used += len(raw)
+	return raw, Held
+}
+
+// from adds the batches to raw that a node has of a range, from its start on, which moves behind them.
+func (g *Gathering) from(id int, w *Wanted, raw []byte) ([]byte, error) {
+	whole := len(raw) // of it are whole batches
+	for w.From < w.Next && len(raw) <= g.Room-g.used {
+		w.At = len(raw) - whole
+		piece, err := g.Ask(id, *w)
+		if err != nil || len(piece.Bytes) == 0 {
+			return raw[:whole], err
+		}
+		raw = append(raw, piece.Bytes...)
+		for piece.Whole && whole < len(raw) {
+			b, err := commitlog.Decode(raw[whole:])
+			if err != nil || b.First() != w.From || b.End() > w.Next {
+				return raw[:whole], nil //nolint:nilerr // it does not hold what it should
+			}
+			w.From, whole = b.End(), whole+b.Size()
+		}
+	}
+	return raw, nil
+}
+
+// Collect returns what others have of damaged ranges of a log, as much as there is room for, and notes of the rest what
+// became of it. It ends with what it has when ctx does. all are the damaged ranges of the log, by offset.
+func (g *Gathering) Collect(ctx context.Context, log *commitlog.Log, all, due []Extent, s *Sought) (found []Range) {
+	for _, e := range due {
+		if ctx.Err() != nil {
+			break
+		}
+		w := WantedOf(log, e, all)
+		raw, f := g.Gather(w)
+		switch {
+		case f == Held:
+			found = append(found, Range{From: e.From, Next: e.Next, Batches: raw})
+		case f == TooLarge:
+			s.Large(e)
+		case f == Later:
+			s.Postpone(e)
+		case f == Nowhere, !w.Provable() && w.Behind >= log.End(): // no batch follows that could be compared
+			s.Denied(e, time.Now())
+		}
+	}
+	return found
+}
+
+// WantedOf says what is wanted of a damaged range of a log, and what proves that another copy holds it. all are the
+// damaged ranges of the log, by offset.
+func WantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
+	w := Wanted{From: e.From, Next: e.Next, Behind: e.Next}
+	for _, o := range all {
+		if o.From == w.Behind && o.Next > o.From {
+			w.Behind = o.Next
+		}
+	}
+	w.Last = commitlog.EpochEnding(log, w.Behind)
+	if b, err := commitlog.Decode(InLog(log).Batch(w.Behind)); err == nil {
+		w.Epoch, w.Sum = b.Epoch(), b.Checksum()
+	}
+	return w
+}
+
+// Extents returns the extents of the damage of a log that starts at an offset, by offset, without those in others.
+func Extents(damage []commitlog.Damage, start seq.Offset) (all []Extent) {
+	for _, d := range damage {
+		e := ExtentOf(d)
+		if d.From < start && d.Next <= start {
+			continue // retention has dropped it
+		}
+		all = slices.DeleteFunc(all, e.Holds)
+		if !slices.ContainsFunc(all, func(o Extent) bool { return o.Holds(e) }) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
