@@ -390,8 +390,8 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	l.elect("t", 0, "")
 	b := l.at("n3")
 	l.create("led", "n3")
-	if err := b.Operator.ElectLeader(ctx, "led", 0, "", false); !errors.Is(err, failure.HasLeader) || !strings.Contains(err.Error(), "(leader n3)") {
-		t.Errorf("for a partition that has a leader: %v", err)
+	if err := b.Operator.ElectLeader(ctx, "led", 0, "", false); !errors.Is(err, failure.NoOtherInSync) || !strings.Contains(err.Error(), "(leader n3, in sync [n3])") {
+		t.Errorf("for a partition with one replica: %v", err)
 	}
 	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
 		t.Errorf("a clean election: %v", err)

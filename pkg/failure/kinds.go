@@ -111,8 +111,6 @@ var (
 		Word: "NOT_IN_SYNC", Code: Precondition,
 		Hint: "start a node of the in-sync set with its data; only if all of them are lost for good: brokerctl partition elect TOPIC/PARTITION --unclean --to NODE",
 	})
-	HasLeader = refused(0, "partition has a leader, elect is for partitions that are offline",
-		Kind{Word: "HAS_LEADER", Code: Precondition, Hint: "to move the leadership: brokerctl partition transfer TOPIC/PARTITION"})
 	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
 
 	NodeActive   = refused(0, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
@@ -176,7 +174,7 @@ func All() []*Kind {
 		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
 		NothingToUndo, ChannelThere, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
 		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoOtherInSync, NoneInSync,
-		HasLeader, NoLoss, NodeActive, Unreachable,
+		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge,

@@ -10,7 +10,6 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
-	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -216,14 +215,11 @@ func (o *Operator) elect(ctx context.Context, e meta.Election) error {
 
 // ElectLeader gives a partition a leader. An unclean election may name any
 // replica, and what that one lacks is lost: it is the operator's word, and is
-// logged as such. Without a node to elect, a partition that has a leader is refused.
+// logged as such.
 func (o *Operator) ElectLeader(ctx context.Context, topic string, i int, to meta.NodeID, unclean bool) error {
 	s, t, p, err := o.node.find(topic, i)
 	if err != nil {
 		return err
-	}
-	if to == "" && p.Leader != "" {
-		return fmt.Errorf("%s/%d: %w (leader %s)", topic, i, failure.HasLeader, p.Leader)
 	}
 	if unclean && slices.Contains(p.ISR, to) {
 		unclean = false // it lacks nothing
