@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -76,8 +77,8 @@ func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
 	}
 	return g.show(cmd, view{
 		object: log,
-		lines:  linesOf(log.Acts),
-		names:  namesOf(log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }),
+		lines:  listing.Lines(log.Acts),
+		names:  listing.Names(log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }),
 		text: func(p *page) {
 			t := newTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
 			for _, a := range log.Acts {
@@ -151,8 +152,8 @@ func eventLine(e api.Event) view {
 func eventsView(log *api.EventLog) view {
 	return view{
 		object: log,
-		lines:  linesOf(log.Events),
-		names:  namesOf(log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }),
+		lines:  listing.Lines(log.Events),
+		names:  listing.Names(log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }),
 		text: func(p *page) {
 			t := newTable("AT", "KIND", "OBJECT", "WHAT")
 			for _, e := range log.Events {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -100,8 +101,8 @@ are on disk; what several backups share counts for each of them.`,
 		}
 		return g.show(cmd, view{
 			object: map[string][]backupSummary{"backups": all},
-			lines:  linesOf(all),
-			names:  namesOf(all, func(b backupSummary) string { return b.ID }),
+			lines:  listing.Lines(all),
+			names:  listing.Names(all, func(b backupSummary) string { return b.ID }),
 			text: func(p *page) {
 				t := newTable("BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY")
 				for i := range all {
@@ -135,7 +136,7 @@ No broker is asked.`,
 			Messages int      `json:"messages"`
 			Bytes    int64    `json:"bytes"`
 			Damaged  []string `json:"damaged"`
-		}{m.ID, len(m.Topics), messages, stored, namesOf(wrong, error.Error)}
+		}{m.ID, len(m.Topics), messages, stored, listing.Names(wrong, error.Error)}
 		if err := g.show(cmd, view{object: report, names: []string{m.ID}, text: func(p *page) {
 			for _, e := range wrong {
 				p.line("%v", e)

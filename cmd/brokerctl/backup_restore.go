@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -82,8 +83,8 @@ func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error
 	}
 	return g.show(cmd, view{
 		object: map[string]any{"backup": m.ID, "topics": all},
-		lines:  linesOf(all),
-		names:  namesOf(all, func(r backups.Restored) string { return r.As }),
+		lines:  listing.Lines(all),
+		names:  listing.Names(all, func(r backups.Restored) string { return r.As }),
 		text: func(p *page) {
 			if o.dry {
 				p.line("dry run: backup %s is intact, and this would be restored:", m.ID)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -34,8 +35,8 @@ func showLag(cmd *cobra.Command, g *globals, topic, channel string) error {
 func lagView(lag *api.Lag) view {
 	return view{
 		object: lag,
-		lines:  linesOf(lag.Channels),
-		names:  namesOf(lag.Channels, func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }),
+		lines:  listing.Lines(lag.Channels),
+		names:  listing.Names(lag.Channels, func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }),
 		text: func(p *page) {
 			t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
 			var offline []string

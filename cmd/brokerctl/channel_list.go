@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -29,8 +30,8 @@ func listChannels(cmd *cobra.Command, g *globals, topic string) error {
 	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
 	return g.show(cmd, view{
 		object: api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing},
-		lines:  linesOf(channels),
-		names:  namesOf(channels, func(c api.ChannelSummary) string { return topic + "/" + c.Name }),
+		lines:  listing.Lines(channels),
+		names:  listing.Names(channels, func(c api.ChannelSummary) string { return topic + "/" + c.Name }),
 		text: func(p *page) {
 			channelTable(p, channels)
 			p.missing(missing)
@@ -46,8 +47,8 @@ func listAllChannels(cmd *cobra.Command, g *globals) error {
 	all := api.ChannelsOf(topics)
 	return g.show(cmd, view{
 		object: all,
-		lines:  linesOf(all.Channels),
-		names:  namesOf(all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name }),
+		lines:  listing.Lines(all.Channels),
+		names:  listing.Names(all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name }),
 		text: func(p *page) {
 			t := newTable(append([]string{"TOPIC"}, channelColumns...)...)
 			for _, c := range all.Channels {

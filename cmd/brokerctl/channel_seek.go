@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -132,7 +133,7 @@ func sumsOf(plan *api.MovePlan) (again, skipped int64) {
 func showPlan(cmd *cobra.Command, g *globals, plan *api.MovePlan) error {
 	return g.show(cmd, view{
 		object: plan,
-		lines:  linesOf(plan.Partitions),
+		lines:  listing.Lines(plan.Partitions),
 		names:  []string{plan.Topic + "/" + plan.Channel},
 		text: func(p *page) {
 			t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")

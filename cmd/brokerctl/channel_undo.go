@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -45,7 +46,7 @@ func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Co
 	}
 	return g.show(cmd, view{
 		object: u,
-		lines:  linesOf(u.Partitions),
+		lines:  listing.Lines(u.Partitions),
 		names:  []string{u.Topic + "/" + u.Channel},
 		text: func(p *page) {
 			if !g.quiet {
@@ -76,8 +77,8 @@ func listSaved(cmd *cobra.Command, g *globals, at target) error {
 	}
 	return g.show(cmd, view{
 		object: h,
-		lines:  linesOf(h.Saved),
-		names:  namesOf(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
+		lines:  listing.Lines(h.Saved),
+		names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
 		text: func(p *page) {
 			t := newTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
 			for _, s := range h.Saved {

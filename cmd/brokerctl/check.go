@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/checks"
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -32,7 +33,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 { // a monitor would take help for success
-			return usageError("check requires a check: %s", list(namesOf(cmd.Commands(), (*cobra.Command).Name)))
+			return usageError("check requires a check: %s", list(listing.Names(cmd.Commands(), (*cobra.Command).Name)))
 		}
 		return groupOnly(cmd, args)
 	}

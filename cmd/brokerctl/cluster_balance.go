@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -56,8 +57,8 @@ func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 
 // balanceNames names the partitions that change.
 func balanceNames(b *api.Balance) []string {
-	names := namesOf(b.Leaders, func(m api.LeaderMove) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })
-	return append(names, namesOf(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)
+	names := listing.Names(b.Leaders, func(m api.LeaderMove) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })
+	return append(names, listing.Names(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)
 }
 
 func balanceText(p *page, b *api.Balance) {

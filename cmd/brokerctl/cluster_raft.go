@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -25,8 +26,8 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 			}
 			return g.show(cmd, view{
 				object: r,
-				lines:  linesOf(r.Members),
-				names:  namesOf(r.Members, func(m api.RaftMember) string { return m.ID }),
+				lines:  listing.Lines(r.Members),
+				names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
 				text:   func(p *page) { raftText(p, r) },
 			})
 		},

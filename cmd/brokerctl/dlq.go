@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -38,8 +39,8 @@ func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter stri
 	}
 	return g.show(cmd, view{
 		object: api.DeadLetterList{Channels: all},
-		lines:  linesOf(all),
-		names:  namesOf(all, func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }),
+		lines:  listing.Lines(all),
+		names:  listing.Names(all, func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }),
 		text: func(p *page) {
 			t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
 			for _, l := range all {
@@ -77,8 +78,8 @@ func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter st
 	}
 	return g.show(cmd, view{
 		object: api.DeadLetterMessages{Messages: letters},
-		lines:  linesOf(letters),
-		names:  namesOf(letters, func(l api.DeadLetter) string { return l.ID }),
+		lines:  listing.Lines(letters),
+		names:  listing.Names(letters, func(l api.DeadLetter) string { return l.ID }),
 		text: func(p *page) {
 			t := newTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
 			width := bodyWidth

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -97,8 +98,8 @@ func listDeferred(cmd *cobra.Command, g *globals, at target, q api.DeferredQuery
 	}
 	return g.show(cmd, view{
 		object: all,
-		lines:  linesOf(all.Messages),
-		names:  namesOf(all.Messages, func(m api.DeferredMessage) string { return m.ID }),
+		lines:  listing.Lines(all.Messages),
+		names:  listing.Names(all.Messages, func(m api.DeferredMessage) string { return m.ID }),
 		text: func(p *page) {
 			t := newTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
 			for _, m := range all.Messages {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -63,8 +64,8 @@ func peek(cmd *cobra.Command, g *globals, topic, channel string, req api.PeekOpt
 	}
 	return g.show(cmd, view{
 		object: api.PeekedList{Messages: messages},
-		lines:  linesOf(messages),
-		names:  namesOf(messages, func(m api.Peeked) string { return m.ID }),
+		lines:  listing.Lines(messages),
+		names:  listing.Names(messages, func(m api.Peeked) string { return m.ID }),
 		text: func(p *page) {
 			t := newTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
 			width := bodyWidth

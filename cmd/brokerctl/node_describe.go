@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -134,6 +135,6 @@ func completeNodes(g *globals) completer {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		nodes, _ := g.client.Nodes(ctx) // no names without a broker
-		return withPrefix(namesOf(nodes, func(n api.Node) string { return n.ID }), typed), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(listing.Names(nodes, func(n api.Node) string { return n.ID }), typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }

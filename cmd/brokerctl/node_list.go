@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -25,8 +26,8 @@ func listNodes(cmd *cobra.Command, g *globals) error {
 	}
 	return g.show(cmd, view{
 		object: api.NodeList{Nodes: nodes},
-		lines:  linesOf(nodes),
-		names:  namesOf(nodes, func(n api.Node) string { return n.ID }),
+		lines:  listing.Lines(nodes),
+		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
 		text:   func(p *page) { nodeTable(p, nodes) },
 	})
 }
@@ -37,5 +38,5 @@ func (g *globals) httpAddresses(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return namesOf(nodes, func(n api.Node) string { return n.HTTPAddress }), nil
+	return listing.Names(nodes, func(n api.Node) string { return n.HTTPAddress }), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -53,8 +54,8 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
 	return g.show(cmd, view{
 		object: api.PartitionList{Partitions: partitions, MissingNodes: missing},
-		lines:  linesOf(partitions),
-		names:  namesOf(partitions, partitionName),
+		lines:  listing.Lines(partitions),
+		names:  listing.Names(partitions, partitionName),
 		text: func(p *page) {
 			t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
 			for _, q := range partitions {

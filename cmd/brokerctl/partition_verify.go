@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -31,8 +32,8 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 	}
 	err = g.show(cmd, view{
 		object: v,
-		lines:  linesOf(v.Partitions),
-		names: namesOf(v.Partitions, func(d api.PartitionDigest) string {
+		lines:  listing.Lines(v.Partitions),
+		names: listing.Names(v.Partitions, func(d api.PartitionDigest) string {
 			return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
 		}),
 		text: func(p *page) {

@@ -55,24 +55,6 @@ type view struct {
 	rows   int           // how many rows there are at most; 0: all
 }
 
-// lineOf makes lines of a list.
-func linesOf[T any](list []T) []any {
-	lines := make([]any, len(list))
-	for i := range list {
-		lines[i] = list[i]
-	}
-	return lines
-}
-
-// namesOf makes names of a list.
-func namesOf[T any](list []T, name func(T) string) []string {
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = name(list[i])
-	}
-	return names
-}
-
 // write prints the view in one form.
 func (v view) write(p *page, f format) error {
 	switch f {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/rolling"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -204,8 +205,8 @@ func rollingView(results []rolling.Result) view {
 		object: struct {
 			Nodes []rolling.Result `json:"nodes"`
 		}{results},
-		lines: linesOf(results),
-		names: namesOf(results, func(r rolling.Result) string { return r.Node }),
+		lines: listing.Lines(results),
+		names: listing.Names(results, func(r rolling.Result) string { return r.Node }),
 		text: func(p *page) {
 			t := newTable("NODE", "RESULT", "VERSION", "TOOK", "+COMMAND")
 			for _, r := range results {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/generate"
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -116,7 +117,7 @@ func groupOnly(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	err := usageError("%s has no command %q", cmd.CommandPath(), args[0])
-	names := namesOf(cmd.Commands(), (*cobra.Command).Name)
+	names := listing.Names(cmd.Commands(), (*cobra.Command).Name)
 	if near, ok := nearest(args[0], names); ok {
 		err.answer.Hint = didYouMean(near)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -106,7 +107,7 @@ func measureOf(cell string) (float64, bool) {
 func (c *columns) sort(by sortColumn) error {
 	i, ok := by.in(c.header)
 	if !ok {
-		return usageError("--sort-by: no column %q in %s", by.name, strings.Join(namesOf(c.header, func(h string) string { return strings.TrimPrefix(h, "+") }), ", "))
+		return usageError("--sort-by: no column %q in %s", by.name, strings.Join(listing.Names(c.header, func(h string) string { return strings.TrimPrefix(h, "+") }), ", "))
 	}
 	slices.SortStableFunc(c.rows, func(a, b []string) int { return by.order(a[i], b[i]) })
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -194,7 +195,7 @@ func (f form) complete(g *globals) completer {
 func (f form) names(ctx context.Context, client *api.Client) (names []string) {
 	if f == partitionForm {
 		all, _ := client.Partitions(ctx)
-		return namesOf(all, partitionName)
+		return listing.Names(all, partitionName)
 	}
 	topics, _ := client.Topics(ctx)
 	for _, t := range topics {

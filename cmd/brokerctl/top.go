@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -81,8 +82,8 @@ func (g *globals) topNodes(ctx context.Context) (view, string, error) {
 	nodes, err := g.client.Nodes(ctx)
 	return view{
 		object: api.NodeList{Nodes: nodes},
-		lines:  linesOf(nodes),
-		names:  namesOf(nodes, func(n api.Node) string { return n.ID }),
+		lines:  listing.Lines(nodes),
+		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
 		text: func(p *page) {
 			t := newTable("NODE", "STATE", "LEADERS", "REPLICAS", "VERSION", "+ZONE", "+HTTP")
 			for _, n := range nodes {
@@ -97,8 +98,8 @@ func (g *globals) topTopics(ctx context.Context) (view, string, error) {
 	topics, err := g.client.Topics(ctx)
 	return view{
 		object: api.TopicList{Topics: topics},
-		lines:  linesOf(topics),
-		names:  namesOf(topics, func(t api.Topic) string { return t.Name }),
+		lines:  listing.Lines(topics),
+		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
 		text: func(p *page) {
 			t := newTable("TOPIC", "BYTES", "PUBLISHED", "PARTITIONS", "CHANNELS", "WAITING")
 			for _, x := range topics {
@@ -121,8 +122,8 @@ func (g *globals) topClients(ctx context.Context) (view, string, error) {
 	}
 	return view{
 		object: all,
-		lines:  linesOf(all.Consumers),
-		names:  namesOf(all.Consumers, func(c api.TopicConsumer) string { return c.Address }),
+		lines:  listing.Lines(all.Consumers),
+		names:  listing.Names(all.Consumers, func(c api.TopicConsumer) string { return c.Address }),
 		text: func(p *page) {
 			t := newTable("CONSUMER", "CLIENT", "TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "FINISHED", "REQUEUED", "TIMED OUT", "+USER AGENT", "+HOST")
 			for _, c := range all.Consumers {

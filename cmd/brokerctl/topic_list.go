@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -32,8 +33,8 @@ func listTopics(cmd *cobra.Command, g *globals) error {
 	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
 	return g.show(cmd, view{
 		object: api.TopicList{Topics: topics, MissingNodes: missing},
-		lines:  linesOf(topics),
-		names:  namesOf(topics, func(t api.Topic) string { return t.Name }),
+		lines:  listing.Lines(topics),
+		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
 		text: func(p *page) {
 			topicTable(p, topics...)
 			p.missing(missing)

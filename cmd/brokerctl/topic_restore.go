@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -56,8 +57,8 @@ func listDeleted(cmd *cobra.Command, g *globals) error {
 	}
 	return g.show(cmd, view{
 		object: api.DeletedTopics{Deleted: all},
-		lines:  linesOf(all),
-		names:  namesOf(all, func(t api.DeletedTopic) string { return t.Name }),
+		lines:  listing.Lines(all),
+		names:  listing.Names(all, func(t api.DeletedTopic) string { return t.Name }),
 		text: func(p *page) {
 			t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
 			for _, d := range all {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/build"
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -78,7 +79,7 @@ func checkSkew(cmd *cobra.Command, g *globals) error {
 		v.Nodes = append(v.Nodes, nodeVersion{n.ID, n.State, n.Version, n.Levels})
 		v.Skew = v.Skew || n.Version != v.Brokerctl
 	}
-	err = g.show(cmd, view{object: v, names: namesOf(v.Nodes, func(n nodeVersion) string { return n.ID + " " + n.Version }), text: func(p *page) {
+	err = g.show(cmd, view{object: v, names: listing.Names(v.Nodes, func(n nodeVersion) string { return n.ID + " " + n.Version }), text: func(p *page) {
 		t := newTable("PROGRAM", "STATE", "VERSION", "LEVELS")
 		t.row("brokerctl", "", v.Brokerctl, "")
 		for _, n := range v.Nodes {

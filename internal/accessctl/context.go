@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -444,7 +445,7 @@ func (s *Shell) listContexts() *cobra.Command {
 				list = append(list, listedContext{name, name == all.Current, token, in})
 				a.Rows = append(a.Rows, []any{name, yesOr(name == all.Current), strings.Join(in.Addresses, ","), token, in.CACert, in.Cert})
 			}
-			a.Object, a.Lines, a.Names = map[string]any{"contexts": list}, linesOf(list), namesOf(list, func(c listedContext) string { return c.Name })
+			a.Object, a.Lines, a.Names = map[string]any{"contexts": list}, listing.Lines(list), listing.Names(list, func(c listedContext) string { return c.Name })
 			return s.Show(cmd, a)
 		},
 	}

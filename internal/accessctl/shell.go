@@ -101,22 +101,6 @@ func (s *Shell) group(use, short string, commands ...*cobra.Command) *cobra.Comm
 	return cmd
 }
 
-func linesOf[T any](list []T) []any {
-	lines := make([]any, len(list))
-	for i := range list {
-		lines[i] = list[i]
-	}
-	return lines
-}
-
-func namesOf[T any](list []T, name func(T) string) []string {
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = name(list[i])
-	}
-	return names
-}
-
 func yesOr(is bool) string {
 	if is {
 		return "yes"

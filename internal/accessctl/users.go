@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -37,7 +38,7 @@ func ruleText(r api.Rule) string {
 	return access.Rule{Right: access.Right(r.Right), Topic: r.Topic, Channel: r.Channel}.String()
 }
 
-func rulesText(rules []api.Rule) string { return strings.Join(namesOf(rules, ruleText), ", ") }
+func rulesText(rules []api.Rule) string { return strings.Join(listing.Names(rules, ruleText), ", ") }
 
 func (s *Shell) users() *cobra.Command {
 	return s.group("user", "Manage users: who may be granted something", s.createUser(), s.listUsers(), s.deleteUser(), s.passwd())
@@ -129,7 +130,7 @@ func (s *Shell) someUsers(cmd *cobra.Command, names []string) (users []api.User,
 }
 
 func usersAnswer(users []api.User) Answer {
-	return Answer{Object: api.UserList{Users: users}, Lines: linesOf(users), Names: namesOf(users, func(u api.User) string { return u.Name })}
+	return Answer{Object: api.UserList{Users: users}, Lines: listing.Lines(users), Names: listing.Names(users, func(u api.User) string { return u.Name })}
 }
 
 func (s *Shell) deleteUser() *cobra.Command {
@@ -248,7 +249,7 @@ func (s *Shell) listTokens() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			a := Answer{Object: api.TokenList{Tokens: tokens}, Lines: linesOf(tokens), Names: namesOf(tokens, func(t api.Token) string { return t.ID })}
+			a := Answer{Object: api.TokenList{Tokens: tokens}, Lines: listing.Lines(tokens), Names: listing.Names(tokens, func(t api.Token) string { return t.ID })}
 			a.Header = []string{"ID", "USER", "CREATED", "EXPIRES", "DESCRIPTION"}
 			for _, t := range tokens {
 				until := "never"
