@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -300,5 +303,82 @@ func TestADamagedLeaderWithNobodyInSyncStays(t *testing.T) {
 		l.eventually("n3 to be in sync", func() bool { return len(l.store.Topic("t").Partitions[0].ISR) == 2 })
 		l.start("n2")
 		l.whole(2 * time.Minute)
+	})
+}
+
+// The disk of the only copy in sync takes no file for its repair. That costs no epoch, and what is intact is delivered.
+// The repair is made once the disk takes it.
+func TestARepairThatTheDiskDoesNotTakeCostsNoEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		all := l.fill("t", 8)
+		ids := []meta.NodeID{"n1", "n2", "n3"}
+		for _, id := range ids {
+			l.settleLog(id, "t")
+		}
+		l.murder(ids...)
+		var full atomic.Bool
+		full.Store(true)
+		was := l.opts
+		l.opts = func(o *Options) {
+			was(o)
+			faulty := vfstest.NewFaulty(o.FS)
+			faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+				if full.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".log"+vfs.TempSuffix) {
+					return vfstest.Fault{Err: syscall.ENOSPC}
+				}
+				return vfstest.Fault{}
+			})
+			o.FS = faulty
+		}
+		lost := map[meta.NodeID]int{"n1": 1, "n2": 3, "n3": 5}
+		for _, id := range ids {
+			l.spoil(id, "t", 0, all[lost[id]][:50])
+			l.start(id)
+		}
+		before := meta.Partition{}
+		time.Sleep(9 * time.Second) // until the disks are read
+		l.eventually("one to lead alone", func() bool {
+			l.control()
+			before = l.store.Topic("t").Partitions[0]
+			return before.Leader != "" && len(before.ISR) == 1
+		})
+		at := lost[before.Leader]
+		l.takes("t", slices.Delete(slices.Clone(all), at, at+1), 2*time.Minute)
+		time.Sleep(30 * time.Minute)
+		if p := l.store.Topic("t").Partitions[0]; p.Epoch != before.Epoch || p.Leader != before.Leader {
+			t.Errorf("led by %q in epoch %d, before by %q in %d", p.Leader, p.Epoch, before.Leader, before.Epoch)
+		}
+		full.Store(false)
+		time.Sleep(15 * time.Minute)
+		l.recovers("t", all)
+	})
+}
+
+// No copy holds a message, and consumers pass over it. Another one is damaged an hour later, and others hold that.
+func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		all := l.fill("t", 8)
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.settleLog(id, "t")
+		}
+		l.alone("t", "n1")
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.spoil(id, "t", 0, all[2][:50])
+		}
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.start(id)
+		}
+		l.takes("t", all[:2], 2*time.Minute)
+		time.Sleep(time.Hour)
+		l.control()
+		l.spoil(l.store.Topic("t").Partitions[0].Leader, "t", 0, all[6][:50])
+		l.takes("t", slices.Delete(slices.Clone(all), 2, 3), 2*time.Minute)
+		l.eventually("the health to say what is lost", func() bool {
+			l.control()
+			leader := l.at(l.store.Topic("t").Partitions[0].Leader)
+			return leader != nil && reasonCount(leader.Node.Health(), "log_corrupt") == 1
+		})
 	})
 }
