@@ -236,9 +236,6 @@ func (m *mender) prepare(h *Topic, hp *Held, p *meta.Partition, found []mend.Ran
 			if hp.sought.Want(mend.Extent{From: wider.From, Next: wider.Next}) {
 				continue // it is asked for all of that next
 			}
-		case errors.Is(err, mend.ErrIntact):
-			m.damage.Drop(hp.dir, e)
-			continue
 		}
 		hp.sought.Failed(e, time.Now(), errors.Is(err, mend.ErrNoFit))
 		m.log.Warn("cannot prepare the repair of a damaged range of the log with the copy of another replica; retrying later",
@@ -274,7 +271,7 @@ func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 // put puts what others have into the log of a replica, which is closed and opened for that. What is not mended stays
 // known as damaged: an index that is trusted may not tell.
 func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) error {
-	known, start := m.damage.In(hp.dir), hp.Replica.Log().Start()
+	m.damage.Drop(hp.dir, mend.Extent{Next: hp.Replica.Log().Start()}) // of that retention has made an end
 	m.roles.step(h, hp)
 	m.topics.retire(hp)
 	h.hold(hp.index, nil)
@@ -290,20 +287,17 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) er
 		mended = append(mended, mend.Extent{From: r.From, Next: r.Next})
 		m.log.Info("damaged range of the log repaired with the copy of another replica",
 			"topic", h.Name, "partition", hp.index, "from", r.From, "next", r.Next)
+		m.damage.Drop(hp.dir, mended[len(mended)-1])
 	}
-	m.damage.Forget(hp.dir)
 	fresh, err := m.roles.openReplica(h, t, hp.index)
 	if err != nil {
 		return err
 	}
 	fresh.mended, fresh.sought = hp.mended+1, hp.sought
-	fresh.sought.Forget(mended)
+	fresh.sought.Mended(mended, time.Now())
 	h.hold(hp.index, fresh)
-	for _, d := range known {
-		e := mend.ExtentOf(d)
-		if dropped := d.From < start && d.Next <= start; !dropped && !slices.ContainsFunc(mended, func(m mend.Extent) bool { return m.Holds(e) }) {
-			m.spoil(fresh, d)
-		}
+	for _, d := range m.damage.In(hp.dir) {
+		m.spoil(fresh, d)
 	}
 	return nil
 }

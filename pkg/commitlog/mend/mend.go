@@ -41,7 +41,6 @@ const (
 // Errors of a range. Nothing was changed for it.
 var (
 	ErrNoFit   = fate.Refuse("batches do not fit into the damaged range") // they do not belong there
-	ErrIntact  = fate.Refuse("all of the range is intact")
 	ErrNoRoom  = fate.Refuse("the disk lacks room for the repaired segment")
 	ErrChanged = fate.Refuse("the segment has changed since its replacement was prepared")
 )
@@ -189,8 +188,8 @@ func (f *file) add(r Range) error {
 		next = max(next, f.batches[i].end)
 		i++
 	}
-	if next >= r.Next && r.From < r.Next {
-		return ErrIntact
+	if next >= r.Next && r.From < r.Next { // only the index says that it is damaged, or the header is
+		return f.settle(f.batches)
 	}
 	h, err := f.hole(i, r)
 	if err != nil {

@@ -184,7 +184,7 @@ func TestWhatAnotherReplicaHasMendsALog(t *testing.T) {
 						err = nil
 					}
 				}
-				if err != nil && !errors.Is(err, ErrIntact) && !mended {
+				if err != nil && !mended {
 					t.Fatalf("%q: mend [%d,%d): %v", harms, d.From, d.Next, err)
 				}
 			}
@@ -234,7 +234,6 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]Range{
-		"intact":           {firsts[1], firsts[2], second},
 		"shorter":          {firsts[1], firsts[3], second},
 		"longer":           {firsts[1], firsts[2], slices.Concat(second, third)},
 		"others":           {firsts[1], firsts[2], third},
@@ -243,13 +242,12 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		"nothing":          {firsts[1], firsts[2], nil},
 		"beyond a segment": {firsts[len(firsts)-1] + 100, firsts[len(firsts)-1] + 101, nil},
 	} {
-		want := ErrNoFit
-		if name == "intact" || name == "others" {
-			want = ErrIntact
-		}
-		if err := mendLog(disk, dir, r); !errors.Is(err, want) && !errors.Is(err, ErrNoFit) {
+		if err := mendLog(disk, dir, r); !errors.Is(err, ErrNoFit) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil || !bytes.Equal(batchAt(disk, dir, firsts[1]), second) {
+		t.Errorf("intact: %v", err)
 	}
 	// A batch of another size leaves the next segment at another place.
 	at := bytes.Index(before, second)

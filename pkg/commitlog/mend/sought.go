@@ -35,8 +35,18 @@ func (e Extent) Holds(o Extent) bool { return e.From <= o.From && o.Next <= e.Ne
 type Sought struct {
 	mu     sync.Mutex
 	ranges map[Extent]*search
+	mended map[Extent]mended
 	more   chan struct{} // holds one
 }
+
+// mended is how often a range was mended, and when last.
+type mended struct {
+	times int
+	at    time.Time
+}
+
+// mendedMost is how often a range is mended before it is given up as soon as it is damaged again.
+const mendedMost = 3
 
 // NewSought returns no ranges.
 func NewSought() *Sought { return &Sought{more: make(chan struct{}, 1)} }
@@ -74,6 +84,9 @@ func (s *Sought) addLocked(e Extent) (first bool) {
 		s.ranges = map[Extent]*search{}
 	}
 	s.ranges[e] = &search{}
+	if m := s.mended[e]; m.times >= mendedMost {
+		s.ranges[e] = &search{given: true, again: m.at.Add(failedPause)}
+	}
 	return true
 }
 
@@ -194,13 +207,20 @@ func (s *Sought) Passed() (all []Extent) {
 	return all
 }
 
-// Forget drops what is in ranges that are mended.
-func (s *Sought) Forget(mended []Extent) {
+// Mended notes that ranges are mended, and forgets what is in them. One that was mended again and again is given up when
+// it is damaged once more, and asked for after a pause: each time cost an epoch.
+func (s *Sought) Mended(all []Extent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := range s.ranges {
-		if slices.ContainsFunc(mended, func(m Extent) bool { return m.Holds(e) }) {
+		if slices.ContainsFunc(all, func(m Extent) bool { return m.Holds(e) }) {
 			delete(s.ranges, e)
 		}
+	}
+	if s.mended == nil {
+		s.mended = map[Extent]mended{}
+	}
+	for _, e := range all {
+		s.mended[e] = mended{s.mended[e].times + 1, now}
 	}
 }

@@ -105,7 +105,7 @@ func TestPartsOfRangesThatAreGivenUpArePassed(t *testing.T) {
 			t.Errorf("%v waits %t", e, got)
 		}
 	}
-	s.Forget([]Extent{{1, 9}})
+	s.Mended([]Extent{{1, 9}}, t0)
 	if !s.Waits(Extent{3, 5}) || s.Waits(Extent{12, 13}) {
 		t.Error("what is mended is given up, or something else is forgotten")
 	}
@@ -197,5 +197,24 @@ func TestARangeComesFromSeveralReplicas(t *testing.T) {
 	}
 	if _, got := (&Gathering{}).Gather(Wanted{From: 3, Next: 4, Behind: 4}); got != Open {
 		t.Errorf("without a proof: %d", got)
+	}
+}
+
+// TestARangeThatIsDamagedAgainAndAgainIsGivenUp has a disk that damages a range after each repair.
+func TestARangeThatIsDamagedAgainAndAgainIsGivenUp(t *testing.T) {
+	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
+	for range mendedMost {
+		s.Want(a)
+		if due := s.Due([]Extent{a}, t0); len(due) != 1 || !s.Waits(a) {
+			t.Fatalf("%v is due, waited for %t", due, s.Waits(a))
+		}
+		s.Mended([]Extent{a}, t0)
+	}
+	s.Want(a)
+	if due := s.Due([]Extent{a}, t0.Add(failedPause-1)); len(due) > 0 || s.Waits(a) {
+		t.Errorf("%v is due, waited for %t", due, s.Waits(a))
+	}
+	if due := s.Due([]Extent{a}, t0.Add(failedPause)); len(due) != 1 {
+		t.Error("it is never asked for again")
 	}
 }
