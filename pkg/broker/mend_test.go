@@ -12,6 +12,8 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/commitlog/mend"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -380,5 +382,50 @@ func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 			leader := l.at(l.store.Topic("t").Partitions[0].Leader)
 			return leader != nil && reasonCount(leader.Node.Health(), "log_corrupt") == 1
 		})
+	})
+}
+
+// The only copy in sync is an older state of its disk, and was written on: the others hold another message at the same
+// offset, committed as well. When that place rots, what they hold is not what was lost.
+func TestALogThatWasWrittenAnewIsNotRepairedWithWhatWasThereBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := segmented(t)
+		cfg := meta.TopicConfig{Replicas: 3, MinISR: 1}.WithDefaults(3, false)
+		if _, err := l.store.Propose(t.Context(), meta.CreateTopic{Name: "u", Config: cfg, Assignment: [][]meta.NodeID{{"n1", "n2", "n3"}}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			l.mustPut("u", 0, fmt.Sprint("message ", i))
+		}
+		l.inSync("u", 0, 3)
+		l.settleLog("n1", "u")
+		older := l.hosts["n1"].disk.CrashClone(vfs.Crash{KeepPercent: 100})
+		before, after := strings.Repeat("before", 20), strings.Repeat("behind", 20)
+		l.mustPut("u", 0, before)
+		l.inSync("u", 0, 3)
+		for id := range l.hosts {
+			l.eventually("all to be committed at "+string(id), func() bool {
+				return int(l.at(id).Host.Lookup("u").Held(0).Replica.Log().CommittedEnd()) == 6
+			})
+		}
+		l.alone("u", "n1")
+		l.hosts["n1"].disk = older
+		l.start("n1")
+		l.eventually("a message at the same offset", func() bool { return l.put("u", 0, after) == nil })
+		l.settleLog("n1", "u")
+		l.murder("n1")
+		l.spoil("n1", "u", 0, after)
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			l.start(id)
+		}
+		time.Sleep(3 * time.Minute)
+		l.control()
+		if leader := l.store.Topic("u").Partitions[0].Leader; leader != "n1" {
+			t.Fatalf("%q leads", leader)
+		}
+		log := l.at("n1").Host.Lookup("u").Held(0).Replica.Log()
+		if b, err := commitlog.Decode(mend.InLog(log).Batch(5)); err == nil {
+			t.Errorf("at offset 5 is %q", b.Record(0))
+		}
 	})
 }
