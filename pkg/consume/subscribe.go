@@ -233,6 +233,12 @@ func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *
 		return nil, err
 	}
 	s.ask.Start = topic.Start{} // of what is joined now
+	s.relayed = map[int]seq.Epoch{}
+	for _, lp := range led {
+		s.relayed[lp.Index] = lp.Term.Epoch()
+	}
+	s.unwatch = s.topic.Watch(s)
+	s.LedChanged() // what was led since
 	return s, nil
 }
 

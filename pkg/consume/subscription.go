@@ -44,8 +44,9 @@ type Subscription struct {
 	resting atomic.Int64 // since when ready is 0, in ns since 1970
 	awaited atomic.Int64 // since when Take is to be called, in ns since 1970; 0: it is not
 	stopped atomic.Bool
-	changed atomic.Bool // the sources are to be looked at again, by Take's goroutine
-	unwatch func()      // nil: it stays with what it has
+	changed atomic.Bool       // the sources are to be looked at again, by Take's goroutine
+	unwatch func()            // nil: it stays with what it has
+	relayed map[int]seq.Epoch // of Take's goroutine: of another node's relay, its partitions, and in which epochs they were joined
 
 	mu     sync.Mutex // guards what follows, and changes of sources
 	closed bool
@@ -117,10 +118,36 @@ func (s *Subscription) renew() {
 	for _, k := range left {
 		k.Leave()
 	}
-	if s.unwatch != nil && !s.stopped.Load() {
+	switch {
+	case s.unwatch == nil || s.stopped.Load():
+	case s.relayed != nil:
+		joiner{s}.joinAgain()
+	default:
 		joiner{s}.joinNew()
 	}
 	s.allot()
+}
+
+// joinAgain joins partitions of a relay that this node leads in the next epoch: no other has led them in between,
+// so that the relay still has them, and nobody at its node asks for them anew. Where others may have led, the
+// relay ends, and its node looks for the leaders.
+func (j joiner) joinAgain() {
+	s := j.s
+	for i, epoch := range s.relayed {
+		lp := s.topic.Led(i)
+		switch {
+		case lp == nil || lp.Term.Epoch() == epoch:
+		case lp.Term.Epoch() != epoch+1:
+			s.ask.Client.Disconnect(host.ErrLedElsewhere)
+			return
+		default:
+			s.relayed[i] = epoch + 1
+			if err := j.joinOne(lp); err != nil {
+				s.ask.Client.Disconnect(err)
+				return
+			}
+		}
+	}
 }
 
 // joinNew joins the partitions that this node leads and the subscription does

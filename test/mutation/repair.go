@@ -118,5 +118,15 @@ func damageMistakes() []mistake {
 			old: "if k.o.Damaged != nil && k.o.Damaged(damaged) {", with: "if false {",
 			tests: []string{"./pkg/broker"}, run: "TestALeaderThatCannotReadDedupIDs",
 		},
+		{
+			name: "a relay forgets a partition that is led anew", file: "pkg/consume/subscription.go",
+			old: "case lp == nil || lp.Term.Epoch() == epoch:", with: "case lp == nil || epoch > 0:",
+			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
+		},
+		{
+			name: "a relay goes on where others may have led in between", file: "pkg/consume/subscription.go",
+			old: "case lp.Term.Epoch() != epoch+1:", with: "case lp.Term.Epoch() > epoch+1:\n\t\t\tcontinue\n\t\tcase false:",
+			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
+		},
 	}
 }
