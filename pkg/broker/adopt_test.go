@@ -140,6 +140,35 @@ func TestARelayStaysWithAPartitionThatIsLedAnew(t *testing.T) {
 	}
 }
 
+// What an ordered channel sent to another node in the earlier term goes first to whoever asks in the next one, and must
+// not come behind that.
+func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2", "n2")
+		if err := m.nodes["n2"].Directory.CreateChannel(t.Context(), "t", "c", true); err != nil {
+			t.Fatal(err)
+		}
+		m.converge("t")
+		c := m.nodes["n1"].subscribe("t", "c")
+		relay := c.Sources.Load().Relays[0]
+		r, err := m.meta.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+			{Topic: "t", Partition: 1, Version: m.meta.Topic("t").Partitions[1].Version, Leader: "n2", Reason: meta.ReasonRepair},
+		}})
+		if err = errors.Join(append(r.Failed, err)...); err != nil {
+			t.Fatal(err)
+		}
+		m.converge("t")
+		eventually(t, relay.Gone)
+		if r := m.nodes["n2"].publish(publish.Request{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("new")}}}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if got := c.take(1); got != "new" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")

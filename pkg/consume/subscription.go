@@ -130,14 +130,15 @@ func (s *Subscription) renew() {
 
 // joinAgain joins partitions of a relay that this node leads in the next epoch: no other has led them in between,
 // so that the relay still has them, and nobody at its node asks for them anew. Where others may have led, the
-// relay ends, and its node looks for the leaders.
+// relay ends, and its node looks for the leaders; also where there is an order, as the relay may hold messages of
+// the earlier term that go to others first now.
 func (j joiner) joinAgain() {
 	s := j.s
 	for i, epoch := range s.relayed {
 		lp := s.topic.Led(i)
 		switch {
 		case lp == nil || lp.Term.Epoch() == epoch:
-		case lp.Term.Epoch() != epoch+1:
+		case lp.Term.Epoch() != epoch+1 || j.isOrdered():
 			s.ask.Client.Disconnect(host.ErrLedElsewhere)
 			return
 		default:
@@ -148,6 +149,17 @@ func (j joiner) joinAgain() {
 			}
 		}
 	}
+}
+
+// isOrdered reports whether the channel has an order, as far as the metadata knows.
+func (j joiner) isOrdered() bool {
+	s := j.s
+	t := s.c.o.Meta.Topic(s.ask.Topic)
+	if t == nil {
+		return true
+	}
+	c := t.Channels[s.ask.Channel]
+	return s.ask.Ordered || c != nil && c.Order.Some()
 }
 
 // joinNew joins the partitions that this node leads and the subscription does

@@ -131,8 +131,17 @@ func relayMistakes() []mistake {
 		},
 		{
 			name: "a relay goes on where others may have led in between", file: "pkg/consume/subscription.go",
-			old: "case lp.Term.Epoch() != epoch+1:", with: "case lp.Term.Epoch() > epoch+1:\n\t\t\tcontinue\n\t\tcase false:",
+			old: "case lp.Term.Epoch() != epoch+1 ||", with: "case lp.Term.Epoch() > epoch+1:\n\t\t\tcontinue\n\t\tcase",
 			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
+		},
+		{
+			name: "a relay of an ordered channel stays for the next term", file: "pkg/consume/subscription.go",
+			old: " || j.isOrdered():", with: ":", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrdered",
+		},
+		{
+			name: "a part of what is given up is waited for", file: "pkg/commitlog/mend/sought.go",
+			old: "			if x.given && o.From <= at", with: "			if s.ranges[e] == nil && x.given && o.From <= at",
+			tests: []string{"./pkg/commitlog/mend"}, run: "TestPartsOfRanges",
 		},
 	}
 }
