@@ -155,6 +155,14 @@ func (p *Prepared) file(off seq.Offset) (*file, error) {
 // Empty reports whether no file was prepared.
 func (p *Prepared) Empty() bool { return len(p.files) == 0 }
 
+// Ranges returns the ranges that the files mend, without their batches.
+func (p *Prepared) Ranges() (all []Range) {
+	for _, f := range p.files {
+		all = append(all, f.ranges...)
+	}
+	return all
+}
+
 // Put replaces the segments by the files. The log must be closed. It returns the ranges that are mended, durably, and
 // why others are not: ErrChanged asks to prepare them again.
 func (p *Prepared) Put() (mended []Range, err error) {

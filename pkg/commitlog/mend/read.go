@@ -3,6 +3,7 @@ package mend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -54,8 +55,8 @@ func (s *segment) collect(ctx context.Context, w *window, limit seq.Offset) erro
 		if err != nil {
 			return err
 		}
-		if budget -= int64(len(raw)); budget < 0 {
-			return nil
+		if budget -= int64(len(raw)); budget < 0 { // what is behind may be intact
+			return fmt.Errorf("%w: too much of %s looks like batches and is none", ErrNoFit, s.path)
 		}
 		b, err := commitlog.Decode(raw)
 		switch {

@@ -90,13 +90,11 @@ func (s *Sought) addLocked(e Extent) (first bool) {
 	return true
 }
 
-// Waits reports whether consumers wait for a range: not all of it is given up.
+// Waits reports whether consumers wait for a range: not all of it is given up. A part of what is given up is, too,
+// though it was met by itself.
 func (s *Sought) Waits(e Extent) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := s.ranges[e]; x != nil && !x.given {
-		return true
-	}
 	for at := e.From; ; {
 		next := at
 		for o, x := range s.ranges {

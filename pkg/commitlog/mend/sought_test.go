@@ -105,6 +105,9 @@ func TestPartsOfRangesThatAreGivenUpArePassed(t *testing.T) {
 			t.Errorf("%v waits %t", e, got)
 		}
 	}
+	if s.Want(Extent{6, 8}); s.Waits(Extent{6, 8}) {
+		t.Error("a part that was met by itself waits, though all around it is given up")
+	}
 	s.Mended([]Extent{{1, 9}}, t0)
 	if !s.Waits(Extent{3, 5}) || s.Waits(Extent{12, 13}) {
 		t.Error("what is mended is given up, or something else is forgotten")
