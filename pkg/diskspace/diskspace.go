@@ -69,7 +69,7 @@ func (h *headroom) observe(free, reserve uint64) {
 // unknown notes that nothing is known of the disk.
 func (h *headroom) unknown() { h.left.Store(math.MaxInt64 / 2) }
 
-// reserve takes n bytes, if there are so many.
+// reserve takes n bytes, if there are so many. Otherwise the next look says that there are none.
 func (h *headroom) reserve(n int64) bool {
 	if h.left.Add(-n) < 0 {
 		h.left.Add(n)
@@ -78,6 +78,20 @@ func (h *headroom) reserve(n int64) bool {
 	}
 	h.taken.Add(n)
 	return true
+}
+
+// spare takes n bytes, if there are so many. No other is refused for it, not even for a moment.
+func (h *headroom) spare(n int64) bool {
+	for {
+		left := h.left.Load()
+		if left < n {
+			return false
+		}
+		if h.left.CompareAndSwap(left, left-n) {
+			h.taken.Add(n)
+			return true
+		}
+	}
 }
 
 // shows returns how much a look counts as free: less than the reserve where someone was
@@ -203,6 +217,9 @@ func (s *Space) reserveOf(u vfs.Usage) uint64 { return min(s.reserve, u.Total/sm
 
 // Reserve reports whether the disk takes n bytes, and takes the room for them.
 func (s *Space) Reserve(n int) bool { return !s.low.Load() && s.headroom.reserve(int64(n)) }
+
+// Spare is Reserve for what can wait: where the room is lacking the disk does not count as low for it.
+func (s *Space) Spare(n int) bool { return !s.low.Load() && s.headroom.spare(int64(n)) }
 
 // Low reports whether publishes are refused for lack of free space.
 func (s *Space) Low() bool { return s.low.Load() }

@@ -76,6 +76,17 @@ func TestHeadroomCountsWhatTheDiskNeedNotShowYet(t *testing.T) {
 	if !h.reserve(500) || h.reserve(1) {
 		t.Error("500 bytes are there after that")
 	}
+	if h.shows(900, 400) >= 400 {
+		t.Error("a disk that refused a publish is not low")
+	}
+	if h.spare(1) || h.shows(900, 400) != 900 {
+		t.Error("what can wait makes the disk low")
+	}
+	h.observe(1500, 400)
+	h.observe(1500, 400) // all that was taken is written
+	if h.spare(1101) || !h.spare(1000) || h.reserve(101) || !h.reserve(100) {
+		t.Error("what can wait takes too much, or too little")
+	}
 	h.observe(100, 400)
 	if h.reserve(1) {
 		t.Error("the reserve is given")

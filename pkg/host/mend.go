@@ -161,7 +161,7 @@ func (m *mender) mend(h *Topic, hp *Held) {
 func (m *mender) round(h *Topic, hp *Held) (over bool) {
 	p := m.alone(h, hp)
 	if p == nil {
-		if x := hp.mendment.Load(); x != nil && x.taken.CompareAndSwap(false, true) {
+		if x := hp.mendment.Swap(nil); x != nil && x.taken.CompareAndSwap(false, true) {
 			x.files.Discard()
 		}
 		m.resume(hp)
@@ -224,7 +224,7 @@ func (m *mender) prepare(h *Topic, hp *Held, p *meta.Partition, found []mend.Ran
 	if len(found) == 0 {
 		return
 	}
-	files, failed := mend.Prepare(h.fs, hp.dir, found, m.disk.Reserve)
+	files, failed := mend.Prepare(h.fs, hp.dir, found, m.disk.Spare)
 	for i, err := range failed {
 		e := mend.Extent{From: found[i].From, Next: found[i].Next}
 		wider, ok := errors.AsType[*mend.WiderError](err)
@@ -278,6 +278,7 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) er
 	if err := hp.Replica.Close(); err != nil {
 		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
+	prepared := files.Ranges()
 	ranges, err := files.Put()
 	if err != nil {
 		m.log.Warn("cannot put the copy of another replica into a damaged log; retrying later", "topic", h.Name, "partition", hp.index, "error", err)
@@ -295,6 +296,9 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) er
 	}
 	fresh.mended, fresh.sought = hp.mended+1, hp.sought
 	fresh.sought.Mended(mended, time.Now())
+	for _, r := range prepared {
+		fresh.sought.Failed(mend.Extent{From: r.From, Next: r.Next}, time.Now(), false) // unless it is mended, and forgotten
+	}
 	h.hold(hp.index, fresh)
 	for _, d := range m.damage.In(hp.dir) {
 		m.spoil(fresh, d)
