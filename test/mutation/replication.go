@@ -151,7 +151,7 @@ func comparisonMistakes() []mistake {
 	return []mistake{
 		{
 			name: "Reconcile: a session begins at the follower's end, without a comparison", file: replicatorFile,
-			old: "r.align(session, common(mine, its), a.start)", with: "_, _ = mine, its\n\t\tr.begin(session, Point{End: min(a.end, log.End())})",
+			old: "r.align(session, common(mine, its), a.start)", with: "_, _ = mine, its\n\t\tr.begin(session, point{End: min(a.end, log.End())})",
 			tests: replicationTests,
 		},
 		{
