@@ -39,7 +39,7 @@ var floors = map[string]int{
 	"pkg/commitlog":             1,
 	"pkg/commitlog/commitnote":  1, // a file of a log
 	"pkg/commitlog/segmenthead": 1, // likewise
-	"pkg/commitlog/mend":        2, // the damaged ranges of logs, and their repair by what other replicas have
+	"pkg/commitlog/repair":      2, // the damaged ranges of logs, and their repair by what other replicas have
 	"pkg/header":                1, // what a message's header says to the broker
 	"pkg/advance":               1, // what is told of messages between two snapshots of positions
 	"pkg/channel":               1,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
@@ -43,7 +43,7 @@ type Converger struct {
 	dirs     datadir.Dir
 	removal  *removal.Remover
 	held     *Topics
-	damage   *mend.Known
+	damage   *repair.Known
 	stalls   *stall.Board
 	failures *roleErrors
 	roles    *roles

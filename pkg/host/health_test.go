@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -18,7 +18,7 @@ func TestStallsAreInTheHealth(t *testing.T) {
 	const after = time.Second
 	now := time.Now()
 	n := &Host{
-		Stalls: stall.New(slog.New(slog.DiscardHandler), after), damage: mend.NewKnown(nil), life: &life{}, Disk: &diskspace.Space{},
+		Stalls: stall.New(slog.New(slog.DiscardHandler), after), damage: repair.NewKnown(nil), life: &life{}, Disk: &diskspace.Space{},
 		roles:      &roles{budget: coord.NewBudget(1 << 20)},
 		Quarantine: &Quarantine{o: &Options{Meta: &raftstore.Store{}}, failures: &roleErrors{}, topics: &Topics{}, asides: &asides{}},
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/lane"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -39,7 +39,7 @@ type Host struct {
 	life      *life
 	removal   *removal.Remover // of what metadata does not have any more
 	strays    atomic.Int64     // directories of topics that the metadata never knew
-	damage    *mend.Known      // of the logs held
+	damage    *repair.Known    // of the logs held
 	roles     *roles
 	failures  *roleErrors
 	handovers *handovers
@@ -63,7 +63,7 @@ func New(options Options) (*Host, error) {
 	o.FS = dir.FS
 	dirs := datadir.At(o.FS, o.DataDir)
 	n := &Host{
-		o: &o, dirs: dirs, redo: journaled, ledger: datadir.NewLedger(dirs), life: newLife(o.Logger, o.Fatal), damage: mend.NewKnown(o.Logger),
+		o: &o, dirs: dirs, redo: journaled, ledger: datadir.NewLedger(dirs), life: newLife(o.Logger, o.Fatal), damage: repair.NewKnown(o.Logger),
 		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger),
 		terms:   newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))),
 		unsaved: &unsaved{wakeup: make(chan struct{}, 1)}, timers: &timers{wakeup: make(chan struct{}, 1)},
@@ -95,9 +95,9 @@ func (n *Host) wireRoles() {
 	n.Quarantine = &Quarantine{
 		o: o, log: o.Logger, dirs: n.dirs, ledger: n.ledger, life: n.life, topics: n.Topics, damage: n.damage, suspects: suspects,
 		asides: aside,
-		mender: &mender{
+		repairer: &repairer{
 			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, disk: n.Disk, asides: aside, roles: n.roles, converge: n.Converge,
-			together: make(chan struct{}, mendTogether), finding: make(chan struct{}, 1),
+			together: make(chan struct{}, repairsTogether), finding: make(chan struct{}, 1),
 		},
 		failures: n.failures, roles: n.roles, leaderships: n.handovers, converge: n.Converge,
 	}
@@ -145,5 +145,5 @@ func (n *Host) Register(all forward.Operations) {
 	forward.Register(all, forward.TransferLeader, n.Transfer)
 	forward.Register(all, askLeaving, n.leavers.seeOff)
 	forward.Register(all, askForget, n.Quarantine.forgetHere)
-	forward.Register(all, askBatches, n.Quarantine.mender.batchesHere)
+	forward.Register(all, askBatches, n.Quarantine.repairer.batchesHere)
 }

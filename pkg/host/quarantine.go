@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -56,10 +56,10 @@ type Quarantine struct {
 	ledger      *datadir.Ledger
 	life        *life
 	topics      *Topics
-	damage      *mend.Known
+	damage      *repair.Known
 	suspects    *suspicion
 	asides      *asides
-	mender      *mender
+	repairer    *repairer
 	failures    *roleErrors
 	roles       roleTaker
 	leaderships transferrer
@@ -141,8 +141,8 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
 		return true, q.suspects.clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
-		if m := hp.mendment.Load(); m != nil && p.Epoch > m.above && m.taken.CompareAndSwap(false, true) {
-			if err := q.mender.put(h, hp, t, m.files); err != nil {
+		if m := hp.pendingRepair.Load(); m != nil && p.Epoch > m.above {
+			if err := q.repairer.put(h, hp, t); err != nil {
 				return false, err
 			}
 			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // as it was damaged
@@ -150,7 +150,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 			}
 			return q.treat(h, hp, t) // which may lack something else
 		}
-		q.mender.start(h, hp)
+		q.repairer.start(h, hp)
 		return true, nil // there is nothing better
 	case !inSync && state == suspected:
 		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
@@ -336,13 +336,13 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
 	} else {
-		q.mender.found(h, hp, err)
+		q.repairer.found(h, hp, err)
 	}
 }
 
 // waits reports whether nobody is to be led past damage, as others may hold what is lost here.
 func (q *Quarantine) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
-	return q.elsewhere(h, hp.index) || q.mender.waits(h, hp, err)
+	return q.elsewhere(h, hp.index) || q.repairer.waits(h, hp, err)
 }
 
 // spoil notes that some of a replica cannot be read, and returns whether that was not known. One
@@ -372,7 +372,7 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	case q.elsewhere(h, hp.index):
 		q.handOn(h, hp.index)
 	default:
-		q.mender.start(h, hp)
+		q.repairer.start(h, hp)
 	}
 	if first {
 		q.life.running.Go(func() { _ = q.converge(h.Name) }) // what fails is tried again with the next change

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -34,7 +34,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	case marked:
 		state = suspected
 	}
-	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, sought: mend.NewSought()}
+	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, sought: repair.NewSought()}
 	hp.state.Store(int32(state))
 	// It began again without messages, as the only one, and no operator has accepted that yet.
 	hp.lost.Store(slices.Contains(names, datadir.MarkLost))

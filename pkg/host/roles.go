@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -47,20 +47,20 @@ type Held struct {
 	view    coord.View              // what the role is by; zero: it has none. Of the partition's lane
 	matched atomic.Pointer[matched] // what was done about it last without an error; nil: nothing
 
-	endBefore  seq.Offset   // of the log at the last round of retention, whose goroutine owns it
-	idle       bool         // nothing was appended in the last round; likewise
-	notedAt    time.Time    // when it was last noted, however little there was, how far the log is durable; likewise
-	storing    atomic.Bool  // its positions are being stored
-	unstored   bool         // the last checkpoint failed; of whoever stores
-	unreadable time.Time    // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
-	handedOn   time.Time    // when another was last asked to lead because of them; likewise
-	salvaged   atomic.Bool  // it leads without the positions that were stored
-	mending    atomic.Bool  // others are being asked for what it cannot read
-	sought     *mend.Sought // what is known of that
-	mendment   atomic.Pointer[mendment]
-	mended     int         // how often it was opened again with what others had
-	lost       atomic.Bool // its directory had lost everything, and no operator has accepted that yet
-	unretained bool        // the last round of retention failed; of its goroutine
+	endBefore     seq.Offset     // of the log at the last round of retention, whose goroutine owns it
+	idle          bool           // nothing was appended in the last round; likewise
+	notedAt       time.Time      // when it was last noted, however little there was, how far the log is durable; likewise
+	storing       atomic.Bool    // its positions are being stored
+	unstored      bool           // the last checkpoint failed; of whoever stores
+	unreadable    time.Time      // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
+	handedOn      time.Time      // when another was last asked to lead because of them; likewise
+	salvaged      atomic.Bool    // it leads without the positions that were stored
+	repairing     atomic.Bool    // others are being asked for what it cannot read
+	sought        *repair.Sought // what is known of that
+	pendingRepair atomic.Pointer[pendingRepair]
+	repaired      int         // how often it was opened again with what others had
+	lost          atomic.Bool // its directory had lost everything, and no operator has accepted that yet
+	unretained    bool        // the last round of retention failed; of its goroutine
 }
 
 // matched is what metadata said when a replica was made to match it.
@@ -105,7 +105,7 @@ type roles struct {
 	life       *life
 	removal    *removal.Remover
 	topics     *Topics
-	damage     *mend.Known
+	damage     *repair.Known
 	disk       *diskspace.Space
 	stalls     *stall.Board
 	terms      *terms

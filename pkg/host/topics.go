@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -21,7 +21,7 @@ import (
 type Topics struct {
 	o       *Options
 	cluster string // its id; set before any topic is opened
-	damage  *mend.Known
+	damage  *repair.Known
 
 	hosted        sync.Map     // topic name -> *Topic; written in the topic's lane only
 	byIncarnation incarnations // likewise

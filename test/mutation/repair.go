@@ -92,21 +92,21 @@ func damageMistakes() []mistake {
 			old: "return q.waits(h, hp, err) }", with: "return q.elsewhere(h, hp.index) }", tests: []string{"./pkg/broker"}, run: "TestTheOnlyCopyInSync",
 		},
 		{
-			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/mend/copy.go",
+			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/repair/copy.go",
 			old: "err == nil && b.Epoch() == w.Last && b.End() == w.Behind", with: "err == nil && b.End() == w.Behind",
-			tests: []string{"./pkg/commitlog/mend"}, run: "TestACopyIsBelieved",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestACopyIsBelieved",
 		},
 		{
-			name: "a part of a damaged range is put into a log", file: "pkg/commitlog/mend/mend.go",
+			name: "a part of a damaged range is put into a log", file: "pkg/commitlog/repair/repair.go",
 			old: "	if is.From != r.From || is.Next != r.Next {", with: "	if false {",
-			tests: []string{"./pkg/commitlog/mend"}, run: "TestAPartOf",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestAPartOf",
 		},
 		{
-			name: "one damaged range that nobody holds has all others be passed", file: "pkg/commitlog/mend/sought.go",
-			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/mend"}, run: "TestPartsOfRanges",
+			name: "one damaged range that nobody holds has all others be passed", file: "pkg/commitlog/repair/sought.go",
+			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfRanges",
 		},
 		{
-			name: "deliveries stay suspended for damage that was given up meanwhile", file: "pkg/host/mend.go",
+			name: "deliveries stay suspended for damage that was given up meanwhile", file: "pkg/host/repair.go",
 			old: "	if !m.waits(h, hp, err) {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestDeliveriesGoOn",
 		},
 		{
@@ -139,9 +139,9 @@ func relayMistakes() []mistake {
 			old: " || j.isOrdered():", with: ":", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrdered",
 		},
 		{
-			name: "a part of what is given up is waited for", file: "pkg/commitlog/mend/sought.go",
+			name: "a part of what is given up is waited for", file: "pkg/commitlog/repair/sought.go",
 			old: "			if x.given && o.From <= at", with: "			if s.ranges[e] == nil && x.given && o.From <= at",
-			tests: []string{"./pkg/commitlog/mend"}, run: "TestPartsOfRanges",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfRanges",
 		},
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -21,7 +20,7 @@ import (
 // A replica that is damaged and the only one in sync has nobody to hand over to, and nobody can
 // be copied from it across what cannot be read. Other replicas may still hold that: in a log that is
 // not in sync, or in a copy that was set aside. So it asks them for the damaged ranges, puts those
-// into its log, and leads again in a new epoch. Until all have answered, or mend.For is over, no
+// into its log, and leads again in a new epoch. Until all have answered, or repair.For is over, no
 // consumer is led past the damage. What is known of each range is in sought.
 //
 // What another copy holds is what was lost if that copy agrees, by epoch, offset and checksum, in the
@@ -29,70 +28,70 @@ import (
 // the log no such batch is there: then the last batch of the range has to end there, in the epoch that
 // this log still knows. One leader wrote all batches of an epoch.
 
-// Times of mending.
+// Times of repairing.
 const (
-	// mendAgain is the pause after which the others are asked again, at first mendSoon.
-	mendSoon, mendAgain = time.Second, 30 * time.Second
-	// mendTimeout bounds one request.
-	mendTimeout = 5 * time.Second
+	// repairAgain is the pause after which the others are asked again, at first repairSoon.
+	repairSoon, repairAgain = time.Second, 30 * time.Second
+	// repairTimeout bounds one request.
+	repairTimeout = 5 * time.Second
 )
 
-// Bounds of mending: a mender keeps ranges in memory until they are in files, mendMost bytes at most, and mendTogether
-// partitions are mended at a time. Others wait for their turn, and their minute begins with that.
+// Bounds of repairing: a repairer keeps ranges in memory until they are in files, repairMost bytes at most, and repairsTogether
+// partitions are repaired at a time. Others wait for their turn, and their minute begins with that.
 const (
-	mendMost     = 192 << 20
-	mendTogether = 2
+	repairMost      = 192 << 20
+	repairsTogether = 2
 )
 
 // askBatches is the operation by which a node asks another for batches of a damaged range.
-const askBatches forward.Operation[batchesArgs, mend.Answer] = "batches"
+const askBatches forward.Operation[batchesArgs, repair.Answer] = "batches"
 
 // batchesArgs name the batches that are wanted.
 type batchesArgs struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"`
 	Partition   int              `json:"partition"`
-	mend.Wanted
+	repair.Wanted
 }
 
-// mendment is files that mend a log, to be put into it in an epoch above one. Whoever takes it uses it up.
-type mendment struct {
+// pendingRepair is files that repair a log, to be put into it in an epoch above one. Whoever takes it out of its
+// replica puts them into the log, or discards them.
+type pendingRepair struct {
 	above seq.Epoch
-	files *mend.Prepared
-	taken atomic.Bool
+	files *repair.Prepared
 }
 
-// mender is how a node treats a damaged copy that is the only one in sync. put is of the lanes of the
+// repairer is how a node treats a damaged copy that is the only one in sync. put is of the lanes of the
 // partitions; the others may be called by many goroutines.
-type mender struct {
+type repairer struct {
 	o        *Options
 	log      *slog.Logger
 	life     *life
 	topics   *Topics
-	damage   *mend.Known
+	damage   *repair.Known
 	disk     *diskspace.Space
 	asides   *asides
 	roles    roleTaker
 	converge func(topic string) error
-	together chan struct{} // holds one for each partition that is being mended
+	together chan struct{} // holds one for each partition that is being repaired
 	finding  chan struct{} // holds one while finder is in use
-	finder   mend.Finder   // of copies that were set aside
+	finder   repair.Finder // of copies that were set aside
 }
 
 // waits reports whether consumers of a copy that is alone in sync wait for what is damaged, as others may hold that.
-func (m *mender) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
+func (m *repairer) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
 	t := h.Config()
 	return m.reaches(h) && hp.index < len(t.Partitions) && len(t.Partitions[hp.index].Replicas) > 1 &&
-		hp.sought.Waits(mend.Of(err))
+		hp.sought.Waits(repair.Of(err))
 }
 
 // reaches reports whether there may be copies of a topic on other nodes.
-func (m *mender) reaches(h *Topic) bool { return h.fs == m.o.FS && m.o.Calls.Remote != nil }
+func (m *repairer) reaches(h *Topic) bool { return h.fs == m.o.FS && m.o.Calls.Remote != nil }
 
 // found is told of damage that was met. Whoever waits for it has suspended deliveries before: if it was given up
 // since it asked whether to wait, nobody else would resume them.
-func (m *mender) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
-	hp.sought.Want(mend.Of(err))
+func (m *repairer) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
+	hp.sought.Want(repair.Of(err))
 	m.start(h, hp)
 	if !m.waits(h, hp, err) {
 		m.resume(hp)
@@ -100,7 +99,7 @@ func (m *mender) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 }
 
 // alone returns the partition of a damaged copy that leads and is the only one in sync; nil: it is not.
-func (m *mender) alone(h *Topic, hp *Held) *meta.Partition {
+func (m *repairer) alone(h *Topic, hp *Held) *meta.Partition {
 	t := m.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || h.Held(hp.index) != hp || condition(hp.state.Load()) != damaged {
 		return nil
@@ -114,22 +113,22 @@ func (m *mender) alone(h *Topic, hp *Held) *meta.Partition {
 
 // start asks other replicas for what this one cannot read, until it has it or is not alone in sync any
 // more. It does not wait.
-func (m *mender) start(h *Topic, hp *Held) {
-	if !m.reaches(h) || !hp.mending.CompareAndSwap(false, true) {
+func (m *repairer) start(h *Topic, hp *Held) {
+	if !m.reaches(h) || !hp.repairing.CompareAndSwap(false, true) {
 		return
 	}
 	m.life.running.Go(func() {
-		m.mend(h, hp)
-		hp.mending.Store(false)
+		m.repair(h, hp)
+		hp.repairing.Store(false)
 		if p := m.alone(h, hp); p != nil && m.life.ctx.Err() == nil {
 			m.start(h, hp) // who asked for that meanwhile was not heard
 		}
 	})
 }
 
-func (m *mender) mend(h *Topic, hp *Held) {
-	pause := mendSoon
-	if hp.mended > 0 && !beat.Pause(m.life.ctx, min(mendSoon<<min(hp.mended, 5), mendAgain)) {
+func (m *repairer) repair(h *Topic, hp *Held) {
+	pause := repairSoon
+	if hp.repaired > 0 && !beat.Pause(m.life.ctx, min(repairSoon<<min(hp.repaired, 5), repairAgain)) {
 		return
 	}
 	for {
@@ -146,9 +145,9 @@ func (m *mender) mend(h *Topic, hp *Held) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-			pause = min(2*pause, mendAgain)
+			pause = min(2*pause, repairAgain)
 		case <-hp.sought.More():
-			pause = mendSoon
+			pause = repairSoon
 		case <-m.life.ctx.Done():
 		}
 		if timer.Stop(); m.life.ctx.Err() != nil {
@@ -158,31 +157,31 @@ func (m *mender) mend(h *Topic, hp *Held) {
 }
 
 // round asks once for all that is damaged, and begins a repair with what there is. over: there is nothing more to do.
-func (m *mender) round(h *Topic, hp *Held) (over bool) {
+func (m *repairer) round(h *Topic, hp *Held) (over bool) {
 	p := m.alone(h, hp)
 	if p == nil {
-		if x := hp.mendment.Swap(nil); x != nil && x.taken.CompareAndSwap(false, true) {
+		if x := hp.pendingRepair.Swap(nil); x != nil {
 			x.files.Discard()
 		}
 		m.resume(hp)
 		return true
 	}
-	if hp.mendment.Load() == nil {
+	if hp.pendingRepair.Load() == nil {
 		due := hp.sought.Due(m.damagedIn(hp), time.Now())
-		time.AfterFunc(mend.For, func() { m.giveUp(h, hp.index, hp.sought) })
+		time.AfterFunc(repair.For, func() { m.giveUp(h, hp.index, hp.sought) })
 		m.prepare(h, hp, p, m.collect(h, hp, p, due))
 		m.giveUp(h, hp.index, hp.sought)
 	}
-	return hp.mendment.Load() != nil && m.begin(h, hp, p)
+	return hp.pendingRepair.Load() != nil && m.begin(h, hp, p)
 }
 
 // damagedIn returns the damaged ranges of a copy.
-func (m *mender) damagedIn(hp *Held) []mend.Extent {
-	return mend.Extents(m.damage.In(hp.dir), hp.Replica.Log().Start())
+func (m *repairer) damagedIn(hp *Held) []repair.Extent {
+	return repair.Extents(m.damage.In(hp.dir), hp.Replica.Log().Start())
 }
 
 // giveUp has consumers pass over ranges for which they have waited for long enough.
-func (m *mender) giveUp(h *Topic, i int, s *mend.Sought) {
+func (m *repairer) giveUp(h *Topic, i int, s *repair.Sought) {
 	s.Overdue(time.Now())
 	all := s.Passed()
 	if len(all) == 0 || m.life.ctx.Err() != nil {
@@ -199,7 +198,7 @@ func (m *mender) giveUp(h *Topic, i int, s *mend.Sought) {
 
 // resume has deliveries go on that waited for what others hold. Where more damage is met they wait again,
 // if others may hold that.
-func (m *mender) resume(hp *Held) {
+func (m *repairer) resume(hp *Held) {
 	if lp := hp.Led.Load(); lp != nil && !lp.leaving.Load() {
 		lp.Part.Resume()
 	}
@@ -207,54 +206,54 @@ func (m *mender) resume(hp *Held) {
 
 // collect returns what others have of damaged ranges, as much as may be kept in memory, and notes which of them nobody has.
 // A node that does not answer once is asked for nothing more.
-func (m *mender) collect(h *Topic, hp *Held, p *meta.Partition, due []mend.Extent) []mend.Range {
-	ctx, cancel := context.WithTimeout(m.life.ctx, mend.For)
+func (m *repairer) collect(h *Topic, hp *Held, p *meta.Partition, due []repair.Extent) []repair.Range {
+	ctx, cancel := context.WithTimeout(m.life.ctx, repair.For)
 	defer cancel()
 	others := slices.DeleteFunc(slices.Clone(p.Replicas), func(id meta.NodeID) bool { return id == m.o.Self })
-	g := mend.Gathering{Nodes: len(others), Room: mendMost, Ask: func(i int, w mend.Wanted) (mend.Answer, error) {
-		ctx, cancel := context.WithTimeout(ctx, mendTimeout)
+	g := repair.Gathering{Nodes: len(others), Room: repairMost, Ask: func(i int, w repair.Wanted) (repair.Answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, repairTimeout)
 		defer cancel()
 		return askBatches.Ask(ctx, m.o.Calls, others[i], batchesArgs{h.Name, h.Incarnation, hp.index, w})
 	}}
 	return g.Collect(ctx, hp.Replica.Log(), m.damagedIn(hp), due, hp.sought)
 }
 
-// prepare makes the files that mend a log with what others have.
-func (m *mender) prepare(h *Topic, hp *Held, p *meta.Partition, found []mend.Range) {
+// prepare makes the files that repair a log with what others have.
+func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair.Range) {
 	if len(found) == 0 {
 		return
 	}
-	files, failed := mend.Prepare(h.fs, hp.dir, found, m.disk.Spare)
+	files, failed := repair.Prepare(h.fs, hp.dir, found, m.disk.Spare)
 	for i, err := range failed {
-		e := mend.Extent{From: found[i].From, Next: found[i].Next}
-		wider, ok := errors.AsType[*mend.WiderError](err)
+		e := repair.Extent{From: found[i].From, Next: found[i].Next}
+		wider, ok := errors.AsType[*repair.WiderError](err)
 		switch {
 		case err == nil:
 			continue
 		case ok:
 			m.spoil(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
-			if hp.sought.Want(mend.Extent{From: wider.From, Next: wider.Next}) {
+			if hp.sought.Want(repair.Extent{From: wider.From, Next: wider.Next}) {
 				continue // it is asked for all of that next
 			}
 		}
-		hp.sought.Failed(e, time.Now(), errors.Is(err, mend.ErrNoFit))
+		hp.sought.Failed(e, time.Now(), errors.Is(err, repair.ErrNoFit))
 		m.log.Warn("cannot prepare the repair of a damaged range of the log with the copy of another replica; retrying later",
 			"topic", h.Name, "partition", hp.index, "from", e.From, "next", e.Next, "error", err)
 	}
 	if !files.Empty() {
-		hp.mendment.Store(&mendment{above: p.Epoch, files: files})
+		hp.pendingRepair.Store(&pendingRepair{above: p.Epoch, files: files})
 	}
 }
 
 // spoil has a replica be damaged in a range.
-func (m *mender) spoil(hp *Held, d commitlog.Damage) {
+func (m *repairer) spoil(hp *Held, d commitlog.Damage) {
 	hp.Replica.Spoil(&commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
 	hp.spoil()
 }
 
 // begin has the metadata begin a new epoch, in which this replica leads with the ranges in its log. The
 // log is closed and opened for that: see put.
-func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition) bool {
+func (m *repairer) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
 	defer cancel()
 	r, err := m.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
@@ -268,36 +267,40 @@ func (m *mender) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 	return true
 }
 
-// put puts what others have into the log of a replica, which is closed and opened for that. What is not mended stays
+// put puts what others have into the log of a replica, which is closed and opened for that. What is not repaired stays
 // known as damaged: an index that is trusted may not tell.
-func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) error {
-	m.damage.Drop(hp.dir, mend.Extent{Next: hp.Replica.Log().Start()}) // of that retention has made an end
+func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
+	m.damage.Drop(hp.dir, repair.Extent{Next: hp.Replica.Log().Start()}) // of that retention has made an end
 	m.roles.step(h, hp)
 	m.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
 		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
+	files := &repair.Prepared{} // none, if they were discarded meanwhile
+	if x := hp.pendingRepair.Swap(nil); x != nil {
+		files = x.files
+	}
 	prepared := files.Ranges()
 	ranges, err := files.Put()
 	if err != nil {
 		m.log.Warn("cannot put the copy of another replica into a damaged log; retrying later", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	mended := make([]mend.Extent, 0, len(ranges))
+	repaired := make([]repair.Extent, 0, len(ranges))
 	for _, r := range ranges {
-		mended = append(mended, mend.Extent{From: r.From, Next: r.Next})
+		repaired = append(repaired, repair.Extent{From: r.From, Next: r.Next})
 		m.log.Info("damaged range of the log repaired with the copy of another replica",
 			"topic", h.Name, "partition", hp.index, "from", r.From, "next", r.Next)
-		m.damage.Drop(hp.dir, mended[len(mended)-1])
+		m.damage.Drop(hp.dir, repaired[len(repaired)-1])
 	}
 	fresh, err := m.roles.openReplica(h, t, hp.index)
 	if err != nil {
 		return err
 	}
-	fresh.mended, fresh.sought = hp.mended+1, hp.sought
-	fresh.sought.Mended(mended, time.Now())
+	fresh.repaired, fresh.sought = hp.repaired+1, hp.sought
+	fresh.sought.Repaired(repaired, time.Now())
 	for _, r := range prepared {
-		fresh.sought.Failed(mend.Extent{From: r.From, Next: r.Next}, time.Now(), false) // unless it is mended, and forgotten
+		fresh.sought.Failed(repair.Extent{From: r.From, Next: r.Next}, time.Now(), false) // unless it is repaired, and forgotten
 	}
 	h.hold(hp.index, fresh)
 	for _, d := range m.damage.In(hp.dir) {
@@ -308,13 +311,13 @@ func (m *mender) put(h *Topic, hp *Held, t *meta.Topic, files *mend.Prepared) er
 
 // batchesHere returns batches of a range that another node has lost, of whatever copy here has them. One request at a
 // time searches what was set aside. That goes on when nobody waits for it any more: the next one finds it done.
-func (m *mender) batchesHere(ctx context.Context, a batchesArgs) (piece mend.Answer, err error) {
+func (m *repairer) batchesHere(ctx context.Context, a batchesArgs) (piece repair.Answer, err error) {
 	h := m.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
 		return piece, meta.ErrTopicNotFound
 	}
 	if hp := h.Held(a.Partition); hp != nil {
-		if piece = mend.InLog(hp.Replica.Log()).Answer(ctx, a.Wanted); len(piece.Bytes) > 0 {
+		if piece = repair.InLog(hp.Replica.Log()).Answer(ctx, a.Wanted); len(piece.Bytes) > 0 {
 			return piece, nil
 		}
 	}

@@ -1,14 +1,14 @@
-// Package mend puts what another replica has in the place of damaged ranges of a log. The log may be open
+// Package repair puts what another replica has in the place of damaged ranges of a log. The log may be open
 // until the files that take the place of its segments are ready.
 //
 // Known is which ranges are damaged, Sought how far the search for each of them is, and Gathering asks other nodes for
 // them; a Copy answers, and Prepare makes the files. It does not know who the others are, nor what a leader is.
 //
 // Invariants: only the segment files of the ranges are replaced, each in one step; a crash leaves it as it
-// was or mended. No intact batch is dropped. A copy gives only what it proves to hold.
+// was or repaired. No intact batch is dropped. A copy gives only what it proves to hold.
 //
 // Start at Prepare.
-package mend
+package repair
 
 import (
 	"cmp"
@@ -101,7 +101,7 @@ type file struct {
 	before, after *segment // nil: there is none
 	there         bool     // the segment has a file
 	batchesThere  int      // in that
-	ranges        []Range  // that it mends, without their batches
+	ranges        []Range  // that it repairs, without their batches
 	of            []int    // which they are of those that were to be prepared
 }
 
@@ -155,7 +155,7 @@ func (p *Prepared) file(off seq.Offset) (*file, error) {
 // Empty reports whether no file was prepared.
 func (p *Prepared) Empty() bool { return len(p.files) == 0 }
 
-// Ranges returns the ranges that the files mend, without their batches.
+// Ranges returns the ranges that the files repair, without their batches.
 func (p *Prepared) Ranges() (all []Range) {
 	for _, f := range p.files {
 		all = append(all, f.ranges...)
@@ -163,18 +163,18 @@ func (p *Prepared) Ranges() (all []Range) {
 	return all
 }
 
-// Put replaces the segments by the files. The log must be closed. It returns the ranges that are mended, durably, and
+// Put replaces the segments by the files. The log must be closed. It returns the ranges that are repaired, durably, and
 // why others are not: ErrChanged asks to prepare them again.
-func (p *Prepared) Put() (mended []Range, err error) {
+func (p *Prepared) Put() (repaired []Range, err error) {
 	for _, f := range p.files {
 		if e := f.put(p.fs, p.dir); e != nil {
 			err = errors.Join(err, fmt.Errorf("replace segment %s: %w", f.path, e), removed(p.fs.Remove(f.temp())))
 			continue
 		}
-		mended = append(mended, f.ranges...)
+		repaired = append(repaired, f.ranges...)
 	}
 	p.files = nil
-	return mended, err
+	return repaired, err
 }
 
 // Discard removes the files.
@@ -375,7 +375,7 @@ func (f *file) length() int64 {
 	return n
 }
 
-// prepare writes the file. What is not mended of the segment stays as it is: batches do not change their places.
+// prepare writes the file. What is not repaired of the segment stays as it is: batches do not change their places.
 func (f *file) prepare(fsys vfs.FS) error {
 	to, err := fsys.Create(f.temp())
 	if err != nil {

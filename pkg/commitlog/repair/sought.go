@@ -1,4 +1,4 @@
-package mend
+package repair
 
 import (
 	"slices"
@@ -33,20 +33,20 @@ func (e Extent) Holds(o Extent) bool { return e.From <= o.From && o.Next <= e.Ne
 // Sought is what is known of the search for the damaged ranges of a copy in other replicas, of each range by itself. It
 // outlives the repairs of the copy. Its methods may be called by many goroutines.
 type Sought struct {
-	mu     sync.Mutex
-	ranges map[Extent]*search
-	mended map[Extent]mended
-	more   chan struct{} // holds one
+	mu       sync.Mutex
+	ranges   map[Extent]*search
+	repaired map[Extent]repaired
+	more     chan struct{} // holds one
 }
 
-// mended is how often a range was mended, and when last.
-type mended struct {
+// repaired is how often a range was repaired, and when last.
+type repaired struct {
 	times int
 	at    time.Time
 }
 
-// mendedMost is how often a range is mended before it is given up as soon as it is damaged again.
-const mendedMost = 3
+// repairsMost is how often a range is repaired before it is given up as soon as it is damaged again.
+const repairsMost = 3
 
 // NewSought returns no ranges.
 func NewSought() *Sought { return &Sought{more: make(chan struct{}, 1)} }
@@ -84,7 +84,7 @@ func (s *Sought) addLocked(e Extent) (first bool) {
 		s.ranges = map[Extent]*search{}
 	}
 	s.ranges[e] = &search{}
-	if m := s.mended[e]; m.times >= mendedMost {
+	if m := s.repaired[e]; m.times >= repairsMost {
 		s.ranges[e] = &search{given: true, again: m.at.Add(failedPause)}
 	}
 	return true
@@ -165,7 +165,7 @@ func (s *Sought) note(e Extent, now time.Time, within, pause time.Duration) {
 	}
 }
 
-// Large notes that a range is too large to be mended.
+// Large notes that a range is too large to be repaired.
 func (s *Sought) Large(e Extent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +205,9 @@ func (s *Sought) Passed() (all []Extent) {
 	return all
 }
 
-// Mended notes that ranges are mended, and forgets what is in them. One that was mended again and again is given up when
+// Repaired notes that ranges are repaired, and forgets what is in them. One that was repaired again and again is given up when
 // it is damaged once more, and asked for after a pause: each time cost an epoch.
-func (s *Sought) Mended(all []Extent, now time.Time) {
+func (s *Sought) Repaired(all []Extent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := range s.ranges {
@@ -215,10 +215,10 @@ func (s *Sought) Mended(all []Extent, now time.Time) {
 			delete(s.ranges, e)
 		}
 	}
-	if s.mended == nil {
-		s.mended = map[Extent]mended{}
+	if s.repaired == nil {
+		s.repaired = map[Extent]repaired{}
 	}
 	for _, e := range all {
-		s.mended[e] = mended{s.mended[e].times + 1, now}
+		s.repaired[e] = repaired{s.repaired[e].times + 1, now}
 	}
 }

@@ -1,4 +1,4 @@
-package mend
+package repair
 
 import (
 	"errors"
@@ -108,9 +108,9 @@ func TestPartsOfRangesThatAreGivenUpArePassed(t *testing.T) {
 	if s.Want(Extent{6, 8}); s.Waits(Extent{6, 8}) {
 		t.Error("a part that was met by itself waits, though all around it is given up")
 	}
-	s.Mended([]Extent{{1, 9}}, t0)
+	s.Repaired([]Extent{{1, 9}}, t0)
 	if !s.Waits(Extent{3, 5}) || s.Waits(Extent{12, 13}) {
-		t.Error("what is mended is given up, or something else is forgotten")
+		t.Error("what is repaired is given up, or something else is forgotten")
 	}
 }
 
@@ -206,12 +206,12 @@ func TestARangeComesFromSeveralReplicas(t *testing.T) {
 // TestARangeThatIsDamagedAgainAndAgainIsGivenUp has a disk that damages a range after each repair.
 func TestARangeThatIsDamagedAgainAndAgainIsGivenUp(t *testing.T) {
 	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
-	for range mendedMost {
+	for range repairsMost {
 		s.Want(a)
 		if due := s.Due([]Extent{a}, t0); len(due) != 1 || !s.Waits(a) {
 			t.Fatalf("%v is due, waited for %t", due, s.Waits(a))
 		}
-		s.Mended([]Extent{a}, t0)
+		s.Repaired([]Extent{a}, t0)
 	}
 	s.Want(a)
 	if due := s.Due([]Extent{a}, t0.Add(failedPause-1)); len(due) > 0 || s.Waits(a) {

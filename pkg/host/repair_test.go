@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/commitlog/mend"
+	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -47,17 +47,17 @@ func TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile(t *testing.T) {
 	}
 	h := &Topic{fs: disk}
 	h.config.Store(&meta.Topic{Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1", "n2"}}}})
-	m := &mender{o: &Options{FS: disk, Calls: forward.Caller{Remote: someNodes{}}}}
-	hp := &Held{sought: mend.NewSought()}
+	m := &repairer{o: &Options{FS: disk, Calls: forward.Caller{Remote: someNodes{}}}}
+	hp := &Held{sought: repair.NewSought()}
 	hp.Led.Store(&Led{Part: part})
-	hp.mending.Store(true)
+	hp.repairing.Store(true)
 	damage := &commitlog.CorruptionError{From: 3, Next: 5}
 	for _, given := range []bool{false, true} {
 		if !m.waits(h, hp, damage) {
 			t.Fatal("nobody waits for what others may hold")
 		}
 		if given {
-			hp.sought.Due([]mend.Extent{mend.Of(damage)}, time.Unix(1000, 0))
+			hp.sought.Due([]repair.Extent{repair.Of(damage)}, time.Unix(1000, 0))
 			hp.sought.Overdue(time.Unix(1060, 0))
 			m.resume(hp)
 		}

@@ -1,4 +1,4 @@
-package mend
+package repair
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ const dir = "log"
 
 var options = commitlog.Options{SegmentBytes: 2 << 10, FillBytes: -1, TailBytes: -1}
 
-// mendLog puts batches in the place of a damaged range of a log.
-func mendLog(fsys vfs.FS, dir string, ranges ...Range) error {
+// repairLog puts batches in the place of a damaged range of a log.
+func repairLog(fsys vfs.FS, dir string, ranges ...Range) error {
 	p, failed := Prepare(fsys, dir, ranges, nil)
 	if err := errors.Join(failed...); err != nil {
 		p.Discard()
@@ -120,9 +120,9 @@ func harm(t *testing.T, rnd *rand.Rand, disk *vfs.Mem, path string) string {
 	return fmt.Sprintf("%s: %d at %d of %d", path, k, at, len(raw))
 }
 
-// TestWhatAnotherReplicaHasMendsALog damages files of a log in any way, and puts back what is lost from a
+// TestWhatAnotherReplicaHasRepairsALog damages files of a log in any way, and puts back what is lost from a
 // copy that was not damaged.
-func TestWhatAnotherReplicaHasMendsALog(t *testing.T) {
+func TestWhatAnotherReplicaHasRepairsALog(t *testing.T) {
 	for range 300 {
 		rnd := testrand.New(t)
 		disk, firsts := newLog(t, rnd)
@@ -174,18 +174,18 @@ func TestWhatAnotherReplicaHasMendsALog(t *testing.T) {
 			}
 			slices.SortFunc(damaged, func(a, b commitlog.Damage) int { return int(a.From) - int(b.From) })
 			for _, d := range damaged {
-				put := func(from, next seq.Offset) error { return mendLog(disk, dir, rangeOf(t, intact, from, next)) }
+				put := func(from, next seq.Offset) error { return repairLog(disk, dir, rangeOf(t, intact, from, next)) }
 				err := put(d.From, d.Next)
 				var wider *WiderError
-				mended := false
+				repaired := false
 				if errors.As(err, &wider) {
-					mended = slices.ContainsFunc(damaged, func(o commitlog.Damage) bool { return o.From < d.From && o.Next > wider.From })
-					if err = put(wider.From, wider.Next); mended && errors.Is(err, ErrNoFit) {
+					repaired = slices.ContainsFunc(damaged, func(o commitlog.Damage) bool { return o.From < d.From && o.Next > wider.From })
+					if err = put(wider.From, wider.Next); repaired && errors.Is(err, ErrNoFit) {
 						err = nil
 					}
 				}
-				if err != nil && !mended {
-					t.Fatalf("%q: mend [%d,%d): %v", harms, d.From, d.Next, err)
+				if err != nil && !repaired {
+					t.Fatalf("%q: repair [%d,%d): %v", harms, d.From, d.Next, err)
 				}
 			}
 		}
@@ -242,11 +242,11 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		"nothing":          {firsts[1], firsts[2], nil},
 		"beyond a segment": {firsts[len(firsts)-1] + 100, firsts[len(firsts)-1] + 101, nil},
 	} {
-		if err := mendLog(disk, dir, r); !errors.Is(err, ErrNoFit) {
+		if err := repairLog(disk, dir, r); !errors.Is(err, ErrNoFit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil || !bytes.Equal(batchAt(disk, dir, firsts[1]), second) {
+	if err := repairLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil || !bytes.Equal(batchAt(disk, dir, firsts[1]), second) {
 		t.Errorf("intact: %v", err)
 	}
 	// A batch of another size leaves the next segment at another place.
@@ -262,10 +262,10 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := build(t, firsts[1], firsts[2], 300)
-	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], other}); !errors.Is(err, ErrNoFit) {
+	if err := repairLog(disk, dir, Range{firsts[1], firsts[2], other}); !errors.Is(err, ErrNoFit) {
 		t.Errorf("of another size: %v", err)
 	}
-	if err := mendLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil {
+	if err := repairLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil {
 		t.Error(err)
 	}
 	if after, err := vfs.ReadFile(disk, path, 1<<20); err != nil || !bytes.HasPrefix(before, after) {
@@ -326,11 +326,11 @@ func TestAPartOfADamagedRangeIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wider *WiderError
-		err = mendLog(disk, dir, rangeOf(t, intact, firsts[1+k], firsts[2+k]))
+		err = repairLog(disk, dir, rangeOf(t, intact, firsts[1+k], firsts[2+k]))
 		if !errors.As(err, &wider) || wider.From != firsts[1] || wider.Next != firsts[3] || !errors.Is(err, ErrNoFit) {
 			t.Fatalf("part %d: %v", k, err)
 		}
-		if err := mendLog(disk, dir, rangeOf(t, intact, wider.From, wider.Next)); err != nil {
+		if err := repairLog(disk, dir, rangeOf(t, intact, wider.From, wider.Next)); err != nil {
 			t.Error(err)
 		}
 		if after, err := vfs.ReadFile(disk, path, 1<<20); err != nil || !bytes.HasPrefix(raw, after) {
@@ -339,9 +339,9 @@ func TestAPartOfADamagedRangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestALogIsMendedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
+// TestALogIsRepairedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
 // repair while that goes on. Each segment is written once.
-func TestALogIsMendedWhileItIsWritten(t *testing.T) {
+func TestALogIsRepairedWhileItIsWritten(t *testing.T) {
 	for _, where := range [][]int{{1, 3}, {1, 3, -2}, {-2}} { // from the end: in the last segment
 		rnd := testrand.New(t)
 		disk, firsts := newLog(t, rnd)
@@ -392,8 +392,8 @@ func TestALogIsMendedWhileItIsWritten(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if mended, err := p.Put(); len(mended) != len(where) || err != nil {
-			t.Fatalf("%v: %v, %v", where, mended, err)
+		if repaired, err := p.Put(); len(repaired) != len(where) || err != nil {
+			t.Fatalf("%v: %v, %v", where, repaired, err)
 		}
 		for _, o := range firsts {
 			if was := batchAt(intact, dir, o); was == nil || !bytes.Equal(was, batchAt(disk, dir, o)) {
@@ -485,13 +485,80 @@ func TestARepairWithoutRoomChangesNothing(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if mended, err := p.Put(); len(mended) > 0 || !errors.Is(err, ErrChanged) || leftovers() > 0 {
-		t.Errorf("a batch came behind it: %v, %v", mended, err)
+	if repaired, err := p.Put(); len(repaired) > 0 || !errors.Is(err, ErrChanged) || leftovers() > 0 {
+		t.Errorf("a batch came behind it: %v, %v", repaired, err)
 	}
-	if err := mendLog(disk, dir, r); err != nil {
+	if err := repairLog(disk, dir, r); err != nil {
 		t.Error(err)
 	}
 	if !bytes.Equal(batchAt(disk, dir, r.From), r.Batches) || !bytes.Equal(batchAt(disk, dir, r.Next), behind) {
 		t.Error("the range, or what came behind it, is another")
+	}
+}
+
+// A segment of which too much looks like batches and is none is not read to its end. What is behind may be intact, and
+// a repair must not drop it.
+func TestASegmentThatIsNotReadToItsEndIsNotRepaired(t *testing.T) {
+	refused := 0
+	for shift := range 8 { // where forged headers are at the places of batches is not known
+		disk := vfs.NewMem()
+		l, _, err := commitlog.Open(disk, dir, commitlog.Options{FillBytes: -1, TailBytes: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := l.Writer(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all [3][]byte
+		for i, body := range [][]byte{[]byte("before"), nil, []byte("behind")} {
+			if i == 1 { // which begin as the batch before does
+				forged := append(slices.Clone(all[0][:8]), 0, 0x80, 0, 0, 0, 0, 0, 0) // 32 KiB
+				body = append(make([]byte, shift), bytes.Repeat(forged, 4<<10)...)
+			}
+			b := new(commitlog.Builder)
+			copy(b.Next(len(body)), body)
+			added, err := w.Append(b, int64(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i] = slices.Clone(added.Raw())
+		}
+		if _, err := w.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := files(t, disk)[0]
+		intact, err := vfs.ReadFile(disk, path, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := disk.OpenReadWrite(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt([]byte{1}, int64(bytes.Index(intact, all[1])+20))
+		_, err2 := f.WriteAt([]byte{1}, int64(bytes.Index(intact, all[1]))) // its size is not known either
+		if err = errors.Join(err, err2, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		err = repairLog(disk, dir, Range{1, 2, all[1]})
+		now, readErr := vfs.ReadFile(disk, path, 1<<20)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		switch {
+		case !bytes.Contains(now, all[2]):
+			t.Errorf("shift %d: the batch behind is gone, %v", shift, err)
+		case errors.Is(err, ErrNoFit):
+			refused++
+		case err != nil || !bytes.Equal(now, intact):
+			t.Errorf("shift %d: %v", shift, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("each segment was read to its end")
 	}
 }
