@@ -53,7 +53,7 @@ func targetOf(cmd *cobra.Command, g *globals, topic string, given []string, crea
 }
 
 func (t *nsqTarget) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(t.warn, format+"\n", args...) // nobody is left to tell
+	_, _ = fmt.Fprintf(t.warn, format+"\n", args...) // an error of stderr cannot be reported
 }
 
 // places returns what a client is made of: the NSQ addresses that were given, or else the
@@ -115,8 +115,8 @@ func (t *nsqTarget) newClient(at []string, links *linkState) (*client.Client, er
 // linkState is what is known of the connections of a client.
 type linkState struct {
 	target *nsqTarget
-	ended  func(ever bool, err error) // one was lost, or never stood; nil: nobody asks
-	first  func()                     // one stands; likewise
+	ended  func(ever bool, err error) // called when a connection is lost, or could not be opened (ever is false); may be nil
+	first  func()                     // called when the first connection is open; may be nil
 
 	mu   sync.Mutex // guards what follows
 	up   map[string]int

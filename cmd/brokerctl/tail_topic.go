@@ -174,7 +174,7 @@ func (t *topicTail) report(missing []string, err error) {
 	if t.state = state; state == "" {
 		state = "all partitions respond again"
 	}
-	_, _ = fmt.Fprintln(t.warn, state) // nobody is left to tell
+	_, _ = fmt.Fprintln(t.warn, state) // an error of stderr cannot be reported
 }
 
 // read returns what has come to the partitions, by time of publishing. It asks

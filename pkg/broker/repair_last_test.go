@@ -187,21 +187,27 @@ func TestARottenAnOlderAndADamagedCopyLoseNothing(t *testing.T) {
 	})
 }
 
+// loseEverywhere damages a message in all three copies of a topic, of which that of n1 is the only one in sync.
+func (l *lan) loseEverywhere(topic, message string) {
+	ids := []meta.NodeID{"n1", "n2", "n3"}
+	for _, id := range ids {
+		l.settleLog(id, topic)
+	}
+	l.alone(topic, "n1")
+	for _, id := range ids {
+		l.spoil(id, topic, 0, message[:50])
+	}
+	for _, id := range ids {
+		l.start(id)
+	}
+}
+
 // No copy holds a message any more. The health says so, and all others are delivered.
 func TestWhatNoCopyHoldsIsSaidAndPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.settleLog(id, "t")
-		}
-		l.alone("t", "n1")
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.spoil(id, "t", 0, all[4][:50])
-		}
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.start(id)
-		}
+		l.loseEverywhere("t", all[4])
 		l.takes("t", slices.Delete(slices.Clone(all), 4, 5), 2*time.Minute)
 		l.eventually("the health to say it", func() bool {
 			l.control()
@@ -370,16 +376,7 @@ func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.settleLog(id, "t")
-		}
-		l.alone("t", "n1")
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.spoil(id, "t", 0, all[2][:50])
-		}
-		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			l.start(id)
-		}
+		l.loseEverywhere("t", all[2])
 		l.takes("t", all[:2], 2*time.Minute)
 		time.Sleep(time.Hour)
 		l.control()

@@ -29,7 +29,7 @@ type Message struct {
 
 	conn     *conn
 	answer   atomic.Bool
-	answered func(m *Message, finished bool) // nil: nobody asks
+	answered func(m *Message, finished bool) // may be nil
 }
 
 // ID names a message to the broker that delivered it.

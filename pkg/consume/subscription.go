@@ -128,10 +128,10 @@ func (s *Subscription) renew() {
 	s.allot()
 }
 
-// joinAgain joins partitions of a relay that this node leads in the next epoch: no other has led them in between,
-// so that the relay still has them, and nobody at its node asks for them anew. Where others may have led, the
-// relay ends, and its node looks for the leaders; also where there is an order, as the relay may hold messages of
-// the earlier term that go to others first now.
+// joinAgain joins partitions of a relay that this node leads in the next epoch. No other node has led them in
+// between, so the relay still covers them, and its node does not subscribe to them again. If another node may have
+// led, the relay ends, and its node subscribes to the current leaders. It also ends if the channel has an order: the
+// relay may hold messages of the earlier term that are delivered to other consumers first now.
 func (j joiner) joinAgain() {
 	s := j.s
 	for i, epoch := range s.relayed {
@@ -268,8 +268,8 @@ func (s *Subscription) AtHand() bool {
 	return slices.ContainsFunc(set.local, func(k *localSource) bool { return topic.AtHand(k.Consumer) })
 }
 
-// Waits reports that Take found nothing although there was room: Wake is called, or was already, when there is
-// something. Then an answer need not be followed by a Take.
+// Waits reports that Take found nothing although there was room, and that there has been nothing since: Wake is called
+// when there is. Then an answer need not be followed by a Take.
 func (s *Subscription) Waits() bool {
 	set := s.Sources.Load()
 	return len(set.Relays) == 0 && !slices.ContainsFunc(set.local, func(k *localSource) bool { return !topic.Waits(k.Consumer) })

@@ -30,7 +30,7 @@ type Consumer struct {
 	ch    *Channel
 	id    uint64
 	o     ConsumerOptions
-	waits bool // in ch.waiting; guarded by ch.mu
+	waits atomic.Bool // in ch.waiting; changed under ch.mu
 
 	// idle is set when the consumer begins to wait and cleared when it takes
 	// something or passes. Without waits, it was woken and has not looked yet.
@@ -85,8 +85,9 @@ func serve(k *Consumer) {
 // for the goroutine that may call Take.
 func AtHand(k *Consumer) bool { return k.at.Holds(k.ch.Floor()) }
 
-// Waits reports that a consumer's last Take found nothing: it is woken, or was already, when there is something.
-func Waits(k *Consumer) bool { return k.idle.Load() }
+// Waits reports that a consumer's last Take found nothing, and that there has been nothing for it since: it is woken
+// when there is.
+func Waits(k *Consumer) bool { return k.waits.Load() }
 
 func (k *Consumer) unfinished(o seq.Offset) {
 	if k.o.Unfinished != nil {
@@ -196,7 +197,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 			return c.armLocked(), channel.Order(c.state).Some() && c.state.InFlight() > 0
 		}
 	}
-	if k.waits {
+	if k.waits.Load() {
 		c.waiting.remove(k)
 		c.waiters.Store(c.waiting.len())
 	}
@@ -219,7 +220,7 @@ func (k *Consumer) Pass() {
 	c := k.ch
 	c.mu.Lock()
 	others := 0
-	if !k.waits {
+	if !k.waits.Load() {
 		others = 1
 	}
 	if len(c.tags) > 0 {

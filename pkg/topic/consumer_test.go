@@ -19,3 +19,25 @@ func TestASampleRateIsAPercentage(t *testing.T) {
 		}
 	}
 }
+
+// A consumer that found nothing waits until it is woken. From then on its Take may read the log, so that it does not
+// count as waiting, though it has not looked yet.
+func TestAConsumerThatWasWokenDoesNotWait(t *testing.T) {
+	b := newBench(t)
+	k := b.join(b.channel("c", 1))
+	if Waits(k.Consumer) {
+		t.Error("a consumer waits before its first Take")
+	}
+	want(t, "nothing", k.take(1, b.now), "")
+	if !Waits(k.Consumer) {
+		t.Error("a consumer that found nothing does not wait")
+	}
+	b.publish("a")
+	if Waits(k.Consumer) {
+		t.Error("a consumer waits though it was woken")
+	}
+	want(t, "what woke it", k.take(1, b.now), "a")
+	if Waits(k.Consumer) {
+		t.Error("a consumer that takes waits")
+	}
+}

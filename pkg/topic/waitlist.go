@@ -10,17 +10,17 @@ func (w *waitlist) len() int32 { return int32(len(w.list)) }
 
 // add puts a consumer at the end, unless it waits already.
 func (w *waitlist) add(k *Consumer) {
-	if !k.waits {
-		k.waits = true
+	if !k.waits.Load() {
+		k.waits.Store(true)
 		w.list = append(w.list, k)
 	}
 }
 
 func (w *waitlist) remove(k *Consumer) {
-	if !k.waits {
+	if !k.waits.Load() {
 		return
 	}
-	k.waits = false
+	k.waits.Store(false)
 	if i := slices.Index(w.list, k); i >= 0 {
 		w.list = slices.Delete(w.list, i, i+1)
 	}
@@ -30,7 +30,7 @@ func (w *waitlist) remove(k *Consumer) {
 func (w *waitlist) pop(n int, out []*Consumer) []*Consumer {
 	n = min(n, len(w.list))
 	for _, k := range w.list[:n] {
-		k.waits = false
+		k.waits.Store(false)
 		out = append(out, k)
 	}
 	w.list = slices.Delete(w.list, 0, n)
