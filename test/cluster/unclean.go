@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
@@ -205,15 +206,36 @@ func exactly(st *stage, name string, want map[string]int) error {
 	return nil
 }
 
+// maxReconnects is how often the consumer of consumeAll may be disconnected: the broker does so when the node that it
+// is connected to stops leading, which a repair of a damaged log does.
+const maxReconnects = 5
+
 // consumeAll hands over the bodies of all messages that a topic's channel c has, and
 // finishes them. It ends when none has come for a while, a longer one while some are
-// owed: a node that has just started may take a moment to get what others lead.
+// owed: a node that has just started may take a moment to get what others lead. As
+// client libraries do, it connects again when the broker disconnects it.
 func consumeAll(st *stage, name string, owed func() bool, take func(body string) error) error {
-	c, err := subscribe(st, name)
-	if err != nil {
-		return err
+	for reconnects := 0; ; reconnects++ {
+		c, err := subscribe(st, name)
+		if err != nil {
+			return err
+		}
+		err = consumeFrom(c, owed, take)
+		c.Close()
+		if !disconnected(err) || reconnects == maxReconnects {
+			return err
+		}
+		st.note("the consumer was disconnected: %v", err)
 	}
-	defer c.Close()
+}
+
+// disconnected reports whether the broker has closed a connection.
+func disconnected(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// consumeFrom is consumeAll on one connection.
+func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error) error {
 	for {
 		deadline := time.Now().Add(settleTime)
 		if owed() {
