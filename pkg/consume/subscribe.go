@@ -60,6 +60,13 @@ type Subscribe struct {
 	Serve func()
 }
 
+// followsLeaders reports whether the subscription is served from wherever the leaders are. One that another node relays
+// stays with this node, and one to a single partition with its leader.
+func (r *Subscribe) followsLeaders() bool {
+	_, relayed := r.Client.(*relaySource)
+	return r.Partition < 0 && !relayed
+}
+
 // Client describes the connection of a subscription. Stats may be called at any time.
 type Client interface {
 	ClientStats() stats.Client
@@ -144,8 +151,8 @@ func (c *Consumers) Relayed() (served int, begun uint64) {
 // delivered before SetReady.
 //
 // On a node that leads partitions of the topic, the subscription covers those; on one that
-// leads none, it relays from their leaders. If leadership of the covered partitions moves away,
-// the client is disconnected and finds the leaders when it reconnects.
+// leads none, it relays from their leaders. If the leadership of partitions moves, the subscription relays
+// them from the new leaders. A client that asked for one partition is disconnected instead.
 func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
 	s, err := c.newSubscription(ctx, r)
 	if err != nil {
@@ -330,7 +337,7 @@ func (j joiner) joinOne(lp *host.Led) error {
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
 		Ended: func(reason error) {
 			src.gone.Store(true)
-			s.lost(reason, false)
+			s.lost(reason)
 		},
 	}, s.c.o.MaxChannelConsumers)
 	if err != nil {
@@ -417,7 +424,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
 		Events: relay.Events{
 			Wake: s.wake, Starved: starved, Freed: s.freed, Unfinished: s.ask.Client.Unfinished,
-			Stalled: s.stalled, Ended: func(why error) { s.lost(why, true) },
+			Stalled: s.stalled, Ended: s.lost,
 		},
 	})
 	err = r.Open(ctx, &forward.Subscribe{
@@ -436,7 +443,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return nil
 	}
 	if r.Gone() { // before lost could know of it
-		s.lost(errSubscriptionGone, true)
+		s.lost(errSubscriptionGone)
 	}
 	s.allot()
 	return nil

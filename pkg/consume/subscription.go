@@ -68,13 +68,12 @@ func (s *Subscription) change(f func(*Sources)) bool {
 	return true
 }
 
-// lost is told that a source has ended. While there are others, it is released.
-// Otherwise, when the leadership of what was led here has gone, the client must
-// go as well: it finds the leader by itself, or comes again. A client that was
-// served from elsewhere anyway stays, and is served from wherever the leader is
-// next.
-func (s *Subscription) lost(reason error, relayed bool) {
-	stays := s.Sources.Load().Live() > 0 || relayed && s.ask.Partition < 0
+// lost is told that a source has ended. If the leadership of its partitions has moved, the client stays connected, and
+// is served from the new leader: many client libraries wait for a minute before they connect again. Without another
+// source, a client that asked for one partition is disconnected, as it looks for the leader itself; so is another node,
+// and every client of a node that is about to stop.
+func (s *Subscription) lost(reason error) {
+	stays := s.Sources.Load().Live() > 0 || s.ask.followsLeaders() && !s.c.host.Leaving()
 	if stays && movedOn(reason) {
 		s.LedChanged()
 		s.c.adopter.poke()

@@ -121,7 +121,15 @@ func (n *Host) Lookup(name string) *Topic { return n.Topics.Lookup(name) }
 
 // Handover transfers every leadership of this node to another in-sync replica that is up, if
 // any. The error counts the leaderships that could have been transferred but were not.
-func (n *Host) Handover(ctx context.Context) error { return n.handovers.all(ctx) }
+// It is for a node that is about to stop: see Leaving.
+func (n *Host) Handover(ctx context.Context) error {
+	n.life.leaving.Store(true)
+	return n.handovers.all(ctx)
+}
+
+// Leaving reports whether the node gives its leaderships away because it is about to stop. Its clients are to find
+// another node then.
+func (n *Host) Leaving() bool { return n.life.leaving.Load() || n.Exiting() }
 
 // Transfer gives the leadership of one partition to another replica. It does nothing if the
 // target already leads it.

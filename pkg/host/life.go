@@ -17,6 +17,7 @@ type life struct {
 	ctx      context.Context // ends when the node closes
 	end      context.CancelFunc
 	running  fan.Group             // the node's loops and what it does in the background
+	leaving  atomic.Bool           // leaderships are given away, to stop
 	exiting  atomic.Bool           // changes are refused
 	failed   atomic.Pointer[error] // why the node cannot continue
 	failOnce sync.Once

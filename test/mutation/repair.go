@@ -125,6 +125,16 @@ func damageMistakes() []mistake {
 func relayMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a client is disconnected when its node does not lead any more", file: "pkg/consume/subscription.go",
+			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "false",
+			tests: []string{"./pkg/broker"}, run: "TestALeaderThatIsElectedAway",
+		},
+		{
+			name: "clients stay with a node that is about to stop", file: "pkg/consume/subscription.go",
+			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "s.ask.followsLeaders()",
+			tests: []string{"./pkg/broker"}, run: "TestAConsumerThatAnswersInTime",
+		},
+		{
 			name: "a relay forgets a partition that is led anew", file: "pkg/consume/subscription.go",
 			old: "case lp == nil || lp.Term.Epoch() == epoch:", with: "case lp == nil || epoch > 0:",
 			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
