@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/relay"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -167,6 +170,62 @@ func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
+}
+
+// A relay that holds messages and asks for no more, since its client does not read or it holds much, hears nothing of a
+// new term from the leader. What it holds must not come behind what others are given first in that term.
+func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
+	for name, x := range map[string]struct {
+		order  policy.Order
+		unread time.Duration
+		size   int
+	}{
+		"strict, it fetches":          {policy.Strict, 100 * time.Millisecond, 10},
+		"strict, the client stalls":   {policy.Strict, time.Second, 10},
+		"strict, a large message":     {policy.Strict, 100 * time.Millisecond, relay.QueueBytes + 1},
+		"by key, it holds much":       {policy.ByKey, 100 * time.Millisecond, relay.QueueBytes / 2},
+		"by key, the client stalls":   {policy.ByKey, time.Second, 10},
+		"strict, a stall just begins": {policy.Strict, 401 * time.Millisecond, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, "n1", "n2")
+				m.create("t", "n2")
+				if _, err := m.meta.Propose(t.Context(), meta.CreateChannel{Topic: "t", Channel: "c", Order: x.order}); err != nil {
+					t.Fatal(err)
+				}
+				m.converge("t")
+				timeout := func(s *consume.Subscribe) { s.MsgTimeout = 400 * time.Millisecond }
+				c := m.nodes["n1"].subscribe("t", "c", timeout)
+				for _, body := range []string{"a", "b", "c"} {
+					m.nodes["n2"].put("t", padded(body, x.size))
+				}
+				time.Sleep(x.unread)
+				synctest.Wait()
+				d := m.nodes["n2"].subscribe("t", "c", timeout)
+				r, err := m.meta.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+					{Topic: "t", Partition: 0, Version: m.meta.Topic("t").Partitions[0].Version, Leader: "n2", Reason: meta.ReasonRepair},
+				}})
+				if err = errors.Join(append(r.Failed, err)...); err != nil {
+					t.Fatal(err)
+				}
+				m.converge("t")
+				synctest.Wait()
+				for range 3 {
+					if err := d.Finish(d.takeSome(1)[0].ID); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if _, err := c.Take(time.Now(), 10, func(x *topic.Delivery) error {
+					t.Errorf("%.1s is delivered behind all others", x.Body)
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {

@@ -215,7 +215,8 @@ func (a *adopter) place(ctx context.Context) {
 	var orphans []*Subscription
 	for _, k := range a.known {
 		for _, s := range k.subs {
-			s.Sources.Load().endStrays(a.c.o.Meta.Topic(s.ask.Topic), s.topic.Incarnation)
+			t := a.c.o.Meta.Topic(s.ask.Topic)
+			s.Sources.Load().endStrays(t, s.topic.Incarnation, s.ask.isOrdered(t))
 			a.relaying = a.relaying || len(s.Sources.Load().Relays) > 0
 			if s.Sources.Load().Live() == 0 {
 				orphans = append(orphans, s)

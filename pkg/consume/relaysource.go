@@ -369,6 +369,10 @@ func (fd *relaySource) pump() bool {
 			return false
 		}
 		if !open {
+			if fd.sub.changed.Load() {
+				fd.sub.renew() // Take is not called while nothing is fetched
+				continue
+			}
 			fd.sub.pass() // what it was woken for goes to another
 			return true
 		}

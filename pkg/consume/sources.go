@@ -126,14 +126,27 @@ func (s *Sources) counts() topic.ConsumerCounts {
 
 // endStrays has relays release partitions that their nodes do not lead any more, and end where nothing is left. t is
 // what the metadata says of the topic, whose incarnation they are for. A node says so itself when it leads nothing of
-// what it was asked for, unless it hangs or is dead: nothing may be waiting for its answer then.
-func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation) {
+// what it was asked for, unless it hangs or is dead, or nothing waits for its answer.
+//
+// A relay of an ordered channel also ends with the epoch of a partition: it may hold messages of the earlier term that
+// are delivered to other consumers first now.
+func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation, ordered bool) {
 	if t == nil || t.Incarnation != in {
 		return
 	}
 	for _, r := range s.Relays {
-		if !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
+		if ordered && !ofEpochs(r, t) || !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
 			r.End(host.ErrLedElsewhere)
 		}
 	}
+}
+
+// ofEpochs reports whether a relay was made in the epochs that its partitions have now.
+func ofEpochs(r *relay.Relay, t *meta.Topic) bool {
+	for i := range t.Partitions {
+		if !r.IsOf(i, t.Partitions[i].Epoch) {
+			return false
+		}
+	}
+	return true
 }

@@ -67,6 +67,15 @@ func (r *Subscribe) followsLeaders() bool {
 	return r.Partition < 0 && !relayed
 }
 
+// isOrdered reports whether the channel has an order, as far as the metadata knows. t is its topic, nil if there is none.
+func (r *Subscribe) isOrdered(t *meta.Topic) bool {
+	if t == nil || r.Ordered {
+		return true
+	}
+	c := t.Channels[r.Channel]
+	return c != nil && c.Order.Some()
+}
+
 // Client describes the connection of a subscription. Stats may be called at any time.
 type Client interface {
 	ClientStats() stats.Client
@@ -418,7 +427,14 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		s.allot()
 		s.wake() // where others keep their credit and do not use it, Take sees to that
 	}
+	epochs := map[int]seq.Epoch{} // before it joins: if there are newer ones already, it ends once too often
+	if t := s.c.o.Meta.Topic(s.ask.Topic); t != nil && t.Incarnation == s.topic.Incarnation {
+		for _, i := range partitions {
+			epochs[i] = t.Partitions[i].Epoch
+		}
+	}
 	r := relay.New(relay.Options{
+		Epochs: epochs,
 		Remote: s.c.o.Calls.Remote, FromRemote: forward.FromRemote, Node: leader, Handle: s.c.handles.Add(1),
 		Partitions: partitions, Extra: extra, Running: s.c.pulse.Begin(),
 		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),

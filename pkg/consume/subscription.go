@@ -133,11 +133,12 @@ func (s *Subscription) renew() {
 // relay may hold messages of the earlier term that are delivered to other consumers first now.
 func (j joiner) joinAgain() {
 	s := j.s
+	ordered := s.ask.isOrdered(s.c.o.Meta.Topic(s.ask.Topic))
 	for i, epoch := range s.relayed {
 		lp := s.topic.Led(i)
 		switch {
 		case lp == nil || lp.Term.Epoch() == epoch:
-		case lp.Term.Epoch() != epoch+1 || j.isOrdered():
+		case lp.Term.Epoch() != epoch+1 || ordered:
 			s.ask.Client.Disconnect(host.ErrLedElsewhere)
 			return
 		default:
@@ -148,17 +149,6 @@ func (j joiner) joinAgain() {
 			}
 		}
 	}
-}
-
-// isOrdered reports whether the channel has an order, as far as the metadata knows.
-func (j joiner) isOrdered() bool {
-	s := j.s
-	t := s.c.o.Meta.Topic(s.ask.Topic)
-	if t == nil {
-		return true
-	}
-	c := t.Channels[s.ask.Channel]
-	return s.ask.Ordered || c != nil && c.Order.Some()
 }
 
 // joinNew joins the partitions that this node leads and the subscription does
@@ -296,7 +286,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		// What a leader sent before another took over has perhaps been delivered by that one, and what follows it.
 		if t := s.c.o.Meta.Topic(s.ask.Topic); t != s.known {
 			s.known = t
-			s.Sources.Load().endStrays(t, s.topic.Incarnation)
+			s.Sources.Load().endStrays(t, s.topic.Incarnation, s.ask.isOrdered(t))
 		}
 	}
 	if s.changed.Load() {

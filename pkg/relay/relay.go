@@ -57,10 +57,11 @@ type Options struct {
 	Node       meta.NodeID // the leader
 	Handle     uint64      // the relay's name at the leader: no other relay of this process has it
 	Partitions []int
-	Timeout    time.Duration // of a delivery
-	MaxTimeout time.Duration // that touching extends it to
-	Extra      bool          // the relay is to retire when a consumer comes who is nearer
-	Running    lease.Stretch // of the process, since before the relay was made
+	Epochs     map[int]seq.Epoch // in which the partitions were led when the relay was made, as far as its node knew
+	Timeout    time.Duration     // of a delivery
+	MaxTimeout time.Duration     // that touching extends it to
+	Extra      bool              // the relay is to retire when a consumer comes who is nearer
+	Running    lease.Stretch     // of the process, since before the relay was made
 	Events     Events
 	FromRemote func(error) error // gives an error of the leader its meaning here
 }
@@ -120,6 +121,11 @@ func New(o Options) *Relay {
 
 // Node returns the leader that the relay consumes from.
 func (r *Relay) Node() meta.NodeID { return r.o.Node }
+
+// IsOf reports whether the relay was made in an epoch of a partition, or does not serve that.
+func (r *Relay) IsOf(partition int, e seq.Epoch) bool {
+	return !r.Serves(partition) || r.o.Epochs[partition] == e
+}
 
 // Extra reports whether the relay is there only for lack of consumers that are nearer.
 func (r *Relay) Extra() bool { return r.o.Extra }

@@ -125,6 +125,10 @@ func damageMistakes() []mistake {
 func relayMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a relay of an ordered channel holds what it has over a new term", file: "pkg/consume/sources.go",
+			old: "if ordered && !ofEpochs(r, t) ||", with: "if", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrderedChannelDelivers",
+		},
+		{
 			name: "a client is disconnected when its node does not lead any more", file: "pkg/consume/subscription.go",
 			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "false",
 			tests: []string{"./pkg/broker"}, run: "TestALeaderThatIsElectedAway",
@@ -146,7 +150,7 @@ func relayMistakes() []mistake {
 		},
 		{
 			name: "a relay of an ordered channel stays for the next term", file: "pkg/consume/subscription.go",
-			old: " || j.isOrdered():", with: ":", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrdered",
+			old: " || ordered:", with: ":", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrdered",
 		},
 		{
 			name: "a part of what is given up is waited for", file: "pkg/commitlog/repair/sought.go",
