@@ -34,13 +34,15 @@ func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 		if l == nil {
 			continue
 		}
-		switch rnd.IntN(4) {
+		switch rnd.IntN(5) {
 		case 0:
 			_ = l.deleteTopic(passing)
 		case 1:
 			w.createOnce(rnd, at)
 		case 2:
 			l.pass(rnd.IntN(at.config.Partitions))
+		case 3:
+			w.leadAnew(l, rnd.IntN(w.plan.partitions))
 		default:
 			w.move(l, rnd)
 		}
@@ -94,4 +96,30 @@ func (w *world) move(l *life, rnd *rand.Rand) {
 	defer cancel()
 	err := l.broker.Load().Operator.MovePartition(ctx, theTopic, partition, to)
 	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
+}
+
+// leadAnewOften has leaders begin new epochs while nothing fails: what consumers hold of an earlier one, unread, has
+// no excuse to come late.
+func (w *world) leadAnewOften(rnd *rand.Rand) {
+	for range 12 {
+		if l := w.machines[rnd.IntN(len(w.machines))].running(); l != nil {
+			w.leadAnew(l, rnd.IntN(w.plan.partitions))
+		}
+		time.Sleep(time.Duration(rnd.Int64N(int64(w.plan.timeout))))
+	}
+}
+
+// leadAnew has the leader of a partition of the topic begin a new epoch, as one does that repairs its log.
+func (w *world) leadAnew(l *life, partition int) {
+	t, err := l.broker.Load().Directory.Topic(theTopic)
+	if err != nil || t.Partitions[partition].Leader == "" {
+		return
+	}
+	p := t.Partitions[partition]
+	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
+	defer cancel()
+	_, err = l.broker.Load().Host.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{
+		{Topic: theTopic, Partition: partition, Version: p.Version, Leader: p.Leader, Reason: meta.ReasonRepair},
+	}})
+	w.trace.Add("partition %d is led anew by %s, after epoch %d: %v", partition, p.Leader, p.Epoch, err)
 }

@@ -117,7 +117,7 @@ func (c *consumer) woken() {
 // consume is a consumer that subscribes at any node, and again when it is told
 // to go.
 func (w *world) consume(kind int, rnd, lazy *rand.Rand, stop <-chan struct{}) {
-	if !w.plan.stalls {
+	if w.plan.stalls == 0 {
 		lazy = nil
 	}
 	for {
@@ -188,7 +188,7 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 // stall has a consumer now and then do nothing, for up to three message timeouts. It
 // returns whether its session lives.
 func (c *consumer) stall(l *life, stop <-chan struct{}) bool {
-	if c.lazy == nil || c.lazy.IntN(30) > 0 || c.w.draining.Load() {
+	if c.lazy == nil || c.lazy.IntN(c.w.plan.stalls) > 0 || c.w.draining.Load() {
 		return true
 	}
 	select {
@@ -209,7 +209,8 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 		return false
 	}
 	partition := d.ID.Partition()
-	late := l.m.mayHearLate() || c.w.twoLeaders(partition)
+	two := c.w.twoLeaders(partition)
+	late := two || l.m.mayHearLate() || c.w.isBehind(l, partition)
 	if early := c.w.clocks.early(nameOf(d.Body)); early > 0 {
 		c.w.wrong("%s was delivered %v before its delay had passed", nameOf(d.Body), early)
 	}

@@ -67,7 +67,7 @@ type plan struct {
 	chaos      time.Duration
 	pause      time.Duration // at most, between two faults
 	timeout    time.Duration // of a delivered message
-	stalls     bool          // consumers do not read now and then
+	stalls     int           // consumers do not read once in so many turns; 0: they always do
 	body       int           // largest of a message, bytes
 	repeats    bool          // there are publishers with dedup ids
 	moves      bool          // requeued messages are appended again, for their channel
@@ -107,14 +107,26 @@ func (p *plan) movePolicy() topic.MovePolicy {
 const smallBody = 100
 
 // readers chooses how clients read and what. In some runs that is more than a relay
-// holds.
-func readers(rnd *rand.Rand) (stalls bool, body int) {
-	stalls, body = rnd.IntN(2) == 0, smallBody
+// holds. Where they stall often, relays hold messages that they fetch nothing behind.
+func readers(rnd *rand.Rand) (stalls, body int) {
+	body = smallBody
+	if rnd.IntN(2) == 0 {
+		stalls = seldom
+	}
 	if rnd.IntN(8) == 0 {
-		stalls, body = true, 100<<10
+		stalls, body = seldom, 100<<10
+	}
+	if rnd.IntN(4) == 0 {
+		stalls = often
 	}
 	return stalls, body
 }
+
+// In how many turns a consumer stalls once.
+const (
+	seldom = 30
+	often  = 5
+)
 
 // world is one run.
 type world struct {
@@ -315,6 +327,19 @@ func (w *world) twoLeaders(partition int) bool {
 		two = time.Now().Before(l.two)
 	})
 	return two
+}
+
+// isBehind reports whether a process does not know the newest epoch of a partition yet: what a relay there
+// holds is of an earlier one.
+func (w *world) isBehind(l *life, partition int) bool {
+	b := l.broker.Load()
+	if b == nil {
+		return false
+	}
+	t, err := b.Directory.Topic(theTopic)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return err != nil || t.Partitions[partition].Epoch < w.leaders[partition].epoch
 }
 
 // start begins the next life, once the last one is buried.

@@ -28,6 +28,7 @@ type poison struct {
 
 	mu       sync.Mutex // guards what follows
 	acked    []string
+	first    map[string]seq.Offset // where the acknowledged ones were stored
 	attempts map[string]uint16     // the most that a consumer was told, by message
 	times    map[string]int        // how often it was delivered
 	seen     map[string]seq.Offset // where from to the other channel
@@ -48,7 +49,7 @@ const (
 
 // newPoison creates the topic; nil: that was not possible just now.
 func (w *world) newPoison() *poison {
-	p := &poison{w: w, attempts: map[string]uint16{}, times: map[string]int{}, seen: map[string]seq.Offset{}, back: map[string]seq.Offset{}}
+	p := &poison{w: w, first: map[string]seq.Offset{}, attempts: map[string]uint16{}, times: map[string]int{}, seen: map[string]seq.Offset{}, back: map[string]seq.Offset{}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	b := w.machines[0].running().broker.Load()
@@ -102,6 +103,7 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 					p.mu.Lock()
 					defer p.mu.Unlock()
 					p.acked = append(p.acked, name)
+					p.first[name] = r.First
 				}
 			},
 		})
@@ -156,6 +158,7 @@ func (p *poison) delivered(l *life, channel string, d *topic.Delivery) {
 			p.w.wrong("%s was delivered to the other channel from %d, and from %d", name, before, at)
 		}
 		p.seen[name] = at
+	case p.finishes.Load() && p.isFirst(name, at): // positions were damaged, and the channel goes through its log again
 	case p.finishes.Load():
 		if before, ok := p.back[name]; ok && before != at && p.w.plan.repeats && !p.failed.Load() {
 			p.w.wrong("%s was brought back from the dead letters to %d, and to %d", name, before, at)
@@ -167,6 +170,12 @@ func (p *poison) delivered(l *life, channel string, d *topic.Delivery) {
 		p.attempts[name] = max(p.attempts[name], d.Attempts)
 		p.times[name]++
 	}
+}
+
+// isFirst reports whether a message stands where it was published, and not where it was brought back to.
+func (p *poison) isFirst(name string, at seq.Offset) bool {
+	first, ok := p.first[name]
+	return ok && first == at
 }
 
 // missing names a message that was acknowledged and is no dead letter, after it has had all

@@ -88,6 +88,10 @@ func (w *world) run(seed uint64) {
 	w.await(toRecover, "nothing moves any more", w.unsynced)
 	w.strobe()
 	w.await(toRecover, "everybody is in sync after the clocks were set", w.unsynced)
+	if w.plan.stalls == often {
+		w.leadAnewOften(rand.New(rand.NewPCG(seed, 98)))
+		w.await(toRecover, "everybody is in sync after new epochs", w.unsynced)
+	}
 	w.rotLogs()
 	w.await(toRecover, "what rotted is repaired", w.damaged)
 	close(stop)
