@@ -296,7 +296,7 @@ func (x *stallRun) settle() {
 	if n := x.finished(); n < uint64(x.put) {
 		x.t.Errorf("%v after a client began to read, %d of %d messages are finished; message timeout %v, ended %v", bound, n, x.put, x.timeout, r.ended.Load())
 		for _, far := range r.Sources.Load().Relays {
-			x.t.Logf("relay to %s: %+v", far.Node(), far.Claim())
+			x.t.Logf("relay to %s: %+v", far.Node, far.Claim())
 		}
 		for id, node := range x.m.nodes {
 			x.t.Logf("at %s: %+v", id, node.channelStats("t", "c"))

@@ -281,7 +281,7 @@ func (k *adoptees) covers(partition int) (covered, extra bool) {
 			covered = true
 		}
 		for _, r := range set.Relays {
-			extra = extra || r.Extra() && r.Serves(partition) && !r.Gone()
+			extra = extra || r.Extra && r.Serves(partition) && !r.Gone()
 		}
 	}
 	return covered, extra
@@ -370,7 +370,7 @@ func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, pa
 func (k *adoptees) retire(partition int) {
 	for _, s := range k.subs {
 		for _, r := range s.Sources.Load().Relays {
-			if r.Extra() && r.Serves(partition) {
+			if r.Extra && r.Serves(partition) {
 				r.Retire()
 			}
 		}

@@ -135,7 +135,7 @@ func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation, ordered bool) {
 		return
 	}
 	for _, r := range s.Relays {
-		if ordered && !ofEpochs(r, t) || !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
+		if ordered && !ofEpochs(r, t) || !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node && t.Partitions[i].Leader != "" }) {
 			r.End(host.ErrLedElsewhere)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation, ordered bool) {
 // ofEpochs reports whether a relay was made in the epochs that its partitions have now.
 func ofEpochs(r *relay.Relay, t *meta.Topic) bool {
 	for i := range t.Partitions {
-		if !r.IsOf(i, t.Partitions[i].Epoch) {
+		if r.Serves(i) && r.Epochs[i] != t.Partitions[i].Epoch {
 			return false
 		}
 	}

@@ -330,7 +330,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 // stalled reports that a client does not read what came for it through a relay.
 func (s *Subscription) stalled(r *relay.Relay, dropped int) {
 	s.c.complaints.Warn(s.c.o.Logger, time.Now(), "consumer stopped reading: its messages timed out in transit and are redelivered; delivery resumes when it reads",
-		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node(),
+		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node,
 		"messages", dropped, "msg_timeout", s.ask.MsgTimeout)
 }
 

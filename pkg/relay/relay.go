@@ -90,6 +90,10 @@ func (o *Options) refused(reply []byte) {
 // forwards the answers. Take is for one goroutine; the other methods are safe for concurrent
 // use.
 type Relay struct {
+	Node   meta.NodeID       // see Options; not changed
+	Extra  bool              // see Options; not changed
+	Epochs map[int]seq.Epoch // see Options; not changed
+
 	o          Options
 	partitions atomic.Pointer[[]int] // not changed; fewer are stored
 
@@ -113,22 +117,11 @@ type Relay struct {
 
 // New returns a relay that has joined nothing yet: see Open.
 func New(o Options) *Relay {
-	r := &Relay{o: o}
+	r := &Relay{Node: o.Node, Extra: o.Extra, Epochs: o.Epochs, o: o}
 	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
 	r.partitions.Store(&o.Partitions)
 	return r
 }
-
-// Node returns the leader that the relay consumes from.
-func (r *Relay) Node() meta.NodeID { return r.o.Node }
-
-// IsOf reports whether the relay was made in an epoch of a partition, or does not serve that.
-func (r *Relay) IsOf(partition int, e seq.Epoch) bool {
-	return !r.Serves(partition) || r.o.Epochs[partition] == e
-}
-
-// Extra reports whether the relay is there only for lack of consumers that are nearer.
-func (r *Relay) Extra() bool { return r.o.Extra }
 
 // Steady reports whether the process has run without a pause since the relay was created.
 func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }

@@ -98,15 +98,19 @@ func (w *world) move(l *life, rnd *rand.Rand) {
 	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
 }
 
-// leadAnewOften has leaders begin new epochs while nothing fails: what consumers hold of an earlier one, unread, has
-// no excuse to come late.
+// leadAnewOften has leaders begin new epochs while nothing fails, where consumers stall often: what they hold of an
+// earlier one, unread, has no excuse to come late.
 func (w *world) leadAnewOften(rnd *rand.Rand) {
+	if w.plan.stalls != often {
+		return
+	}
 	for range 12 {
 		if l := w.machines[rnd.IntN(len(w.machines))].running(); l != nil {
 			w.leadAnew(l, rnd.IntN(w.plan.partitions))
 		}
 		time.Sleep(time.Duration(rnd.Int64N(int64(w.plan.timeout))))
 	}
+	w.await(toRecover, "everybody is in sync after new epochs", w.unsynced)
 }
 
 // leadAnew has the leader of a partition of the topic begin a new epoch, as one does that repairs its log.

@@ -241,3 +241,13 @@ func (c *consumer) answer(l *life, s *consume.Subscription, id seq.MessageID) {
 		_ = s.Finish(id)
 	}
 }
+
+// readLate reads what nobody has read while nodes failed: it comes from the disks.
+func (w *world) readLate(rnd *rand.Rand) {
+	var consumers sync.WaitGroup
+	done := make(chan struct{})
+	consumers.Go(func() { w.consume(readWhole, rnd, nil, done) })
+	w.await(toDrain, "everything is delivered to who comes late", func() string { return w.undelivered(readWhole, len(w.channels)) })
+	close(done)
+	consumers.Wait()
+}

@@ -88,10 +88,7 @@ func (w *world) run(seed uint64) {
 	w.await(toRecover, "nothing moves any more", w.unsynced)
 	w.strobe()
 	w.await(toRecover, "everybody is in sync after the clocks were set", w.unsynced)
-	if w.plan.stalls == often {
-		w.leadAnewOften(rand.New(rand.NewPCG(seed, 98)))
-		w.await(toRecover, "everybody is in sync after new epochs", w.unsynced)
-	}
+	w.leadAnewOften(rand.New(rand.NewPCG(seed, 98)))
 	w.rotLogs()
 	w.await(toRecover, "what rotted is repaired", w.damaged)
 	close(stop)
@@ -126,16 +123,6 @@ func (w *world) run(seed uint64) {
 	}
 	w.stopAll()
 	w.compare()
-}
-
-// readLate reads what nobody has read while nodes failed: it comes from the disks.
-func (w *world) readLate(rnd *rand.Rand) {
-	var consumers sync.WaitGroup
-	done := make(chan struct{})
-	consumers.Go(func() { w.consume(readWhole, rnd, nil, done) })
-	w.await(toDrain, "everything is delivered to who comes late", func() string { return w.undelivered(readWhole, len(w.channels)) })
-	close(done)
-	consumers.Wait()
 }
 
 // end kills whoever is left.
