@@ -27,14 +27,14 @@ var (
 // SetAside is a copy of a partition that its node moved to quarantine/ because it was
 // damaged, could not be opened, or differed from its leader's.
 type SetAside struct {
-	Name         string // of its directory below quarantine/
-	Path         string // of its directory
+	Name         string // name of its directory below quarantine/
+	Path         string // path of its directory
 	LogStart     seq.Offset
-	CommittedEnd seq.Offset // as far as the log notes it: it may have been higher
+	CommittedEnd seq.Offset // as recorded on disk: it may have been higher
 	LogEnd       seq.Offset
-	Damage       []commitlog.Damage // in what was read of it
-	Unreadable   string             // why its extent cannot be read; "": it can
-	Why          string             // why it is kept; "": it is deleted with the next check
+	Damage       []commitlog.Damage // damage in the part that was read
+	Unreadable   string             // why its extent cannot be read; "" if it can
+	Why          string             // why it is kept; "": the next check deletes it
 	Waits        bool               // only an operator releases it
 }
 
@@ -45,7 +45,7 @@ func (q *Quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
 	return q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
 }
 
-// asides is how a node treats the copies that it has set aside.
+// asides handles the copies that this node has set aside.
 type asides struct {
 	o        *Options
 	log      *slog.Logger
@@ -53,11 +53,11 @@ type asides struct {
 	topics   *Topics
 	removal  *removal.Remover
 	suspects *suspicion
-	waiting  atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
+	waiting  atomic.Pointer[[]string] // partitions with a set-aside copy that waits for an operator
 }
 
-// each calls f with the copies that are set aside on this node. t is nil if the
-// metadata has deleted the topic.
+// each calls f for each set-aside copy on this node. t is nil if the metadata has deleted the
+// topic.
 func (q *asides) each(f func(t *meta.Topic, i int, name string)) error {
 	names, err := q.o.FS.ReadDir(q.dirs.Quarantine())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,15 +74,15 @@ func (q *asides) each(f func(t *meta.Topic, i int, name string)) error {
 			t = nil
 		}
 		if t == nil && (in > meta.Incarnation(s.Index()) || meta.TrashOf(s).Holds(topic, in)) {
-			continue // not known to be deleted: the metadata has not come so far, or was lost; or it may be restored
+			continue // keep: the metadata may be behind or lost, or the topic may still be restored
 		}
 		f(t, i, name)
 	}
 	return nil
 }
 
-// release deletes the copies that a replica in sync has replaced, and those of deleted
-// topics. All others stay, and the health names those that wait for an operator.
+// release deletes the copies that an in-sync replica has replaced, and those of deleted topics. It
+// keeps all others; health names those that wait for an operator.
 func (q *asides) release() {
 	waiting := []string{}
 	err := q.each(func(t *meta.Topic, i int, name string) {
@@ -105,7 +105,7 @@ func (q *asides) release() {
 	q.waiting.Store(&waiting)
 }
 
-// judge describes a copy that was set aside, and says why it is kept.
+// judge describes a set-aside copy, and why it is kept.
 func (q *asides) judge(t *meta.Topic, i int, name string) SetAside {
 	s := SetAside{Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
 	old, err := commitlog.Inspect(q.o.FS, s.Path)
@@ -132,7 +132,7 @@ func (q *asides) judge(t *meta.Topic, i int, name string) SetAside {
 	return s
 }
 
-// of returns the copies of a partition that are set aside on this node.
+// of returns the set-aside copies of a partition on this node.
 func (q *asides) of(a controller.PartitionID) (all []SetAside, err error) {
 	err = q.each(func(t *meta.Topic, i int, name string) {
 		if t != nil && t.Name == a.Topic && t.Incarnation == a.Incarnation && i == a.Partition {
@@ -153,17 +153,17 @@ func (q *asides) discard(a controller.PartitionID, name string) error {
 		found = q.removal.Remove(filepath.Join(q.dirs.Quarantine(), name), name)
 	})
 	if err = errors.Join(err, found); err == nil {
-		q.release() // for the health
+		q.release() // update health
 	}
 	return err
 }
 
-// Lost reports whether the partition's data is gone here and no other replica is in sync.
+// Lost reports whether the partition's data on this node is lost and no other replica is in sync.
 func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
 	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)
 }
 
-// ForgetLoss has the health forget that a partition's only replica lost its data. It
+// ForgetLoss ends the health report that the partition's only replica lost its data. The replica
 // serves what was published since.
 func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
 	if !hp.lost.Load() {
@@ -180,15 +180,15 @@ func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
 	return nil
 }
 
-// SetAside returns the copies of a partition that are set aside on this node.
+// SetAside returns the set-aside copies of a partition on this node.
 func (q *Quarantine) SetAside(p controller.PartitionID) ([]SetAside, error) {
 	return q.asides.of(p)
 }
 
-// Discard deletes a copy of a partition that is set aside, whatever it holds.
+// Discard deletes a set-aside copy of a partition, whatever it holds.
 func (q *Quarantine) Discard(p controller.PartitionID, name string) error {
 	return q.asides.discard(p, name)
 }
 
-// DamageOf returns the damaged ranges of a replica that are known.
+// DamageOf returns the known damaged ranges of a replica.
 func (q *Quarantine) DamageOf(hp *Held) []commitlog.Damage { return q.damage.In(hp.dir) }

@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// Converge makes what this node holds of a topic match the metadata: at least as of
-// now, in every partition.
+// Converge makes this node's replicas of a topic match the metadata, in every partition, at least
+// as of the time of the call.
 func (c *Converger) Converge(name string) error {
 	parts, err := c.topics.Ask(name).Wait()
 	errs := []error{err}
@@ -29,14 +29,14 @@ func (c *Converger) Converge(name string) error {
 	return errors.Join(errs...)
 }
 
-// heldAt names a partition of a topic as this node has it.
+// heldAt identifies a partition of a topic on this node.
 type heldAt struct {
 	h *Topic
 	i int
 }
 
-// Converger makes what the node holds match the metadata, in lanes: for each topic,
-// where it is begun and ended, and for each of its partitions.
+// Converger makes the node's replicas match the metadata. Work runs in lanes: one per topic, which
+// opens and closes the topic, and one per partition.
 type Converger struct {
 	o        *Options
 	log      *slog.Logger
@@ -48,15 +48,15 @@ type Converger struct {
 	failures *roleErrors
 	roles    *roles
 
-	topics *lane.Lanes[string, []*lane.Outcome[struct{}]] // what is held of a topic is changed in its lane,
-	parts  *lane.Lanes[heldAt, struct{}]                  // and a replica and its role in their own
+	topics *lane.Lanes[string, []*lane.Outcome[struct{}]] // the state of a topic changes only in its lane,
+	parts  *lane.Lanes[heldAt, struct{}]                  // a replica and its role only in the partition's lane
 	places lane.Places
 }
 
-// topic begins a topic that is new, ends one that is gone, and asks for work on those
-// of its partitions where something has changed. It waits for none of them.
+// topic opens a new topic, closes a deleted one, and requests work on partitions that changed. It
+// waits for none of them.
 func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
-	// What is read in a lane is never older than what was read in the run before.
+	// A run in a lane never reads older metadata than the previous run.
 	s := c.o.Meta.View()
 	want, nodes := readTopic(s, name)
 	h := c.held.Lookup(name)
@@ -94,8 +94,7 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	return asked, nil
 }
 
-// Adopt gives one partition the role that the metadata says. It must run in the partition's
-// lane.
+// Adopt gives one partition the role that the metadata says. It must run in the partition's lane.
 func (c *Converger) Adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 	return c.roles.adopt(h, t, i, nodes)
 }
@@ -103,7 +102,7 @@ func (c *Converger) Adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 // Stop refuses further work on topics and returns when none is in progress.
 func (c *Converger) Stop() { c.topics.Close() }
 
-// matches reports whether nothing is to be done about a partition.
+// matches reports whether a partition needs no work.
 func (c *Converger) matches(h *Topic, t *meta.Topic, i int, nodes Nodes) bool {
 	hp := h.Held(i)
 	if hp == nil {
@@ -114,8 +113,8 @@ func (c *Converger) matches(h *Topic, t *meta.Topic, i int, nodes Nodes) bool {
 		sameView(m.view, c.roles.viewOf(t, i, nodes)) && !hp.untreated()
 }
 
-// part makes one partition what metadata says that it is to this node now, or closes
-// it if its topic has ended here.
+// part gives one partition the role that the metadata says for this node, or closes it if its topic
+// is closed here.
 func (c *Converger) part(at heldAt) (struct{}, error) {
 	return struct{}{}, c.places.In(func() error {
 		key := stall.Key{Kind: stall.Role, Topic: at.h.Name, Partition: at.i}
@@ -135,7 +134,7 @@ func (c *Converger) applyRole(h *Topic, i int) error {
 	defaults := c.o.Meta.Settings().ChannelDefaults()
 	t, nodes := c.Read(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation {
-		return nil // the topic ends here
+		return nil // the topic is closed
 	}
 	err := c.Adopt(h, t, i, nodes)
 	hp := h.Held(i)
@@ -160,7 +159,7 @@ func (c *Converger) applyRole(h *Topic, i int) error {
 	return err
 }
 
-// shut closes a replica for good.
+// shut closes a replica permanently.
 func (c *Converger) shut(h *Topic, i int, reason error) error {
 	hp := h.Held(i)
 	if hp == nil {
@@ -170,8 +169,8 @@ func (c *Converger) shut(h *Topic, i int, reason error) error {
 	return errors.Join(c.roles.resign(h, hp, reason), hp.Replica.Close())
 }
 
-// close ends a topic here: its partitions have no role any more, and their logs are
-// closed, when it returns.
+// close closes a topic on this node. When it returns, no partition has a role and all logs are
+// closed.
 func (c *Converger) close(h *Topic, reason error) error {
 	h.ended.CompareAndSwap(nil, &reason)
 	var asked []*lane.Outcome[struct{}]
@@ -187,7 +186,7 @@ func (c *Converger) close(h *Topic, reason error) error {
 	return errors.Join(errs...)
 }
 
-// Read returns the metadata of a topic and of the nodes that hold it.
+// Read returns the metadata of a topic and of the nodes of its replicas.
 func (c *Converger) Read(name string) (t *meta.Topic, nodes Nodes) {
 	c.o.Meta.Read(func(s *meta.State) { t, nodes = readTopic(s, name) })
 	return t, nodes
@@ -208,8 +207,8 @@ func readTopic(s *meta.State, name string) (t *meta.Topic, nodes Nodes) {
 	return t, nodes
 }
 
-// discard ends a topic that metadata does not have any more, and removes its data unless it may
-// be restored.
+// discard closes a topic that is no longer in the metadata, and removes its data unless it may be
+// restored.
 func (c *Converger) discard(h *Topic, s *meta.State) error {
 	c.failures.forget(h)
 	for _, hp := range h.AllHeld() {
@@ -221,7 +220,7 @@ func (c *Converger) discard(h *Topic, s *meta.State) error {
 		c.log.Warn("cannot close deleted topic", "topic", h.Name, "error", err)
 	}
 	if h.fs != c.o.FS {
-		return nil // it was in memory
+		return nil // an ephemeral topic has no data on disk
 	}
 	c.damage.Forget(c.dirs.Topic(h.Name, h.Incarnation))
 	return c.removal.Deleted(h.Name, h.Incarnation, s)

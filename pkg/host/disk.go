@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// purgeRest is the pause between two deleted topics that a node with a full disk purges,
-	// and purgeLeast how many bytes it must have of one.
+	// purgeRest is the pause between two purges of deleted topics on a full disk. purgeLeast is the
+	// least number of bytes of such a topic on this node.
 	purgeRest  = 5 * time.Second
 	purgeLeast = 1 << 20
-	// diskProposal bounds one attempt to tell the other nodes that the disk is full.
+	// diskProposal bounds one attempt to report in the metadata that the disk is full.
 	diskProposal = time.Second
-	// diskHandover bounds an attempt to hand leaderships over because the disk is
-	// full, and diskRest how long consumers may take to answer what they have before.
-	// diskAgain is the pause after an attempt that failed.
+	// diskHandover bounds an attempt to transfer leaderships because the disk is full. Before that,
+	// consumers have diskRest to answer messages in flight. diskAgain is the pause after a failed
+	// attempt.
 	diskHandover = 2 * time.Second
 	diskRest     = 200 * time.Millisecond
 	diskAgain    = time.Second
-	// ampleLooks is how many times less often a disk with ample room is looked at.
+	// ampleLooks is how many times less often a disk with ample room is checked.
 	ampleLooks = 4
 )
 
-// diskLoop looks at the room on the disk, and makes some.
+// diskLoop checks the free disk space, and frees some.
 type diskLoop struct {
 	o         *Options
 	disk      *diskspace.Space
 	full      *fullDisk
 	retention *retention
-	overfull  <-chan struct{} // an ephemeral topic has too much
+	overfull  <-chan struct{} // an ephemeral topic exceeds its share
 }
 
-// run works until ctx ends. The disk had room r before.
+// run works until ctx ends. r is the previous level of free space.
 func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 	retained := time.Now()
 	timer := time.NewTimer(0)
@@ -62,7 +62,7 @@ func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 		}
 		pause := d.o.RetentionInterval
 		if r = d.disk.Look(); r <= diskspace.Low {
-			pause = min(pause, lowDiskRetention) // it cannot wait for the next round
+			pause = min(pause, lowDiskRetention) // do not wait for the next round
 		}
 		d.full.report(ctx)
 		if time.Since(retained) >= pause {
@@ -72,7 +72,7 @@ func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 	}
 }
 
-// fullDisk is what a node does about a disk that is full.
+// fullDisk handles a full disk.
 type fullDisk struct {
 	o         *Options
 	log       *slog.Logger
@@ -81,13 +81,12 @@ type fullDisk struct {
 	handovers *handovers
 	removal   *removal.Remover
 	propose   func(context.Context, meta.Command) (meta.Result, error)
-	yielding  atomic.Bool // leaderships are being handed over because the disk is full
-	purged    time.Time   // when a deleted topic was purged last
+	yielding  atomic.Bool // leaderships are being transferred because the disk is full
+	purged    time.Time   // when a deleted topic was last purged
 }
 
-// report tells the metadata whether this node's disk takes publishes, where it
-// says otherwise, and hands leaderships over while it does not. What fails is tried
-// again at the next look.
+// report records in the metadata whether this node's disk accepts publishes, if the metadata says
+// otherwise, and transfers leaderships while it does not. The next check retries failures.
 func (d *fullDisk) report(ctx context.Context) {
 	self := d.o.Meta.Node(d.o.Self)
 	if self == nil || d.life.exiting.Load() {
@@ -117,8 +116,8 @@ func (d *fullDisk) report(ctx context.Context) {
 	}
 }
 
-// purge makes room: the topic goes for good that was deleted first. The next one waits until
-// that shows, since the trash is not to be emptied where it does not help.
+// purge purges the topic that was deleted first. The next purge waits until the space is free, so
+// that the trash is not emptied without effect.
 func (d *fullDisk) purge(ctx context.Context) {
 	now := time.Now()
 	if d.removal.Busy() || now.Sub(d.purged) < purgeRest {
@@ -139,8 +138,8 @@ func (d *fullDisk) purge(ctx context.Context) {
 	}
 }
 
-// yield hands what this node leads over to in-sync replicas whose disks have
-// room. Where there is none, the partition stays, and refuses publishes.
+// yield transfers this node's leaderships to in-sync replicas whose disks have room. A partition
+// without such a replica stays, and refuses publishes.
 func (d *fullDisk) yield() {
 	s := d.o.Meta.View()
 	all := controller.Handover(s, controller.ConditionsOf(s), d.o.Self, meta.ReasonDisk)
@@ -166,7 +165,8 @@ func (d *fullDisk) yield() {
 	})
 }
 
-// hasRoom reports whether a disk takes messages, and takes the room for them.
+// hasRoom returns a function that reports whether the disk accepts messages, and reserves the space
+// for them.
 func hasRoom(d *diskspace.Space) func([]topic.Message) bool {
 	return func(messages []topic.Message) bool { return d.Reserve(topic.StoredSize(messages)) }
 }

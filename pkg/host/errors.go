@@ -13,20 +13,19 @@ import (
 // AnyPartition lets the broker pick the partition.
 const AnyPartition = -1
 
-// What a node refuses. Each is marked fate.Refused: nothing was changed.
+// Refusals. Each is marked fate.Refused: nothing was changed.
 var (
 	ErrMessageTooBig error = failure.MessageTooBig
 	ErrBusy                = quota.ErrBusy
 	ErrDiskFull      error = failure.DiskFull
 	ErrExiting       error = failure.ShuttingDown
-	// ErrNoWindow refuses messages with dedup ids at a leader that has not applied yet that
-	// the topic uses them, or could not read which ones are stored.
+	// ErrNoWindow refuses messages with dedup ids at a leader that has not yet applied the topic's
+	// window, or could not read the stored ids.
 	ErrNoWindow error = failure.NoWindow
 	ErrNoLeader error = failure.NoLeader
 )
 
-// OfThisIncarnation says that a topic that was deleted and created again meanwhile is
-// not the one that was meant.
+// OfThisIncarnation returns an error for a topic that was deleted and created again meanwhile.
 func OfThisIncarnation(err error) error {
 	if errors.Is(err, meta.ErrStaleIncarnation) {
 		return meta.ErrTopicNotFound
@@ -34,8 +33,8 @@ func OfThisIncarnation(err error) error {
 	return err
 }
 
-// Moving reports whether a publish was refused because the leadership is elsewhere
-// or on its way.
+// Moving reports whether a publish was refused because another node leads, or the leadership is
+// being transferred.
 func Moving(err error) bool {
 	return fate.Of(err) == fate.Refused &&
 		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) ||

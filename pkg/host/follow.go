@@ -10,18 +10,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// followAgain is how long after a replica could not be made as the metadata says
-// it is tried again, and after how long leaderships that came and went are summed up
-// in the log.
+// followAgain is the delay before a failed convergence is retried, and before changed leaderships
+// are summed up in the log.
 const followAgain = time.Second
 
-// applier makes what a node holds follow the metadata. It waits for no topic and no
-// partition.
+// applier makes the node apply changes of the metadata. It waits for no topic and no partition.
 type applier struct {
 	o        *Options
 	log      *slog.Logger
 	topics   *Topics
-	ask      func(topic string) // for work on it
+	ask      func(topic string) // requests work on a topic
 	failures *roleErrors
 	shifts   *shifts
 
@@ -33,7 +31,7 @@ func (f *applier) run(ctx context.Context) {
 	again := time.NewTimer(followAgain)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		changed := f.o.Meta.Changed() // before reading: no change is missed
+		changed := f.o.Meta.Changed() // before reading, so that no change is missed
 		if f.round() || len(f.failures.topics()) > 0 {
 			again.Reset(followAgain)
 		}
@@ -49,8 +47,8 @@ func (f *applier) run(ctx context.Context) {
 	}
 }
 
-// round asks for work on what changed since the last one, and returns whether there
-// was anything.
+// round requests work on everything that changed since the last round, and reports whether anything
+// did.
 func (f *applier) round() (asked bool) {
 	s := f.o.Meta.View()
 	for name := range due(f.seen, s, f.held) {
@@ -68,14 +66,14 @@ func (f *applier) round() (asked bool) {
 	return asked
 }
 
-// held goes over the topics that this node holds something of.
+// held iterates over the topics of which this node holds something.
 func (f *applier) held(yield func(string) bool) {
 	f.topics.hosted.Range(func(name, _ any) bool { return yield(name.(string)) })
 }
 
-// due goes over the topics on which there may be work now that the metadata, which was
-// was, is is. Those are the ones that changed; but where a node has changed or the defaults
-// of channels, and at first, all that there are and all that are held.
+// due iterates over the topics that may need work when the metadata changes from was to is. These
+// are the changed topics. If a node or the channel defaults changed, and in the first round, they
+// are all existing and all held topics.
 func due(was, is *meta.State, held iter.Seq[string]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if meta.SameNodes(was, is) && was.Settings().ChannelDefaults() == is.Settings().ChannelDefaults() {
@@ -99,7 +97,7 @@ func due(was, is *meta.State, held iter.Seq[string]) iter.Seq[string] {
 	}
 }
 
-// WaitApplied returns once the metadata here is at an index.
+// WaitApplied returns when this node has applied the metadata up to an index.
 func (n *Host) WaitApplied(ctx context.Context, index uint64) error {
 	for {
 		changed := n.o.Meta.Changed()

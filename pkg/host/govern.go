@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// govern gives a channel the policy that metadata has for it, with the cluster's defaults.
+// govern applies a channel's policy of the metadata, with the cluster's defaults.
 func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) {
 	p := meta.PolicyOf(t, c.Name(), defaults)
 	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), p.Rate, time.Now()))

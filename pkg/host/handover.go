@@ -18,30 +18,30 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Bounds of a handover.
+// Bounds of a leadership transfer.
 const (
-	// restTimeout is how long consumers may take to answer what they have, while
-	// publishes go on. What they answer later than that is delivered again.
+	// restTimeout is how long consumers may take to answer messages in flight while publishes
+	// continue. Messages answered later are delivered again.
 	restTimeout = time.Second
-	// quiesceTimeout is the same for what they were given since.
+	// quiesceTimeout is the same for messages delivered since then.
 	quiesceTimeout = 75 * time.Millisecond
-	// sealTimeout is how long publishes are held back at most while the
-	// others catch up; a leader that cannot by then continues leading.
+	// sealTimeout bounds how long publishes are delayed while the other replicas catch up. If they
+	// do not catch up in time, the leader continues.
 	sealTimeout = 500 * time.Millisecond
 	// electTimeout bounds an election: without a quorum the leader continues.
 	electTimeout = time.Second
-	// outcomeTimeout is how long an election whose outcome is open is waited
-	// for before the leader continues.
+	// outcomeTimeout is how long the leader waits for the outcome of an election before it
+	// continues.
 	outcomeTimeout = time.Second
-	// handoverTogether is how many partitions are handed over in one step, and
-	// handoverSteps how many steps are in progress at a time: the more there are, the
-	// longer the publishes of each wait.
+	// handoverTogether is how many partitions are transferred in one step, and handoverSteps how
+	// many steps are in progress at a time. The more there are, the longer the publishes of each
+	// wait.
 	handoverTogether = 16
 	handoverSteps    = 2
-	// handoverAtOnce is how many partitions of them are prepared at a time.
+	// handoverAtOnce is how many of them are prepared at a time.
 	handoverAtOnce = 32
-	// handoverTries is how often what could not be handed over is tried, and
-	// handoverBudget how long a node tries before it goes nevertheless.
+	// handoverTries is how often a failed transfer is tried, and handoverBudget how long a node
+	// tries before it stops anyway.
 	handoverTries  = 3
 	handoverBudget = 5 * time.Second
 )
@@ -49,20 +49,20 @@ const (
 // ErrNoElection is wrapped by errors of failed metadata changes.
 var ErrNoElection = errors.New("no election given")
 
-// errHandingOver refuses to hand over what is being handed over.
+// errHandingOver refuses a second transfer of a partition.
 var errHandingOver = fate.Refuse("leadership transfer already in progress")
 
-// handovers gives leaderships of a node to others.
+// handovers transfers leaderships of this node to others.
 type handovers struct {
 	o        *Options
 	topics   *Topics
 	converge func(topic string) error
 }
 
-// all gives every leadership of this node to another in-sync replica that
-// is up, where there is one. No publish fails by it: what arrives meanwhile is
-// kept and goes to the new leader. The error says how many leaderships could
-// have gone and have not; what nobody else could lead is not counted.
+// all transfers every leadership of this node to another in-sync replica that is up, if there is
+// one. No publish fails: those that arrive meanwhile are kept and sent to the new leader. The error
+// counts the leaderships that could have been transferred and were not. Those without a candidate
+// do not count.
 func (d *handovers) all(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, handoverBudget)
 	defer cancel()
@@ -86,8 +86,8 @@ func (d *handovers) all(ctx context.Context) error {
 	return fmt.Errorf("leadership of %d partitions not transferred; first error: %w", len(failed), failed[0])
 }
 
-// rest brings the consumers of partitions to rest, all at the same time: nothing
-// more is delivered, and what is in flight is answered, or there was time for it.
+// rest quiesces the consumers of partitions, all at the same time: nothing more is delivered, and
+// messages in flight are answered or their time has run out.
 func (d *handovers) rest(ctx context.Context, es []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (d *handovers) rest(ctx context.Context, es []meta.Election) {
 	})
 }
 
-// wake has deliveries go on where partitions have stayed.
+// wake resumes deliveries of the partitions that stayed.
 func (d *handovers) wake(es []meta.Election) {
 	for _, e := range es {
 		if h := d.topics.Lookup(e.Topic); h != nil {
@@ -113,13 +113,13 @@ func (d *handovers) wake(es []meta.Election) {
 	}
 }
 
-// hopeless reports whether trying again or trying others would end alike: the
-// metadata cannot be changed.
+// hopeless reports whether retries and further transfers would fail as well, because the metadata
+// cannot be changed.
 func hopeless(failed []error) bool {
 	return slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, ErrNoElection) })
 }
 
-// many hands partitions over, many at a time, and returns why some were not.
+// many transfers many partitions at a time, and returns the errors of those that stayed.
 func (d *handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,15 +173,15 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 	return nil
 }
 
-// leaving is a leadership on its way to another node.
+// leaving is a leadership in transfer to another node.
 type leaving struct {
 	h        *Topic
 	lp       *Led
 	election meta.Election
-	err      error // why it stays
+	err      error // why it stays; nil if it does not
 }
 
-// step hands partitions over with one change of the metadata.
+// step transfers partitions with one change of the metadata.
 func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
 	all := make([]*leaving, len(es))
 	for i, e := range es {
@@ -192,8 +192,7 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 			l.err = l.quiet(ctx)
 		}
 	})
-	// Publishes are held back from here on, and no partition waits for the
-	// consumers of another.
+	// Publishes are delayed from here on. No partition waits for the consumers of another.
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
 		if l.err == nil {
 			l.err = l.seal(ctx)
@@ -202,7 +201,7 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 	d.elect(ctx, all)
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
 		if l.err == nil {
-			l.err = d.converge(l.h.Name) // the role ends, consumers are told
+			l.err = d.converge(l.h.Name) // ends the role and notifies consumers
 		} else {
 			l.stay()
 		}
@@ -215,8 +214,8 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 	return failed
 }
 
-// ensureLed makes sure that this node leads what the metadata says it leads: it may
-// have been elected a moment ago.
+// ensureLed makes this node take the leaderships that the metadata gives it: it may just have been
+// elected.
 func (d *handovers) ensureLed(e meta.Election) error {
 	if h := d.topics.Lookup(e.Topic); h != nil && h.Led(e.Partition) != nil {
 		return nil
@@ -224,8 +223,8 @@ func (d *handovers) ensureLed(e meta.Election) error {
 	return d.converge(e.Topic)
 }
 
-// quiet brings a partition's consumers to rest: they have answered, or had the
-// time to, and every in-sync replica knows.
+// quiet quiesces a partition's consumers: they have answered or run out of time, and every in-sync
+// replica has the positions.
 func (l *leaving) quiet(ctx context.Context) error {
 	if l.h == nil {
 		return meta.ErrTopicNotFound
@@ -249,18 +248,17 @@ func (l *leaving) quiet(ctx context.Context) error {
 	return lp.Part.Flush(bounded)
 }
 
-// seal holds publishes back and returns when every in-sync replica has all that
-// there is.
+// seal stops publishes and returns when every in-sync replica has everything that was appended.
 func (l *leaving) seal(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
 	if err := l.lp.Term.Seal(bounded); err != nil {
 		return err
 	}
-	return l.lp.Part.Flush(bounded) // what was answered meanwhile
+	return l.lp.Part.Flush(bounded) // positions answered meanwhile
 }
 
-// stay continues leading what could not be handed over.
+// stay continues leading a partition that was not transferred.
 func (l *leaving) stay() {
 	if l.lp == nil {
 		return
@@ -270,8 +268,8 @@ func (l *leaving) stay() {
 	l.lp.leaving.Store(false)
 }
 
-// elect has the metadata give what is prepared to its new leaders, and notes
-// what stays.
+// elect proposes the new leaders of the prepared partitions in the metadata, and records which ones
+// stay.
 func (d *handovers) elect(ctx context.Context, all []*leaving) {
 	var ready []*leaving
 	var c meta.ElectLeaders
@@ -280,7 +278,7 @@ func (d *handovers) elect(ctx context.Context, all []*leaving) {
 		if l.err != nil {
 			continue
 		}
-		// the in-sync set may be another than when it was planned
+		// The in-sync set may have changed since the transfer was planned.
 		t := s.Topic(l.election.Topic)
 		if t == nil || t.Incarnation != l.h.Incarnation {
 			l.err = meta.ErrTopicNotFound
@@ -311,9 +309,9 @@ func (d *handovers) elect(ctx context.Context, all []*leaving) {
 	}
 }
 
-// outcome waits for the metadata to say whether an election took place whose
-// outcome is open. While it does not, the leader continues: if the election comes
-// true later, its term will find out.
+// outcome waits until the metadata shows whether an election took place whose outcome is unknown.
+// If that takes too long, the leader continues: if the election is applied later, its term learns
+// of it.
 func (d *handovers) outcome(l *leaving, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()

@@ -29,31 +29,31 @@ type Host struct {
 	Converger  *Converger
 	Quarantine *Quarantine
 	Disk       *diskspace.Space
-	Stalls     *stall.Board       // what does not progress
-	Scrubber   *scrubber.Scrubber // of the logs that are held
+	Stalls     *stall.Board       // work without progress
+	Scrubber   *scrubber.Scrubber // of the open logs
 
 	o         *Options
 	dirs      datadir.Dir
-	ledger    *datadir.Ledger // of the replicas made here
-	redo      *redo.FS        // what this node keeps goes through it
+	ledger    *datadir.Ledger // replicas created here
+	redo      *redo.FS        // journal for all files of this node
 	life      *life
-	removal   *removal.Remover // of what metadata does not have any more
+	removal   *removal.Remover // removes data of topics and replicas that are no longer in the metadata
 	strays    atomic.Int64     // directories of topics that the metadata never knew
-	damage    *repair.Known    // of the logs held
+	damage    *repair.Known    // known damage of the open logs
 	roles     *roles
 	failures  *roleErrors
 	handovers *handovers
 	leavers   *leavers
 	leaveOnce sync.Once
-	terms     *terms   // the led partitions that are told the time
-	unsaved   *unsaved // the replicas that a checkpoint is to look at
+	terms     *terms   // led partitions that receive ticks
+	unsaved   *unsaved // replicas that the next checkpoint must visit
 	timers    *timers
 	shifts    *shifts // of leaderships, for the log
 	isr       *proposer
-	loops     context.CancelCauseFunc // ends the loops; nil: they have not begun
+	loops     context.CancelCauseFunc // ends the loops; nil if they have not begun
 }
 
-// New returns a host whose data directory is opened, and that does nothing yet.
+// New returns a host with an open data directory and no work in progress.
 func New(options Options) (*Host, error) {
 	o := options.withDefaults()
 	dir, journaled, found, err := datadir.At(o.FS, o.DataDir).Journaled(o.Redo, o.Logger, o.Fatal)
@@ -82,7 +82,7 @@ func New(options Options) (*Host, error) {
 	return n, nil
 }
 
-// wireRoles makes what gives the replicas their roles.
+// wireRoles creates the parts that give replicas their roles.
 func (n *Host) wireRoles() {
 	o := n.o
 	suspects := &suspicion{o: o, log: o.Logger, dirs: n.dirs, life: n.life, topics: n.Topics}
@@ -109,11 +109,11 @@ func (n *Host) wireRoles() {
 	n.Converger.topics, n.Converger.parts = lane.New(ErrExiting, n.Converger.topic), lane.New(ErrExiting, n.Converger.part)
 }
 
-// Trash returns how many deleted topics this node keeps data of, and how many bytes that has.
+// Trash returns the number and bytes of deleted topics whose data this node keeps.
 func (n *Host) Trash() (topics int, bytes int64) { return n.removal.Kept() }
 
-// Converge makes what this node holds of a topic match the metadata: at least as of
-// now, in every partition.
+// Converge makes this node's replicas of a topic match the metadata, in every partition, at least
+// as of the time of the call.
 func (n *Host) Converge(name string) error { return n.Converger.Converge(name) }
 
 // Lookup returns a topic on this node, or nil.
@@ -131,14 +131,14 @@ func (n *Host) Handover(ctx context.Context) error {
 // another node then.
 func (n *Host) Leaving() bool { return n.life.leaving.Load() || n.Exiting() }
 
-// Transfer gives the leadership of one partition to another replica. It does nothing if the
+// Transfer transfers the leadership of one partition to another replica. It does nothing if the
 // target already leads it.
 func (n *Host) Transfer(ctx context.Context, a forward.Transfer) (forward.Nothing, error) {
 	return forward.Nothing{}, n.handovers.one(ctx, a)
 }
 
-// channelsOf returns a topic's channels in the order of their creation: the
-// first of them gets the backlog.
+// channelsOf returns a topic's channels in the order of their creation: the first one gets the
+// backlog.
 func channelsOf(t *meta.Topic) []*meta.Channel {
 	all := make([]*meta.Channel, 0, len(t.Channels))
 	for _, c := range t.Channels {
@@ -148,7 +148,7 @@ func channelsOf(t *meta.Topic) []*meta.Channel {
 	return all
 }
 
-// Register adds what other nodes may ask of this one about its replicas.
+// Register adds the operations about this node's replicas that other nodes may call.
 func (n *Host) Register(all forward.Operations) {
 	forward.Register(all, forward.TransferLeader, n.Transfer)
 	forward.Register(all, askLeaving, n.leavers.seeOff)

@@ -11,13 +11,13 @@ import (
 
 // Bounds of metadata changes requested by terms.
 const (
-	// proposeTogether is how many changes are in progress at a time. They share
-	// the metadata's disk writes.
+	// proposeTogether is how many changes are in progress at a time. They share the metadata's disk
+	// writes.
 	proposeTogether = 128
 	proposeTimeout  = 5 * time.Second
 )
 
-// proposer asks the metadata for changes of in-sync sets, as terms want them.
+// proposer proposes changes of in-sync sets to the metadata on behalf of terms.
 type proposer struct {
 	propose func(context.Context, meta.Command) (meta.Result, error)
 	running sync.WaitGroup
@@ -30,7 +30,7 @@ type proposer struct {
 	closed  bool
 }
 
-// proposal is a change that a term asks for.
+// proposal is a change requested by a term.
 type proposal struct {
 	topic       string
 	incarnation meta.Incarnation
@@ -45,12 +45,12 @@ func newProposer(propose func(context.Context, meta.Command) (meta.Result, error
 	return p
 }
 
-// ask asks for a change and does not wait. The term is told what became of it.
+// ask requests a change and does not wait. The term is notified of the outcome.
 func (p *proposer) ask(x proposal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return // the terms end, too
+		return // the terms end as well
 	}
 	p.waiting = append(p.waiting, x)
 	if p.workers < proposeTogether {
@@ -82,7 +82,7 @@ func (p *proposer) work() {
 	}
 }
 
-// close ends what is in progress and takes no more.
+// close ends the changes in progress and accepts no more.
 func (p *proposer) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -15,27 +15,26 @@ import (
 )
 
 const (
-	// leaveTimeout bounds how long a node that closes waits for the leaders of
-	// what it holds to continue without it.
+	// leaveTimeout bounds how long a stopping node waits for the leaders of its replicas to
+	// continue without it.
 	leaveTimeout = time.Second
-	// seeOffPause is how long a leader gathers changes before it looks who is
-	// still in sync.
+	// seeOffPause is how long a leader collects changes before it checks again who is in sync.
 	seeOffPause = 5 * time.Millisecond
 )
 
-// askLeaving is the operation by which a node that is about to close asks the
-// leaders of its replicas to take it out of their in-sync sets.
+// askLeaving is the operation by which a stopping node asks the leaders of its replicas to remove
+// it from their in-sync sets.
 const askLeaving forward.Operation[leavingArgs, forward.Nothing] = "leaving"
 
-// leavingArgs name the process that closes.
+// leavingArgs identify the stopping process.
 type leavingArgs struct {
 	Node        meta.NodeID `json:"node"`
 	Incarnation uint64      `json:"incarnation"`
 }
 
-// leavers are the nodes that said that they are about to close. A process that
-// said so is out of its leaders' in-sync sets before it is gone, so that no
-// publish waits for it; one that is started later is another process.
+// leavers are the nodes that announced their stop. Leaders remove such a process from their in-sync
+// sets before it is gone, so that no publish waits for it. A process started later is a different
+// one.
 type leavers struct {
 	o        *Options
 	log      *slog.Logger
@@ -55,15 +54,15 @@ func (l *leavers) add(id meta.NodeID, incarnation uint64) {
 	l.said[id] = max(l.said[id], incarnation)
 }
 
-// has reports whether the process of a node said that it closes.
+// has reports whether the current process of a node announced its stop.
 func (l *leavers) has(n *meta.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return n.Incarnation <= l.said[n.ID]
 }
 
-// leave has the leaders of what this node holds go on without it. It returns
-// when they do, or when it takes too long: then they notice for themselves.
+// leave asks the leaders of this node's replicas to continue without it. It returns when they do,
+// or after leaveTimeout; then they notice on their own.
 func (l *leavers) leave() {
 	self := l.o.Meta.Node(l.o.Self)
 	if l.o.Calls.Remote == nil || self == nil {
@@ -95,8 +94,8 @@ func (l *leavers) leave() {
 	}
 }
 
-// seeOff takes a node that closes out of the in-sync sets of what is led here,
-// and returns when it is.
+// seeOff removes a stopping node from the in-sync sets of the partitions led here, and returns when
+// that is applied.
 func (l *leavers) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
 	l.add(a.Node, a.Incarnation)
 	var g errgroup.Group
@@ -116,15 +115,14 @@ func (l *leavers) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothi
 		}
 		select {
 		case <-changed:
-			beat.Pause(ctx, seeOffPause) // there are many more
+			beat.Pause(ctx, seeOffPause) // more changes follow
 		case <-ctx.Done():
 			return none, context.Cause(ctx)
 		}
 	}
 }
 
-// leadsWith reports whether leader leads a partition of the topic that another node
-// is in sync with.
+// leadsWith reports whether leader leads a partition of the topic in which another node is in sync.
 func leadsWith(t *meta.Topic, leader, other meta.NodeID) bool {
 	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {
 		return p.Leader == leader && slices.Contains(p.ISR, other)

@@ -9,15 +9,15 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 )
 
-// life is for how long a node works, and what it does in the background meanwhile.
+// life is the lifetime of a node and its background work.
 type life struct {
 	log   *slog.Logger
 	fatal func(error)
 
 	ctx      context.Context // ends when the node closes
 	end      context.CancelFunc
-	running  fan.Group             // the node's loops and what it does in the background
-	leaving  atomic.Bool           // leaderships are given away, to stop
+	running  fan.Group             // the node's loops and other background work
+	leaving  atomic.Bool           // leaderships are transferred away, before a stop
 	exiting  atomic.Bool           // changes are refused
 	failed   atomic.Pointer[error] // why the node cannot continue
 	failOnce sync.Once
@@ -29,8 +29,7 @@ func newLife(log *slog.Logger, fatal func(error)) *life {
 	return l
 }
 
-// fail ends the node's work: what it acknowledged so far stands, nothing more
-// will be.
+// fail ends the node's work: earlier acknowledgements hold, and nothing more is acknowledged.
 func (l *life) fail(err error) {
 	l.failOnce.Do(func() {
 		l.failed.Store(&err)

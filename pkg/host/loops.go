@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// startLoops starts what a node does at its own pace.
+// startLoops starts the node's periodic work.
 func (n *Host) startLoops(ctx context.Context) {
 	f := applier{
 		o: n.o, log: n.o.Logger, topics: n.Topics, ask: func(topic string) { n.Converger.topics.Ask(topic) },
@@ -37,16 +37,16 @@ func (n *Host) startLoops(ctx context.Context) {
 	n.life.running.Go(func() { d.run(ctx, room) })
 }
 
-// unsaved are the replicas of which something is to be looked at by a checkpoint:
-// positions changed, or the copy was found damaged. All others cost nothing.
+// unsaved are the replicas that a checkpoint must visit, because positions changed or damage was
+// found. All others cost nothing.
 type unsaved struct {
-	wakeup chan struct{} // there is one
+	wakeup chan struct{} // signals that there is one
 
 	mu  sync.Mutex // guards all
 	all map[*Held]*Topic
 }
 
-// add asks for a look at a replica. It does not block.
+// add requests a visit of a replica. It does not block.
 func (u *unsaved) add(h *Topic, hp *Held) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,7 +62,7 @@ func (u *unsaved) add(h *Topic, hp *Held) {
 	}
 }
 
-// popAll returns what was added since the last time.
+// popAll returns the replicas added since the last call.
 func (u *unsaved) popAll() map[*Held]*Topic {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -71,8 +71,7 @@ func (u *unsaved) popAll() map[*Held]*Topic {
 	return all
 }
 
-// run calls f at the multiples of an interval, while there is something to look
-// at, until ctx ends.
+// run calls f at the multiples of an interval, as long as replicas are waiting, until ctx ends.
 func (u *unsaved) run(ctx context.Context, interval time.Duration, f func()) {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
@@ -93,26 +92,26 @@ func (u *unsaved) run(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// checkpointTogether is how many replicas are stored at the same time.
+// checkpointTogether is how many replicas store their positions at the same time.
 const checkpointTogether = 8
 
-// checkpointer stores positions, those of several replicas at a time: a large or a
-// slow one keeps the others from nothing.
+// checkpointer stores positions of several replicas at a time, so that a large or slow one delays
+// no other.
 type checkpointer struct {
 	log        *slog.Logger
 	life       *life
 	unsaved    *unsaved
 	quarantine *Quarantine
 
-	slots chan struct{} // one for each that is being stored
+	slots chan struct{} // one for each replica in progress
 }
 
 func newCheckpointer(n *Host) *checkpointer {
 	return &checkpointer{log: n.o.Logger, life: n.life, unsaved: n.unsaved, quarantine: n.Quarantine, slots: make(chan struct{}, checkpointTogether)}
 }
 
-// round stores the positions that changed. One that is still being stored since an
-// earlier round has its turn in the next.
+// round stores the positions that changed. A replica still being stored since an earlier round is
+// visited in the next one.
 func (c *checkpointer) round() {
 	for hp, h := range c.unsaved.popAll() {
 		if !hp.storing.CompareAndSwap(false, true) {
@@ -131,8 +130,7 @@ func (c *checkpointer) round() {
 	}
 }
 
-// store stores the positions of a replica. What could not be stored is tried again
-// with the next round.
+// store stores the positions of a replica. The next round retries a failure.
 func (c *checkpointer) store(h *Topic, hp *Held) {
 	c.quarantine.inspect(h, hp)
 	err := hp.Checkpoint()
@@ -140,7 +138,7 @@ func (c *checkpointer) store(h *Topic, hp *Held) {
 	if failed == hp.unstored {
 		return
 	}
-	hp.unstored = failed // said when it begins and when it ends
+	hp.unstored = failed // logged when failures begin and when they end
 	if failed {
 		c.log.Warn("cannot store positions: recently finished messages are redelivered if the node crashes",
 			"topic", h.Name, "partition", hp.index, "error", err)
@@ -149,8 +147,8 @@ func (c *checkpointer) store(h *Topic, hp *Held) {
 	}
 }
 
-// rest gives back memory that a partition needs only while it is in use. It is
-// called by one goroutine, now and then.
+// rest releases memory that a partition needs only while it is in use. One goroutine calls it
+// periodically.
 func (hp *Held) rest() {
 	end := hp.Replica.Log().End()
 	hp.idle = end == hp.endBefore
@@ -166,17 +164,17 @@ func (hp *Held) rest() {
 	}
 }
 
-// timers ticks the channels in which something may time out or fall due. While
-// there is none, it sleeps.
+// timers ticks the channels in which something may time out or become due. Without such channels it
+// sleeps.
 type timers struct {
-	wakeup chan struct{} // something was armed
+	wakeup chan struct{} // signals that a channel was armed
 
 	mu    sync.Mutex // guards armed
 	armed []*topic.Channel
 }
 
-// arm asks for ticks of a channel until its Tick returns false. A channel is
-// armed once at a time: see topic.Options.
+// arm requests ticks of a channel until its Tick returns false. A channel is armed only once at a
+// time: see topic.Options.
 func (t *timers) arm(c *topic.Channel) {
 	t.mu.Lock()
 	t.armed = append(t.armed, c)
@@ -213,8 +211,7 @@ func (t *timers) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// tick adds what was armed to the active channels, ticks all, and returns those
-// that need more.
+// tick adds armed channels to the active ones, ticks all, and returns those that need more ticks.
 func (t *timers) tick(now time.Time, active []*topic.Channel) []*topic.Channel {
 	t.mu.Lock()
 	active = append(active, t.armed...)
@@ -231,8 +228,8 @@ func (t *timers) tick(now time.Time, active []*topic.Channel) []*topic.Channel {
 	return kept
 }
 
-// measure notes how many messages came to the channels of the partitions of topics that
-// this node leads, and how many were finished.
+// measure records how many messages reached the channels of the partitions led here, and how many
+// were finished.
 func measure(topics []*Topic, now time.Time) {
 	for _, h := range topics {
 		for _, lp := range h.AllLed() {

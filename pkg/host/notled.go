@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// leadCheck is how often a node compares what it leads with what the metadata
-	// says, at least; leadPause is the shortest time between two comparisons.
+	// leadCheck is the longest time between two comparisons of the node's leaderships with the
+	// metadata; leadPause is the shortest.
 	leadCheck = time.Second
 	leadPause = 250 * time.Millisecond
 	// RaceWindow and raceEpochs define when a leadership keeps changing: its epoch grew by
@@ -22,13 +22,13 @@ const (
 	// stays below that.
 	RaceWindow = 10 * time.Second
 	raceEpochs = 10
-	// racesEnd is how long after the last change of the metadata no race continues.
+	// racesEnd is the time after the last change of the metadata after which no race continues.
 	racesEnd = 2*RaceWindow + leadCheck
 )
 
-// leadWatch finds partitions that this node is to lead and does not, and those that
-// it holds and whose leadership goes round, whatever the reason is: each is a
-// stall, and so ends in the log, the health and a metric. It is of one goroutine.
+// leadWatch finds partitions that this node should lead and does not, and held partitions whose
+// leadership keeps changing, whatever the reason. Each is a stall, and is therefore reported in the
+// log, health and a metric. One goroutine uses it.
 type leadWatch struct {
 	o        *Options
 	topics   *Topics
@@ -37,11 +37,11 @@ type leadWatch struct {
 	open     map[stall.Key]bool
 	races    map[roleKey]race
 
-	index   uint64    // of the metadata at the last round,
+	index   uint64    // index of the metadata at the last round,
 	changed time.Time // and when it was first seen
 }
 
-// race is how the epoch of a partition has grown.
+// race is the growth of a partition's epoch.
 type race struct {
 	from  seq.Epoch
 	since time.Time
@@ -52,7 +52,7 @@ func newLeadWatch(n *Host) *leadWatch {
 	return &leadWatch{o: n.o, topics: n.Topics, failures: n.failures, stalls: n.Stalls, open: map[stall.Key]bool{}, races: map[roleKey]race{}}
 }
 
-// run compares after each change of the metadata, and now and then, until ctx ends.
+// run compares after each change of the metadata, and periodically, until ctx ends.
 func (w *leadWatch) run(ctx context.Context) {
 	timer := time.NewTimer(leadCheck)
 	defer timer.Stop()
@@ -72,12 +72,13 @@ func (w *leadWatch) run(ctx context.Context) {
 	}
 }
 
-// round looks at every partition that the metadata gives to this node.
+// round visits every partition that the metadata assigns to this node.
 func (w *leadWatch) round(s *meta.State, now time.Time) {
 	if s.Index() != w.index {
 		w.index, w.changed = s.Index(), now
 	}
-	// Of 10,000 partitions whose epochs rest, every window has ended with nothing, and would do so again.
+	// If no epoch has changed for racesEnd, every window has ended without a race, and so would the
+	// next.
 	rest := now.Sub(w.changed) > racesEnd
 	found := map[stall.Key]string{}
 	races := make(map[roleKey]race, len(w.races))
@@ -116,7 +117,7 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 	}
 }
 
-// after returns the race of a partition whose epoch is e now.
+// after returns the race of a partition whose epoch is now e.
 func (r race) after(e seq.Epoch, now time.Time) race {
 	switch over := now.Sub(r.since) >= RaceWindow; {
 	case r.since.IsZero():
@@ -138,7 +139,7 @@ func (h *Topic) leads(i int, e seq.Epoch) bool {
 	return lp != nil && lp.Term.Epoch() == e
 }
 
-// whyNot says as far as is known why this node does not lead a partition.
+// whyNot returns the known reason why this node does not lead a partition.
 func (w *leadWatch) whyNot(h *Topic, i int) string {
 	if h == nil {
 		return "topic not open yet"

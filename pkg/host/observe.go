@@ -14,8 +14,7 @@ type Observer interface {
 	topic.Observer
 	// ObserveRaftCommit reports the duration of a metadata change.
 	ObserveRaftCommit(d time.Duration)
-	// ObserveReplication is told how long a follower took to answer that it has stored what
-	// it was sent of a log.
+	// ObserveReplication reports how long a follower took to confirm that it has stored a request.
 	ObserveReplication(d time.Duration)
 	// ObserveChange reports a command proposed by this node that was applied, with the results
 	// of its parts.
@@ -46,8 +45,7 @@ func (Deaf) ObserveRaftCommit(time.Duration) {}
 // ObserveChange implements Observer.
 func (Deaf) ObserveChange(meta.Command, meta.Result) {}
 
-// LogStats sums over the logs that this node holds. What deleted topics counted
-// stays in the sums.
+// LogStats sums over the logs of this node. Counters of deleted topics stay in the sums.
 type LogStats struct {
 	Segments      int
 	Bytes         int64
@@ -56,10 +54,10 @@ type LogStats struct {
 	Records       int64
 	AppendedBytes int64
 	Syncs         int64
-	Unreadable    int           // damaged ranges of the logs that are held now
-	Damaged       int           // damaged ranges that were ever found
-	TornBytes     int64         // cut from torn tails at the start
-	Recovery      time.Duration // that opening all logs took
+	Unreadable    int           // damaged ranges of the open logs
+	Damaged       int           // damaged ranges ever found
+	TornBytes     int64         // truncated from torn tails at the start
+	Recovery      time.Duration // duration of opening all logs
 }
 
 func (s *LogStats) add(l commitlog.Stats) {
@@ -69,7 +67,7 @@ func (s *LogStats) add(l commitlog.Stats) {
 	s.retire(l)
 }
 
-// retire adds what stays of a log that is gone.
+// retire adds the counters of a closed log.
 func (s *LogStats) retire(l commitlog.Stats) {
 	s.Appends += l.Appends
 	s.Records += l.Records
@@ -77,7 +75,7 @@ func (s *LogStats) retire(l commitlog.Stats) {
 	s.Syncs += l.Syncs
 }
 
-// ReplicationStats returns the node's figures about what it sends to replicas.
+// ReplicationStats returns the statistics of what the node sends to replicas.
 func (n *Host) ReplicationStats() coord.ReplicationStats {
 	return coord.StatsOf(n.roles.budget, n.roles.catchUp, time.Now())
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Open announces this start of the node in the metadata, which must have a leader, opens
-// every partition that the metadata gives to the node, and begins to follow it. It
-// returns when the node can serve.
+// Open announces this start of the node in the metadata, which must have a leader, opens every
+// partition that the metadata assigns to the node, and begins to apply the metadata. It returns
+// when the node can serve.
 func (n *Host) Open(ctx context.Context) error {
 	if err := n.join(ctx); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (n *Host) Open(ctx context.Context) error {
 	if err := n.openAll(); err != nil {
 		return errors.Join(err, n.closeTopics(err))
 	}
-	n.roles.onDisk.Store(false) // whoever opens a replica later may have put files there meanwhile
+	n.roles.onDisk.Store(false) // a replica opened later may have files that were copied there meanwhile
 	n.Topics.recovery.Store(int64(time.Since(began)))
 	n.strays.Add(int64(n.removal.Sweep(n.o.Meta.View())))
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -36,8 +36,8 @@ func (n *Host) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the roles of all replicas, stores pending state and closes the logs, so that
-// nothing has to be recovered. The node must not be used afterwards. Call it once.
+// Close ends the roles of all replicas, stores pending state and closes the logs, so that the next
+// start has nothing to recover. The node must not be used afterwards. Call it once.
 func (n *Host) Close() error {
 	n.life.end()
 	if n.loops != nil {
@@ -49,8 +49,8 @@ func (n *Host) Close() error {
 	return errors.Join(err, n.redo.Close())
 }
 
-// join announces this start of the node: it is a new incarnation, and every
-// partition that it leads gets a new epoch.
+// join announces this start of the node as a new incarnation. Every partition that it leads gets a
+// new epoch.
 func (n *Host) join(ctx context.Context) error {
 	if !n.o.Registered {
 		if _, err := n.o.Meta.Init(ctx); err != nil {
@@ -65,7 +65,7 @@ func (n *Host) join(ctx context.Context) error {
 	}
 	for _, t := range n.o.Meta.Topics() {
 		if meta.IsEphemeral(t.Name) && n.holds(t) {
-			// it was in the memory of a process that is gone
+			// An ephemeral topic was in the memory of the previous process.
 			_, err := n.Propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
 			if err != nil && !errors.Is(OfThisIncarnation(err), meta.ErrTopicNotFound) {
 				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
@@ -75,7 +75,7 @@ func (n *Host) join(ctx context.Context) error {
 	return nil
 }
 
-// claim takes the data directory over before any topic is opened.
+// claim claims the data directory for this cluster before any topic is opened.
 func (n *Host) claim() error {
 	s := n.o.Meta.View()
 	n.Topics.cluster = s.Cluster().ID
@@ -89,9 +89,9 @@ func (n *Host) holds(t *meta.Topic) bool {
 	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
 }
 
-// openAll opens the replicas that this node holds. What one topic lacks keeps no
-// other from being served: it is tried again while the node runs, and health
-// names it. An error says that the node itself cannot continue.
+// openAll opens the replicas of this node. A failure of one topic does not keep others from being
+// served: it is retried while the node runs, and health names it. An error means that the node
+// itself cannot continue.
 func (n *Host) openAll() error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
@@ -111,7 +111,7 @@ func (n *Host) openAll() error {
 	return g.Wait()
 }
 
-// Propose changes the metadata.
+// Propose proposes a change of the metadata and returns its result.
 func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if n.life.exiting.Load() {
 		return meta.Result{}, ErrExiting

@@ -20,7 +20,7 @@ import (
 
 // Defaults of Options.
 const (
-	checkpointInterval       = 200 * time.Millisecond // positions of channels are stored this often at most
+	checkpointInterval       = 200 * time.Millisecond // shortest time between two stores of channels' positions
 	DefaultTickInterval      = 25 * time.Millisecond
 	DefaultRetentionInterval = 10 * time.Second
 	DefaultDiskInterval      = 200 * time.Millisecond
@@ -43,49 +43,48 @@ const (
 // openTogether is how many partitions are opened, changed or closed at a time.
 const openTogether = 16
 
-// Options configure what a node does with its replicas. The zero value of a number
-// means its default.
+// Options configure how a node manages its replicas. The zero value of a number means its default.
 type Options struct {
 	Self    meta.NodeID
 	FS      vfs.FS
 	DataDir string
-	Redo    redo.Options // of the journal for many logs; its directories are the node's
+	Redo    redo.Options // of the journal for many logs; the node sets its directories
 	Meta    *raftstore.Store
 	Calls   forward.Caller // to other nodes
-	Peers   coord.Peers    // how its replicas reach others; nil: it is alone
+	Peers   coord.Peers    // how its replicas reach others; nil if it is alone
 	Node    meta.Node      // how this node announces itself
 	// Registered confirms that this start of the node was registered and that Meta is at least
 	// at that index.
 	Registered bool
 	Log        commitlog.Options
 	Logger     *slog.Logger
-	Observer   Observer // is told what happens
+	Observer   Observer // receives statistics
 	// Exhausted is called for a channel with messages that used up their attempts.
 	Exhausted func(deadletter.Source)
-	// Fatal is called once, without waiting, when this node cannot continue: a log
-	// failed, and nothing that it acknowledges could be trusted any more.
+	// Fatal is called once, without waiting, when this node cannot continue: a log failed, and none
+	// of its acknowledgements could be trusted any longer.
 	Fatal func(error)
 
-	EphemeralBytes    int64         // memory that an ephemeral topic's partition may use; the oldest messages go
+	EphemeralBytes    int64         // memory that a partition of an ephemeral topic may use; beyond it the oldest messages are dropped
 	DiskReserve       uint64        // publishes are refused while less is free; at most a twentieth of the disk counts
 	TickInterval      time.Duration // precision of timeouts and deferrals
 	RetentionInterval time.Duration
 	DiskInterval      time.Duration
-	ReplicaLag        time.Duration // a replica that is behind for longer leaves the in-sync set
+	ReplicaLag        time.Duration // a replica that lags for longer leaves the in-sync set
 	PublishTimeout    time.Duration // a message that is not committed by then is answered as uncertain
-	UncommittedBytes  int64         // of all partitions that this node leads; beyond, publishers wait or are refused
-	Memory            *limit.Memory // of what clients make the node hold; nil: no limit
+	UncommittedBytes  int64         // of all partitions that this node leads; beyond it publishers wait or are refused
+	Memory            *limit.Memory // for everything that clients make the node hold; nil: no limit
 	Lease             time.Duration // without contact to a quorum for longer, nothing is delivered
-	// ScrubInterval is the time in which every stored byte is read once to find
-	// damage; negative: none is read for that.
+	// ScrubInterval is the time in which every stored byte is read once to find damage. Negative:
+	// no scrubbing.
 	ScrubInterval time.Duration
-	CatchUpRate   int64            // bytes a second to replicas that are not in sync, at most; 0: no maximum
-	Moves         topic.MovePolicy // which messages are appended again; its Room is the host's
-	Trace         *trace.Store     // where what happens to traced messages is noted; nil: nowhere
-	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
-	// WallClock is what the wall clock shows at a moment that was just read, in ns since
-	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
-	// timeouts do not depend on it.
+	CatchUpRate   int64            // maximum bytes per second to replicas that are not in sync; 0: no maximum
+	Moves         topic.MovePolicy // which messages are appended again; the host sets its Room
+	Trace         *trace.Store     // records events of traced messages; nil: none are recorded
+	LatencyWindow time.Duration    // time over which channels keep latencies until the finish; 0: they keep none
+	// WallClock returns the wall clock's time at a moment that was just read, in ns since 1970. It
+	// stamps messages and determines the age of stored data. nil: the system's. Delays and timeouts
+	// do not depend on it.
 	WallClock func(now time.Time) int64
 }
 

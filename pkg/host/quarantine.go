@@ -23,32 +23,32 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A replica whose data is damaged, or gone though it should be there, is in
-// quarantine while others are in sync: it answers no leader, which takes it out of
-// the in-sync set, and leads only until another does. Once metadata says that it
-// is out, its data is set aside and it is copied again. It has acknowledged nothing
-// since the damage was known, so nobody counts on what it lacks. The only in-sync
-// replica serves what is left of its data.
+// A replica whose data is damaged, or missing although it should exist, is in quarantine while
+// others are in sync. It answers no leader, so its leader removes it from the in-sync set. If it
+// leads itself, it does so only until another replica does. Once the metadata says that it is out
+// of the set, its data is set aside and it is copied again. It has acknowledged nothing since the
+// damage was found, so no replica counts on what it lacks. The only in-sync replica serves the rest
+// of its data.
 
-// handOnTimeout bounds how long a replica in quarantine tries to have another
-// lead in its place, and handOnAgain is how long it then waits.
+// handOnTimeout bounds how long a replica in quarantine tries to make another one lead in its
+// place; handOnAgain is the pause after that.
 const (
 	handOnTimeout = 5 * time.Second
 	handOnAgain   = time.Second
 )
 
-// condition is what is known of a replica's data.
+// condition is the known state of a replica's data.
 type condition int32
 
 const (
 	intact    condition = iota
-	suspected           // its log was cut when it was opened: acknowledged messages may be gone
-	damaged             // some of it cannot be read
-	missing             // it was there once, by what metadata says
+	suspected           // its log was truncated when it was opened: acknowledged messages may be lost
+	damaged             // a part cannot be read
+	missing             // it existed before, according to the metadata
 )
 
-// Quarantine is how a node treats replicas whose data is not intact. Its exported methods may
-// be called by many goroutines; the others are of the lanes of the partitions.
+// Quarantine handles replicas whose data is not intact. Its exported methods are safe for
+// concurrent use; the others run in the lanes of the partitions.
 type Quarantine struct {
 	o           *Options
 	log         *slog.Logger
@@ -66,32 +66,32 @@ type Quarantine struct {
 	converge    func(topic string) error
 }
 
-// roleTaker opens replicas, and ends the roles that they have.
+// roleTaker opens replicas, and ends their roles.
 type roleTaker interface {
 	openReplica(h *Topic, t *meta.Topic, i int) (*Held, error)
 	step(h *Topic, hp *Held)
 }
 
-// transferrer gives a leadership of this node to another.
+// transferrer transfers a leadership of this node to another.
 type transferrer interface {
 	one(ctx context.Context, a forward.Transfer) error
 }
 
-// others returns the in-sync replicas of a partition besides this node.
+// others returns the in-sync replicas of a partition except this node.
 func (q *Quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// lost reports whether a replica that finds nothing in its directory has lost what it
-// held: the ledger says that it was made here, and it is in the in-sync set. A
-// replica that was never made here, or that is out of sync, has nothing to lose.
+// lost reports whether a replica with an empty directory has lost its data: the ledger says that it
+// was created here, and it is in the in-sync set. A replica that was never created here, or that is
+// not in sync, has nothing to lose.
 func (q *Quarantine) lost(h *Topic, t *meta.Topic, i int, names []string) bool {
 	bare := !slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(name, vfs.TempSuffix) })
 	return bare && q.ledger.Has(datadir.ReplicaName(h.Name, h.Incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.o.Self)
 }
 
-// look returns what is known of a replica's data by what its directory holds
-// before its log is opened, and the names in it. It makes the replica if it is not there.
+// look determines the condition of a replica's data from the names in its directory, before its log
+// is opened, and returns both. It creates the replica if it does not exist.
 func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, error) {
 	dir := q.dirs.Replica(t, i)
 	names, err := h.fs.ReadDir(dir)
@@ -109,7 +109,7 @@ func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, 
 		if len(t.Partitions[i].Replicas) > 1 {
 			return missing, names, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
 		}
-		// there is no other copy to wait for
+		// There is no other copy to wait for.
 		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkLost)); err != nil {
 			return intact, nil, err
 		}
@@ -121,17 +121,17 @@ func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, 
 		}
 	}
 	if h.fs != q.o.FS {
-		return intact, names, nil // it is in memory
+		return intact, names, nil // an ephemeral topic has no data on disk
 	}
 	return intact, names, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
 }
 
-// treat brings a replica whose data is not intact a step further, and returns
-// whether it may have a role meanwhile.
+// treat takes the next step for a replica whose data is not intact, and reports whether it may have
+// a role meanwhile.
 func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err error) {
 	p := &t.Partitions[hp.index]
 	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
-	leads := hp.Led.Load() != nil && p.Leader == q.o.Self // one that has handed over may still have its term
+	leads := hp.Led.Load() != nil && p.Leader == q.o.Self // after a transfer its term may still exist
 	switch {
 	case inSync && len(q.others(p)) == 0 && state == missing:
 		q.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.Name, "partition", hp.index)
@@ -145,13 +145,13 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 			if err := q.repairer.put(h, hp, t); err != nil {
 				return false, err
 			}
-			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // as it was damaged
+			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // it was suspected because it was damaged
 				return true, q.suspects.clear(h, hp)
 			}
 			return q.treat(h, hp, t) // which may lack something else
 		}
 		q.repairer.start(h, hp)
-		return true, nil // there is nothing better
+		return true, nil // there is no better copy
 	case !inSync && state == suspected:
 		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
 	case !inSync && !q.suspects.canCopy(p):
@@ -169,22 +169,21 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		q.log.Error("all in-sync replicas may have lost acknowledged messages; leading because this one holds the most", "topic", h.Name, "partition", hp.index)
 		return true, q.suspects.clear(h, hp)
 	case state == suspected:
-		return true, nil // its leader takes it out of the in-sync set and compares logs
+		return true, nil // its leader removes it from the in-sync set and compares logs
 	case p.Leader == q.o.Self:
 		q.handOn(h, hp.index)
 		if condition(hp.state.Load()) == damaged {
-			return true, nil // until another does
+			return true, nil // until another replica leads
 		}
 	}
 	q.roles.step(h, hp)
 	return false, nil
 }
 
-// handOn has another in-sync replica lead a partition. If that cannot be done in
-// order, because followers cannot be served from a damaged log, this replica is
-// reported as suspect, which deposes it. Where no other can lead, this
-// one continues after a pause, if it leads; one that has nothing to lead with tries
-// again for as long as metadata says that it is to.
+// handOn makes another in-sync replica lead a partition. If a graceful transfer fails, because
+// followers cannot be served from a damaged log, this replica is reported as suspect, which deposes
+// it. If no other replica can lead, this one continues after a pause, if it leads. A replica
+// without data to lead with retries for as long as the metadata names it as leader.
 func (q *Quarantine) handOn(h *Topic, i int) {
 	hp := h.Held(i)
 	if hp != nil && !hp.handing.CompareAndSwap(false, true) {
@@ -207,13 +206,12 @@ func (q *Quarantine) handOn(h *Topic, i int) {
 		}
 		hp.handing.Store(false)
 		if lp := hp.Led.Load(); lp != nil && err != nil {
-			lp.Part.Resume() // what is damaged is met again, and so is this
+			lp.Part.Resume() // the damage will be met again, and handled again
 		}
 	})
 }
 
-// mustLead reports whether metadata has a replica that is held here lead, and it
-// does not.
+// mustLead reports whether the metadata names this replica as leader although it does not lead.
 func (q *Quarantine) mustLead(h *Topic, hp *Held) bool {
 	t := q.o.Meta.Topic(h.Name)
 	return t != nil && t.Incarnation == h.Incarnation && t.Partitions[hp.index].Leader == q.o.Self &&
@@ -236,14 +234,14 @@ func (q *Quarantine) tryHandOn(h *Topic, i int) error {
 	return errors.Join(append(r.Failed, err)...)
 }
 
-// askForget is the operation by which a node asks the leader of a partition to drop
-// what it believes of the replica here.
+// askForget is the operation by which a node asks the leader of a partition to discard its state of
+// the node's replica.
 const askForget forward.Operation[forgetArgs, forward.Nothing] = "forget"
 
-// forgetTimeout bounds how long the leader may take for that.
+// forgetTimeout bounds that operation.
 const forgetTimeout = time.Second
 
-// forgetArgs name a replica that is about to be emptied.
+// forgetArgs identify a replica that is about to be emptied.
 type forgetArgs struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"`
@@ -252,7 +250,7 @@ type forgetArgs struct {
 	Node        meta.NodeID      `json:"node"`
 }
 
-// forgetHere drops what a term that is led here believes of a replica.
+// forgetHere makes a term on this node discard its state of a replica.
 func (q *Quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.Nothing, err error) {
 	h := q.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
@@ -265,9 +263,9 @@ func (q *Quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.N
 	return none, hp.Replica.Forget(a.Epoch, a.Node)
 }
 
-// forgotten has the leader of a partition drop what it believes of the replica
-// here, which answers nobody any more: it held what is about to be set aside, and
-// would join the in-sync set for that.
+// forgotten asks the leader of a partition to discard its state of this replica, which no longer
+// answers anyone. Otherwise the leader might admit the emptied replica to the in-sync set for the
+// data that it held before.
 func (q *Quarantine) forgotten(h *Topic, p *meta.Partition, i int) error {
 	ctx, cancel := context.WithTimeout(q.life.ctx, forgetTimeout)
 	defer cancel()
@@ -299,16 +297,16 @@ func (q *Quarantine) startAnew(h *Topic, hp *Held, t *meta.Topic) error {
 	return nil
 }
 
-// errQuarantine is wrapped by what says that a replica is not there for as long as
-// it is in the in-sync set.
+// errQuarantine is wrapped by errors of a replica that is unavailable until it leaves the in-sync
+// set.
 var errQuarantine = errors.New("quarantined until it leaves the in-sync set")
 
-// errNoCopy is wrapped by what says that damaged data stays in its place.
+// errNoCopy is wrapped by errors about damaged data that stays in its place.
 var errNoCopy = errors.New("kept unchanged: no leader to copy from")
 
-// treatCorrupt decides what becomes of a replica that could not be opened. Where
-// that is for what is on the disk, and others are in sync, it is set aside as soon
-// as nobody counts on it: without an error it can be opened empty.
+// treatCorrupt decides what happens to a replica that could not be opened. If the cause is its data
+// on disk, and others are in sync, the data is set aside as soon as no replica counts on it.
+// Without an error the replica can be opened empty.
 func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) error {
 	p := &t.Partitions[i]
 	inSync := slices.Contains(p.ISR, q.o.Self)
@@ -316,7 +314,7 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 	case fate.Of(cause) != fate.Corrupt, len(q.others(p)) == 0:
 		return cause
 	case inSync:
-		q.suspects.report(h, i, meta.Suspect{Missing: true}) // nothing of it can be served
+		q.suspects.report(h, i, meta.Suspect{Missing: true}) // none of it can be served
 		return fmt.Errorf("%w: %w", errQuarantine, cause)
 	case !q.suspects.canCopy(p):
 		return fmt.Errorf("%w: %w", errNoCopy, cause)
@@ -328,8 +326,8 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 	return nil
 }
 
-// foundDamage is told of a damaged range that a consumer met. Where others are
-// in sync, nothing is delivered until one of them leads.
+// foundDamage handles a damaged range that a consumer met. If other replicas are in sync, nothing
+// is delivered until one of them leads.
 func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	hp.Replica.Spoil(err)
 	hp.spoil()
@@ -340,13 +338,14 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	}
 }
 
-// waits reports whether nobody is to be led past damage, as others may hold what is lost here.
+// waits reports whether consumers must wait at damage, because other replicas may hold the lost
+// range.
 func (q *Quarantine) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
 	return q.elsewhere(h, hp.index) || q.repairer.waits(h, hp, err)
 }
 
-// spoil notes that some of a replica cannot be read, and returns whether that was not known. One
-// that was cut when it was opened is damaged from then on.
+// spoil records that a part of a replica cannot be read, and reports whether that is new. A suspect
+// replica becomes a damaged one.
 func (hp *Held) spoil() (first bool) {
 	return hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.state.CompareAndSwap(int32(suspected), int32(damaged))
 }
@@ -357,8 +356,8 @@ func (q *Quarantine) elsewhere(h *Topic, i int) bool {
 	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0
 }
 
-// inspect treats a copy that was found damaged since it was opened. One that leads
-// while others are in sync hands over each time that damage is met.
+// inspect handles a replica in which damage was found after it was opened. If it leads while others
+// are in sync, it transfers the leadership each time the damage is met.
 func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if !hp.Replica.Damaged() {
 		return
@@ -375,6 +374,6 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 		q.repairer.start(h, hp)
 	}
 	if first {
-		q.life.running.Go(func() { _ = q.converge(h.Name) }) // what fails is tried again with the next change
+		q.life.running.Go(func() { _ = q.converge(h.Name) }) // the next change retries a failure
 	}
 }

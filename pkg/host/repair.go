@@ -17,27 +17,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// A replica that is damaged and the only one in sync has nobody to hand over to, and nobody can
-// be copied from it across what cannot be read. Other replicas may still hold that: in a log that is
-// not in sync, or in a copy that was set aside. So it asks them for the damaged ranges, puts those
-// into its log, and leads again in a new epoch. Until all have answered, or repair.For is over, no
-// consumer is led past the damage. What is known of each range is in sought.
+// A damaged replica that is the only one in sync cannot transfer its leadership, and no replica can
+// be copied from it across the unreadable range. Other replicas may still hold that range, in a log
+// that is not in sync or in a set-aside copy. The leader therefore asks them for the damaged
+// ranges, puts those into its log, and leads again in a new epoch. Until all have answered, or
+// repair.For has passed, no consumer skips the damage. The field sought has the state of each
+// range.
 //
-// What another copy holds is what was lost if that copy agrees, by epoch, offset and checksum, in the
-// batch behind the damage: logs that are the same in one batch are the same below it. At the end of
-// the log no such batch is there: then the last batch of the range has to end there, in the epoch that
-// this log still knows. One leader wrote all batches of an epoch.
+// The content of another copy is what was lost if that copy agrees, by epoch, offset and checksum,
+// in the batch after the damage: logs that are the same in one batch are the same below it. At the
+// end of the log there is no such batch. Then the last batch of the range must end there, in the
+// epoch that this log still knows: one leader wrote all batches of an epoch.
 
-// Times of repairing.
+// Times of a repair.
 const (
-	// repairAgain is the pause after which the others are asked again, at first repairSoon.
+	// repairAgain is the pause before the others are asked again; the first pause is repairSoon.
 	repairSoon, repairAgain = time.Second, 30 * time.Second
 	// repairTimeout bounds one request.
 	repairTimeout = 5 * time.Second
 )
 
-// Bounds of repairing: a repairer keeps ranges in memory until they are in files, repairMost bytes at most, and repairsTogether
-// partitions are repaired at a time. Others wait for their turn, and their minute begins with that.
+// Bounds of repairs: a repairer keeps at most repairMost bytes of ranges in memory until they are
+// in files, and repairs repairsTogether partitions at a time. Others wait for their turn, and their
+// minute begins then.
 const (
 	repairMost      = 192 << 20
 	repairsTogether = 2
@@ -46,7 +48,7 @@ const (
 // askBatches is the operation by which a node asks another for batches of a damaged range.
 const askBatches forward.Operation[batchesArgs, repair.Answer] = "batches"
 
-// batchesArgs name the batches that are wanted.
+// batchesArgs name the requested batches.
 type batchesArgs struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"`
@@ -54,15 +56,15 @@ type batchesArgs struct {
 	repair.Wanted
 }
 
-// pendingRepair is files that repair a log, to be put into it in an epoch above one. Whoever takes it out of its
-// replica puts them into the log, or discards them.
+// pendingRepair is a set of files that repair a log, to be put into it in an epoch above the given
+// one. Whoever takes it from its replica must either put the files into the log or discard them.
 type pendingRepair struct {
 	above seq.Epoch
 	files *repair.Prepared
 }
 
-// repairer is how a node treats a damaged copy that is the only one in sync. put is of the lanes of the
-// partitions; the others may be called by many goroutines.
+// repairer repairs a damaged copy that is the only one in sync. put runs in the lanes of the
+// partitions; the other methods are safe for concurrent use.
 type repairer struct {
 	o        *Options
 	log      *slog.Logger
@@ -73,12 +75,13 @@ type repairer struct {
 	asides   *asides
 	roles    roleTaker
 	converge func(topic string) error
-	together chan struct{} // holds one for each partition that is being repaired
+	together chan struct{} // holds one for each partition in repair
 	finding  chan struct{} // holds one while finder is in use
-	finder   repair.Finder // of copies that were set aside
+	finder   repair.Finder // searches set-aside copies
 }
 
-// waits reports whether consumers of a copy that is alone in sync wait for what is damaged, as others may hold that.
+// waits reports whether consumers of the only in-sync copy must wait at damage, because other
+// copies may hold the range.
 func (m *repairer) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) bool {
 	t := h.Config()
 	return m.reaches(h) && hp.index < len(t.Partitions) && len(t.Partitions[hp.index].Replicas) > 1 &&
@@ -88,8 +91,9 @@ func (m *repairer) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) boo
 // reaches reports whether there may be copies of a topic on other nodes.
 func (m *repairer) reaches(h *Topic) bool { return h.fs == m.o.FS && m.o.Calls.Remote != nil }
 
-// found is told of damage that was met. Whoever waits for it has suspended deliveries before: if it was given up
-// since it asked whether to wait, nobody else would resume them.
+// found handles damage that was met. If its caller waits, it has suspended deliveries before the
+// call. If the range was given up since the caller asked whether to wait, found resumes them,
+// because nobody else would.
 func (m *repairer) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	hp.sought.Want(repair.Of(err))
 	m.start(h, hp)
@@ -98,7 +102,8 @@ func (m *repairer) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	}
 }
 
-// alone returns the partition of a damaged copy that leads and is the only one in sync; nil: it is not.
+// alone returns the partition of a damaged replica that leads and is the only one in sync,
+// otherwise nil.
 func (m *repairer) alone(h *Topic, hp *Held) *meta.Partition {
 	t := m.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || h.Held(hp.index) != hp || condition(hp.state.Load()) != damaged {
@@ -111,8 +116,8 @@ func (m *repairer) alone(h *Topic, hp *Held) *meta.Partition {
 	return p
 }
 
-// start asks other replicas for what this one cannot read, until it has it or is not alone in sync any
-// more. It does not wait.
+// start asks other replicas for what this one cannot read, until it is repaired or no longer alone
+// in sync. It does not wait.
 func (m *repairer) start(h *Topic, hp *Held) {
 	if !m.reaches(h) || !hp.repairing.CompareAndSwap(false, true) {
 		return
@@ -121,7 +126,7 @@ func (m *repairer) start(h *Topic, hp *Held) {
 		m.repair(h, hp)
 		hp.repairing.Store(false)
 		if p := m.alone(h, hp); p != nil && m.life.ctx.Err() == nil {
-			m.start(h, hp) // who asked for that meanwhile was not heard
+			m.start(h, hp) // a request during the round was not heard
 		}
 	})
 }
@@ -156,7 +161,8 @@ func (m *repairer) repair(h *Topic, hp *Held) {
 	}
 }
 
-// round asks once for all that is damaged, and begins a repair with what there is. over: there is nothing more to do.
+// round asks once for all damaged ranges, and begins a repair with the answers. over means that
+// nothing more is to be done.
 func (m *repairer) round(h *Topic, hp *Held) (over bool) {
 	p := m.alone(h, hp)
 	if p == nil {
@@ -175,12 +181,12 @@ func (m *repairer) round(h *Topic, hp *Held) (over bool) {
 	return hp.pendingRepair.Load() != nil && m.begin(h, hp, p)
 }
 
-// damagedIn returns the damaged ranges of a copy.
+// damagedIn returns the damaged ranges of a replica.
 func (m *repairer) damagedIn(hp *Held) []repair.Extent {
 	return repair.Extents(m.damage.In(hp.dir), hp.Replica.Log().Start())
 }
 
-// giveUp has consumers pass over ranges for which they have waited for long enough.
+// giveUp lets consumers skip ranges for which they have waited long enough.
 func (m *repairer) giveUp(h *Topic, i int, s *repair.Sought) {
 	s.Overdue(time.Now())
 	all := s.Passed()
@@ -196,16 +202,16 @@ func (m *repairer) giveUp(h *Topic, i int, s *repair.Sought) {
 	}
 }
 
-// resume has deliveries go on that waited for what others hold. Where more damage is met they wait again,
-// if others may hold that.
+// resume resumes deliveries that waited for a repair. At further damage they wait again, if others
+// may hold it.
 func (m *repairer) resume(hp *Held) {
 	if lp := hp.Led.Load(); lp != nil && !lp.leaving.Load() {
 		lp.Part.Resume()
 	}
 }
 
-// collect returns what others have of damaged ranges, as much as may be kept in memory, and notes which of them nobody has.
-// A node that does not answer once is asked for nothing more.
+// collect returns what other replicas have of damaged ranges, as much as may be kept in memory, and
+// records which ranges no replica has. A node that does not answer is asked for nothing more.
 func (m *repairer) collect(h *Topic, hp *Held, p *meta.Partition, due []repair.Extent) []repair.Range {
 	ctx, cancel := context.WithTimeout(m.life.ctx, repair.For)
 	defer cancel()
@@ -218,7 +224,7 @@ func (m *repairer) collect(h *Topic, hp *Held, p *meta.Partition, due []repair.E
 	return g.Collect(ctx, hp.Replica.Log(), m.damagedIn(hp), due, hp.sought)
 }
 
-// prepare makes the files that repair a log with what others have.
+// prepare writes the files that repair a log with the others' batches.
 func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair.Range) {
 	if len(found) == 0 {
 		return
@@ -233,7 +239,7 @@ func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair
 		case ok:
 			m.spoil(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
 			if hp.sought.Want(repair.Extent{From: wider.From, Next: wider.Next}) {
-				continue // it is asked for all of that next
+				continue // the next request asks for all of it
 			}
 		}
 		hp.sought.Failed(e, time.Now(), errors.Is(err, repair.ErrNoFit))
@@ -245,14 +251,14 @@ func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair
 	}
 }
 
-// spoil has a replica be damaged in a range.
+// spoil marks a range of a replica as damaged.
 func (m *repairer) spoil(hp *Held, d commitlog.Damage) {
 	hp.Replica.Spoil(&commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
 	hp.spoil()
 }
 
-// begin has the metadata begin a new epoch, in which this replica leads with the ranges in its log. The
-// log is closed and opened for that: see put.
+// begin begins a new epoch in the metadata, in which this replica leads with the ranges in its log.
+// The log is closed and opened for that: see put.
 func (m *repairer) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
 	defer cancel()
@@ -263,21 +269,21 @@ func (m *repairer) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 		m.log.Warn("cannot begin a new epoch to repair a damaged log; retrying", "topic", h.Name, "partition", hp.index, "error", err)
 		return false
 	}
-	_ = m.converge(h.Name) // what fails is tried again with the next change
+	_ = m.converge(h.Name) // the next change retries a failure
 	return true
 }
 
-// put puts what others have into the log of a replica, which is closed and opened for that. What is not repaired stays
-// known as damaged: an index that is trusted may not tell.
+// put puts the others' batches into the log of a replica, which is closed and opened for that.
+// Ranges that are not repaired stay recorded as damaged, because a trusted index may not show them.
 func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
-	m.damage.Drop(hp.dir, repair.Extent{Next: hp.Replica.Log().Start()}) // of that retention has made an end
+	m.damage.Drop(hp.dir, repair.Extent{Next: hp.Replica.Log().Start()}) // forget damage that retention has dropped
 	m.roles.step(h, hp)
 	m.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
 		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	files := &repair.Prepared{} // none, if they were discarded meanwhile
+	files := &repair.Prepared{} // none if they were discarded meanwhile
 	if x := hp.pendingRepair.Swap(nil); x != nil {
 		files = x.files
 	}
@@ -309,8 +315,9 @@ func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
 	return nil
 }
 
-// batchesHere returns batches of a range that another node has lost, of whatever copy here has them. One request at a
-// time searches what was set aside. That goes on when nobody waits for it any more: the next one finds it done.
+// batchesHere returns batches of a range that another node has lost, from any copy on this node.
+// One request at a time searches set-aside copies. The search continues when its caller no longer
+// waits: the next caller finds it done.
 func (m *repairer) batchesHere(ctx context.Context, a batchesArgs) (piece repair.Answer, err error) {
 	h := m.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
@@ -333,5 +340,5 @@ func (m *repairer) batchesHere(ctx context.Context, a batchesArgs) (piece repair
 			piece = c.Answer(ctx, a.Wanted)
 		}
 	})
-	return piece, errors.Join(err, ctx.Err()) // half a search denies nothing
+	return piece, errors.Join(err, ctx.Err()) // an incomplete search proves nothing
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// openReplica opens a replica of a partition, in no role yet.
+// openReplica opens a replica of a partition, without a role.
 func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	state, names, err := rs.quarantine.look(h, t, i)
 	if err != nil {
@@ -36,25 +36,25 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	}
 	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, sought: repair.NewSought()}
 	hp.state.Store(int32(state))
-	// It began again without messages, as the only one, and no operator has accepted that yet.
+	// The only replica began again without messages, and no operator has accepted that yet.
 	hp.lost.Store(slices.Contains(names, datadir.MarkLost))
 	return hp, nil
 }
 
-// openLog opens the log of a replica, in a directory that is there and holds the names.
+// openLog opens the log of a replica in an existing directory with the given names.
 func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord.Replica, error) {
 	lo := rs.o.Log
-	// Whoever replicates syncs several batches at once: then a tail of them that a
-	// loss of power tore is no damage.
+	// A replicated log syncs several batches at once, so a tail of them torn by a loss of power is
+	// no damage.
 	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
 	lo.CommittedMayBeLost = rs.committedMayBeLost(t, i)
 	lo.OnDisk, lo.Names = rs.onDisk.Load(), names
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
 	full := rs.disk.Brimful
 	if h.fs != rs.o.FS {
-		full = nil // it takes nothing of the disk
+		full = nil // it uses no disk space
 		lo.SegmentBytes = min(rs.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
-		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
+		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory anyway
 		lo.Cache = nil
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
@@ -104,9 +104,9 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	return replica, nil
 }
 
-// committedMayBeLost reports whether a loss of power may have taken committed records
-// from this node's replica: the machine lost power, or that is not known, and the
-// topic does not sync always or the replica was catching up.
+// committedMayBeLost reports whether a loss of power may have taken committed records from this
+// node's replica: the machine lost power, or that is unknown, and the topic does not sync always or
+// the replica was catching up.
 func (rs *roles) committedMayBeLost(t *meta.Topic, i int) bool {
 	self := rs.o.Meta.Node(rs.o.Self)
 	if self != nil && self.BootID != "" && !self.LostPower {
@@ -115,8 +115,8 @@ func (rs *roles) committedMayBeLost(t *meta.Topic, i int) bool {
 	return !t.Config.Sync.Always() || !slices.Contains(t.Partitions[i].ISR, rs.o.Self)
 }
 
-// An ephemeral topic's log is cut into small segments, so that retention can
-// drop the oldest messages in small steps.
+// An ephemeral topic's log has small segments, so that retention can drop the oldest messages in
+// small steps.
 const (
 	ephemeralSegments   = 8
 	ephemeralMaxSegment = 8 << 20

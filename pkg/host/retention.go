@@ -12,11 +12,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/once"
 )
 
-// lowDiskRetention is how often room is looked for on a disk that is nearly full.
+// lowDiskRetention is how often retention runs while the disk is nearly full.
 const lowDiskRetention = time.Second
 
-// smallLog is what an idle partition may keep of finished messages: making room
-// of less is not worth a new segment.
+// smallLog is how much of finished messages an idle partition may keep: freeing less is not worth a
+// new segment.
 const smallLog = 1 << 20
 
 // The durable end of a busy log is recorded after this many bytes or this much time: that much
@@ -31,8 +31,7 @@ const (
 // unless the disk is nearly full or the topic's size is limited.
 const TrashFor = 24 * time.Hour
 
-// retention drops messages that need not be kept.
-// It is for one goroutine.
+// retention drops messages that need not be kept. One goroutine uses it.
 type retention struct {
 	o      *Options
 	log    *slog.Logger
@@ -43,9 +42,9 @@ type retention struct {
 	state  *meta.State // as of the beginning of a round
 }
 
-// all drops what no channel needs and no policy keeps, and notes how far the
-// logs are durable, which is where recovery would start to read. A wall clock that
-// is set forward ages nothing until it has stayed so for age.StepTrust.
+// all drops messages that no channel needs and no policy keeps, and records the durable end of each
+// log, where recovery would begin to read. A wall clock that is set forward ages nothing until it
+// has stayed so for age.StepTrust.
 func (r *retention) all() {
 	r.state = r.o.Meta.View()
 	r.asides.release()
@@ -59,7 +58,7 @@ func (r *retention) all() {
 	r.refund()
 }
 
-// overfull drops what ephemeral topics, and those with a maximum, have too much.
+// overfull drops the excess of ephemeral topics, and of topics with a maximum.
 func (r *retention) overfull() {
 	r.state = r.o.Meta.View()
 	moment := time.Now()
@@ -72,7 +71,7 @@ func (r *retention) overfull() {
 	r.refund()
 }
 
-// refund gives back the memory of what was dropped.
+// refund releases the memory of dropped messages.
 func (r *retention) refund() {
 	for _, h := range r.topics.Hosted() {
 		if h.memory == nil {
@@ -103,15 +102,15 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	}
 	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
-		hp.unretained = failed // said when it begins
+		hp.unretained = failed // logged when failures begin
 		if failed {
 			r.log.Warn("retention failed", "topic", h.Name, "partition", hp.index, "error", err)
 		}
 	}
 }
 
-// leastNote returns how many bytes must have been appended to a log before it is noted how
-// far it is durable.
+// leastNote returns how many bytes must have been appended to a log before its durable end is
+// recorded again.
 func (hp *Held) leastNote(now time.Time) int64 {
 	if hp.idle || now.Sub(hp.notedAt) >= noteAge {
 		hp.notedAt = now
@@ -120,14 +119,14 @@ func (hp *Held) leastNote(now time.Time) int64 {
 	return noteBytes
 }
 
-// keptFor returns how long finished messages stay: as the topic says, and as long as the next
-// leader must find their dedup ids.
+// keptFor returns how long finished messages stay: as configured for the topic, and as long as the
+// next leader must find their dedup ids.
 func keptFor(c *meta.TopicConfig) time.Duration {
 	return max(c.RetentionAge, once.Retention(c.DedupWindow))
 }
 
-// boundsOf returns to which size a partition's log is cut, and which one it is not to exceed;
-// 0 if none.
+// boundsOf returns the size to which a partition's log is reduced, and the size that it must not
+// exceed; 0 if there is none.
 func boundsOf(c *meta.TopicConfig) (limit, share int64) {
 	limit, share = c.RetentionBytes, c.Quota()
 	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {

@@ -30,40 +30,39 @@ import (
 // ErrLedElsewhere is sent to the consumers of a partition when this node stops leading it.
 var ErrLedElsewhere = fate.Refuse("another node leads the partition")
 
-// Held is a replica that this node holds. It leads, or it is on
-// standby: it follows the leader, or waits for one. The role is changed in the
-// partition's lane only.
+// Held is a replica on this node. It leads or is on standby, that is, it follows the leader or
+// waits for one. Its role changes only in the partition's lane.
 type Held struct {
 	index   int
 	name    string // datadir.ReplicaName
 	dir     string
 	Replica *coord.Replica
-	Led     atomic.Pointer[Led]           // nil: it does not lead
-	Standby atomic.Pointer[topic.Standby] // nil: it is not on standby
-	lease   atomic.Pointer[lease.Lease]   // of the last term; nil: none, or this node is alone
+	Led     atomic.Pointer[Led]           // nil if it does not lead
+	Standby atomic.Pointer[topic.Standby] // nil if it is not on standby
+	lease   atomic.Pointer[lease.Lease]   // of the last term; nil if there was none, or this node is alone
 
 	state   atomic.Int32            // a condition
-	handing atomic.Bool             // another is to lead because of it
-	view    coord.View              // what the role is by; zero: it has none. Of the partition's lane
-	matched atomic.Pointer[matched] // what was done about it last without an error; nil: nothing
+	handing atomic.Bool             // another replica is to lead because of the state
+	view    coord.View              // the view that the role is based on; zero: no role. Used in the partition's lane
+	matched atomic.Pointer[matched] // the last metadata applied without an error; nil: none
 
-	endBefore     seq.Offset     // of the log at the last round of retention, whose goroutine owns it
+	endBefore     seq.Offset     // of the log at the last round of retention; only its goroutine uses it
 	idle          bool           // nothing was appended in the last round; likewise
-	notedAt       time.Time      // when it was last noted, however little there was, how far the log is durable; likewise
+	notedAt       time.Time      // when the durable end was last recorded, whatever the amount; likewise
 	storing       atomic.Bool    // its positions are being stored
-	unstored      bool           // the last checkpoint failed; of whoever stores
-	unreadable    time.Time      // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
-	handedOn      time.Time      // when another was last asked to lead because of them; likewise
-	salvaged      atomic.Bool    // it leads without the positions that were stored
-	repairing     atomic.Bool    // others are being asked for what it cannot read
-	sought        *repair.Sought // what is known of that
+	unstored      bool           // the last checkpoint failed; used by the goroutine that stores
+	unreadable    time.Time      // since when its positions keep it from leading; zero: they do not. Used in the partition's lane
+	handedOn      time.Time      // when another replica was last asked to lead because of them; likewise
+	salvaged      atomic.Bool    // it leads without its stored positions
+	repairing     atomic.Bool    // other replicas are being asked for what it cannot read
+	sought        *repair.Sought // the state of these requests
 	pendingRepair atomic.Pointer[pendingRepair]
-	repaired      int         // how often it was opened again with what others had
+	repaired      int         // how often it was reopened with others' batches
 	lost          atomic.Bool // its directory had lost everything, and no operator has accepted that yet
-	unretained    bool        // the last round of retention failed; of its goroutine
+	unretained    bool        // the last round of retention failed; used by its goroutine
 }
 
-// matched is what metadata said when a replica was made to match it.
+// matched is the metadata that a replica was last made to match.
 type matched struct {
 	topic    *meta.Topic
 	view     coord.View
@@ -78,26 +77,25 @@ func (hp *Held) untreated() bool {
 	return condition(hp.state.Load()) != intact && hp.Standby.Load() != nil
 }
 
-// Led is a partition for as long as this node leads it at one epoch.
-// Its fields do not change. What is done to it when it is led no longer is
-// refused by its term.
+// Led is a partition while this node leads it in one epoch. Its fields do not change. After the
+// leadership has ended, its term refuses all operations.
 type Led struct {
 	Index   int
 	Replica *coord.Replica
 	Term    *coord.Term
 	Part    *topic.Partition
 	lease   *lease.Lease
-	leaving atomic.Bool                 // it is being handed over
-	Letters deadletter.Processor        // redrives and purges dead letters, if it is a partition of such a topic
-	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
+	leaving atomic.Bool                 // it is being transferred
+	Letters deadletter.Processor        // redrives and purges dead letters, if it is a partition of a dead-letter topic
+	once    atomic.Pointer[once.Keeper] // nil: dedup ids are not accepted
 	damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
-// Nodes are the nodes that a topic's partitions speak of.
+// Nodes are the nodes that a topic's partitions refer to.
 type Nodes map[meta.NodeID]*meta.Node
 
-// roles gives the replicas of a node the roles that metadata says. Its methods are of the
-// lanes of the partitions.
+// roles gives the replicas of a node the roles that the metadata says. Its methods run in the lanes
+// of the partitions.
 type roles struct {
 	o          *Options
 	log        *slog.Logger
@@ -118,11 +116,11 @@ type roles struct {
 	suspects   *suspicion
 	budget     *coord.Budget // of uncommitted bytes, for all terms
 	credits    *coord.Credits
-	catchUp    *replication.CatchUp // of replicas that are not in sync, by all terms
-	onDisk     atomic.Bool          // what is in the directories of replicas that are opened now is on disk
+	catchUp    *replication.CatchUp // of replicas that are not in sync, shared by all terms
+	onDisk     atomic.Bool          // the directories of replicas that are opened now were synced
 }
 
-// viewOf returns what metadata says of partition i, for its replicas.
+// viewOf returns the metadata of partition i in the form that its replicas use.
 func (rs *roles) viewOf(t *meta.Topic, i int, nodes Nodes) coord.View {
 	p := &t.Partitions[i]
 	v := coord.View{
@@ -140,14 +138,14 @@ func (rs *roles) viewOf(t *meta.Topic, i int, nodes Nodes) coord.View {
 	return v
 }
 
-// sameView reports whether two views say the same. Two of one version have the same
-// replicas and in-sync set.
+// sameView reports whether two views are equal. Two of one version have the same replicas and
+// in-sync set.
 func sameView(a, b coord.View) bool {
 	return a.Epoch == b.Epoch && a.Version == b.Version && a.Leader == b.Leader &&
 		a.MinISR == b.MinISR && a.Sync == b.Sync && slices.Equal(a.Replicas, b.Replicas)
 }
 
-// adopt makes one partition what metadata says that it is to this node.
+// adopt gives one partition the role that the metadata says for this node.
 func (rs *roles) adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 	held := slices.Contains(t.Partitions[i].Replicas, rs.o.Self)
 	hp := h.Held(i)
@@ -177,15 +175,15 @@ func (rs *roles) adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 		if serves, err = rs.quarantine.treat(h, hp, t); err != nil {
 			return err
 		}
-		hp = h.Held(i) // it may be another
+		hp = h.Held(i) // it may have been replaced
 	}
 	if serves {
 		err = rs.assume(h, hp, t, v)
 	}
 	switch {
 	case errors.Is(err, commitlog.ErrFenced):
-		// A newer epoch than the one that metadata says here is known to the
-		// replica: metadata that says so will come.
+		// The replica knows a newer epoch than the metadata applied here. The metadata will catch
+		// up.
 		rs.log.Debug("local metadata is behind a replica; waiting", "topic", h.Name, "partition", i, "epoch", v.Epoch, "error", err)
 	case err != nil:
 		return err
@@ -194,21 +192,21 @@ func (rs *roles) adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
 	return nil
 }
 
-// assume gives a replica the role that metadata says. On an error it has none,
-// and the next turn tries again.
+// assume gives a replica the role that the metadata says. On an error it has none, and the next run
+// retries.
 func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := hp.Led.Load()
 	switch leads := v.Leader == rs.o.Self; {
 	case leads && lp != nil && lp.Term.Epoch() == v.Epoch:
 		lp.Term.Update(v)
 		rs.terms.track(lp)
-		rs.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
+		rs.unsaved.add(h, hp) // there may be new replicas to share positions with
 		return nil
 	case leads:
 		rs.step(h, hp)
 		return rs.lead(h, hp, t, v)
 	case hp.Standby.Load() != nil && hp.view.Epoch == v.Epoch && hp.view.Sync == v.Sync:
-		return nil // nothing of it concerns a follower
+		return nil // a follower is not affected
 	}
 	if lp != nil {
 		rs.step(h, hp)
@@ -216,10 +214,9 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	return rs.follow(h, hp, v)
 }
 
-// lead makes this node lead a partition at the epoch that metadata says. There is
-// one term in an epoch: where a channel's start cannot be stored, as while the disk
-// is full, the node leads nevertheless, and the next turn tries that again. Nobody
-// was told yet that there is such a channel.
+// lead makes this node lead a partition in the epoch of the metadata. There is one term per epoch.
+// If a channel's start cannot be stored, for example on a full disk, the node leads nevertheless,
+// and the next run retries. Nobody was told yet that the channel exists.
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
 	lp.damaged = func(err *commitlog.CorruptionError) bool {
@@ -242,7 +239,7 @@ func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())
 	hp.Led.Store(lp)
 	rs.terms.track(lp)
-	rs.unsaved.add(h, hp) // what was told before found nobody to ask
+	rs.unsaved.add(h, hp) // earlier notifications found no term
 	h.publishLed()
 	rs.shifts.begin(rs.log, h.Name, lp)
 	h.tellWatchers()
@@ -275,8 +272,8 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 	return part, q.openedPositions(h, hp, err)
 }
 
-// follow puts a replica on standby: it follows the leader that metadata says, or
-// waits for one.
+// follow puts a replica on standby: it follows the leader that the metadata names, or waits for
+// one.
 func (rs *roles) follow(h *Topic, hp *Held, v coord.View) error {
 	s := hp.Standby.Load()
 	if s == nil {
@@ -305,8 +302,8 @@ func (rs *roles) follow(h *Topic, hp *Held, v coord.View) error {
 	return hp.Replica.Follow(v, s)
 }
 
-// resign ends whatever role a replica has. Consumers are told the reason; their
-// messages in flight are ready for others as they leave.
+// resign ends the role of a replica. Consumers receive the reason. As they leave, their messages in
+// flight become ready for others.
 func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 	hp.view = coord.View{}
 	hp.matched.Store(nil)
@@ -316,7 +313,7 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 		rs.terms.forget(lp)
 		h.publishLed()
 		rs.shifts.end(rs.log, h.Name, lp, reason)
-		// the term first: what it commits still wakes channels
+		// Stop the term first: its commits still wake channels.
 		errs = append(errs, lp.Term.Stop(), lp.Part.Close(reason))
 		if k := lp.once.Load(); k != nil {
 			k.Close()
@@ -329,16 +326,15 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 	return errors.Join(errs...)
 }
 
-// step ends the role of a replica that gets another. What fails then is said:
-// it stands in the way of nothing.
+// step ends the role of a replica before it gets another. A failure is logged and prevents nothing.
 func (rs *roles) step(h *Topic, hp *Held) {
 	if err := rs.resign(h, hp, ErrLedElsewhere); err != nil {
 		rs.log.Warn("cannot end the role of a replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 }
 
-// letGo closes a replica that metadata gives to this node no longer, and moves
-// its data to the trash. version is the partition's.
+// letGo closes a replica that the metadata no longer assigns to this node, and moves its data to
+// the trash. version is the partition's.
 func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 	rs.step(h, hp)
 	rs.topics.retire(hp)
@@ -347,14 +343,14 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 		rs.log.Warn("cannot close removed replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	if h.fs != rs.o.FS {
-		return nil // it was in memory
+		return nil // an ephemeral topic has no data on disk
 	}
 	rs.damage.Forget(hp.dir)
 	return rs.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
 }
 
-// adopt takes over what metadata says of a topic's channels, with the cluster's defaults. One
-// that cannot be taken over does not keep the others from it.
+// adopt applies the metadata of a topic's channels, with the cluster's defaults. A failure of one
+// channel does not affect the others.
 func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	lp.Part.SetPaused(t.Paused)
 	topic.SetTTL(lp.Part, t.Config.TTL)
@@ -381,7 +377,7 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	return nil
 }
 
-// Checkpoint stores what is known of the channels' positions.
+// Checkpoint stores the channels' positions.
 func (hp *Held) Checkpoint() error {
 	if lp := hp.Led.Load(); lp != nil {
 		return lp.Part.Checkpoint()
@@ -392,8 +388,8 @@ func (hp *Held) Checkpoint() error {
 	return nil
 }
 
-// retain drops what no channel needs and no policy keeps, of this copy. A
-// follower goes by the positions that it was told.
+// retain drops messages of this replica that no channel needs and no policy keeps. A follower uses
+// the positions received from the leader.
 func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 	if lp := hp.Led.Load(); lp != nil {
 		if k := lp.once.Load(); k != nil {
@@ -415,7 +411,7 @@ func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 	return nil
 }
 
-// setWindow has the partition take messages with dedup ids, as the metadata says.
+// setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
 	k := lp.once.Load()
 	switch {
@@ -434,8 +430,7 @@ func (lp *Led) setWindow(c *meta.TopicConfig) error {
 	return nil
 }
 
-// offer hands messages to the term; Done is told what became of them, unless an
-// error is returned.
+// offer passes messages to the term. Done receives the outcome unless an error is returned.
 func (lp *Led) offer(o topic.Offered) error {
 	if !topic.Identified(o.Messages) {
 		return lp.Part.Offer(o)
@@ -447,7 +442,7 @@ func (lp *Led) offer(o topic.Offered) error {
 	return k.Offer(o)
 }
 
-// committed is told of each batch that is committed.
+// committed handles each committed batch.
 func (lp *Led) committed(b commitlog.Batch) {
 	lp.Part.Committed(b)
 	if k := lp.once.Load(); k != nil {
@@ -455,5 +450,5 @@ func (lp *Led) committed(b commitlog.Batch) {
 	}
 }
 
-// Dedup returns the dedup window of the partition; nil if dedup ids are not used.
+// Dedup returns the dedup window of the partition, or nil if dedup ids are not used.
 func (lp *Led) Dedup() *once.Keeper { return lp.once.Load() }

@@ -13,18 +13,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A replica whose stored channel positions cannot be read is asked to lead. While
-// another in-sync replica is up, this one hands the leadership on: the other has
-// intact positions. If no other is up, or none takes over in time, the replica
-// leads with every channel at the log's start: messages are delivered again, none
-// is skipped.
+// If a replica with unreadable channel positions is to lead, and another in-sync replica is up,
+// this one transfers the leadership: the other has intact positions. If no other is up, or none
+// takes over in time, the replica leads with every channel at the log's start: messages are
+// delivered again, none is skipped.
 
 // SalvageAfter is how long a replica without readable positions waits for another
 // to lead before it leads itself.
 const SalvageAfter = 5 * time.Second
 
-// salvages reports whether a replica that is to lead by the view v does so even if
-// its stored positions cannot be read.
+// salvages reports whether a replica that is to lead by the view v leads even without readable
+// positions.
 func (q *Quarantine) salvages(hp *Held, v coord.View) bool {
 	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= SalvageAfter {
 		return true
@@ -34,8 +33,8 @@ func (q *Quarantine) salvages(hp *Held, v coord.View) bool {
 	})
 }
 
-// openedPositions takes the outcome of opening a leader's positions, and returns
-// it. Where they cannot be read, another replica is asked to lead.
+// openedPositions handles the outcome of opening a leader's positions, and returns it. If they
+// cannot be read, another replica is asked to lead.
 func (q *Quarantine) openedPositions(h *Topic, hp *Held, err error) error {
 	if err == nil {
 		hp.unreadable = time.Time{}
@@ -46,7 +45,7 @@ func (q *Quarantine) openedPositions(h *Topic, hp *Held, err error) error {
 		q.log.Error("cannot read channel positions; asking another in-sync replica to lead",
 			"topic", h.Name, "partition", hp.index, "error", err)
 	}
-	// The other may be no better off and hand on in turn.
+	// The other may have the same problem and transfer in turn.
 	if now := time.Now(); now.Sub(hp.handedOn) >= handOnAgain {
 		hp.handedOn = now
 		q.handOn(h, hp.index)
@@ -54,8 +53,7 @@ func (q *Quarantine) openedPositions(h *Topic, hp *Held, err error) error {
 	return fmt.Errorf("cannot lead: %w", err)
 }
 
-// reportPositions is told of stored positions that are damaged. lost: none of a
-// leader's is intact.
+// reportPositions reports damaged stored positions. lost means that a leader has no intact ones.
 func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 	log := q.log.With("topic", h.Name, "partition", hp.index, "error", err)
 	if lost {
@@ -67,8 +65,8 @@ func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 	log.Warn("stored channel positions are corrupt; using an older version, finished messages may be redelivered")
 }
 
-// roleErrors are the replicas that could not take the role that the metadata
-// gives them, with the reason. They are tried again.
+// roleErrors records the replicas that could not take the role of the metadata, with the reason.
+// They are retried.
 type roleErrors struct {
 	mu  sync.Mutex // guards all
 	all map[roleKey]error
@@ -80,8 +78,8 @@ type roleKey struct {
 	partition   int
 }
 
-// set sets the reason of a replica; nil: it has its role. It returns whether that
-// begins or ends a failure.
+// set sets the reason of a replica; nil means that it has its role. It reports whether a failure
+// begins or ends.
 func (r *roleErrors) set(h *Topic, partition int, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +96,7 @@ func (r *roleErrors) set(h *Topic, partition int, err error) (changed bool) {
 	return !failed
 }
 
-// topics returns the names of the topics that have a replica in question.
+// topics returns the names of the topics with such a replica.
 func (r *roleErrors) topics() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,14 +108,14 @@ func (r *roleErrors) topics() []string {
 	return slices.Compact(names)
 }
 
-// reason returns why a replica could not take its role; nil: nothing is known.
+// reason returns why a replica could not take its role, or nil.
 func (r *roleErrors) reason(h *Topic, partition int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all[roleKey{h.Name, h.Incarnation, partition}]
 }
 
-// forget drops what is known of a topic.
+// forget drops the reasons of a topic.
 func (r *roleErrors) forget(h *Topic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +126,8 @@ func (r *roleErrors) forget(h *Topic) {
 	}
 }
 
-// list returns the replicas in question as TOPIC/PARTITION, sorted: those that
-// the metadata names as leaders, and the others.
+// list returns these replicas as TOPIC/PARTITION, sorted: those that the metadata names as leaders,
+// and the others.
 func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (leaders, others []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +148,7 @@ func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (lea
 	return leaders, others
 }
 
-// reasons are the health reasons of replicas that this node holds and that
-// do not do what they should.
+// reasons are the health reasons of this node's replicas that do not work as they should.
 func (q *Quarantine) reasons() []health.Reason {
 	var reasons []health.Reason
 	add := func(code, what string, names []string) {

@@ -12,15 +12,15 @@ import (
 // namedShifts is how many partitions one line of the log names.
 const namedShifts = 8
 
-// shifts are the leaderships that have come to this node and gone since they were
-// last summed up in the log: a thousand partitions that move at once are one line.
+// shifts are the leaderships that this node has gained and lost since they were last summed up in
+// the log: a thousand partitions that move at once are one line.
 type shifts struct {
 	mu    sync.Mutex // guards what follows
 	came  tally
 	ended tally
 }
 
-// tally counts partitions and names the first of them.
+// tally counts partitions and names the first ones.
 type tally struct {
 	n     int
 	named []string
@@ -32,7 +32,7 @@ func (t *tally) add(topic string, partition int, epoch seq.Epoch) {
 	}
 }
 
-// String names the partitions, each with the epoch in which it is or was led.
+// String names the partitions, each with the epoch of its leadership.
 func (t tally) String() string {
 	s := strings.Join(t.named, " ")
 	if more := t.n - len(t.named); more > 0 {
@@ -41,7 +41,7 @@ func (t tally) String() string {
 	return s
 }
 
-// begin notes that this node leads a partition.
+// begin records that this node leads a partition.
 func (s *shifts) begin(log *slog.Logger, topic string, lp *Led) {
 	epoch := lp.Term.Epoch()
 	log.Debug("leads", "topic", topic, "partition", lp.Index, "epoch", epoch)
@@ -50,7 +50,7 @@ func (s *shifts) begin(log *slog.Logger, topic string, lp *Led) {
 	s.came.add(topic, lp.Index, epoch)
 }
 
-// end notes that this node has ceased to lead a partition, and why.
+// end records that this node no longer leads a partition, and why.
 func (s *shifts) end(log *slog.Logger, topic string, lp *Led, why error) {
 	epoch := lp.Term.Epoch()
 	log.Debug("stopped leading partition", "topic", topic, "partition", lp.Index, "epoch", epoch, "reason", why)
@@ -59,7 +59,7 @@ func (s *shifts) end(log *slog.Logger, topic string, lp *Led, why error) {
 	s.ended.add(topic, lp.Index, epoch)
 }
 
-// sumUp says what has changed since the last time, if anything has.
+// sumUp logs the changes since the last call, if there are any.
 func (s *shifts) sumUp(log *slog.Logger) {
 	s.mu.Lock()
 	came, ended := s.came, s.ended

@@ -19,14 +19,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A replica that was cut when it was opened may have lost acknowledged messages: a
-// write that a crash interrupted looks like damage to what was written last. It is
-// suspect. The node reports that to the metadata before the replica does anything,
-// with the last epoch and the end of its log. It is then elected only if all
-// in-sync replicas are suspect and none holds more; the leader takes it out of the in-sync set, and it joins again
-// as any other, once its log was compared with the leader's.
+// A replica that was truncated when it was opened may have lost acknowledged messages, because
+// damage to the last batches looks like a write that a crash interrupted. It is suspect. The node
+// reports that to the metadata before the replica does anything, with the last epoch and the end of
+// its log. It is then elected only if all in-sync replicas are suspect and none holds more. The
+// leader removes it from the in-sync set, and it joins again like any other, once its log was
+// compared with the leader's.
 
-// suspicion is how a node treats replicas that may have lost acknowledged messages.
+// suspicion handles replicas that may have lost acknowledged messages.
 type suspicion struct {
 	o      *Options
 	log    *slog.Logger
@@ -35,10 +35,10 @@ type suspicion struct {
 	topics *Topics
 
 	mu        sync.Mutex                  // guards reporting
-	reporting map[suspectKey]meta.Suspect // the replicas here that are being reported, and what is said of them
+	reporting map[suspectKey]meta.Suspect // replicas of this node being reported, and what is reported
 }
 
-// mark makes it durable that a log is about to be repaired.
+// mark records on disk that a log is about to be repaired.
 func (q *suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) error {
 	if h.fs != q.o.FS || len(t.Partitions[i].Replicas) == 1 {
 		return nil // there is no other copy to compare with
@@ -50,8 +50,8 @@ func (q *suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) e
 	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect), text)
 }
 
-// marked reports whether a replica's log was cut, at an earlier start, by the names that were in its directory,
-// or at this one, by what its recovery found.
+// marked reports whether a replica's log was truncated, at an earlier start, by the names in its
+// directory, or at this one, by the result of its recovery.
 func (q *suspicion) marked(h *Topic, t *meta.Topic, i int, names []string, r commitlog.Recovery) (bool, error) {
 	if r.Clean() {
 		return slices.Contains(names, datadir.MarkSuspect), nil
@@ -63,7 +63,7 @@ func (q *suspicion) marked(h *Topic, t *meta.Topic, i int, names []string, r com
 	return err == nil, err
 }
 
-// clear ends that a replica is suspect here.
+// clear ends a replica's state as suspect on this node.
 func (q *suspicion) clear(h *Topic, hp *Held) error {
 	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkSuspect)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -75,7 +75,7 @@ func (q *suspicion) clear(h *Topic, hp *Held) error {
 	return nil
 }
 
-// standing returns what the metadata is to know of a suspect replica.
+// standing returns what the metadata should know of a suspect replica.
 func (q *suspicion) standing(hp *Held) meta.Suspect {
 	log, state := hp.Replica.Log(), condition(hp.state.Load())
 	return meta.Suspect{
@@ -83,15 +83,15 @@ func (q *suspicion) standing(hp *Held) meta.Suspect {
 	}
 }
 
-// reported reports whether the metadata knows of a suspect replica what there is to know.
+// reported reports whether the metadata knows everything about a suspect replica.
 func (q *suspicion) reported(hp *Held, p *meta.Partition) bool {
 	s, known := p.SuspectOf(q.o.Self)
 	return known && s == q.standing(hp)
 }
 
-// report has the metadata know that a replica is suspect, and tries again until it
-// does, or until the replica is not in sync any more. What is reported while an earlier report
-// is in progress replaces that.
+// report reports to the metadata that a replica is suspect, and retries until the metadata has it
+// or the replica is no longer in sync. A report that comes while an earlier one is in progress
+// replaces it.
 func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
 	s.Node = q.o.Self
 	key := suspectKey{h.Incarnation, i}
@@ -118,8 +118,8 @@ func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
 	})
 }
 
-// want notes what is to be reported of a replica, and returns whether a report is in progress, which
-// reports that, too.
+// want records what is to be reported of a replica, and reports whether a report in progress will
+// include it.
 func (q *suspicion) want(key suspectKey, s meta.Suspect) (underWay bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +137,7 @@ func (q *suspicion) wanted(key suspectKey) meta.Suspect {
 	return q.reporting[key]
 }
 
-// done ends a report, unless another was asked for meanwhile.
+// done ends a report, unless another was requested meanwhile.
 func (q *suspicion) done(key suspectKey, s meta.Suspect) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,14 +148,14 @@ func (q *suspicion) done(key suspectKey, s meta.Suspect) bool {
 	return true
 }
 
-// suspectKey names a partition whose replica here is being reported.
+// suspectKey identifies a partition whose replica on this node is being reported.
 type suspectKey struct {
 	topic     meta.Incarnation
 	partition int
 }
 
-// unknown reports whether a replica is in sync by the metadata, which does not know that
-// it is suspect.
+// unknown reports whether a replica is in sync in the metadata, which does not know that it is
+// suspect.
 func (q *suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
 	t := q.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
@@ -180,16 +180,17 @@ func (q *suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
 	return errors.Join(append(r.Failed, err)...)
 }
 
-// canCopy reports whether a partition has a leader elsewhere that is alive and not
-// suspect, from which a replica here can be copied.
+// canCopy reports whether a partition has a leader on another node that is up and not suspect, from
+// which a replica here can be copied.
 func (q *suspicion) canCopy(p *meta.Partition) bool {
 	_, suspect := p.SuspectOf(p.Leader)
 	n := q.o.Meta.Node(p.Leader)
 	return p.Leader != q.o.Self && n != nil && n.State != meta.NodeDown && !suspect
 }
 
-// yield has another replica lead, which holds messages that this one lacks. The term has ended: where that one
-// was moved to another node meanwhile, this one begins a new epoch, and compares logs again.
+// yield makes another replica lead, which holds messages that this one lacks. The term has ended.
+// If that replica was moved to another node meanwhile, this one begins a new epoch, and compares
+// logs again.
 func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 	q.log.Error("leader lacks messages held by another replica; transferring leadership to it",
 		"topic", h.Name, "partition", i, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
@@ -218,15 +219,15 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 	})
 }
 
-// yielding returns what a leader proposes that is to yield, also where the other replica was moved away. Every
-// release applies both alike.
+// yielding returns what a leader that yields proposes, also if the other replica was moved away.
+// Every release applies both in the same way.
 func yielding(h *Topic, i int, y coord.Yield, p *meta.Partition, moved bool) meta.Command {
 	if !moved {
 		return meta.YieldLeader{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End}
 	}
 	e := meta.Election{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Version: p.Version, Leader: p.Leader, Reason: meta.ReasonRepair}
 	if !p.Electable(p.Leader) {
-		e.Leader = "" // the controller elects another
+		e.Leader = "" // the controller elects another leader
 	}
 	return meta.ElectLeaders{Elections: []meta.Election{e}}
 }

@@ -11,26 +11,24 @@ import (
 )
 
 const (
-	// termTick is how often terms that have followers are told what time it is,
-	// unless they have nothing to do.
+	// termTick is the period of ticks to terms that have followers, unless they are idle.
 	termTick = 100 * time.Millisecond
-	// calmTick is how often it is looked whether this node is in touch with a
-	// quorum while no term has anything to do.
+	// calmTick is how often the contact with a quorum is checked while all terms are idle.
 	calmTick = 400 * time.Millisecond
-	// quietSoon is the age of the contact from which on it is looked at with every
-	// termTick, so that terms learn in time that it is coord.QuietQuorum ago.
+	// quietSoon is the age of the contact from which on it is checked at every termTick, so that
+	// terms learn in time that it is coord.QuietQuorum old.
 	quietSoon = coord.QuietQuorum - calmTick/2
 )
 
-// terms are the led partitions that have other replicas: those that need to be
-// told the time. They cost nothing while they are idle.
+// terms are the led partitions with other replicas, which need ticks. They cost nothing while they
+// are idle.
 type terms struct {
 	contact *lease.Contact
-	wakeup  chan struct{} // a term was stirred
+	wakeup  chan struct{} // signals that a term was stirred
 
 	mu      sync.Mutex // guards what follows
 	shared  map[*coord.Term]*Led
-	stirred map[*coord.Term]*Led // of those, the ones that need to be told
+	stirred map[*coord.Term]*Led // those of them that need ticks
 }
 
 func newTerms(c *lease.Contact) *terms {
@@ -40,7 +38,7 @@ func newTerms(c *lease.Contact) *terms {
 	}
 }
 
-// track adds a led partition if it has other replicas, and else takes it out.
+// track adds a led partition if it has other replicas, and removes it otherwise.
 func (t *terms) track(lp *Led) {
 	if !lp.Term.Shared() {
 		t.forget(lp)
@@ -59,8 +57,8 @@ func (t *terms) forget(lp *Led) {
 	delete(t.stirred, lp.Term)
 }
 
-// stir has a term told the time until it is idle. One that is not noted yet is
-// stirred then. It does not block.
+// stir requests ticks for a term until it is idle. A term that is not tracked yet is stirred when
+// it is. It does not block.
 func (t *terms) stir(term *coord.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +75,8 @@ func (t *terms) stir(term *coord.Term) {
 	}
 }
 
-// list appends those to buf that are to be told the time: all, or those that are
-// not idle, which are asked for again.
+// list appends to buf the partitions that need a tick: all, or those that are not idle, whose
+// requests it clears.
 func (t *terms) list(buf []*Led, all bool) []*Led {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,12 +98,11 @@ func (t *terms) busy() bool {
 	return len(t.stirred) > 0
 }
 
-// run tells the terms the time until ctx ends, and when this node was last in
-// touch with a quorum. Consumers of a partition whose lease holds again are
-// woken.
+// run ticks the terms until ctx ends, with the time of the node's last contact with a quorum. It
+// wakes consumers of a partition whose lease holds again.
 func (t *terms) run(ctx context.Context) {
 	var due []*Led
-	var before time.Time // the beginning of the contact, at the last round
+	var before time.Time // beginning of the contact at the last round
 	pause := termTick
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -123,7 +120,7 @@ func (t *terms) run(ctx context.Context) {
 		}
 		since, last := t.contact.Unbroken()
 		now := time.Now()
-		gap := !since.Equal(before) // every lease is to begin again
+		gap := !since.Equal(before) // every lease must begin again
 		before = since
 		clear(due)
 		due = t.list(due[:0], gap || now.Sub(last) > coord.QuietQuorum)
@@ -141,13 +138,13 @@ func (t *terms) run(ctx context.Context) {
 	}
 }
 
-// idle says that telling the time can wait until someone stirs the term.
+// idle records that the term needs no tick until someone stirs it.
 func (lp *Led) idle() bool {
 	return lp.Term.Idle() && (lp.lease == nil || !lp.lease.Lapsed())
 }
 
-// tick tells a term the time, and when this node was last in touch with a
-// quorum. Where that does not do for its lease, its replicas are to confirm it.
+// tick passes the time, and the node's last contact with a quorum, to a term. If that contact does
+// not suffice for its lease, it asks its replicas to confirm the lease.
 func (lp *Led) tick(now, contact time.Time) {
 	if lp.lease == nil {
 		lp.Term.Tick(now, contact)

@@ -31,19 +31,19 @@ type Topic struct {
 	Name        string
 	Incarnation meta.Incarnation
 	fs          vfs.FS                     // the node's, or the memory of an ephemeral topic
-	memory      *quota.Memory              // nil: it is on disk
+	memory      *quota.Memory              // nil if it is on disk
 	config      atomic.Pointer[meta.Topic] // as last converged on
-	Disk        quota.Disk                 // of the maximum of its bytes
-	keys        route.Finder               // by the rule of the config
-	held        atomic.Pointer[[]*Held]    // by number; nil: not held here
+	Disk        quota.Disk                 // usage against the topic's maximum of bytes
+	keys        route.Finder               // by the rule of the configuration
+	held        atomic.Pointer[[]*Held]    // by number; nil: no replica on this node
 	leading     atomic.Pointer[[]*Led]     // those that this node leads, by number
-	turn        atomic.Uint32              // round robin over those led
+	turn        atomic.Uint32              // round robin over the led partitions
 	used        atomic.Bool                // by a client of this node, since the process started
-	ended       atomic.Pointer[error]      // why it is closed here; nil: it is not
+	ended       atomic.Pointer[error]      // why it was closed here; nil if it is open
 	Rates       policy.Rates               // of its channels
-	convergedTo atomic.Uint64              // every leader follows the metadata at least up to this index
+	convergedTo atomic.Uint64              // every leader has applied the metadata at least up to this index
 
-	changing sync.Mutex // held over changes of held and leading
+	changing sync.Mutex // held during changes of held and leading
 
 	watching sync.Mutex // guards watchers
 	watchers map[*watch]struct{}
@@ -53,10 +53,10 @@ type Topic struct {
 // block; it may be called concurrently.
 type Watcher interface{ LedChanged() }
 
-// watch is one watcher's interest; two of the same watcher are two.
+// watch is one registration of a watcher; the same watcher may have several.
 type watch struct{ w Watcher }
 
-// AllHeld returns the replicas of the topic by number; nil: not held here.
+// AllHeld returns the replicas of the topic by number; nil entries have no replica on this node.
 // The slice is shared and must not be changed.
 func (h *Topic) AllHeld() []*Held { return *h.held.Load() }
 
@@ -68,8 +68,8 @@ func (h *Topic) Held(i int) *Held {
 	return nil
 }
 
-// AllLed returns the partitions that this node leads now, by number. The slice is
-// shared and must not be changed.
+// AllLed returns the partitions that this node leads now, by number. The slice is shared and must
+// not be changed.
 func (h *Topic) AllLed() []*Led { return *h.leading.Load() }
 
 // Led returns partition i if this node leads it, or nil.
@@ -86,7 +86,7 @@ func (h *Topic) Led(i int) *Led {
 	return nil
 }
 
-// hold notes which replica is held of partition i; nil: none.
+// hold sets the replica of partition i; nil: none.
 func (h *Topic) hold(i int, hp *Held) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
@@ -102,7 +102,7 @@ func (h *Topic) hold(i int, hp *Held) {
 	h.held.Store(&next)
 }
 
-// grow makes room for as many partitions.
+// grow makes room for n partitions.
 func (h *Topic) grow(n int) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
@@ -112,7 +112,7 @@ func (h *Topic) grow(n int) {
 	}
 }
 
-// publishLed makes known which partitions are led.
+// publishLed publishes which partitions are led.
 func (h *Topic) publishLed() {
 	h.changing.Lock()
 	defer h.changing.Unlock()
@@ -149,7 +149,7 @@ func (h *Topic) Watch(w Watcher) (stop func()) {
 	}
 }
 
-// tellWatchers says that led may have changed.
+// tellWatchers notifies watchers that led partitions may have changed.
 func (h *Topic) tellWatchers() {
 	h.watching.Lock()
 	all := make([]Watcher, 0, len(h.watchers))
@@ -162,8 +162,8 @@ func (h *Topic) tellWatchers() {
 	}
 }
 
-// Flush has the places of the topic's channels on every in-sync replica of the
-// partitions led here.
+// Flush stores the positions of the topic's channels on every in-sync replica of the partitions led
+// here.
 func (h *Topic) Flush(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
@@ -192,7 +192,7 @@ func (h *Topic) SetConverged(index uint64) {
 }
 
 // Fits refuses messages larger than the topic's limit and publishes larger than a batch. It is
-// called where a publish enters the cluster, so that none is forwarded in vain.
+// called where a publish enters the cluster, so that none is forwarded without effect.
 func (h *Topic) Fits(messages []topic.Message) error {
 	if n, most := topic.StoredSize(messages), limit.Default().Entry; n > most {
 		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
@@ -212,7 +212,7 @@ func (h *Topic) Fits(messages []topic.Message) error {
 // NextTurn returns a counter for round-robin choices.
 func (h *Topic) NextTurn() int { return int(h.turn.Add(1) & math.MaxInt32) }
 
-// IsWatched reports whether f is true of a watcher of the topic.
+// IsWatched reports whether f is true for a watcher of the topic.
 func (h *Topic) IsWatched(f func(Watcher) bool) bool {
 	h.watching.Lock()
 	defer h.watching.Unlock()
@@ -230,14 +230,14 @@ func (h *Topic) Config() *meta.Topic { return h.config.Load() }
 // Used reports whether a client of this node has used the topic since the process started.
 func (h *Topic) Used() bool { return h.used.Load() }
 
-// ConvergedTo returns up to which index of the metadata every leader of the topic is known to
-// follow it.
+// ConvergedTo returns the index of the metadata up to which every leader of the topic is known to
+// have applied it.
 func (h *Topic) ConvergedTo() uint64 { return h.convergedTo.Load() }
 
 // Numbering maps offsets to the message ids that clients see.
 func (h *Topic) Numbering() seq.Numbering { return h.ids }
 
-// FindKeys gives messages without a key the one that the topic's rule finds in them.
+// FindKeys sets the key of messages without one by the topic's rule.
 func (h *Topic) FindKeys(messages []topic.Message) {
 	h.keys.Find(h.Config().Config.KeyFrom, messages)
 }

@@ -28,20 +28,20 @@ type Topics struct {
 
 	recovery atomic.Int64 // ns that opening all logs at the start took
 	deleted  deletions
-	overfull chan struct{} // an ephemeral topic has too much; holds one
+	overfull chan struct{} // signals that an ephemeral topic exceeds its share; holds one
 
 	retiredMu sync.Mutex // guards retired
-	retired   LogStats   // what deleted topics counted
+	retired   LogStats   // counters of deleted topics
 }
 
-// incarnations finds topics by their incarnation, for each request of a leader. Its methods may be
-// called by many goroutines.
+// incarnations finds topics by their incarnation, for each request of a leader. Its methods are
+// safe for concurrent use.
 type incarnations struct {
 	mu sync.RWMutex // guards of
 	of map[meta.Incarnation]*Topic
 }
 
-// Load returns a topic; nil: there is none.
+// Load returns a topic, or nil.
 func (in *incarnations) Load(i meta.Incarnation) *Topic {
 	in.mu.RLock()
 	defer in.mu.RUnlock()
@@ -74,7 +74,7 @@ func (ts *Topics) Lookup(name string) *Topic {
 	return h.(*Topic)
 }
 
-// Hosted returns what is hosted, sorted by name.
+// Hosted returns the topics on this node, sorted by name.
 func (ts *Topics) Hosted() []*Topic {
 	var all []*Topic
 	ts.hosted.Range(func(_, h any) bool {
@@ -85,7 +85,7 @@ func (ts *Topics) Hosted() []*Topic {
 	return all
 }
 
-// EachHeld calls f with each replica that is held.
+// EachHeld calls f for each replica on this node.
 func (ts *Topics) EachHeld(f func(*Topic, *Held)) {
 	ts.hosted.Range(func(_, v any) bool {
 		h := v.(*Topic)
@@ -98,7 +98,7 @@ func (ts *Topics) EachHeld(f func(*Topic, *Held)) {
 	})
 }
 
-// eachStored calls f with each replica whose log is on the disk.
+// eachStored calls f for each replica whose log is on disk.
 func (ts *Topics) eachStored(f func(name string, r scrubber.Replica)) {
 	ts.EachHeld(func(h *Topic, hp *Held) {
 		if h.fs == ts.o.FS {
@@ -107,7 +107,7 @@ func (ts *Topics) eachStored(f func(name string, r scrubber.Replica)) {
 	})
 }
 
-// LogStats returns the sums over the logs that this node holds.
+// LogStats returns the sums over the logs of this node.
 func (ts *Topics) LogStats() LogStats {
 	ts.retiredMu.Lock()
 	s := ts.retired
@@ -125,17 +125,17 @@ func (ts *Topics) LogStats() LogStats {
 	return s
 }
 
-// retire keeps what stays of a replica that is about to go.
+// retire keeps the counters of a replica that is about to be closed.
 func (ts *Topics) retire(hp *Held) {
 	ts.retiredMu.Lock()
 	defer ts.retiredMu.Unlock()
 	ts.retired.retire(hp.Replica.Log().Stats())
 }
 
-// HandleReplication answers a request that another node sends as the leader of a
-// partition. reply is called once, perhaps before HandleReplication returns, and gathers by the connection by. The
-// payload is the broker's. What is not held here, or not yet, is answered as not
-// ready: the leader asks again.
+// HandleReplication answers a request of another node that leads a partition. reply is called once,
+// possibly before HandleReplication returns, and uses the connection by. The caller must not reuse
+// the payload. A partition that is not held here, or not yet, is answered as not ready: the leader
+// asks again.
 func (ts *Topics) HandleReplication(by vfs.Gatherer, _ meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
 	at, err := replication.PartitionOf(payload)
 	if err == nil {
@@ -149,8 +149,7 @@ func (ts *Topics) HandleReplication(by vfs.Gatherer, _ meta.NodeID, kind uint8, 
 	reply(replication.NotReady())
 }
 
-// leads reports whether metadata says here that this node leads a partition in an
-// epoch.
+// leads reports whether the metadata on this node names it as leader of a partition in an epoch.
 func (ts *Topics) leads(h *Topic, i int, epoch seq.Epoch) bool {
 	t := ts.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
@@ -160,7 +159,7 @@ func (ts *Topics) leads(h *Topic, i int, epoch seq.Epoch) bool {
 	return p.Leader == ts.o.Self && p.Epoch == epoch
 }
 
-// newTopic returns a topic of which nothing is held yet.
+// newTopic returns a topic without replicas.
 func (ts *Topics) newTopic(t *meta.Topic) *Topic {
 	h := &Topic{Name: t.Name, ids: seq.NumberingOf(ts.cluster, uint64(t.Incarnation)), Incarnation: t.Incarnation, fs: ts.o.FS, watchers: map[*watch]struct{}{}}
 	h.Disk.Tells(ts.overfull)
@@ -174,8 +173,8 @@ func (ts *Topics) newTopic(t *meta.Topic) *Topic {
 	return h
 }
 
-// DeletedLately reports whether a topic, or with a name one of its channels, was deleted
-// within the last ten seconds, at whatever node, as far as this one has learnt it.
+// DeletedLately reports whether a topic, or one of its channels if named, was deleted at any node
+// within the last ten seconds, as far as this node has applied that.
 func (ts *Topics) DeletedLately(topic, channel string) bool {
 	return ts.deleted.has(deletion{topic, channel}, time.Now())
 }

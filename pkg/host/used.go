@@ -14,21 +14,21 @@ func (h *Topic) Use() {
 	}
 }
 
-// deletedFor is how long a deletion is remembered. Tools delete at one node after the
-// other what all of them have in common.
+// deletedFor is how long a deletion is remembered: tools delete the same object at one node after
+// another.
 const deletedFor = 10 * time.Second
 
-// maxDeletions bounds the deletions that are remembered.
+// maxDeletions bounds the remembered deletions.
 const maxDeletions = 4096
 
-// deletions remembers what was deleted recently, wherever that was asked for. Its
-// methods is safe for concurrent use.
+// deletions remembers recent deletions, whichever node was asked for them. Its methods are safe for
+// concurrent use.
 type deletions struct {
 	mu sync.Mutex // guards what follows
 	at map[deletion]time.Time
 }
 
-// deletion is a topic, or one of its channels.
+// deletion names a topic, or one of its channels.
 type deletion struct{ topic, channel string }
 
 // add remembers a deletion from now on.
@@ -48,7 +48,7 @@ func (d *deletions) add(what deletion, now time.Time) {
 	}
 }
 
-// compare remembers the channels that was has and is has not.
+// compare remembers the deletion of channels that are in was but not in is.
 func (d *deletions) compare(was, is *meta.Topic, now time.Time) {
 	if was == is {
 		return
