@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// apply makes the change to a snapshot. Made again, or late, it does nothing:
-// a position never moves back by it.
+// apply applies the change to a snapshot. It never moves a position back, so a repeated or late
+// change has no effect.
 func (s *Snapshot) apply(a advance.Change) {
 	if c := s.meet(a.Channel, a.Version, a.Moves, a.Floor); c != nil {
 		c.Position.AdvanceTo(a.Floor)
@@ -21,10 +21,9 @@ func (s *Snapshot) apply(a advance.Change) {
 	}
 }
 
-// meet returns the channel that a change of its position is about, or nil if the
-// snapshot knows newer of it. A channel that the snapshot does not have, or only
-// from before an operator moved it, begins at the floor that the change names:
-// everything below is finished.
+// meet returns the channel whose position changes, or nil if the snapshot has a newer state of it.
+// A channel that the snapshot lacks, or has only from before an operator moved it, begins at the
+// floor that the change names: everything below is finished.
 func (s *Snapshot) meet(name string, version, moves uint64, floor seq.Offset) *ChannelPosition {
 	i, found := s.find(name)
 	if !found {

@@ -12,39 +12,40 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// addressedWithin bounds how much is appended until it is noted how far the channels were
-// told of addressed messages: so much is looked through by the next leader.
+// addressedWithin bounds the bytes appended between two records of how far the channels know of
+// addressed messages: the next leader scans that much.
 const addressedWithin = 4 << 20
 
-// arrival is a message in the log that channels are told of: an addressed one, or one that its
-// publisher deferred.
+// arrival is a message in the log that channels must be notified of: an addressed one, or one that
+// its publisher deferred.
 type arrival struct {
 	offset seq.Offset
-	to     *Address  // nil: it is for all channels
-	due    time.Time // until when it is deferred; zero: it is not
+	to     *Address  // nil: for all channels
+	due    time.Time // until when it is deferred; zero: not deferred
 }
 
-// arrivals tells the channels of addressed messages once they are committed, each of them
-// exactly once: a channel that a message is for has it, and finishes the message that it stands
-// in place of; the others pass over it. What the positions that were found do not know of is read
-// from the log, with what was deferred since. The partition's mutex guards it, besides told.
+// arrivals notifies the channels of committed addressed messages, each of them exactly once: the
+// addressed channel gets the message and finishes the one that it replaces, and the others skip it.
+// Messages that the restored positions do not cover are read from the log, with those deferred
+// since. The partition's mutex guards it, except told.
 type arrivals struct {
-	told  atomic.Uint64 // channels were told of everything below, and see nothing else
-	noted int64         // position in the log at which that was last stored; of the caller of Committed
+	told  atomic.Uint64 // channels were notified of everything below, and see nothing beyond
+	noted int64         // log position at which that was last stored; used by the caller of Committed
 
 	served  bool
-	settled bool        // all channels are there
-	since   seq.Offset  // what the positions that were found know of
-	found   []arrival   // in the log since then, until every channel was told
-	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before
+	settled bool        // all channels exist
+	since   seq.Offset  // end of what the restored positions cover
+	found   []arrival   // in the log since then, until every channel was notified
+	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before they are
 }
 
-// untold reports whether channels are still to be told of some of what was found: addressed, or any.
+// untold reports whether channels must still be notified of found messages: of addressed ones, or
+// of any.
 func (a *arrivals) untold(addressed bool) bool {
 	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.told.Load() && (at.to != nil || !addressed) })
 }
 
-// covered returns how far the channels' positions know of addressed messages.
+// covered returns the offset up to which the channels' positions cover addressed messages.
 func (a *arrivals) covered() seq.Offset {
 	if !a.settled || a.unsure.Load() {
 		return a.since
@@ -52,7 +53,7 @@ func (a *arrivals) covered() seq.Offset {
 	return seq.Offset(a.told.Load())
 }
 
-// passed notes that the channels were told of a batch.
+// passed records that the channels were notified of a batch.
 func (a *arrivals) passed(b commitlog.Batch, dirty *marker) {
 	a.told.Store(uint64(b.End()))
 	if at := b.Position(); at-a.noted >= addressedWithin || at < a.noted {
@@ -61,8 +62,8 @@ func (a *arrivals) passed(b commitlog.Batch, dirty *marker) {
 	}
 }
 
-// handTo tells a channel, which nobody else knows yet, of what was found. It returns whether
-// ticks must be asked for.
+// handTo notifies a channel, which no other goroutine knows yet, of the found messages. It reports
+// whether ticks must be requested.
 func (a *arrivals) handTo(c *Channel) (arm bool) {
 	for i := range a.found {
 		if at := &a.found[i]; at.offset < seq.Offset(a.told.Load()) {
@@ -72,8 +73,8 @@ func (a *arrivals) handTo(c *Channel) (arm bool) {
 	return arm
 }
 
-// complete notes that all channels are there. It returns whether the positions know of more
-// than before.
+// complete records that all channels exist. It reports whether the positions now cover more than
+// before.
 func (a *arrivals) complete() bool {
 	more := !a.settled && a.since != seq.Offset(a.told.Load())
 	a.settled = true
@@ -83,11 +84,12 @@ func (a *arrivals) complete() bool {
 	return more
 }
 
-// inherit finds what the positions do not know of. A committed copy may stand in place of what would be delivered.
+// inherit finds messages that the positions do not cover. A committed copy may replace a message
+// that would otherwise be delivered.
 func (a *arrivals) inherit(p *Partition) {
 	from := a.since
 	if p.lost && len(p.restored) == 0 {
-		from = p.o.Log.End() // the channels start over, and pass over what they meet
+		from = p.o.Log.End() // the channels start over, and skip what they meet
 	}
 	found := arrivalsSince(p, max(from, p.o.Log.Start()))
 	p.mu.Lock()
@@ -97,12 +99,12 @@ func (a *arrivals) inherit(p *Partition) {
 	a.unsure.Store(a.untold(true))
 }
 
-// inherited tells the channels of what is found to be committed of an earlier term.
+// inherited notifies the channels of found messages of an earlier term that are now committed.
 func (a *arrivals) inherited(p *Partition) {
 	p.mu.Lock()
 	if !a.served {
 		p.mu.Unlock()
-		return // Serve will see it
+		return // Serve handles it
 	}
 	var armed []*Channel
 	told, end := seq.Offset(a.told.Load()), p.o.Log.CommittedEnd()
@@ -127,8 +129,8 @@ func (a *arrivals) inherited(p *Partition) {
 	}
 }
 
-// arrived tells the channels of the addressed messages in a batch that is committed. No
-// snapshot knows of one of them and not of another.
+// arrived notifies the channels of the addressed messages in a committed batch. A snapshot covers
+// either all or none of them.
 func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	found := arrivalsIn(p, b, b.First(), attrAddressed, nil)
 	var armed []*Channel
@@ -145,8 +147,8 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	}
 }
 
-// tellAll tells all channels of a partition, whose lock is held, and adds those to armed that
-// need ticks.
+// tellAll notifies all channels of a partition, whose lock is held, and adds those that need ticks
+// to armed.
 func (a *arrival) tellAll(p *Partition, inherited bool, armed []*Channel) []*Channel {
 	now := p.o.Now()
 	for _, c := range p.channels {
@@ -157,7 +159,7 @@ func (a *arrival) tellAll(p *Partition, inherited bool, armed []*Channel) []*Cha
 	return armed
 }
 
-// tell tells a channel. It returns whether ticks must be asked for.
+// tell notifies a channel. It reports whether ticks must be requested.
 func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	rest := time.Duration(0)
 	if !a.due.IsZero() {
@@ -166,7 +168,7 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case a.to == nil && rest == 0: // it is due by now
+	case a.to == nil && rest == 0: // it is already due
 	case a.to == nil:
 		c.state.Defer(a.offset, now, rest)
 	case !isFor(a.to, c):
@@ -179,11 +181,11 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	return c.armLocked()
 }
 
-// isFor reports whether a message of the address is for a channel.
+// isFor reports whether an address names a channel.
 func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
-// not. What cannot be read is met again when it is delivered.
+// not. Unreadable messages are handled at their delivery.
 func arrivalsSince(p *Partition, from seq.Offset) (found []arrival) {
 	var raw []byte
 	for o := from; o < p.o.Log.End(); {
@@ -209,8 +211,8 @@ func arrivalsSince(p *Partition, from seq.Offset) (found []arrival) {
 	return found
 }
 
-// arrivalsIn appends the messages of some kinds, by the attributes of their batches, that are in a
-// batch from an offset on to found.
+// arrivalsIn appends to found the messages of a batch from an offset on that are of the given kinds
+// (attributes of batches).
 func arrivalsIn(p *Partition, b commitlog.Batch, from seq.Offset, kinds uint16, found []arrival) []arrival {
 	if b.Attributes()&kinds == 0 {
 		return found

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// ChannelOptions are what metadata says of a channel.
+// ChannelOptions are the settings of a channel in the metadata.
 type ChannelOptions struct {
 	Order     policy.Order
 	Paused    bool
@@ -25,24 +25,24 @@ type ChannelOptions struct {
 	Filter    string // "": none
 }
 
-// Channel is a channel on one partition: the shell around its channel.State. It
-// owns the lock, tells waiting consumers that there is something to take, and
-// asks for ticks while a message may time out or fall due.
+// Channel is a channel on one partition: the shell around its channel.State. It owns the lock,
+// wakes waiting consumers when there are messages, and requests ticks while a message may time out
+// or become due.
 type Channel struct {
 	p         *Partition
 	name      string
 	version   uint64
 	ephemeral bool
 	stored    atomic.Bool  // its start is on disk, or need not be
-	waiters   atomic.Int32 // how many wait, for those who only want to know
+	waiters   atomic.Int32 // number of waiting consumers, readable without the lock
 	oldest    atomic.Pointer[publication]
-	times     *processing.Times // nil: none are kept
+	times     *processing.Times // nil: none are recorded
 
-	Spins     channel.Spins    // the messages that consumers requeue as soon as they get them
-	Flow      flow.Meter       // how many messages come and go, as Measure notes it
-	Selection filter.Selection // which messages the channel gets
-	Failed    channel.Failed   // what became of messages that used up their attempts
-	bounded   atomic.Bool      // attempts are
+	Spins     channel.Spins    // messages that consumers requeue at once
+	Flow      flow.Meter       // rates of messages, recorded by Measure
+	Selection filter.Selection // chooses the channel's messages
+	Failed    channel.Failed   // outcomes of exhausted messages
+	bounded   atomic.Bool      // attempts are bounded
 	limit     atomic.Pointer[policy.Limit]
 	keys      keyScan
 
@@ -50,27 +50,27 @@ type Channel struct {
 	state     *channel.State
 	recorder  *channel.Recorder // of state
 	consumers []*Consumer
-	tags      channel.Tags // that consumers ask for
+	tags      channel.Tags // requested by consumers
 	waiting   waitlist
-	lastID    uint64 // of a consumer
+	lastID    uint64 // of the last consumer
 	departed  channel.Departed
-	limited   bool                          // someone was refused by limit
-	armed     bool                          // ticks have been asked for
-	finishing channel.Finishings[*Consumer] // FINs that others have yet to store; of nobody: what consumers left out
+	limited   bool                          // limit delayed a consumer
+	armed     bool                          // ticks have been requested
+	finishing channel.Finishings[*Consumer] // FINs that other replicas have yet to store; those without a consumer are skipped messages
 	movers    movers
-	closed    error  // why it ended; nil while it lives
+	closed    error  // why it was closed; nil while it is open
 	moves     uint64 // see ChannelPosition
-	expired   uint64 // messages that were not delivered, since they lived too long
+	expired   uint64 // expired messages that were not delivered
 }
 
-// movers are operators that wait until nothing is held. Nothing is delivered
-// meanwhile. The channel's mutex guards them.
+// movers are operators that wait until no message is held. Nothing is delivered meanwhile. The
+// channel's mutex guards them.
 type movers struct {
 	n       int
-	settled chan struct{} // closed when nothing is held; nil: nobody waits for it
+	settled chan struct{} // closed when no message is held; nil: nobody waits
 }
 
-// wait returns what is closed by the next release.
+// wait returns a channel that the next release closes.
 func (m *movers) wait() chan struct{} {
 	if m.settled == nil {
 		m.settled = make(chan struct{})
@@ -95,7 +95,7 @@ func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *ch
 // Name returns the channel's name.
 func (c *Channel) Name() string { return c.name }
 
-// Ephemeral reports whether the channel goes with its last consumer.
+// Ephemeral reports whether the channel is deleted with its last consumer.
 func (c *Channel) Ephemeral() bool { return c.ephemeral }
 
 // Floor returns the offset below which every message is finished.
@@ -105,26 +105,25 @@ func (c *Channel) Floor() seq.Offset {
 	return c.state.Floor()
 }
 
-// ChannelStats are a channel's figures on one partition.
+// ChannelStats are a channel's statistics on one partition.
 type ChannelStats struct {
 	channel.Counts
 	Floor  seq.Offset // everything below is finished
 	Paused bool
-	// Expired is how many messages were dropped instead of delivered, since their time to
-	// live was over.
+	// Expired counts messages that were dropped because their time to live had passed.
 	Expired uint64
-	// Limited says that consumers wait for the channel's rate.
+	// Limited reports that consumers wait for the channel's rate.
 	Limited bool
-	// Blocked is the first message that has used up its attempts, and stays; nil: none.
+	// Blocked is the first exhausted message that stays in the channel; nil if there is none.
 	Blocked *seq.Offset
 	// KeyBlock is the key for which most messages wait; nil if none waits.
 	KeyBlock *channel.KeyBlock
-	// Latency is how long the messages that were finished recently took since their publish,
-	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
+	// Latency is the distribution of times from publish to finish of recently finished messages;
+	// nil if it is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
 }
 
-// Stats returns the channel's figures.
+// Stats returns the channel's statistics.
 func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.Histogram(time.Now())
 	c.mu.Lock()
@@ -163,16 +162,16 @@ func (c *Channel) Configure(o ChannelOptions) {
 	})
 }
 
-// Empty forgets all that the channel has: waiting, deferred and in flight. When
-// it returns, that is on this node's disk; Partition.Flush waits for the others.
+// Empty drops all messages of the channel: waiting, deferred and in flight. When it returns, that
+// is on this node's disk; Partition.Flush waits for the other replicas.
 func (c *Channel) Empty() error {
 	end := c.p.visibleEnd()
 	return c.move(func(s *channel.State) { s.Empty(end) })
 }
 
-// Seek moves the channel to an offset, forward or back: what is from there on
-// is delivered (again). When it returns, that is on this node's disk;
-// Partition.Flush waits for the others.
+// Seek moves the channel to an offset, forward or back: messages from there on are delivered
+// (again). When it returns, that is on this node's disk; Partition.Flush waits for the other
+// replicas.
 func (c *Channel) Seek(o seq.Offset) error {
 	o = min(max(o, c.p.o.Log.Start()), c.p.o.Log.CommittedEnd())
 	return c.move(func(s *channel.State) { s.Seek(o) })
@@ -185,8 +184,8 @@ const moveTimeout = 5 * time.Second
 // message in time.
 var errNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
-// move applies an operator's change that may lead back. It waits for what other
-// replicas are being told, or that would lead them forward again behind it.
+// move applies an operator's change that may move the channel back. It waits for finishes that are
+// being replicated, which would move the channel forward again after it.
 func (c *Channel) move(f func(*channel.State)) error {
 	if err := c.quiesce(); err != nil {
 		c.change(func(*channel.State) { c.movers.n-- })
@@ -203,8 +202,8 @@ func (c *Channel) move(f func(*channel.State)) error {
 	return err
 }
 
-// quiesce waits until nothing is held, and lets nothing be delivered until the
-// caller, a mover now, has done what it came for.
+// quiesce waits until no message is held, and prevents deliveries until its caller, now a mover, is
+// done.
 func (c *Channel) quiesce() error {
 	limit := time.NewTimer(moveTimeout)
 	defer limit.Stop()
@@ -236,8 +235,7 @@ func (c *Channel) deferFor(o seq.Offset, now time.Time, delay time.Duration) {
 	c.arm(arm)
 }
 
-// change applies an operator's change to the state and lets everybody look
-// again.
+// change applies an operator's change to the state and wakes all consumers.
 func (c *Channel) change(f func(*channel.State)) {
 	c.mu.Lock()
 	f(c.state)
@@ -260,7 +258,7 @@ func (c *Channel) Trim() {
 	c.state.Trim()
 }
 
-// armLocked reports whether ticks must be asked for, and notes that they were.
+// armLocked reports whether ticks must be requested, and records that they were.
 func (c *Channel) armLocked() bool {
 	if c.armed || c.closed != nil {
 		return false
@@ -276,9 +274,9 @@ func (c *Channel) arm(needed bool) {
 	}
 }
 
-// Tick lets what is due at now happen: messages time out or cease to be
-// deferred, and FINs are given up that others have not stored in time. It returns
-// whether ticks are still needed.
+// Tick handles everything due at now: it times out messages, makes deferred messages ready, and
+// gives up FINs that other replicas have not stored in time. It reports whether further ticks are
+// needed.
 func (c *Channel) Tick(now time.Time) bool {
 	end := c.p.visibleEnd()
 	var noted []seq.Offset
@@ -332,7 +330,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	return armed
 }
 
-// timedOutLocked gives a consumer back the room that a timed-out message took.
+// timedOutLocked returns to a consumer the capacity that a timed-out message used.
 func (c *Channel) timedOutLocked(id uint64) {
 	for _, k := range c.consumers {
 		if k.id == id {
@@ -343,7 +341,7 @@ func (c *Channel) timedOutLocked(id uint64) {
 	}
 }
 
-// everyone is more consumers than there are.
+// everyone is larger than any number of consumers.
 const everyone = math.MaxInt
 
 // wakeFor wakes as many waiting consumers as there are new messages.
@@ -363,7 +361,7 @@ func (c *Channel) tellFor(n int, tell func(*Consumer)) {
 	}
 }
 
-// wakeConsumers wakes those, too, that do not wait: they may have room again.
+// wakeConsumers also wakes consumers that do not wait: they may have capacity again.
 func (c *Channel) wakeConsumers() {
 	c.mu.Lock()
 	all := append([]*Consumer(nil), c.consumers...)
@@ -380,7 +378,7 @@ func (c *Channel) Consumers() []*Consumer {
 	return append([]*Consumer(nil), c.consumers...)
 }
 
-// closeIfIdle ends the channel if it has no consumer.
+// closeIfIdle closes the channel if it has no consumer.
 func (c *Channel) closeIfIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -401,7 +399,7 @@ func (c *Channel) Disconnect(reason error) {
 	}
 }
 
-// close ends the channel: every consumer is told why.
+// close closes the channel and notifies every consumer of the reason.
 func (c *Channel) close(reason error) {
 	c.mu.Lock()
 	if c.closed != nil {

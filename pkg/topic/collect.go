@@ -8,23 +8,23 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// collector gathers the positions of a partition's channels for its keeper. The
-// partition's mutex guards it.
+// collector collects the positions of a partition's channels for its keeper. The partition's mutex
+// guards it.
 type collector struct {
 	p     *Partition
-	many  int            // entries of a position of which changes are noted
-	known []knownChannel // that the last snapshot or update named; by name
+	many  int            // entries of a position from which on changes are recorded
+	known []knownChannel // channels in the last snapshot or update, by name
 }
 
-// knownChannel is a channel as the last snapshot or update of a partition named it.
+// knownChannel is a channel in the last snapshot or update of a partition.
 type knownChannel struct {
 	name     string
-	channel  *Channel // nil: it was restored, and is not asked for yet
+	channel  *Channel // nil: it was restored, and has not been added yet
 	revision uint64   // see channel.State.Changed
 }
 
-// manyEntries is the length of a position from which on it is worth noting what
-// changes of it: it takes more than a hundred kilobytes.
+// manyEntries is the length of a position from which on recording its changes is worthwhile: it
+// then takes more than a hundred kilobytes.
 const manyEntries = 16 << 10
 
 func compareKnown(a, b knownChannel) int { return cmp.Compare(a.name, b.name) }
@@ -52,14 +52,14 @@ func (g *collector) current() Snapshot {
 	slices.SortFunc(s.Channels, compareNames)
 	slices.SortFunc(g.known, compareKnown)
 	if len(s.Channels) == 0 && len(p.channels) > 0 {
-		// only ephemeral channels: after a restart the next first channel
-		// continues where they were
+		// There are only ephemeral channels: after a restart the next first channel continues where
+		// they were.
 		s.BacklogFrom = max(s.BacklogFrom, seen)
 	}
 	return s
 }
 
-// pause returns where the topic is paused; nil: it is not.
+// pause returns the offset at which the topic is paused; nil: it is not.
 func (g *collector) pause() *seq.Offset {
 	at := g.p.pausedAt.Load()
 	if at == notPaused {
@@ -69,7 +69,7 @@ func (g *collector) pause() *seq.Offset {
 	return &o
 }
 
-// changes implements source. Without a large channel, a snapshot is as good.
+// changes implements source. Without a large channel, a snapshot is just as small.
 func (g *collector) changes() (update, bool) {
 	p := g.p
 	p.mu.Lock()
@@ -84,7 +84,7 @@ func (g *collector) changes() (update, bool) {
 		now := p.channels[k.name]
 		switch {
 		case restored && k.channel == nil:
-			kept = append(kept, k) // nothing changes of it
+			kept = append(kept, k) // nothing changed
 		case now == nil || now.ephemeral:
 			u.removed = append(u.removed, k.name)
 		}
@@ -104,22 +104,22 @@ func (g *collector) changes() (update, bool) {
 	return u, true
 }
 
-// notes reports whether it is noted what changes of a channel.
+// notes reports whether a channel's changes are being recorded.
 func (g *collector) notes(c *Channel) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.recorder.Notes()
 }
 
-// position returns what a checkpoint keeps of a channel. What changes from then on
-// is noted if it is worth it.
+// position returns a channel's position for a checkpoint. If the position is large, changes are
+// recorded from then on.
 func (g *collector) position(c *Channel) (p ChannelPosition, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return g.wholeLocked(c), c.state.Changed()
 }
 
-// collect adds to u what of a channel is not as it was when it was named before.
+// collect adds to u what changed in a channel since it was last collected.
 func (g *collector) collect(c *Channel, before knownChannel, u *update) knownChannel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (g *collector) collect(c *Channel, before knownChannel, u *update) knownCha
 	return now
 }
 
-// wholeLocked returns all of a channel's position; the channel's lock is held.
+// wholeLocked returns a channel's complete position; the channel's lock is held.
 func (g *collector) wholeLocked(c *Channel) ChannelPosition {
 	now := g.p.o.Now()
 	return ChannelPosition{c.name, c.version, c.moves, c.recorder.Position(now, g.p.o.Ages.Wall(now), g.many)}

@@ -17,11 +17,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// takeMax is the most messages that one Take looks at: it bounds the time that
-// a channel's lock is held.
+// takeMax is the maximum number of messages in one round of Take: it bounds how long a channel's
+// lock is held.
 const takeMax = 256
 
-// takeRounds is how often one Take looks, while what it finds is not handed over.
+// takeRounds is the maximum number of rounds of one Take whose messages are all skipped.
 const takeRounds = 64
 
 // Consumer consumes a channel of one partition. Take is for one goroutine; the answers (Finish,
@@ -32,8 +32,8 @@ type Consumer struct {
 	o     ConsumerOptions
 	waits atomic.Bool // in ch.waiting; changed under ch.mu
 
-	// idle is set when the consumer begins to wait and cleared when it takes
-	// something or passes. Without waits, it was woken and has not looked yet.
+	// idle is set when the consumer begins to wait and cleared when it takes something or passes.
+	// Without waits, it was woken and has not looked yet.
 	idle atomic.Bool
 
 	inFlight  atomic.Int64
@@ -42,34 +42,34 @@ type Consumer struct {
 	requeued  atomic.Uint64
 	timedOut  atomic.Uint64
 
-	// of the goroutine that calls Take
+	// Used by the goroutine that calls Take.
 	at    reading.Place
 	taken []channel.Delivery
 	undo  undo
-	tags  channel.Tags // of the channel, when taken was taken
-	// madeRoom says that others can continue which had found too many messages of others.
+	tags  channel.Tags // of the channel at the time of the take
+	// madeRoom means that consumers which had sorted too many messages for others can continue.
 	madeRoom bool
-	// address is that of the message that was read last; nil: it is for all channels.
+	// address is that of the message read last; nil: for all channels.
 	address *Address
 
-	probe     processing.Probe     // of how long messages are processed
-	published processing.Published // empty where the channel keeps no times
+	probe     processing.Probe     // measures how long messages are processed
+	published processing.Published // empty if the channel keeps no times
 }
 
-// undo is what a Take has to say to the channel of messages that it took and
-// did not hand over.
+// undo collects what a Take must report to the channel about messages that it took and did not
+// deliver.
 type undo struct {
 	late    []lateMessage
 	gone    []seq.Offset // finished without a consumer
-	left    []seq.Offset // likewise, since the consumer chose others
-	expired []seq.Offset // likewise, since their time to live is over
-	back    []seq.Offset // in flight no more, to be taken again
-	sort    []misplaced  // for others
+	left    []seq.Offset // likewise, because the consumer's filter skipped them
+	expired []seq.Offset // likewise, because they expired
+	back    []seq.Offset // no longer in flight, to be taken again
+	sort    []misplaced  // for other consumers
 }
 
 type lateMessage struct {
 	offset seq.Offset
-	rest   time.Duration // of its delay
+	rest   time.Duration // rest of its delay
 }
 
 func (k *Consumer) wake() { k.o.Wake() }
@@ -81,12 +81,12 @@ func serve(k *Consumer) {
 	k.o.Serve()
 }
 
-// AtHand reports whether Take would find the next message of a strict channel without a read of the log. It is
-// for the goroutine that may call Take.
+// AtHand reports whether Take would find the next message of a strict channel without reading the
+// log. Call it from the goroutine that may call Take.
 func AtHand(k *Consumer) bool { return k.at.Holds(k.ch.Floor()) }
 
-// Waits reports that a consumer's last Take found nothing, and that there has been nothing for it since: it is woken
-// when there is.
+// Waits reports that a consumer's last Take found nothing, and nothing has arrived for it since. It
+// is woken when something does.
 func Waits(k *Consumer) bool { return k.waits.Load() }
 
 func (k *Consumer) unfinished(o seq.Offset) {
@@ -96,7 +96,7 @@ func (k *Consumer) unfinished(o seq.Offset) {
 }
 func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
 
-// Owner returns what the consumer joined with.
+// Owner returns the Owner of its options.
 func (k *Consumer) Owner() any { return k.o.Owner }
 
 // Partition returns the number of its partition.
@@ -118,7 +118,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		return 0, nil
 	}
 	for rounds := 0; ; rounds++ {
-		if rounds >= takeRounds { // the client is to be heard meanwhile
+		if rounds >= takeRounds { // handle the client's commands meanwhile
 			k.at.Rest()
 			k.wake()
 			return 0, nil
@@ -159,11 +159,11 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 	}
 }
 
-// take asks the channel for messages. With none, the consumer is waiting: that
-// is noted before the end is read again, so that a commit between the two
-// wakes it. It returns whether ticks must be asked for, and whether there will
-// soon be a message, probably of the batch that is at hand: an ordered channel
-// waits for one to be answered, and would read its batch again for each message.
+// take asks the channel for messages. If there are none, the consumer is recorded as waiting before
+// the end is read again, so that a commit in between wakes it. arm means that ticks must be
+// requested. soon means that a message will follow soon, probably from the current batch: an
+// ordered channel waits for the answer to one message, and would otherwise read its batch again for
+// each.
 func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c, limit := k.ch, k.ch.limit.Load()
 	if limit != nil {
@@ -178,7 +178,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
 	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.apart.Load() {
-		return false, false // whoever changes that lets everybody look again
+		return false, false // whoever changes that wakes all consumers
 	}
 	k.tags = c.tags
 	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Len() >= channel.MaxSorted
@@ -224,7 +224,7 @@ func (k *Consumer) Pass() {
 		others = 1
 	}
 	if len(c.tags) > 0 {
-		others = everyone // which of them it is for is not known
+		others = everyone // it is not known for which of them the message is
 	}
 	c.waiting.remove(k)
 	c.waiters.Store(c.waiting.len())
@@ -235,11 +235,11 @@ func (k *Consumer) Pass() {
 	}
 }
 
-// sampled reports whether a message is delivered at a sample rate in percent, 0 for
-// all of them, when 0 to 99 is drawn for it.
+// sampled reports whether a message is delivered at a sample rate in percent (0: all) if drawn,
+// from 0 to 99, is its random number.
 func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 
-// handOver reads what was taken and emits it.
+// handOver reads the taken messages and emits them.
 func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
 	for i, t := range k.taken {
@@ -278,7 +278,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.left = append(k.undo.left, t.Offset)
 			continue
 		}
-		if times := k.ch.times; times != nil { // before the client can have it
+		if times := k.ch.times; times != nil { // before the client can have the message
 			k.published.Add(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
 		}
 		if sent == 0 { // likewise
@@ -298,8 +298,8 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 	return sent, nil
 }
 
-// read fills d with a taken message and returns its publisher's delay, and how long it
-// lives; 0: for ever.
+// read fills d with a taken message and returns its publisher's delay and its time to live; 0:
+// unlimited.
 func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Duration, err error) {
 	raw, err := k.at.Record(t.Offset)
 	if err != nil {
@@ -322,10 +322,9 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 	return m.Delay, m.TTL, nil
 }
 
-// unreadable decides what becomes of taken messages when the first of them
-// cannot be read. Those that retention dropped are gone; a damaged range is
-// reported, and led past unless others hold it intact; any other error ends the
-// Take.
+// unreadable handles taken messages when the first of them cannot be read. Messages dropped by
+// retention are gone. A damaged range is reported, and skipped unless other replicas hold it
+// intact. Any other error ends the Take.
 func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 	var below *commitlog.BelowStartError
 	var damaged *commitlog.CorruptionError
@@ -369,8 +368,7 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 	}
 }
 
-// putBack tells the channel what became of messages that were taken and not
-// handed over.
+// putBack reports to the channel the messages that were taken and not delivered.
 func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
 	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort)+len(u.left) == 0 {
@@ -404,7 +402,7 @@ func (k *Consumer) putBack(now time.Time) {
 	c.p.dirty.mark()
 	c.p.stir()
 	if n := len(u.back); n > 0 || c.keys.on.Load() {
-		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // those behind them may go, too
+		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // messages after them may be deliverable
 	}
 	next.tell(c)
 	for _, w := range woken {
@@ -473,8 +471,8 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// requeueRefused makes a message ready again whose answer is refused: its client holds it
-// no longer, and it is delivered as soon as anything is.
+// requeueRefused makes a message ready again whose answer is refused: its client no longer holds
+// it, and it is redelivered as soon as deliveries continue.
 func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 	c := k.ch
 	c.mu.Lock()
@@ -489,7 +487,7 @@ func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 	}
 }
 
-// Requeue puts a message back, for delivery after a delay.
+// Requeue requeues a message, for delivery after a delay.
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
 	if !c.p.Leased(now) {

@@ -11,7 +11,8 @@ import (
 type ConsumerOptions struct {
 	// Timeout is how long a message may stay in flight.
 	Timeout time.Duration
-	// MaxTimeout bounds what Touch can extend that to, from the delivery on.
+	// MaxTimeout bounds the time in flight, from the delivery on, to which Touch can extend the
+	// timeout.
 	MaxTimeout time.Duration
 	// SampleRate from 1 to 99 delivers that percentage of the messages and
 	// finishes the others; 0 delivers all.
@@ -23,8 +24,8 @@ type ConsumerOptions struct {
 	Filter *header.Filter
 	// Wake signals that Take may return messages. It must not block.
 	Wake func()
-	// Serve is Wake where one message of a strict channel is next and the caller holds no lock: it may call Take
-	// itself, in the place of Take's goroutine. nil: Wake.
+	// Serve replaces Wake if one message of a strict channel is next and the caller holds no lock:
+	// it may call Take itself, instead of Take's goroutine. nil: Wake.
 	Serve func()
 	// Ended reports that the channel was closed, and why. It must not block.
 	Ended func(reason error)

@@ -12,18 +12,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// DisposeTimeout is how long a Disposer may hold a message: longer than a publish takes.
+// DisposeTimeout is how long a Disposer may hold a message. It is longer than a publish takes.
 const DisposeTimeout = time.Minute
 
-// Retries is how a channel treats messages that are not finished. It is a view of the
-// channel.
+// Retries is a view of a channel: how it treats messages that are not finished.
 type Retries struct{ c *Channel }
 
 // RetriesOf returns the view of a channel.
 func RetriesOf(c *Channel) Retries { return Retries{c} }
 
-// SetPolicy changes how the channel treats messages that are not finished, and its rate;
-// nil: it has none. What is so already costs nothing.
+// SetPolicy changes how the channel treats unfinished messages, and its rate; nil: none. Unchanged
+// values cost nothing.
 func (x Retries) SetPolicy(p policy.Policy, limit *policy.Limit) {
 	c := x.c
 	c.limit.Store(limit)
@@ -37,7 +36,7 @@ func (x Retries) SetPolicy(p policy.Policy, limit *policy.Limit) {
 	c.change(func(s *channel.State) { channel.RetriesOf(s).SetPolicy(p) })
 }
 
-// Policy returns the policy that the channel has.
+// Policy returns the channel's current policy.
 func (x Retries) Policy() policy.Policy {
 	x.c.mu.Lock()
 	defer x.c.mu.Unlock()
@@ -50,8 +49,8 @@ func (x Retries) disposableLocked() bool {
 	return channel.RetriesOf(c.state).Disposable() && c.p.o.Exhausted != nil
 }
 
-// expireLocked counts messages that have lived too long, each once, and returns them to be left out; a Disposer
-// takes them if they are to be dead letters.
+// expireLocked counts expired messages, each once, and returns those to be finished without
+// delivery. If they are to be dead letters, a Disposer takes them instead.
 func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
 	c, r := x.c, channel.RetriesOf(x.c.state)
 	for _, o := range list {
@@ -68,23 +67,22 @@ func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
 	return nil
 }
 
-// storeAttempts has this node and the other replicas keep how often a message has been
-// delivered, as far as it is not finished. A checkpoint comes later than the next delivery
-// may. It waits for nobody.
+// storeAttempts records on this node and on the other replicas how often an unfinished message has
+// been delivered, because a checkpoint may come later than the next delivery. It does not wait.
 func (x Retries) storeAttempts(o seq.Offset) {
 	c := x.c
 	c.mu.Lock()
 	data := x.attemptsLocked(o)
 	c.mu.Unlock()
 	if data == nil || c.p.appendChange(data) != nil {
-		return // a checkpoint has it later
+		return // a later checkpoint includes it
 	}
 	if c.p.sharing.Shared() {
 		c.p.sharing.Advance(sharing.Change{Data: data, Done: func(error) {}})
 	}
 }
 
-// attemptsLocked returns what is noted of a message; nil: nothing.
+// attemptsLocked returns the record of a message's attempts; nil: there is none.
 func (x Retries) attemptsLocked(o seq.Offset) []byte {
 	c := x.c
 	_, attempts := c.state.StateOf(o)
@@ -95,9 +93,9 @@ func (x Retries) attemptsLocked(o seq.Offset) []byte {
 	return a.Append(make([]byte, 0, advance.MaxHead+len(c.name)))
 }
 
-// requeueLocked is State.Requeue on a channel that bounds attempts: the message is not
-// delivered again before its attempts are noted, here and at the other replicas. The
-// channel's lock is held, and given up in between.
+// requeueLocked is State.Requeue on a channel that bounds attempts: the message is not delivered
+// again before its attempts are recorded, here and on the other replicas. The channel's lock is
+// held, and released in between.
 func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay time.Duration) error {
 	c := x.c
 	r := channel.RetriesOf(c.state)
@@ -129,8 +127,8 @@ func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay tim
 	return nil
 }
 
-// limitedBy notes that the channel's rate allowed a consumer only so many messages, and
-// says whether ticks must be asked for.
+// limitedBy records that the channel's rate limited a consumer to a number of messages, and reports
+// whether ticks must be requested.
 func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 	c := x.c
 	c.mu.Lock()
@@ -139,13 +137,13 @@ func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 	return c.limited && c.armLocked()
 }
 
-// waitsLocked reports whether ticks are needed, whenever something may be due.
+// waitsLocked reports whether ticks are needed, at whatever time.
 func (x Retries) waitsLocked() bool {
 	c := x.c
 	return c.finishing.Len() > 0 || c.limited || x.disposableLocked()
 }
 
-// nameLocked returns who a consumer is or was; "": it is not known any more.
+// nameLocked returns the name of a present or former consumer; "" if it is no longer known.
 func (x Retries) nameLocked(id uint64) string {
 	c := x.c
 	for _, k := range c.consumers {
@@ -156,20 +154,22 @@ func (x Retries) nameLocked(id uint64) string {
 	return c.departed.Name(id)
 }
 
-// Expired says that the message has lived too long, whether it has had all its attempts or not.
+// Expired reports that the message's time to live has passed, whether or not it used up its
+// attempts.
 func (e *Exhausted) Expired() bool { return e.spent.Expired }
 
-// Exhausted is a message that has had all its attempts, or has lived too long.
+// Exhausted is a message that used up its attempts, or has expired.
 type Exhausted struct {
 	Delivery
-	Consumer string // that had it last; "": it is not known
+	Consumer string // that had it last; "": unknown
 	spent    channel.Spent
-	// Version tells the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
+	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an
+	// operator moves it.
 	Version, Moves uint64
 }
 
-// Disposer takes messages that used up their attempts out of a channel, and finishes or returns
-// them. Its methods are for one goroutine.
+// Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine
+// uses it.
 type Disposer struct {
 	k     *Consumer
 	taken []channel.Spent

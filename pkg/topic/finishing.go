@@ -12,37 +12,39 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// FinTimeout bounds how long a FIN of an ordered channel waits for the in-sync
-// replicas to store it, as while there are fewer than the topic asks for.
+// FinTimeout bounds how long a FIN of an ordered channel waits for the in-sync replicas to store
+// it, for example while there are fewer than the topic requires.
 const FinTimeout = 5 * time.Second
 
 // errFinNotStored reports that not enough in-sync replicas stored the FIN of an ordered channel within
 // FinTimeout. The message is redelivered, unless a replica that has stored the FIN leads next.
 var errFinNotStored error = failure.FinNotStored
 
-// finishes are FINs that this node notes and the others are told of together.
+// finishes are FINs that are recorded and sent to the other replicas together.
 type finishes struct {
 	list []*channel.Finishing[*Consumer]
 	data []byte
 }
 
-// nextLocked returns the FINs of a channel, whose lock is held, that others are to be told of now.
+// nextLocked returns the FINs of a channel, whose lock is held, that must be sent to the other
+// replicas now.
 func nextLocked(c *Channel) finishes {
 	f := finishes{list: c.finishing.Next()}
 	f.data = changesLocked(c, f.list)
 	return f
 }
 
-// changesLocked returns what is told and noted of FINs.
+// changesLocked returns the encoded changes of FINs.
 func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byte) {
 	floor := c.state.Floor()
-	for _, x := range list { // one that is counted already may be below the floor
+	for _, x := range list { // a FIN that counts already may be below the floor
 		data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.Offset), Offset: x.Offset, Moves: c.moves}.Append(data)
 	}
 	return data
 }
 
-// tell tells the other replicas, where there are any, and then of those that came meanwhile.
+// tell sends the FINs to the other replicas, if there are any, and then those that arrived
+// meanwhile.
 func (f finishes) tell(c *Channel) {
 	for next := f; len(next.list) > 0; {
 		if c.p.sharing.Shared() {
@@ -54,10 +56,10 @@ func (f finishes) tell(c *Channel) {
 	}
 }
 
-// told ends FINs that others had to hear of, and that this node has to note: where it
-// cannot, the messages are delivered again. An error says that the term is over: nothing
-// is delivered here any more. What was given up meanwhile is neither noted nor ended twice. It
-// returns what others are to be told of next.
+// told completes FINs that the other replicas have stored, and records them on this node. If that
+// fails, the messages are delivered again. An error means that the term is over: nothing more is
+// delivered here. FINs given up meanwhile are neither recorded nor completed twice. It returns the
+// FINs to be sent next.
 func (f finishes) told(c *Channel, err error) (next finishes) {
 	if err != nil {
 		c.p.over.Store(true)
@@ -108,7 +110,7 @@ func (f finishes) told(c *Channel, err error) (next finishes) {
 	return next
 }
 
-// processed notes how long a message took that is finished.
+// processed records how long a finished message took.
 func (k *Consumer) processed(o seq.Offset, now time.Time) {
 	if took, attempts, ok := k.probe.End(o, now); ok {
 		k.ch.p.o.Observer.ObserveFinish(took, attempts)

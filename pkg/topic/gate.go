@@ -15,14 +15,13 @@ import (
 // the next leader. After a Touch it stays in flight.
 var ErrNotLeased error = failure.NotLeased
 
-// gate stands between a partition's channels and their consumers: it says
-// whether messages may be handed out and answers taken.
+// gate controls whether messages of a partition may be delivered and answers accepted.
 type gate struct {
 	list      atomic.Pointer[[]*Channel]
 	leased    func(time.Time) bool // nil: always
-	suspended atomic.Bool          // nothing is handed out
-	over      atomic.Bool          // nothing is handed out or answered any more
-	stirred   chan struct{}        // something left flight while suspended; holds one
+	suspended atomic.Bool          // nothing is delivered
+	over      atomic.Bool          // nothing is delivered or answered any longer
+	stirred   chan struct{}        // a message left flight while suspended; holds one
 }
 
 // Channels returns the channels. The slice is shared and must not be changed.
@@ -35,8 +34,8 @@ func (g *gate) Leased(now time.Time) bool {
 	return !g.over.Load() && (g.leased == nil || g.leased(now))
 }
 
-// Suspend stops deliveries. What is in flight stays so, and is answered or
-// times out; publishing continues.
+// Suspend stops deliveries. Messages in flight stay so, and are answered or time out; publishing
+// continues.
 func (g *gate) Suspend() { g.suspended.Store(true) }
 
 // Resume ends a Suspend.
@@ -45,16 +44,15 @@ func (g *gate) Resume() {
 	g.Wake()
 }
 
-// Wake lets every consumer look again. It is for the moment when Leased becomes
-// true.
+// Wake wakes every consumer. Call it when Leased becomes true.
 func (g *gate) Wake() {
 	for _, c := range g.Channels() {
 		c.wakeConsumers()
 	}
 }
 
-// Quiesce suspends deliveries and returns once no message is in flight. On an
-// error, which is ctx's, deliveries are still suspended.
+// Quiesce suspends deliveries and returns once no message is in flight. After an error, which is
+// ctx's, deliveries are still suspended.
 func (g *gate) Quiesce(ctx context.Context) error {
 	g.Suspend()
 	for {
@@ -63,7 +61,7 @@ func (g *gate) Quiesce(ctx context.Context) error {
 			n += int(c.Stats().InFlight)
 		}
 		if n == 0 {
-			g.stir() // for another who waits
+			g.stir() // for another waiter
 			return nil
 		}
 		select {
@@ -74,7 +72,7 @@ func (g *gate) Quiesce(ctx context.Context) error {
 	}
 }
 
-// stir says that something has left flight.
+// stir signals that a message has left flight.
 func (g *gate) stir() {
 	if !g.suspended.Load() {
 		return

@@ -5,13 +5,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Place is where a channel is in a partition, and what a move to a target would do.
+// Place is a channel's position in a partition, and the effect of a move to a target.
 type Place struct {
 	Floor       seq.Offset
 	Finished    []channel.Range // beyond the floor
 	Target      seq.Offset      // within the log
 	Redelivered int64           // finished messages that would be delivered again
-	Skipped     int64           // unfinished ones that would not
+	Skipped     int64           // unfinished messages that would not be delivered
 }
 
 // PlaceOf returns the position of a channel and the effect of a move to target; nil means the

@@ -6,8 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Identified reports whether any of the messages has a dedup id. A copy for one channel does
-// not count: it is stored besides its origin.
+// Identified reports whether any of the messages has a dedup id. A copy for one channel does not
+// count: it is stored in addition to its origin.
 func Identified(msgs []Message) bool {
 	for i := range msgs {
 		if msgs[i].Dedup != nil && msgs[i].Address == nil {
@@ -17,8 +17,8 @@ func Identified(msgs []Message) bool {
 	return false
 }
 
-// EachDedup calls f for each record of a batch that has a dedup id, which is valid
-// until f returns, and is no copy.
+// EachDedup calls f for each record of a batch that has a dedup id and is no copy. The id is valid
+// until f returns.
 func EachDedup(b commitlog.Batch, f func(o seq.Offset, id []byte)) {
 	if b.Attributes()&attrIdentified == 0 {
 		return

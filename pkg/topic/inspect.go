@@ -12,11 +12,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// PositionsReport is what InspectPositions finds in a replica's directory.
+// PositionsReport is the result of InspectPositions.
 type PositionsReport struct {
 	Snapshot // as a start of the node would find it
 	Number   uint64
-	// Files are those that are there, in a fixed order.
+	// Files are the existing files, in a fixed order.
 	Files []PositionsFile
 	// Damage is the unreadable part; nil if none. Rotten reports that it had been on disk and
 	// is not a torn write.
@@ -30,12 +30,11 @@ type PositionsReport struct {
 type PositionsFile struct {
 	Name  string
 	Bytes int64
-	Error error // why it cannot be used, of a snapshot's file; nil: it can
+	Error error // why a snapshot's file cannot be used; nil if it can
 }
 
-// InspectPositions reads the channel positions in a replica's directory and changes
-// nothing. Without any, the error wraps fs.ErrNotExist; what is damaged is in the
-// report.
+// InspectPositions reads the channel positions in a replica's directory without changing anything.
+// If there are none, the error wraps fs.ErrNotExist. The report includes damage.
 func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	var r PositionsReport
 	p, snap, err := openPositions(fsys, dir)
@@ -68,8 +67,8 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	return r, nil
 }
 
-// ResetPositions has all channels of a replica start at the log's start, whatever
-// is stored of them. The files are kept under other names. The node must not run.
+// ResetPositions makes all channels of a replica start at the log's start, whatever positions are
+// stored. The old files are kept under other names. The node must not run.
 func ResetPositions(fsys vfs.FS, dir string) error {
 	p, _, err := openPositions(fsys, dir)
 	if err != nil && fate.Of(err) != fate.Corrupt {
@@ -78,9 +77,9 @@ func ResetPositions(fsys vfs.FS, dir string) error {
 	return startOver(p, Snapshot{Lost: true})
 }
 
-// MovePositions has a channel of a replica start at an offset, forward or back. The
-// files before are kept under other names. The node must not run. Damaged positions
-// and channels that are not stored are refused with an error.
+// MovePositions makes a channel of a replica start at an offset, forward or back. The old files are
+// kept under other names. The node must not run. Damaged positions and channels without a stored
+// position are refused with an error.
 func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
 	p, snap, err := openPositions(fsys, dir)
 	if err != nil {
@@ -95,8 +94,8 @@ func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
 	return startOver(p, snap)
 }
 
-// startOver stores a snapshot as the first of a new series, and keeps the files of p
-// under other names.
+// startOver stores a snapshot as the first of a new series, and keeps the files of p under other
+// names.
 func startOver(p *Positions, s Snapshot) error {
 	if err := p.setAside(); err != nil {
 		return err

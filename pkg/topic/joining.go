@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Join adds a consumer to the channel. max bounds their number; 0: no bound.
-// It returns nil without an error when there are max already.
+// Join adds a consumer to the channel. max bounds their number; 0: no bound. It returns nil without
+// an error if there are already max consumers.
 func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,6 +74,6 @@ func (k *Consumer) Leave() (left int) {
 	}
 	c.p.dirty.mark()
 	c.p.stir()
-	c.wakeFor(n + 1) // one more, for the wake that it may have had
+	c.wakeFor(n + 1) // one more, because it may have consumed a wake
 	return left
 }

@@ -14,41 +14,40 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// journal keeps the changes that follow a snapshot: updates, and messages that
-// ordered channels finished. Updates are synced. The others are not: a process that
-// is killed loses none of them, a machine that loses power goes back to the last
-// update or snapshot. There is no file before the first change.
+// journal holds the changes that follow a snapshot: updates, and finished messages of ordered
+// channels. Updates are synced. The others are not: if the process is killed, none is lost; a
+// machine that loses power returns to the last update or snapshot. There is no file before the
+// first change.
 //
-// A file is records of changes that follow one snapshot: see pkg/changes.
+// A file holds records of changes that follow one snapshot: see pkg/changes.
 //
-// On a follower, the number of the leader's snapshot that the changes follow stands
-// before them, in place of a change: a byte 2, and the number as a varint.
+// On a follower, the number of the leader's snapshot that the changes follow is written before
+// them, in place of a change: a byte 2, and the number as a varint.
 //
-// Two files take turns, so that those changes stay which follow the snapshot
-// before, until the next one is stored.
+// Two files are used in turn, so that the changes that follow the previous snapshot stay until the
+// next one is stored.
 type journal struct {
 	fs  vfs.FS
 	dir string
 
-	mu      sync.Mutex // guards what follows; held over a write that nobody waits to be synced
-	base    uint64     // number of the snapshot that changes follow from now on
-	file    vfs.File   // nil: not open
-	end     int64      // of what is good in the file of base; 0: recreates it
-	synced  int64      // of it, known to be on disk
+	mu      sync.Mutex // guards what follows; held during writes that are not synced
+	base    uint64     // number of the snapshot that new changes follow
+	file    vfs.File   // nil if not open
+	end     int64      // end of the valid part of base's file; 0: recreate the file
+	synced  int64      // length known to be on disk
 	named   bool       // the file's name is known to be on disk
 	ragged  bool       // something before end is unreadable, or unknown: no update may follow
 	buf     []byte
-	closed  bool  // the directory may belong to another by now
-	taken   stamp // of the leader's snapshot or update that was taken last; 0: none
-	stamped stamp // the one that the file says
+	closed  bool  // the directory may have another owner by now
+	taken   stamp // of the last applied snapshot or update of the leader; 0: none
+	stamped stamp // the stamp in the file
 }
 
 const stampVersion = 2 // a record's first byte where others have advance.Version
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
-// append appends what an ordered channel finished. After an error what was noted before is
-// intact.
+// append appends finishes of an ordered channel. After an error the earlier records are intact.
 func (j *journal) append(change []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,9 +58,8 @@ func (j *journal) append(change []byte) error {
 	return j.writeLocked()
 }
 
-// update appends an update and syncs the file. After an error, the next snapshot
-// must be stored before another update can. Of calls of update, follow and close,
-// there is one at a time.
+// update appends an update and syncs the file. After an error, the next snapshot must be stored
+// before another update can be. Only one call of update, follow or close runs at a time.
 func (j *journal) update(change []byte) error {
 	f, end, err := j.writeUpdate(change)
 	if err == nil {
@@ -97,7 +95,7 @@ func (j *journal) writeUpdate(change []byte) (vfs.File, int64, error) {
 	return j.file, j.end, err
 }
 
-// errRagged is wrapped by the error of an update that must be a snapshot instead.
+// errRagged is wrapped by the error of an update that must be replaced by a snapshot.
 var errRagged = errors.New("earlier position changes may not be stored")
 
 // takesUpdates reports whether an update may be stored.
@@ -113,22 +111,21 @@ func (j *journal) isNamed() bool {
 	return j.named
 }
 
-// size returns how long the file of the newest snapshot's changes is.
+// size returns the length of the file of the newest snapshot's changes.
 func (j *journal) size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.end
 }
 
-// setSnapshot says which of the leader's snapshots the changes follow that are noted
-// from now on.
+// setSnapshot sets the leader's snapshot that the changes recorded from now on follow.
 func (j *journal) setSnapshot(s stamp) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.taken = s
 }
 
-// stamp notes which snapshot was taken last, for when no change follows soon.
+// stamp records the last applied snapshot, in case that no change follows soon.
 func (j *journal) stamp() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -141,8 +138,8 @@ func (j *journal) stamp() error {
 	return j.writeLocked()
 }
 
-// stampLocked returns the record of the snapshot that was taken last, in j.buf,
-// or nothing where the file has it.
+// stampLocked returns, in j.buf, the record of the last applied snapshot, or nothing if the file
+// has it.
 func (j *journal) stampLocked() []byte {
 	if j.taken == j.stamped || j.taken == 0 {
 		return j.buf[:0]
@@ -175,8 +172,8 @@ func (j *journal) open() (err error) {
 	return err
 }
 
-// follow says that the snapshot of a number is about to be made: what is noted
-// from now on follows it.
+// follow announces that the snapshot with a number is about to be made: changes recorded from now
+// on follow it.
 func (j *journal) follow(number uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,7 +186,7 @@ func (j *journal) follow(number uint64) error {
 	return err
 }
 
-// close ends the journal: nothing more is noted.
+// close closes the journal: nothing more is recorded.
 func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -206,23 +203,22 @@ func (j *journal) closeLocked() error {
 	return f.Close()
 }
 
-// replayed is what replay has found.
+// replayed is the result of replay.
 type replayed struct {
-	damage error // something is unreadable that had been on disk
+	damage error // an unreadable part that had been on disk
 	beyond bool  // an update follows the snapshot after the one that was found
 }
 
-// replay makes the changes to m that follow the snapshot of a number, which is
-// the newest that is stored, or one that was being made after it. What is noted
-// from then on comes behind them. Changes behind an unreadable one count: each
-// says what is true of the messages that it names, and a position without the
-// unreadable one says less, and nothing wrong.
+// replay applies to m the changes that follow the snapshot with a number, the newest stored one, or
+// the one that was being made after it. Later changes are appended after them. Changes after an
+// unreadable one count: each is valid on its own for the messages that it names, and a position
+// without the unreadable one knows less, but nothing wrong.
 func (j *journal) replay(number uint64, m *mirror) (found replayed, err error) {
 	j.base, j.end = number, 0
 	return j.replayBases(number, number+1, m)
 }
 
-// replayOne is replay of the changes that follow one snapshot.
+// replayOne is replay for the changes that follow one snapshot.
 func (j *journal) replayOne(number uint64, m *mirror) (replayed, error) {
 	j.base, j.end = number, 0
 	return j.replayBases(number, number, m)
@@ -251,10 +247,10 @@ func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, e
 	return found, nil
 }
 
-// replayFile makes the changes to m that are in a file and follow the snapshot of
-// base. It says whether there were updates, and what is damaged.
+// replayFile applies to m the changes in a file that follow the snapshot base. It reports whether
+// there were updates, and the damage.
 func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool, damage error) {
-	bad := -1 // where something unreadable begins that is not known to be damaged
+	bad := -1 // start of an unreadable part that is not known to be damage
 	for at := 0; ; {
 		next := changes.Next(data, at, base)
 		if next.Size == 0 {
@@ -276,8 +272,8 @@ func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool,
 	}
 }
 
-// takeRecord makes one change, and says whether it was an update. One that cannot be
-// read has a right checksum and is of a newer program: it is left out.
+// takeRecord applies one change, and reports whether it was an update. An undecodable change with a
+// correct checksum is from a newer program and is skipped.
 func (j *journal) takeRecord(change []byte, m *mirror) (isUpdate bool) {
 	if taken, ok := decodeStamp(change); ok {
 		j.taken, j.stamped = taken, taken

@@ -11,50 +11,49 @@ import (
 	"github.com/brokerd/brokerd/pkg/sharing"
 )
 
-// errPartitionClosed is returned for what would have to be stored after a
-// partition was closed: its directory belongs to another by then.
+// errPartitionClosed refuses a store after a partition was closed: its directory may have another
+// owner by then.
 var errPartitionClosed = fate.Refuse("partition no longer served by this node")
 
-// keeper stores a partition's positions, and shares them with the other
-// replicas while there are any: a snapshot, and then updates of it where snapshots
-// would be large.
+// keeper stores a partition's positions, and shares them with the other replicas, if there are any:
+// a snapshot, and then updates if snapshots would be large.
 type keeper struct {
 	source  source
 	dirty   marker // some position changed since the last checkpoint
 	sharing sharing.Outbox
-	apart   atomic.Bool // not every in-sync replica has had a snapshot in this term
-	united  func()      // is called when apart becomes false
+	apart   atomic.Bool // not every in-sync replica has a snapshot of this term
+	united  func()      // called when apart becomes false
 
-	saving    sync.Mutex // held over a checkpoint's write; guards what follows
+	saving    sync.Mutex // held while a checkpoint is written; guards what follows
 	positions *Positions
 	closed    bool
-	last      *shared // what was shared last; nil: nothing since there is someone to share with
-	told      uint32  // snapshots and updates shared
-	partial   bool    // what is stored, and was shared if there are others, can be updated
+	last      *shared // last share; nil: none since other replicas exist
+	told      uint32  // number of snapshots and updates shared
+	partial   bool    // the stored, and shared, positions can be updated
 }
 
-// source is where a keeper gets the positions from.
+// source provides a keeper with the positions.
 type source interface {
-	// current returns the positions as they are. Updates follow it.
+	// current returns the current positions. Updates follow them.
 	current() Snapshot
-	// changes returns what changed since current or changes was called. It returns
-	// false where that is not known, or a snapshot is as good.
+	// changes returns the changes since the last call of current or changes. It returns false if
+	// they are not known, or a snapshot is just as small.
 	changes() (update, bool)
 }
 
-// shared is a snapshot or an update on its way to the other replicas.
+// shared is a snapshot or an update in transit to the other replicas.
 type shared struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// Checkpoint stores the positions if any changed since the last time, and
-// shares them, without waiting for that. On an error the stored version before
-// stays good and the next call tries again.
+// Checkpoint stores the positions if any changed since the last call, and shares them without
+// waiting for the other replicas. After an error the previously stored version is intact and the
+// next call retries.
 func (k *keeper) Checkpoint() error {
 	_, err := k.store()
 	if errors.Is(err, errPartitionClosed) {
-		return nil // it was the last thing that Close did
+		return nil // Close has stored them last
 	}
 	return err
 }
@@ -78,8 +77,8 @@ func (k *keeper) Flush(ctx context.Context) error {
 	}
 }
 
-// store stores and shares what changed. It returns what was shared last, which
-// covers every change before the call; nil: there is nobody to share with.
+// store stores and shares changes. It returns the last share, which covers every change before the
+// call; nil: there is no other replica.
 func (k *keeper) store() (*shared, error) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -112,8 +111,7 @@ func (k *keeper) store() (*shared, error) {
 	return k.last, nil
 }
 
-// storeSnapshot shares the positions if there are others, and stores them if they
-// changed.
+// storeSnapshot shares the positions if there are other replicas, and stores them if they changed.
 func (k *keeper) storeSnapshot(others, changed bool) error {
 	err := k.positions.Begin()
 	if err != nil {
@@ -128,7 +126,7 @@ func (k *keeper) storeSnapshot(others, changed bool) error {
 	}
 	switch {
 	case err != nil || !changed:
-		k.partial = false // what is stored is older
+		k.partial = false // the stored positions are older
 		return err
 	case image != nil:
 		err = k.positions.saveCopy(image)
@@ -139,8 +137,8 @@ func (k *keeper) storeSnapshot(others, changed bool) error {
 	return err
 }
 
-// storeUpdate shares and stores what changed since the last time. It returns
-// errRagged, and has done nothing, where a snapshot is to be stored instead.
+// storeUpdate shares and stores the changes since the last call. If a snapshot must be stored
+// instead, it returns errRagged and has done nothing.
 func (k *keeper) storeUpdate(others bool) error {
 	data, fold, err := k.shareUpdate(others)
 	if err != nil {
@@ -160,11 +158,10 @@ func (k *keeper) storeUpdate(others bool) error {
 	return err
 }
 
-// stamp numbers what was shared last.
+// stamp returns the stamp of the last share.
 func (k *keeper) stamp() stamp { return stampOf(k.sharing.To.Epoch(), k.told) }
 
-// shareUpdate makes an update and shares it, if there are others: see
-// Sharer.ShareUpdate.
+// shareUpdate creates an update and shares it, if there are other replicas: see Sharer.ShareUpdate.
 func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err error) {
 	if others {
 		k.sharing.Begin()
@@ -179,7 +176,7 @@ func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err e
 		u.stamp = k.stamp()
 	}
 	if data, err = u.encode(); err != nil {
-		return nil, nil, errRagged // it is too large
+		return nil, nil, errRagged // the update is too large
 	}
 	if others {
 		fold = k.sharing.To.ShareUpdate(data, k.announce())
@@ -187,8 +184,7 @@ func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err e
 	return data, fold, nil
 }
 
-// announce returns what is called once every in-sync replica has what is shared
-// now.
+// announce returns the function to call once every in-sync replica has the current share.
 func (k *keeper) announce() (done func(error)) {
 	s := &shared{done: make(chan struct{})}
 	k.last = s
@@ -201,7 +197,7 @@ func (k *keeper) announce() (done func(error)) {
 	}
 }
 
-// share makes a snapshot and shares it.
+// share creates a snapshot and shares it.
 func (k *keeper) share() (Snapshot, []byte, error) {
 	k.sharing.Begin()
 	defer k.sharing.End()
@@ -215,10 +211,9 @@ func (k *keeper) share() (Snapshot, []byte, error) {
 	return snap, data, nil
 }
 
-// serve starts to share with others and tells them what there is. They may not
-// know it: what the leader before shared last may have reached this node alone.
-// Until they do, an ordered channel must not continue from there, or the next
-// leader would lead it back.
+// serve begins to share with other replicas and sends them the current positions. They may not have
+// them: the last share of the previous leader may have reached only this node. Until they do, an
+// ordered channel must not continue from there, or the next leader would move it back.
 func (k *keeper) serve(to sharing.Sharer) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -229,11 +224,11 @@ func (k *keeper) serve(to sharing.Sharer) {
 	k.apart.Store(true)
 	k.partial = false
 	if _, _, err := k.share(); err != nil {
-		k.dirty.mark() // the next checkpoint tries again, and says so
+		k.dirty.mark() // the next checkpoint retries, and reports it
 	}
 }
 
-// close stores the positions for the last time and shares them with nobody.
+// close stores the positions for the last time without sharing them.
 func (k *keeper) close() error {
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -253,8 +248,8 @@ func (k *keeper) close() error {
 	return nil
 }
 
-// appendChange keeps a change of an ordered channel for a process that is killed before
-// the next checkpoint. What could not be noted does not count here.
+// appendChange records a change of an ordered channel in case the process is killed before the next
+// checkpoint. A change that cannot be recorded does not count on this node.
 func (k *keeper) appendChange(change []byte) error {
 	k.dirty.mark()
 	return k.positions.Append(change)

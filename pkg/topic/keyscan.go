@@ -11,30 +11,30 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// keyScanMax is how many messages are looked at together for their keys.
+// keyScanMax is how many messages are read together for their keys.
 const keyScanMax = 256
 
-// keyScan reads the keys of messages in the log, for a channel that orders by them, ahead of what
-// its consumers take. One of these reads at a time.
+// keyScan reads the keys of messages in the log, for a channel that orders by them, ahead of its
+// consumers. One goroutine at a time reads.
 type keyScan struct {
 	on      atomic.Bool   // the channel orders by key
 	reading bool          // guarded by the channel's lock
-	read    *reading.Keys // of who reads; nil: nothing was read yet
+	read    *reading.Keys // used by the reader; nil: nothing was read yet
 }
 
-// unknownLocked returns which messages' keys are to be read next, if fewer than some may go. c is the channel,
-// whose lock is held.
+// unknownLocked returns the range of messages whose keys are to be read next, if fewer than wanted
+// are deliverable; some is false if there is none. c is the channel, whose lock is held.
 func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, some bool) {
 	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
-		return 0, 0, false // whoever changes that lets everybody look again
+		return 0, 0, false // whoever changes that wakes all consumers
 	}
 	end = c.p.visibleEnd()
 	from, some = channel.KeyedOf(c.state).Unknown(wanted, end)
 	return from, end, some
 }
 
-// unreadLocked reports whether keys are to be read before anything may go, and nobody reads them: whoever
-// does wakes those who wait.
+// unreadLocked reports whether keys must be read before anything can be delivered, and no goroutine
+// reads them. A reader wakes waiting consumers.
 func (x *keyScan) unreadLocked(c *Channel) bool {
 	if !x.on.Load() || x.reading {
 		return false
@@ -43,11 +43,11 @@ func (x *keyScan) unreadLocked(c *Channel) bool {
 	return some
 }
 
-// learn has the channel know keys: of the next messages, if there are fewer to take than wanted, and of
-// more while there is nothing, up to so many windows. What is ready does not wait for all that. A consumer that
-// wants none asks whether there is something: keys left unread would wake it again at once, for ever. It wakes
-// consumers for what it finds, and returns how many windows it read. Of a channel that does not order by key
-// it asks one flag.
+// learn reads keys for the channel: of the next messages if fewer than wanted are deliverable, and
+// of further ones while there is none, up to most windows. Ready messages do not wait for all that.
+// A consumer that wants none only asks whether there is something: unread keys would otherwise wake
+// it again at once, for ever. learn wakes consumers for what it finds, and returns how many windows
+// it read. For a channel that does not order by key it only checks one flag.
 func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) {
 	if !x.on.Load() {
 		return 0, nil
@@ -83,7 +83,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 		var damaged *commitlog.CorruptionError
 		switch {
 		case errors.As(err, &damaged):
-			if n == 0 { // nothing before it may go
+			if n == 0 { // nothing before it can be delivered
 				c.p.Suspend()
 				c.p.o.Damaged(damaged)
 			}
@@ -97,21 +97,22 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 	return windows, nil
 }
 
-// releaseLocked gives up what is held to read keys. Who reads does so in the end.
+// releaseLocked ends the reading of keys. Every reader calls it.
 func (x *keyScan) releaseLocked() {
 	if !x.reading && x.read != nil {
 		x.read.Release()
 	}
 }
 
-// intactElsewhere reports whether other replicas hold what is damaged here.
+// intactElsewhere reports whether other replicas may hold what is damaged here.
 func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
 	return p.o.Elsewhere != nil && p.o.Elsewhere(d)
 }
 
-// leaveOutLocked finishes messages that were taken and that the consumer did not choose, or that have expired. Where
-// the finish of a message is confirmed so is this one, of nobody: another consumer may choose it, and another leader's
-// clock deny that it has expired. It returns what others are to be told of now.
+// leaveOutLocked finishes taken messages that the consumer's filter skipped, or that have expired.
+// In a channel that confirms finishes, these are confirmed as well, without a consumer: another
+// consumer may choose the message, and by another leader's clock it may not have expired. It
+// returns the finishes to be sent to the other replicas now.
 func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {

@@ -8,11 +8,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// load is the moment at which a partition was opened: what was stored then is at
-// least as old as that.
+// load is the moment at which a partition was opened: messages stored by then are at least that
+// old.
 type load struct {
 	at   time.Time
-	wall int64      // what the clock by which the positions were stored showed then
+	wall int64      // wall clock at that moment, of the clock by which positions are stored
 	end  seq.Offset // of the log
 	done seq.Offset // its committed end
 }
@@ -22,13 +22,11 @@ func newLoad(o *Options) load {
 	return load{at: now, wall: o.Ages.Leader(now), end: o.Log.End(), done: o.Log.CommittedEnd()}
 }
 
-// wallAt returns what the clock shows at now by which the positions were stored,
-// in ns since 1970.
+// wallAt returns the time at now of the clock by which the positions were stored, in ns since 1970.
 func (l *load) wallAt(now time.Time) int64 { return l.wall + int64(now.Sub(l.at)) }
 
-// rest returns how much of a publisher's delay is left at now of a message in a
-// batch: at most all of it, from when the partition was opened if it was there
-// already.
+// rest returns the rest at now of a publisher's delay for a message in a batch. It is at most the
+// whole delay, counted from the opening of the partition if the message was already there.
 func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, now time.Time) time.Duration {
 	if delay == 0 {
 		return 0
@@ -40,8 +38,8 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 	return max(0, delay-passed)
 }
 
-// expired reports whether the message that a consumer read last has lived for a time at now. A copy
-// is as old as its origin.
+// expired reports whether the message that a consumer read last is older than its time to live at
+// now. A copy is as old as its origin.
 func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 	p, of := k.ch.p, ageOf(k.at.Batch())
 	if k.address != nil {
@@ -54,7 +52,7 @@ func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 	return passed >= ttl
 }
 
-// ageOf is what an age.Clock has to know of a batch.
+// ageOf returns what an age.Clock needs to know of a batch.
 func ageOf(b commitlog.Batch) age.Batch {
 	return age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}
 }

@@ -18,7 +18,7 @@ func Measure(c *Channel, now time.Time) {
 	c.Flow.Observe(now, t)
 }
 
-// TotalsOf returns what a channel with some counts has received and finished.
+// TotalsOf returns what a channel with the given counts has received and finished.
 func TotalsOf(n channel.Counts) flow.Totals {
 	return flow.Totals{In: n.Messages, Out: n.Finished}
 }

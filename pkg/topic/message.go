@@ -5,14 +5,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Message is what a publisher hands in. Publishing copies it: its slices may
-// be reused as soon as the call returns.
+// Message is a message to publish. Publishing copies it: its slices may be reused as soon as the
+// call returns.
 type Message = record.Message
 
 // Address restricts a message to one channel.
 type Address = record.Address
 
-// The most bytes that parts of a message may have.
+// Maximum sizes of the parts of a message, in bytes.
 const (
 	MaxHeader = record.MaxHeader
 	MaxKey    = record.MaxKey
@@ -22,14 +22,14 @@ const (
 // Delivery is a message being delivered. Its slices are valid only during the call.
 type Delivery struct {
 	ID        seq.MessageID
-	Timestamp int64  // of publishing, ns since 1970; of an addressed message: its origin's
+	Timestamp int64  // time of publishing, ns since 1970; for an addressed message its origin's
 	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most maxAttempts
 	TraceID   uint64
 	Header    []byte
 	Key       []byte
 	Body      []byte
 	Position  int64 // byte position of its record in the partition's log
-	RawSize   int32 // bytes that the record takes there
+	RawSize   int32 // length of its record there, in bytes
 }
 
 // maxAttempts is where the attempts counter saturates: clients read it as a
@@ -43,10 +43,10 @@ type Receipt struct {
 	Partition int
 	First     seq.Offset
 	Count     int
-	Position  int64           // byte position of the first one's record in the log; 0: all were stored before
-	RawSize   int64           // bytes that their records take there
-	Written   bool            // the messages are in the log, at First and behind, committed or not
-	IDs       []seq.MessageID // of each message; nil: they follow each other in the partition
+	Position  int64           // byte position of the first record in the log; 0: all were stored before
+	RawSize   int64           // total length of their records, in bytes
+	Written   bool            // the messages are in the log from First on, committed or not
+	IDs       []seq.MessageID // id of each message; nil: they are consecutive in the partition
 	Err       error
 }
 

@@ -13,11 +13,11 @@ import (
 // MovePolicy selects unfinished messages to append again for their channel, so that old
 // segments can be deleted. Zero values select none.
 type MovePolicy struct {
-	// RequeueInMemory is the longest delay of a requeue that is kept in memory and in the
-	// channel's position alone.
+	// RequeueInMemory is the longest delay of a requeue that is kept only in memory and in the
+	// channel's position.
 	RequeueInMemory time.Duration
-	// CarryAge and CarryBytes say how old the log is, and how long from there to its end,
-	// where a few unfinished messages may keep it.
+	// CarryAge and CarryBytes are the age of the log, and the distance to its end, from which on a
+	// few unfinished messages may no longer keep it.
 	CarryAge   time.Duration
 	CarryBytes int64
 	// Room reports whether the disk has space for messages without a waiting publisher. nil:
@@ -26,28 +26,27 @@ type MovePolicy struct {
 }
 
 const (
-	// moveMessages and moveBytes are the most that is appended at once; a message that is
-	// larger goes alone.
+	// moveMessages and moveBytes bound what is appended at once; a larger message is appended
+	// alone.
 	moveMessages = 256
 	moveBytes    = 1 << 20
 )
 
-// mover appends messages again in the background, addressed to the channel that has not
-// finished them, in place of the originals: see Address.Moves. What it cannot append stays
-// as it is.
+// mover appends unfinished messages again in the background, addressed to their channel, to replace
+// the originals: see Address.Moves. Messages that it cannot append stay as they are.
 type mover struct {
 	p     *Partition
 	queue backlog.Of[moving]
 }
 
-// moving is a message that is to be appended again.
+// moving is a message to be appended again.
 type moving struct {
 	c      *Channel
 	offset seq.Offset
-	due    time.Time // when it is to be delivered; zero: at once
+	due    time.Time // when it is due; zero: at once
 }
 
-// begin makes the mover that of a partition.
+// begin initializes the mover of a partition.
 func (v *mover) begin(p *Partition) {
 	v.p, v.queue.Most, v.queue.Do = p, moveMessages, v.move
 }
@@ -72,16 +71,17 @@ func (v *mover) move(list []moving) {
 	v.append(messages)
 }
 
-// copyOf returns a copy of a message that its channel has not finished, and that has no order.
+// copyOf returns a copy of a message that its channel has not finished, if the message has no
+// order.
 func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Message, bool) {
 	state, attempts := from.c.stateOf(from.offset)
 	rest := time.Duration(0)
 	if !from.due.IsZero() {
 		if rest = from.due.Sub(now); rest <= 0 {
-			return Message{}, false // it is delivered where it is
+			return Message{}, false // it is delivered in place
 		}
 	}
-	ordered := false // by now, perhaps
+	ordered := false // its order may have changed by now
 	Look(from.c, func(s *channel.State) { ordered = channel.Confirms(s, from.offset) })
 	if state == channel.Finished || ordered || from.offset < v.p.o.Log.Start() {
 		return Message{}, false
@@ -102,20 +102,20 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(ageOf(b), now), time.Duration(v.p.ttl.Load()))
 }
 
-// append appends messages and waits until it is known what became of them.
+// append appends messages and waits for the outcome.
 func (v *mover) append(messages []Message) {
 	if room := v.p.o.Moves.Room; len(messages) == 0 || room != nil && !room(messages) {
 		return
 	}
 	settled := make(chan struct{})
 	if err := v.p.Offer(Offered{Messages: messages, Done: func(Receipt) { close(settled) }}); err != nil {
-		return // it cannot be written to now
+		return // the log cannot be written now
 	}
 	<-settled
 }
 
-// longLocked returns what there is to move of a message that was requeued, and whether it is
-// deferred for so long. The channel's lock is held.
+// longLocked returns the requeued message to move, and whether its delay is long enough for that.
+// The channel's lock is held.
 func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.Duration) (moving, bool) {
 	most := v.p.o.Moves.RequeueInMemory
 	if delay <= most || most <= 0 || !movable(c) {
@@ -123,19 +123,19 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 	}
 	due, deferred := channel.DeferredUntil(c.state, o)
 	if least := now.Add(delay); due.Before(least) {
-		due = least // how long is decided when its attempts are known elsewhere
+		due = least // the delay is decided when its attempts are known to other replicas
 	}
 	return moving{c, o, due}, deferred
 }
 
-// movable reports whether messages of a channel may be appended again, but for those that have an
-// order: see channel.Confirms. Of an ephemeral one nothing is kept. While the topic is paused,
-// what is appended is not delivered.
+// movable reports whether messages of a channel may be appended again, except those that have an
+// order: see channel.Confirms. Nothing of an ephemeral channel is kept. While the topic is paused,
+// appended messages are not delivered.
 func movable(c *Channel) bool {
 	return !c.ephemeral && c.version != 0 && c.p.pausedAt.Load() == notPaused
 }
 
-// carry has the few messages appended again that alone keep old segments of the log.
+// carry appends again the few messages that alone keep old segments of the log.
 func (v *mover) carry(r commitlog.Retention) {
 	p := v.p
 	if p.o.Moves.CarryAge <= 0 && p.o.Moves.CarryBytes <= 0 || !v.queue.Idle() {

@@ -2,8 +2,9 @@ package topic
 
 import "time"
 
-// Offered is a publish. Inline may be called once before Offer returns, with what appends the
-// messages and waits for the disk: the caller then runs that. nil: it does not.
+// Offered is a publish. Inline may be called once before Offer returns, with a function that
+// appends the messages and waits for the disk: the caller of Offer then runs it. nil: the caller
+// does not.
 type Offered struct {
 	Messages []Message
 	Done     func(Receipt)

@@ -16,8 +16,8 @@ func Look(c *Channel, f func(*channel.State)) {
 	f(c.state)
 }
 
-// Move applies an operator's change to a channel that may lead it back. When it returns, that
-// is on this node's disk; Partition.Flush waits for the others.
+// Move applies an operator's change that may move a channel back. When it returns, that is on this
+// node's disk; Partition.Flush waits for the other replicas.
 func Move(c *Channel, f func(*channel.State)) error { return c.move(f) }
 
 // Change applies a change that finishes messages or makes them ready, consistently with changes
@@ -28,8 +28,8 @@ func Change(c *Channel, f func(*channel.State)) error {
 	return err
 }
 
-// restOf returns how long a message that was taken is still deferred by its publisher: one
-// that was delivered before is not, nor one that an operator advanced.
+// restOf returns how long a taken message is still deferred by its publisher. A message that was
+// delivered before, or that an operator advanced, is not deferred.
 func restOf(c *Channel, b commitlog.Batch, t channel.Delivery, delay time.Duration, now time.Time) time.Duration {
 	rest := c.p.rest(b, t.Offset, delay, now)
 	if rest > 0 && (t.Attempts > 1 || advanced(c, t.Offset)) {

@@ -51,27 +51,27 @@ type Observer interface {
 type Options struct {
 	Index int // of the partition in its topic
 	FS    vfs.FS
-	Dir   string // of the replica; positions are kept there
+	Dir   string // of the replica; positions are stored there
 	Log   *commitlog.Log
 
 	Observer Observer
-	// Arm asks for calls of a channel's Tick until one returns false. It is
-	// called without a lock and must not block.
+	// Arm requests calls of a channel's Tick until one returns false. It is called without a lock
+	// and must not block.
 	Arm func(*Channel)
 	// Damaged reports a damaged range reached by a consumer. The consumer skips it unless
 	// Elsewhere says otherwise.
 	Damaged func(*commitlog.CorruptionError)
-	// Elsewhere reports whether other replicas may hold a damaged range. Then no
-	// consumer is led past it: the partition suspends deliveries, and calls Damaged,
-	// whose owner resumes them. It must not block. nil: never.
+	// Elsewhere reports whether other replicas may hold a damaged range. If so, no consumer skips
+	// it: the partition suspends deliveries, and calls Damaged, whose owner resumes them. It must
+	// not block. nil: never.
 	Elsewhere func(*commitlog.CorruptionError) bool
 	// PositionsDamaged reports that stored positions were damaged. lost: none was
 	// intact, and every channel starts at the log's start. Otherwise an older
 	// snapshot is used. Either way, finished messages are delivered again and none
 	// is skipped.
 	PositionsDamaged func(err error, lost bool)
-	// Salvage has Open succeed where positions were stored and none is intact. The
-	// damaged files are kept under other names.
+	// Salvage makes Open succeed if positions were stored and none is intact. The damaged files are
+	// kept under other names.
 	Salvage bool
 	// Unsaved, if set, signals that Checkpoint has work to do, once until it is called. It is
 	// called with locks held and must not block.
@@ -106,10 +106,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// marker is a flag that is mostly set already when it is set.
+// marker is a flag that is usually already set when it is set.
 type marker struct {
 	set  atomic.Bool
-	told func() // is called each time that the flag becomes set; nil: nobody is told
+	told func() // called each time that the flag becomes set; may be nil
 }
 
 func (f *marker) mark() {
@@ -118,7 +118,7 @@ func (f *marker) mark() {
 	}
 }
 
-// clear returns whether the flag was set.
+// clear clears the flag and reports whether it was set.
 func (f *marker) clear() bool { return f.set.Swap(false) }
 
 // notPaused is the visible end of a topic that is not paused.
@@ -133,21 +133,21 @@ type Partition struct {
 
 	o        Options
 	out      Log           // set once by Serve, before anything is published
-	pausedAt atomic.Uint64 // channels see nothing from here on; notPaused
-	messages atomic.Uint64 // published, since it was opened
+	pausedAt atomic.Uint64 // channels see nothing from here on; or notPaused
+	messages atomic.Uint64 // published since it was opened
 	bytes    atomic.Uint64 // of their bodies
 	load     load
-	ttl      atomic.Int64 // ns after which messages expire that name no time of their own; 0: never
+	ttl      atomic.Int64 // default time to live of messages in ns; 0: unlimited
 	mover    mover
-	trace    atomic.Pointer[trace.Partition] // nil: nothing is traced
-	moved    atomic.Uint32                   // how often an operator moved a channel, since it was opened
+	trace    atomic.Pointer[trace.Partition] // nil: no message is traced
+	moved    atomic.Uint32                   // number of operators' moves of channels since it was opened
 
 	mu        sync.Mutex // guards what follows
 	channels  map[string]*Channel
 	backlog   seq.Offset // where a first channel starts
 	collector collector
 	restored  map[string]ChannelPosition
-	lost      bool // channels that restored does not have start at the log's start
+	lost      bool // channels missing from restored start at the log's start
 	arrivals  arrivals
 }
 
@@ -191,7 +191,7 @@ func Open(o Options) (*Partition, error) {
 	return p, nil
 }
 
-// openFor opens the stored positions of a partition that is to be led.
+// openFor opens the stored positions of a partition for a leader.
 func openFor(o Options) (*Positions, Snapshot, error) {
 	positions, snap, err := openPositions(o.FS, o.Dir)
 	switch {
@@ -200,8 +200,8 @@ func openFor(o Options) (*Positions, Snapshot, error) {
 		snap.Lost = true
 		err = positions.setAside()
 	case err == nil && !positions.Rotten() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
-		// An older snapshot than the newest may have been opened: that one is damaged,
-		// or gone without the trace that a second one leaves. Channels may be missing.
+		// An older snapshot than the newest may have been opened: the newest is damaged, or is
+		// missing without a trace. Channels may be missing.
 		snap.Lost = true
 	case err == nil && positions.Rotten() && !o.Salvage:
 		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.Damage()), fate.Corrupt)
@@ -213,13 +213,12 @@ func openFor(o Options) (*Positions, Snapshot, error) {
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	positions.journal.setSnapshot(0) // a leader takes no snapshot
+	positions.journal.setSnapshot(0) // a leader applies no snapshot
 	return positions, snap, nil
 }
 
-// forgetBeyond returns what a snapshot says of messages below the log's end. What
-// it says beyond is off the disk then: other messages come to these offsets, and a
-// process that is killed must not find them finished.
+// forgetBeyond returns the part of a snapshot below the log's end. The rest is erased from disk:
+// other messages will get these offsets, and a killed process must not find them finished.
 func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot, error) {
 	if !snap.reaches(end) {
 		return snap, nil
@@ -231,16 +230,16 @@ func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot
 	return snap, nil
 }
 
-// Serve gives the partition the term that it appends to, and the other replicas
-// the positions. It is called once, before anything is published or asked for.
+// Serve gives the partition the term that it appends to, and sends the positions to the other
+// replicas. It is called once, before anything is published or requested.
 func (p *Partition) Serve(out Log) {
 	p.out = out
 	p.arrivals.inherit(p)
 	p.serve(out)
 }
 
-// nextMove returns a number for an operator's move of a channel. It is larger than
-// those of earlier moves, also under earlier leaders.
+// nextMove returns a number for an operator's move of a channel. It is larger than those of earlier
+// moves, including those under earlier leaders.
 func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.moved.Add(1))) }
 
 // SetTTL sets the default time to live of messages; 0 means unlimited.
@@ -306,7 +305,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	return c, p.storeStart(c)
 }
 
-// storeStart sees to it that the place where a channel starts is on disk.
+// storeStart ensures that the start of a channel is on disk.
 func (p *Partition) storeStart(c *Channel) error {
 	if c.stored.Load() {
 		return nil
@@ -326,7 +325,7 @@ func (p *Partition) Channel(name string) *Channel {
 	return p.channels[name]
 }
 
-// RemoveChannel ends a channel and its consumers' subscriptions.
+// RemoveChannel closes a channel and ends its consumers' subscriptions.
 func (p *Partition) RemoveChannel(name string) error {
 	c := p.Channel(name)
 	if c == nil {
@@ -346,7 +345,7 @@ func (p *Partition) RemoveAbandoned(name string) (bool, error) {
 	return true, p.forget(c)
 }
 
-// forget takes a closed channel out of the partition.
+// forget removes a closed channel from the partition.
 func (p *Partition) forget(c *Channel) error {
 	p.mu.Lock()
 	if p.channels[c.name] == c {
@@ -367,8 +366,8 @@ func listOf(channels map[string]*Channel) *[]*Channel {
 	return &l
 }
 
-// SetPaused stops channels from seeing messages published from now on, or lets
-// them see all again. Setting what is set changes nothing.
+// SetPaused hides messages published from now on from the channels, or shows all again. Setting the
+// current value changes nothing.
 func (p *Partition) SetPaused(paused bool) {
 	was := p.pausedAt.Load() != notPaused
 	switch {
@@ -385,16 +384,16 @@ func (p *Partition) SetPaused(paused bool) {
 	}
 }
 
-// PartitionCounts are a partition's figures.
+// PartitionCounts are a partition's statistics.
 type PartitionCounts struct {
 	Messages uint64 // published since the partition was opened
 	Bytes    uint64 // of their bodies
-	// Pending is the number of messages that no channel has got yet: those kept
-	// back by a pause, or all since the last channel went.
+	// Pending is the number of messages that no channel has received yet: those withheld by a
+	// pause, or all since the last channel was deleted.
 	Pending int64
 }
 
-// Counts returns the partition's figures.
+// Counts returns the partition's statistics.
 func (p *Partition) Counts() PartitionCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -405,7 +404,7 @@ func (p *Partition) Counts() PartitionCounts {
 	return PartitionCounts{p.messages.Load(), p.bytes.Load(), int64(p.o.Log.CommittedEnd()) - int64(from)}
 }
 
-// Empty drops the messages that no channel has got yet.
+// Empty drops the messages that no channel has received yet.
 func (p *Partition) Empty() error {
 	end := p.o.Log.CommittedEnd()
 	p.mu.Lock()
@@ -455,7 +454,7 @@ func (p *Partition) Committed(b commitlog.Batch) {
 	}
 }
 
-// deferLate tells the channels of the messages in a batch that are not due.
+// deferLate notifies the channels of the messages in a batch that are not due.
 func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 	now := p.o.Now()
 	records := b.Records(b.First())
@@ -466,7 +465,7 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 		}
 		m, err := record.Decode(raw)
 		if err != nil || m.Delay == 0 || m.Address != nil {
-			continue // what cannot be read is met again when it is delivered
+			continue // unreadable messages are handled at their delivery
 		}
 		rest := p.rest(b, o, m.Delay, now)
 		if rest == 0 {
@@ -481,8 +480,8 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 	}
 }
 
-// ChannelsComplete reports to the partition that the metadata has named all its channels: positions that
-// were stored and not asked for are of channels that are gone.
+// ChannelsComplete reports that the metadata has named all channels of the partition: stored
+// positions of other channels belong to deleted ones.
 func (p *Partition) ChannelsComplete() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -527,9 +526,8 @@ func (p *Partition) Retain(r commitlog.Retention) error {
 	return err
 }
 
-// Close ends every subscription and stores the positions, which is the last
-// thing that the partition writes; nothing is shared. The log and the term are
-// their owner's; the term has ended.
+// Close ends every subscription and stores the positions, which is the last write of the partition.
+// Nothing is shared. The log and the term belong to their owner; the term has ended.
 func (p *Partition) Close(reason error) error {
 	for _, c := range p.Channels() {
 		c.close(reason)

@@ -11,15 +11,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Seen is a message that was looked at and not touched. Its slices are the
-// caller's.
+// Seen is a message that was read without consuming it. Its slices belong to the caller.
 type Seen struct {
 	Offset    seq.Offset
 	Timestamp time.Time
 	Message   Message
-	State     channel.MessageState // Ready where there is no channel
+	State     channel.MessageState // Ready if there is no channel
 	Attempts  uint16
-	Rest      time.Duration // of its publisher's delay; 0: it is due
+	Rest      time.Duration // rest of its publisher's delay; 0: it is due
 }
 
 // Peek returns up to limit committed messages from an offset on, and stops after the one that
@@ -78,7 +77,7 @@ func (c *Channel) stateOf(o seq.Offset) (channel.MessageState, uint16) {
 	return c.state.StateOf(o)
 }
 
-// publication is when the messages of a batch were published.
+// publication is the publish time of the messages of a batch.
 type publication struct {
 	first, end seq.Offset
 	at         time.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Snapshot is the stored state of a partition besides its log.
+// Snapshot is the stored state of a partition except its log.
 type Snapshot struct {
 	BacklogFrom seq.Offset        // where a first channel starts
 	PausedAt    *seq.Offset       // channels see nothing from here on; nil: not paused
@@ -33,12 +33,12 @@ type Snapshot struct {
 // ChannelPosition is the stored position of one channel.
 type ChannelPosition struct {
 	Name     string
-	Version  uint64 // tells the channel from an earlier one of the name
-	Moves    uint64 // grows whenever an operator moves the channel, perhaps back
+	Version  uint64 // distinguishes the channel from an earlier one with the same name
+	Moves    uint64 // grows whenever an operator moves the channel, possibly back
 	Position channel.Position
 }
 
-// find returns where the channel of a name is among the channels, or would be.
+// find returns the index of a channel by name, or where it would be inserted.
 func (s *Snapshot) find(name string) (i int, found bool) {
 	return slices.BinarySearchFunc(s.Channels, name, func(c ChannelPosition, name string) int { return cmp.Compare(c.Name, name) })
 }
@@ -46,7 +46,7 @@ func (s *Snapshot) find(name string) (i int, found bool) {
 // compareNames orders channels by name.
 func compareNames(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) }
 
-// reaches says whether the snapshot speaks of offsets at or beyond end.
+// reaches reports whether the snapshot refers to offsets at or beyond end.
 func (s *Snapshot) reaches(end seq.Offset) bool {
 	if s.BacklogFrom > end || s.Addressed > end || s.PausedAt != nil && *s.PausedAt > end {
 		return true
@@ -54,8 +54,7 @@ func (s *Snapshot) reaches(end seq.Offset) bool {
 	return slices.ContainsFunc(s.Channels, func(c ChannelPosition) bool { return c.Position.Reaches(end) })
 }
 
-// below returns what the snapshot says of offsets below end. It shares memory
-// with it.
+// below returns the part of the snapshot below end. It shares memory with the snapshot.
 func (s *Snapshot) below(end seq.Offset) Snapshot {
 	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt, Lost: s.Lost, Addressed: min(s.Addressed, end)}
 	if s.PausedAt != nil && *s.PausedAt > end {
@@ -84,30 +83,30 @@ func (s *Snapshot) floor() seq.Offset {
 	return floor
 }
 
-// Positions stores the snapshots of one partition: each one whole, in the older
-// of two slot files, so that the one before it is intact whatever happens to
-// the write. Its methods are for one goroutine at a time. It keeps no file open.
+// Positions stores the snapshots of one partition, each complete, in the older of two slot files,
+// so that the previous one is intact whatever happens to the write. One goroutine at a time may
+// call its methods. It keeps no file open.
 type Positions struct {
 	fs      vfs.FS
 	dir     string
 	number  uint64  // of the newest intact snapshot; 0: none yet
-	made    [2]bool // the slots that are there
+	made    [2]bool // which slots exist
 	durable bool    // the newest snapshot is known to be on disk, not just readable
 	size    int64   // of the newest snapshot, in bytes
-	damaged error   // what opening found
-	rotten  bool    // what was damaged had been on disk: it is no torn write
+	damaged error   // damage found when it was opened
+	rotten  bool    // the damaged part had been on disk: it is no torn write
 	buf     []byte
-	journal journal // what followed the newest snapshot; its methods may be called beside these
+	journal journal // changes after the newest snapshot; its methods may be called concurrently with these
 }
 
-// The files of a Positions. The snapshot of number n is in slot n%2.
+// The files of a Positions. The snapshot with number n is in slot n%2.
 const (
 	positionsSlot0 = "positions.0"
 	positionsSlot1 = "positions.1"
-	positionsNew   = "positions.new" // a slot that is being made
+	positionsNew   = "positions.new" // a slot that is being created
 
-	// positionsAside is what a damaged file's name ends with once it was replaced,
-	// and before a number.
+	// positionsAside is the suffix, before a number, of a damaged file's name after it was
+	// replaced.
 	positionsAside = ".damaged"
 )
 
@@ -127,12 +126,12 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	p.journal.setSnapshot(0) // who leads takes none
+	p.journal.setSnapshot(0) // a leader applies none
 	return p, newest, nil
 }
 
-// openPositions is OpenPositions. If no snapshot is intact, it returns positions
-// all the same, to which a new one can be saved.
+// openPositions is OpenPositions. If no snapshot is intact, it still returns positions, to which a
+// new one can be saved.
 func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p := &Positions{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
 	var newest Snapshot
@@ -174,12 +173,12 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	return p, *m.snapshot(), nil
 }
 
-// empty says that nothing was ever stored, or that it is gone.
+// empty reports that nothing was ever stored, or that it is gone.
 func (p *Positions) empty() bool { return p.number == 0 && p.damaged == nil }
 
-// setAside renames every file of the positions, so that a new series of numbers
-// can begin and an operator can look at what there was. The journals go first:
-// while a damaged slot is there, the positions count as damaged.
+// setAside renames every file of the positions, so that a new series of numbers can begin and an
+// operator can examine the old files. The journals are renamed first: while a damaged slot exists,
+// the positions count as damaged.
 func (p *Positions) setAside() error {
 	if err := p.rename(journalName(0), journalName(1), positionsSlot0, positionsSlot1); err != nil {
 		return err
@@ -188,14 +187,14 @@ func (p *Positions) setAside() error {
 	return nil
 }
 
-// replaceAll has the next snapshots replace damaged ones by files of a new series
-// of numbers. Until the first is stored, the positions count as damaged.
+// replaceAll makes the next snapshots replace damaged ones by files of a new series of numbers.
+// Until the first is stored, the positions count as damaged.
 func (p *Positions) replaceAll() error {
 	p.made = [2]bool{}
 	return p.rename(journalName(0), journalName(1))
 }
 
-// rename gives files that are there the names of damaged ones, in this order.
+// rename gives existing files the names of damaged ones, in this order.
 func (p *Positions) rename(names ...string) error {
 	renamed := false
 	for _, name := range names {
@@ -218,7 +217,7 @@ func (p *Positions) rename(names ...string) error {
 	return p.fs.SyncDir(p.dir)
 }
 
-// freeName returns the first name that no file has of a prefix and a number.
+// freeName returns the first unused name of a prefix and a number.
 func (p *Positions) freeName(prefix string) (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", prefix, n)
@@ -239,16 +238,14 @@ func (p *Positions) Damage() error { return p.damaged }
 // Rotten reports that the damage had been on disk and is not a torn write.
 func (p *Positions) Rotten() bool { return p.rotten }
 
-// Number returns the number of the newest snapshot that is stored: how many
-// were saved. 0: none.
+// Number returns the number of the newest stored snapshot, that is, how many were saved; 0: none.
 func (p *Positions) Number() uint64 { return p.number }
 
 // Begin announces the next snapshot: earlier changes are included in it, later ones follow it.
 func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 
-// Append keeps an encoded change that an ordered channel's consumer made, for a process that
-// is killed before the next snapshot is stored. It waits for no disk to be
-// synced. It may be called at any time, by one goroutine.
+// Append records an encoded change of an ordered channel, in case the process is killed before the
+// next snapshot is stored. It does not wait for a sync. One goroutine may call it at any time.
 func (p *Positions) Append(change []byte) error { return p.journal.append(change) }
 
 // Update stores an encoded update of the stored state; it is on disk when Update returns nil.
@@ -259,10 +256,10 @@ func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
 // takesUpdates reports whether Update may be called.
 func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates() }
 
-// grown reports whether the changes since the newest snapshot take more than it does.
+// grown reports whether the changes since the newest snapshot are larger than the snapshot.
 func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold) }
 
-// minFold is how many bytes of changes are not worth a new snapshot.
+// minFold is the size of changes, in bytes, up to which a new snapshot is not worthwhile.
 const minFold = 256 << 10
 
 // Fold stores a snapshot that includes all stored changes. It returns the file image, which the
@@ -290,13 +287,12 @@ func (p *Positions) Fold() ([]byte, error) {
 	return data, p.saveImage(data)
 }
 
-// Close closes what is open. Everything is stored already.
+// Close closes open files. Everything is stored already.
 func (p *Positions) Close() error { return p.journal.close() }
 
-// Save stores a snapshot; when it returns nil, the snapshot is on disk. After
-// an error the snapshot before it is intact, and is what a restart finds unless
-// the new one got through; Save may be called again. The error is marked
-// fate.Uncertain, or fate.Refused if nothing was written.
+// Save stores a snapshot; when it returns nil, the snapshot is on disk. After an error the previous
+// snapshot is intact, and a restart finds it unless the new one was written after all. Save may be
+// called again. The error is marked fate.Uncertain, or fate.Refused if nothing was written.
 func (p *Positions) Save(s Snapshot) error {
 	data, err := p.encode(s)
 	if err != nil {
@@ -305,8 +301,7 @@ func (p *Positions) Save(s Snapshot) error {
 	return p.saveImage(data)
 }
 
-// encode returns the next snapshot's file image, which is good until the next
-// call.
+// encode returns the next snapshot's file image, which is valid until the next call.
 func (p *Positions) encode(s Snapshot) ([]byte, error) {
 	data, err := appendPositions(p.buf[:0], p.number+1, s)
 	if err == nil {
@@ -315,7 +310,7 @@ func (p *Positions) encode(s Snapshot) ([]byte, error) {
 	return data, err
 }
 
-// saveCopy is Save of an encoded snapshot, whatever its number.
+// saveCopy is Save for an encoded snapshot with any number.
 func (p *Positions) saveCopy(image []byte) error {
 	data := append(p.buf[:0], image...)
 	p.keep(data)
@@ -349,9 +344,8 @@ func (p *Positions) saveImage(data []byte) error {
 	return nil
 }
 
-// ensureDurable makes sure, once, that the snapshot which opening found is on disk. A
-// process that was killed may have left it in memory only, and the slot before
-// it is about to be overwritten.
+// ensureDurable makes sure, once, that the snapshot found at opening is on disk. A killed process
+// may have left it only in memory, and the slot with the previous one is about to be overwritten.
 func (p *Positions) ensureDurable() error {
 	if p.durable || p.number == 0 {
 		return nil
@@ -370,8 +364,8 @@ func (p *Positions) ensureDurable() error {
 	return nil
 }
 
-// maxKeptBuffer is the largest buffer that is kept from one Save to the next:
-// thousands of partitions each have one.
+// maxKeptBuffer is the largest buffer kept from one Save to the next: thousands of partitions each
+// have one.
 const maxKeptBuffer = 4 << 10
 
 func (p *Positions) path(slot int) string {
@@ -381,8 +375,8 @@ func (p *Positions) path(slot int) string {
 	return filepath.Join(p.dir, positionsSlot1)
 }
 
-// create makes a slot in one step, so that a slot that is there was once whole:
-// what is unreadable later is damaged or was being overwritten.
+// create creates a slot in one step, so an existing slot was complete once: if it is unreadable
+// later, it is damaged or was being overwritten.
 func (p *Positions) create(slot int, data []byte) error {
 	unfinished := filepath.Join(p.dir, positionsNew)
 	f, err := p.fs.Create(unfinished)
@@ -390,7 +384,7 @@ func (p *Positions) create(slot int, data []byte) error {
 		return err
 	}
 	if err := writeAndClose(f, data); err != nil {
-		return errors.Join(err, p.fs.Remove(unfinished)) // it may hold the last space there is
+		return errors.Join(err, p.fs.Remove(unfinished)) // it may occupy the last free space
 	}
 	if err := p.fs.Rename(unfinished, p.path(slot)); err != nil {
 		return err
@@ -402,8 +396,8 @@ func (p *Positions) create(slot int, data []byte) error {
 	return nil
 }
 
-// overwrite writes a slot in place: no change of the directory, and mostly none
-// of the file's length, so one fdatasync suffices.
+// overwrite writes a slot in place: the directory does not change, and usually not the file's
+// length, so one fdatasync suffices.
 func (p *Positions) overwrite(slot int, data []byte) error {
 	f, err := p.fs.OpenReadWrite(p.path(slot))
 	if err != nil {
@@ -427,8 +421,8 @@ func writeAndClose(f vfs.File, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// read reads a slot. An error that wraps errPositionsDamaged speaks of its
-// contents, others of the disk.
+// read reads a slot. An error that wraps errPositionsDamaged is about its content, any other about
+// the disk.
 func (p *Positions) read(slot int) (number uint64, s Snapshot, size int64, err error) {
 	f, err := p.fs.Open(p.path(slot))
 	if err != nil {

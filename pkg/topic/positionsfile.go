@@ -34,7 +34,7 @@ const (
 	positionsMagic   = "BPOS"
 	positionsVersion = 2
 	positionsHeader  = 24
-	positionsSummed  = 8 // where the checksum starts to count
+	positionsSummed  = 8 // where the checksummed part begins
 
 	flagPaused = 1
 	flagLost   = 2
@@ -43,8 +43,7 @@ const (
 	maxNameBytes    = math.MaxUint8
 )
 
-// errPositionsDamaged is wrapped by errors that say that a file is not what was
-// written.
+// errPositionsDamaged is wrapped by errors about a file whose content is not what was written.
 var errPositionsDamaged = errors.New("damaged")
 
 // appendPositions appends the encoded snapshot to dst, which must be empty.
@@ -84,7 +83,7 @@ func flagsOf(s Snapshot) (flags uint16) {
 	return flags
 }
 
-// appendChannels appends encoded positions of channels, without their number.
+// appendChannels appends encoded positions of channels, without their count.
 func appendChannels(dst []byte, channels []ChannelPosition) ([]byte, error) {
 	var position []byte
 	for _, c := range channels {
@@ -107,24 +106,24 @@ func appendChannelHead(dst []byte, name string, version, moves uint64) []byte {
 	return binary.AppendUvarint(dst, moves)
 }
 
-// appendField appends bytes behind their length.
+// appendField appends a length and as many bytes.
 func appendField(dst, field []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(field))), field...)
 }
 
-// imageSize returns how long a file that decodePositions has accepted is without
-// what is left over.
+// imageSize returns the length, without remains of a longer snapshot, of a file that
+// decodePositions has accepted.
 func imageSize(file []byte) int {
 	return positionsHeader + int(binary.LittleEndian.Uint32(file[12:]))
 }
 
-// renumberPositions gives a whole file image another number.
+// renumberPositions gives a complete file image another number.
 func renumberPositions(image []byte, number uint64) {
 	binary.LittleEndian.PutUint64(image[16:], number)
 	binary.LittleEndian.PutUint32(image[4:], positionsSum(image))
 }
 
-// positionsSum is the checksum of a whole file image without what is left over.
+// positionsSum is the checksum of a complete file image without remains.
 func positionsSum(image []byte) uint32 {
 	return crc32.Checksum(image[positionsSummed:], crc32.MakeTable(crc32.Castagnoli))
 }
@@ -168,7 +167,7 @@ func decodePositions(file []byte) (uint64, Snapshot, error) {
 
 func damaged(what string) error { return fmt.Errorf("%w: %s", errPositionsDamaged, what) }
 
-// positionsReader reads fields off the front of rest until the first mistake.
+// positionsReader reads fields from the front of rest until the first error.
 type positionsReader struct {
 	rest []byte
 	err  error
@@ -186,7 +185,7 @@ func (d *positionsReader) number() uint64 {
 	return v
 }
 
-// bytes reads a length and as many bytes, which stay part of rest's array.
+// bytes reads a length and as many bytes, which share rest's array.
 func (d *positionsReader) bytes() []byte {
 	n := d.number()
 	if d.err == nil && n > uint64(len(d.rest)) {
@@ -210,7 +209,7 @@ func (d *positionsReader) snapshot(paused bool) Snapshot {
 	return s
 }
 
-// count reads how many entries follow, of which each takes at least size bytes.
+// count reads the number of entries that follow, each of at least size bytes.
 func (d *positionsReader) count(size int) uint64 {
 	n := d.number()
 	if d.err == nil && n > uint64(len(d.rest)/size) {
@@ -222,7 +221,7 @@ func (d *positionsReader) count(size int) uint64 {
 	return n
 }
 
-// channels reads positions of channels behind their number.
+// channels reads positions of channels after their count.
 func (d *positionsReader) channels() []ChannelPosition {
 	n := d.count(minChannelBytes)
 	if n == 0 {
@@ -237,11 +236,11 @@ func (d *positionsReader) channels() []ChannelPosition {
 		}
 		all = append(all, c)
 	}
-	slices.SortFunc(all, compareNames) // one that is sorted already costs a pass
+	slices.SortFunc(all, compareNames) // one pass if it is sorted already
 	return all
 }
 
-// unmarshal reads a field into what a channel's position consists of.
+// unmarshal decodes a field into a part of a channel's position.
 func (d *positionsReader) unmarshal(channel string, into encoding.BinaryUnmarshaler) {
 	field := d.bytes()
 	if d.err != nil {

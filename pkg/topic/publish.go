@@ -10,23 +10,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// publish is one publish on its way through the log. Its methods are called by
-// the term.
+// publish is one publish in the log. The term calls its methods.
 type publish struct {
 	p       *Partition
 	msgs    []Message // only until AppendTo has copied them
 	count   int
 	body    uint64
-	copies  int // of messages that were published before
+	copies  int // number of messages that were published before
 	rawSize int64
-	at      int // where the records begin in their batch, in bytes
+	at      int // byte offset of the records in their batch
 	since   time.Time
 	done    func(Receipt)
 	inline  func(appendHere func())
-	tracing *trace.Publish // nil: nothing is to be noted of it
+	tracing *trace.Publish // nil: it is not traced
 }
 
-// publishes are reused: one is live for as long as a publish is in flight.
+// publishes are reused: a value is in use while its publish is in flight.
 var publishes = sync.Pool{New: func() any { return new(publish) }}
 
 // StoredSize returns the encoded size of messages in a log. One publish may have at most
@@ -83,7 +82,7 @@ func (e *publish) Complete(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
-	r.Err = fate.Brief(r.Err, commitlog.ErrNoSpace, commitlog.ErrNoFiles) // without our paths
+	r.Err = fate.Brief(r.Err, commitlog.ErrNoSpace, commitlog.ErrNoFiles) // without local paths
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}

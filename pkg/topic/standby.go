@@ -20,24 +20,24 @@ import (
 // Its methods are safe for concurrent use. The leader's data arrives in the leader's order,
 // from one goroutine.
 type Standby struct {
-	unsaved func() // is told when behind becomes true
+	unsaved func() // called when behind becomes true
 
-	saving sync.Mutex // held over the disk; guards what follows
+	saving sync.Mutex // held during disk access; guards what follows
 	files  *Positions
-	told   stamp // of the newest snapshot or update that was taken; 0: none yet
+	told   stamp // of the newest snapshot or update applied; 0: none yet
 
 	mu     sync.Mutex // guards what follows
-	known  mirror     // with the changes since
-	behind bool       // known is newer than what is stored
-	closed bool       // nothing more is taken, or a leader would count on it
+	known  mirror     // including later changes
+	behind bool       // known is newer than the stored positions
+	closed bool       // refuse everything: a leader would count on it
 }
 
 // StandbyOptions describe a Standby.
 type StandbyOptions struct {
 	FS  vfs.FS
 	Dir string // of the replica
-	// End is the log's. What is stored of messages beyond is forgotten: others may
-	// come to these offsets.
+	// End is the log's. Stored positions of messages beyond it are erased, because other messages
+	// may get these offsets.
 	End seq.Offset
 	// Damaged is called if stored positions are damaged. The intact part, if any, is used until
 	// the leader sends them.
@@ -68,9 +68,8 @@ func OpenStandby(o StandbyOptions) (*Standby, error) {
 	return s, s.Cut(o.End)
 }
 
-// Cut forgets what is known of messages at or beyond end, where the log is about
-// to end: other messages may come to these offsets. When it returns nil, that is on
-// disk.
+// Cut erases the positions of messages at or beyond end, where the log is about to be truncated:
+// other messages may get these offsets. When it returns nil, that is on disk.
 func (s *Standby) Cut(end seq.Offset) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -84,7 +83,7 @@ func (s *Standby) Cut(end seq.Offset) error {
 	if !reaches {
 		return nil
 	}
-	s.takes(0) // the same leader may tell it again
+	s.takes(0) // the same leader may send it again
 	return s.store()
 }
 
@@ -158,7 +157,7 @@ func (s *Standby) Update(data []byte) error {
 		return err
 	}
 	s.takes(u.stamp)
-	s.updateKnown(u, s.files.grown()) // a checkpoint makes a snapshot of it then
+	s.updateKnown(u, s.files.grown()) // the next checkpoint stores a snapshot of it
 	return nil
 }
 
@@ -171,14 +170,14 @@ func (s *Standby) updateKnown(u update, behind bool) {
 	}
 }
 
-// takes notes, with saving held, which snapshot was taken.
+// takes records, with saving held, which snapshot was applied.
 func (s *Standby) takes(number stamp) {
 	s.told = number
 	s.files.journal.setSnapshot(number)
 }
 
-// keep adds to a snapshot of the leader's what is known here to be finished, and
-// says whether there was any. holds: the result is what is stored already.
+// keep adds to a snapshot of the leader what is known here as finished, and reports whether there
+// was any. holds means that the result equals the stored snapshot.
 func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +188,8 @@ func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 	return s.files.damaged == nil && !s.behind && known.equal(snap), kept
 }
 
-// keep adds what a snapshot says to be finished of the same channel, unless an
-// operator has moved it in between, and returns whether there was any.
+// keep adds what a snapshot has as finished in the same channel, unless an operator has moved it in
+// between, and reports whether there was any.
 func (c *ChannelPosition) keep(known *Snapshot) bool {
 	i, found := known.find(c.Name)
 	if !found || known.Channels[i].Version != c.Version || known.Channels[i].Moves != c.Moves {
@@ -223,7 +222,7 @@ func (s *Standby) Advance(change []byte) error {
 	return nil
 }
 
-// fallBehindLocked notes that known is newer than what is stored.
+// fallBehindLocked records that known is newer than the stored positions.
 func (s *Standby) fallBehindLocked() {
 	if !s.behind && s.unsaved != nil {
 		s.unsaved()
@@ -238,8 +237,8 @@ func (s *Standby) Floor() seq.Offset {
 	return s.known.snap.floor()
 }
 
-// Checkpoint stores what changed since the last snapshot was stored. On an
-// error the stored version before stays good, and the next call tries again.
+// Checkpoint stores the changes since the last stored snapshot. After an error the previously
+// stored version is intact, and the next call retries.
 func (s *Standby) Checkpoint() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -269,7 +268,7 @@ func (s *Standby) Close() error {
 	return errors.Join(s.store(), s.files.Close())
 }
 
-// store writes what changed. It is called with saving held.
+// store writes changes. It is called with saving held.
 func (s *Standby) store() error {
 	s.mu.Lock()
 	if !s.behind {
@@ -295,7 +294,7 @@ func (s *Standby) store() error {
 	return nil
 }
 
-// equal reports whether two snapshots say the same.
+// equal reports whether two snapshots are equal.
 func (s *Snapshot) equal(t *Snapshot) bool {
 	if s.Lost != t.Lost || s.Addressed != t.Addressed || s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
 		s.PausedAt != nil && *s.PausedAt != *t.PausedAt {

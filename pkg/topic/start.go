@@ -12,13 +12,13 @@ import (
 // StartKind is the kind of position in a Start.
 type StartKind uint8
 
-// The kinds.
+// The kinds of start positions.
 const (
-	StartAnywhere   StartKind = iota // where the channel is
+	StartAnywhere   StartKind = iota // the channel's current position
 	StartAtTime                      // the first message published at a time, in s since 1970
 	StartAtPosition                  // the message at a byte position of the log
 	StartAtMessage                   // the n-th message of the log, from 1
-	StartAtEnd                       // behind all messages
+	StartAtEnd                       // after all messages
 
 	startKinds
 )
@@ -26,13 +26,13 @@ const (
 // Start is the requested start position of a channel, applied only for its first consumer.
 type Start struct {
 	Kind  StartKind
-	Value int64 // of the kind, not negative
+	Value int64 // meaning depends on the kind; not negative
 }
 
-// Valid reports whether a Start, perhaps from elsewhere, is one.
+// Valid reports whether a Start, possibly received from another node, is valid.
 func (s Start) Valid() bool { return s.Kind < startKinds && s.Value >= 0 }
 
-// in returns the place in a log.
+// in returns the offset in a log.
 func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
 	switch s.Kind {
 	case StartAtTime:
@@ -49,7 +49,7 @@ func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
 }
 
 // Move moves a channel to the start position unless it already has a consumer. When it returns,
-// every in-sync replica knows.
+// every in-sync replica has the position.
 func (s Start) Move(ctx context.Context, c *Channel) error {
 	if s.Kind == StartAnywhere || len(c.Consumers()) > 0 {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// errTooManyTags refuses a consumer that asks for one more.
+// errTooManyTags refuses a consumer that asks for a further tag.
 var errTooManyTags = fate.Refuse("consumers of the channel ask for too many tags")
 
-// retagLocked notes which tags consumers ask for, when one with a tag has come or gone. What was
-// sorted by those before is for all again, who are woken.
+// retagLocked updates the requested tags when a consumer with a tag has joined or left. Messages
+// that were sorted by the previous tags are for all consumers again, which are woken.
 func retagLocked(c *Channel) {
 	var asked channel.Tags
 	for _, k := range c.consumers {
@@ -31,13 +31,13 @@ func retagLocked(c *Channel) {
 	c.waiters.Store(c.waiting.len())
 }
 
-// misplaced is a message that was taken by a consumer whose lot it is not for.
+// misplaced is a message taken by a consumer of another lot.
 type misplaced struct {
 	offset seq.Offset
 	lot    channel.Lot
 }
 
-// lotOf returns whose the message is that was read last, and whether it is the consumer's.
+// lotOf returns the lot of the message that was read last, and whether it is the consumer's.
 func lotOf(k *Consumer, d *Delivery) (lot channel.Lot, ours bool) {
 	if len(k.tags) == 0 {
 		return 0, true
@@ -46,11 +46,10 @@ func lotOf(k *Consumer, d *Delivery) (lot channel.Lot, ours bool) {
 	return lot, lot == k.tags.Of(k.o.Tag)
 }
 
-// sortLocked has messages wait for the consumers whose they are, and returns those that wait
-// for them.
+// sortLocked sorts messages into the lots of other consumers, and returns those of them that wait.
 func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 	c := k.ch
-	if !slices.Equal(c.tags, k.tags) { // others ask by now
+	if !slices.Equal(c.tags, k.tags) { // the requested tags changed meanwhile
 		for _, m := range slices.Backward(others) {
 			c.state.GiveBack(m.offset)
 		}
@@ -70,8 +69,8 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 	return woken
 }
 
-// selected reports whether the channel's filter chooses the message that was read last. It is not
-// asked about what an operator sends to this channel alone.
+// selected reports whether the channel's filter chooses the message that was read last. The filter
+// does not apply to messages that an operator sends only to this channel.
 func selected(k *Consumer, d *Delivery) bool {
 	if k.address != nil && !k.address.Moves {
 		return true

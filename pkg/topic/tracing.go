@@ -10,24 +10,24 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// SetTracing changes which messages of a partition are traced, as sampling.ParseRule reads it.
-// What is so already costs nothing.
+// SetTracing changes which messages of a partition are traced, by a rule in the form of
+// sampling.ParseRule. An unchanged rule costs nothing.
 func SetTracing(p *Partition, text string) {
 	r, err := sampling.ParseRule(text)
 	if now := p.trace.Load(); err != nil || now != nil && now.Rule() == r.String() {
-		return // what cannot be read was checked by a newer program: it stays as it is
+		return // a newer program accepted a rule that this one cannot read: keep the current one
 	}
 	p.trace.Store(p.o.Trace.Under(r))
 }
 
-// traced notes what became of a message that the consumer had. The channel's lock is not held.
+// traced records an event of a message that the consumer had. The channel's lock is not held.
 func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
 	if tr := k.ch.p.trace.Load(); tr != nil {
 		tr.Step(trace.Step{What: w, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now})
 	}
 }
 
-// tracedDelivery notes that the message which was read last was sent.
+// tracedDelivery records the delivery of the message that was read last.
 func tracedDelivery(k *Consumer, tr *trace.Partition, d *Delivery, delay time.Duration) {
 	o := d.ID.Offset()
 	p := k.ch.p
@@ -40,7 +40,7 @@ func tracedDelivery(k *Consumer, tr *trace.Partition, d *Delivery, delay time.Du
 	}
 }
 
-// tracedBack notes what becomes of messages that were taken and not sent.
+// tracedBack records the outcome of messages that were taken and not delivered.
 func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
 	x := trace.Step{Channel: k.ch.name, At: now}
 	for _, m := range k.undo.late {
@@ -54,14 +54,14 @@ func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
 		}
 	}
 	if x.Note = "expired"; RetriesOf(k.ch).Policy().OnExpired == policy.DeadLetter {
-		return // it is noted when they are dead letters
+		return // recorded when they become dead letters
 	}
 	for _, x.Offset = range k.undo.expired {
 		tr.Step(x)
 	}
 }
 
-// tracedRequeue notes that a message was given back, and for how long it is deferred.
+// tracedRequeue records a requeue and its delay.
 func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration) {
 	tr := k.ch.p.trace.Load()
 	if tr == nil {
@@ -76,7 +76,7 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	backoff := channel.RetriesOf(c.state).Policy().Backoff
 	c.mu.Unlock()
 	rest := due.Sub(now)
-	if c.bounded.Load() { // until its attempts are noted, it is deferred for longer
+	if c.bounded.Load() { // it is deferred for longer until its attempts are recorded
 		if rest = delay; backoff.On() {
 			rest = max(delay, backoff.Delay(attempts, uint64(o)))
 		}

@@ -32,13 +32,13 @@ import (
 // Channels that it does not name are as before. It carries no checksum: whoever
 // stores or sends it does.
 type update struct {
-	stamp   stamp // 0: it was shared with nobody
+	stamp   stamp // 0: it was not shared
 	header  Snapshot
 	removed []string
 	changed []channelChange
 }
 
-// channelChange is what changed of one channel.
+// channelChange is the change of one channel.
 type channelChange struct {
 	name    string
 	version uint64
@@ -48,8 +48,8 @@ type channelChange struct {
 
 const (
 	updateVersion = 4 // a record's first byte where others have advance.Version
-	// maxUpdateBytes is the most that an encoded update takes. More is stored and
-	// shared as a snapshot.
+	// maxUpdateBytes is the maximum size of an encoded update. A larger one is stored and shared as
+	// a snapshot.
 	maxUpdateBytes = changes.MaxChange
 
 	minNameBytes   = 1
@@ -59,8 +59,8 @@ const (
 // errBadUpdate is wrapped by the errors of decodeUpdate.
 var errBadUpdate = errors.New("invalid position update")
 
-// encode returns the encoded update. Channels that are whole are those of the
-// header. The error is marked fate.Refused.
+// encode returns the encoded update. Complete channels are those of the header. The error is marked
+// fate.Refused.
 func (u *update) encode() ([]byte, error) {
 	dst := []byte{updateVersion}
 	dst = binary.AppendUvarint(dst, uint64(u.stamp))
@@ -93,7 +93,7 @@ func (u *update) encode() ([]byte, error) {
 	return dst, nil
 }
 
-// decodeUpdate reads exactly one update and keeps no reference to its bytes.
+// decodeUpdate decodes exactly one update and keeps no reference to its bytes.
 func decodeUpdate(data []byte) (update, error) {
 	if len(data) == 0 || data[0] != updateVersion {
 		return update{}, fmt.Errorf("%w: unknown version", errBadUpdate)
@@ -127,9 +127,8 @@ func decodeUpdate(data []byte) (update, error) {
 	return u, nil
 }
 
-// mirror is a snapshot that is kept up to date by updates and by changes of
-// ordered channels. Updates are gathered and applied together: a large position
-// is not copied for each of them.
+// mirror is a snapshot that updates and changes of ordered channels keep current. Updates are
+// collected and applied together, so that a large position is not copied for each of them.
 type mirror struct {
 	snap    Snapshot
 	pending map[string]*pendingChanges // by channel, of positions in snap
@@ -141,13 +140,14 @@ type pendingChanges struct {
 	version, moves uint64
 }
 
-// foldAfter is how many gathered entries are not applied before they are asked for.
+// foldAfter is the number of collected entries from which on they are applied before they are
+// needed.
 const foldAfter = 4 << 10
 
-// set makes the mirror one of a snapshot.
+// set sets the mirror to a snapshot.
 func (m *mirror) set(s Snapshot) { m.snap, m.pending = s, nil }
 
-// update takes an update. It keeps what u refers to.
+// update adds an update. It retains what u refers to.
 func (m *mirror) update(u update) {
 	s := &m.snap
 	s.BacklogFrom, s.PausedAt, s.Lost = u.header.BacklogFrom, u.header.PausedAt, u.header.Lost
@@ -172,7 +172,7 @@ func (m *mirror) update(u update) {
 	}
 }
 
-// change takes what changed of a channel.
+// change adds a change of a channel.
 func (m *mirror) change(c channelChange) {
 	at := m.snap.meet(c.name, c.version, c.moves, c.change.Floor)
 	if at == nil {
@@ -193,13 +193,13 @@ func (m *mirror) change(c channelChange) {
 	}
 }
 
-// advance takes a finished message of an ordered channel.
+// advance adds a finished message of an ordered channel.
 func (m *mirror) advance(a advance.Change) {
 	m.fold(a.Channel)
 	m.snap.apply(a)
 }
 
-// fold applies what was gathered of a channel.
+// fold applies the collected changes of a channel.
 func (m *mirror) fold(name string) {
 	p := m.pending[name]
 	if p == nil {
@@ -213,7 +213,7 @@ func (m *mirror) fold(name string) {
 	c := &m.snap.Channels[i]
 	before := c.Position
 	p.ApplyTo(&c.Position)
-	c.Position.Keep(&before) // nothing that is finished is taken back
+	c.Position.Keep(&before) // a finish is never undone
 }
 
 // snapshot returns the snapshot with all updates. It shares memory with the mirror.

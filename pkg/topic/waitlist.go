@@ -2,13 +2,13 @@ package topic
 
 import "slices"
 
-// waitlist is the consumers that found nothing at their last Take, first come
-// first. Its channel's mutex guards it.
+// waitlist holds the consumers that found nothing at their last Take, in the order in which they
+// began to wait. Its channel's mutex guards it.
 type waitlist struct{ list []*Consumer }
 
 func (w *waitlist) len() int32 { return int32(len(w.list)) }
 
-// add puts a consumer at the end, unless it waits already.
+// add appends a consumer, unless it already waits.
 func (w *waitlist) add(k *Consumer) {
 	if !k.waits.Load() {
 		k.waits.Store(true)
@@ -26,7 +26,7 @@ func (w *waitlist) remove(k *Consumer) {
 	}
 }
 
-// pop removes the first n, or all there are, and appends them to out.
+// pop removes the first n consumers, or all if there are fewer, and appends them to out.
 func (w *waitlist) pop(n int, out []*Consumer) []*Consumer {
 	n = min(n, len(w.list))
 	for _, k := range w.list[:n] {
