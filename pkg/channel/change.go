@@ -6,9 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Change is what became of some offsets of a channel since an earlier Position:
-// all offsets that may have changed are in exactly one of its lists, or below its
-// floor. Its slices are sorted by offset.
+// Change is the state of some offsets of a channel since an earlier Position: every offset that may
+// have changed is in exactly one of its lists, or below its floor. Its slices are sorted by offset.
 type Change struct {
 	Position
 	// Unmarked are offsets without an entry in a Position: the messages wait for their first
@@ -16,10 +15,10 @@ type Change struct {
 	Unmarked []Range
 }
 
-// Len returns how many entries the position has.
+// Len returns the number of entries.
 func (p *Position) Len() int { return len(p.Finished) + p.Deferred.Len() + len(p.Attempted) }
 
-// Len returns how many entries the change has.
+// Len returns the number of entries.
 func (c *Change) Len() int { return c.Position.Len() + len(c.Unmarked) }
 
 // Apply makes p the position after a change. The floor never decreases. It takes time
@@ -30,8 +29,7 @@ func (p *Position) Apply(c Change) {
 	*p = whole.Position
 }
 
-// Keep makes p a position that has finished, too, what old has. It leaves the slices
-// of both as they were.
+// Keep adds to p everything that is finished in old. It does not modify the slices of either.
 func (p *Position) Keep(old *Position) {
 	if old.Floor <= p.Floor && len(subtract(old.Finished, p.below())) == 0 {
 		return
@@ -39,7 +37,7 @@ func (p *Position) Keep(old *Position) {
 	p.Apply(Change{Position: Position{Floor: old.Floor, Finished: old.Finished}})
 }
 
-// below returns everything that is finished, as ranges.
+// below returns all finished offsets as ranges.
 func (p *Position) below() []Range {
 	all := make([]Range, 0, 1+len(p.Finished))
 	return append(append(all, Range{0, p.Floor}), p.Finished...)
@@ -72,7 +70,7 @@ func (c *Change) offsets() []Range {
 	return joined(all)
 }
 
-// joined joins sorted ranges that touch or overlap, in place.
+// joined merges sorted ranges that touch or overlap, in place.
 func joined(all []Range) []Range {
 	out := all[:0]
 	for _, r := range all {
@@ -85,8 +83,8 @@ func joined(all []Range) []Range {
 	return out
 }
 
-// subtract returns what of sorted ranges is in none of others, which are sorted
-// and do not touch.
+// subtract returns the parts of sorted ranges that are in none of others, which are sorted and do
+// not touch.
 func subtract(ranges, others []Range) []Range {
 	if len(ranges) == 0 {
 		return nil
@@ -109,8 +107,8 @@ func subtract(ranges, others []Range) []Range {
 	return out
 }
 
-// union returns the offsets at or above floor that are in one of two lists of
-// sorted ranges, or nil if there are none.
+// union returns the offsets at or above floor that are in either of two lists of sorted ranges, or
+// nil if there are none.
 func union(a, b []Range, floor seq.Offset) []Range {
 	var all []Range
 	if len(a)+len(b) > 0 {
@@ -133,8 +131,8 @@ func union(a, b []Range, floor seq.Offset) []Range {
 	return all
 }
 
-// overlay returns the entries at or above floor of a sorted list that are not
-// named, and those of next, sorted; nil if there are none.
+// overlay returns the entries at or above floor of a sorted list that are not in named, and those
+// of next, sorted; nil if there are none.
 func overlay[E any](list, next []E, named []Range, floor seq.Offset, at func(E) seq.Offset) []E {
 	var out []E
 	if len(list)+len(next) > 0 {
@@ -181,7 +179,7 @@ func (c *Changes) Add(next Change) {
 	}
 }
 
-// Len returns how many entries the changes have.
+// Len returns the total number of entries.
 func (c *Changes) Len() int {
 	n := 0
 	for i := range c.pile {
@@ -190,7 +188,7 @@ func (c *Changes) Len() int {
 	return n
 }
 
-// ApplyTo makes p the position after all changes, and forgets them.
+// ApplyTo applies all changes to p, and clears them.
 func (c *Changes) ApplyTo(p *Position) {
 	for n := len(c.pile); n > 1; n = len(c.pile) {
 		c.pile[n-2].Then(c.pile[n-1])

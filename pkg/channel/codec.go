@@ -10,9 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// A Position on disk and on the wire. Numbers are unsigned varints in their
-// shortest form. The bytes carry no checksum: whoever stores or sends them
-// does.
+// The encoding of a Position on disk and between nodes. Numbers are unsigned varints in their
+// shortest form. The bytes have no checksum: code that stores or sends them adds one.
 //
 //	+---------+-------+---+- n x ----------+---+- n x -----------------------------+---+- n x -----------+
 //	| version | floor | n | gap | length   | n | gap | m | base | size | m entries | n | gap | attempts  |
@@ -71,9 +70,9 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 // MarshalBinary returns the encoded position. It never fails.
 func (p Position) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
-// UnmarshalBinary sets p to the position that exactly data encodes. It allocates
-// no more than a small multiple of data, keeps no reference to it, and leaves p
-// alone if it fails; the error wraps errBadPosition then.
+// UnmarshalBinary sets p to the position that data encodes exactly. It allocates at most a small
+// multiple of data and retains no reference to it. On an error, which wraps errBadPosition, p is
+// unchanged.
 func (p *Position) UnmarshalBinary(data []byte) error {
 	d := decoder{rest: data}
 	if version := d.octet(); d.err == nil && version != positionVersion {
@@ -96,9 +95,9 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// AppendBinary appends the encoded change to dst: the length of its position and
-// the position, then the unmarked ranges as finished ones are encoded, of which
-// the first may begin at the floor. It never fails.
+// AppendBinary appends the encoded change to dst: the length of its position and the position, then
+// the unmarked ranges in the encoding of finished ones, of which the first may begin at the floor.
+// It never fails.
 func (c Change) AppendBinary(dst []byte) ([]byte, error) {
 	position, _ := c.Position.AppendBinary(nil)
 	dst = binary.AppendUvarint(dst, uint64(len(position)))
@@ -113,8 +112,7 @@ func (c Change) AppendBinary(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// UnmarshalBinary sets c to the change that exactly data encodes, as
-// Position.UnmarshalBinary does.
+// UnmarshalBinary sets c to the change that data encodes exactly, like Position.UnmarshalBinary.
 func (c *Change) UnmarshalBinary(data []byte) error {
 	d := decoder{rest: data}
 	n := d.length(1)
@@ -139,7 +137,7 @@ func (c *Change) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// overlaps reports whether an unmarked offset is in another list, too.
+// overlaps reports whether an unmarked offset is also in another list.
 func (c *Change) overlaps() bool {
 	unmarked := Position{Finished: c.Unmarked, Deferred: c.Deferred, Attempted: c.Attempted}
 	if unmarked.overlaps() {
@@ -179,7 +177,7 @@ func (p *Position) overlaps() bool {
 	return false
 }
 
-// decoder reads fields off the front of rest until the first mistake.
+// decoder reads fields from the front of rest until the first error.
 type decoder struct {
 	rest []byte
 	err  error
@@ -244,7 +242,7 @@ func (d *decoder) offset(at seq.Offset) seq.Offset {
 	return at + seq.Offset(d.number(uint64(seq.MaxOffset-at)))
 }
 
-// attempts reads a number of attempts, which is not below least.
+// attempts reads a number of attempts, at least least.
 func (d *decoder) attempts(least uint64) uint16 {
 	n := d.number(MaxAttempts)
 	if n < least {
@@ -253,7 +251,8 @@ func (d *decoder) attempts(least uint64) uint16 {
 	return uint16(n) //nolint:gosec // at most MaxAttempts
 }
 
-// ranges reads ranges that do not touch each other, nor at, unless the first may.
+// ranges reads ranges that touch neither each other nor at, except that the first may touch it if
+// mayTouch.
 func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
 	n := d.length(minFinishedBytes)
 	if n == 0 {
@@ -308,7 +307,7 @@ func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
 	return setOf(pages, all)
 }
 
-// page checks the entries of a page, and says where it ends.
+// page checks the entries of a page, and sets where it ends.
 func (d *decoder) page(g *page) {
 	if d.err == nil && g.n == 0 {
 		d.fail("empty page")

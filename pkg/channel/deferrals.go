@@ -14,17 +14,17 @@ type Window struct {
 	Until time.Time // before
 }
 
-// has reports whether something that is due at a time is meant.
+// has reports whether a due time is in the window.
 func (w Window) has(due time.Time) bool {
 	return !due.Before(w.Since) && (w.Until.IsZero() || due.Before(w.Until))
 }
 
-// DeferredPage asks for deferred messages by when they are due, and those that are due at the
-// same time by offset.
+// DeferredPage selects deferred messages in the order of their due times, and of offsets for equal
+// times.
 type DeferredPage struct {
 	Window
-	After time.Time  // those that are due then or later; zero: all
-	From  seq.Offset // of those that are due exactly After, the ones from here on
+	After time.Time  // due then or later; zero: all
+	From  seq.Offset // of those due exactly After, the ones from here on
 	Max   int
 }
 
@@ -47,8 +47,8 @@ func Deferrals(s *State, page DeferredPage) (list []Pending, total int) {
 	return earliest(list, page.Max), total
 }
 
-// eachDeferred calls f with every message that its publisher, a consumer or the backoff
-// deferred. One whose attempts are being noted is about to be requeued, and is left out.
+// eachDeferred calls f for every message that its publisher, a consumer or the backoff deferred. A
+// message whose attempts are being recorded is about to be requeued, and is skipped.
 func eachDeferred(s *State, f func(*message)) {
 	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
 		if m := &s.t.slots[slot]; m.place == deferred && m.delayed != byNote {
@@ -60,7 +60,7 @@ func eachDeferred(s *State, f func(*message)) {
 	}
 }
 
-// earliest returns the first max of a list by when they are due.
+// earliest returns the first max entries of a list by due time.
 func earliest(list []Pending, max int) []Pending {
 	slices.SortFunc(list, func(a, b Pending) int {
 		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Offset, b.Offset))
@@ -80,8 +80,8 @@ func DeferredIn(s *State, w Window) []seq.Offset {
 	return list
 }
 
-// Advance makes deferred messages ready, whatever their publishers said, in the order of the
-// log. It returns those that it found deferred.
+// Advance makes deferred messages ready, whatever delay their publishers chose, in the order of the
+// log. It returns those that were deferred.
 func Advance(s *State, offsets []seq.Offset) (done []seq.Offset) {
 	done = eachOf(s, offsets, func(slot int32) {
 		s.fall(slot)
@@ -91,12 +91,12 @@ func Advance(s *State, offsets []seq.Offset) (done []seq.Offset) {
 	return done
 }
 
-// Cancel finishes deferred messages. It returns those that it found deferred.
+// Cancel finishes deferred messages. It returns those that were deferred.
 func Cancel(s *State, offsets []seq.Offset) (done []seq.Offset) {
 	return eachOf(s, offsets, s.finish)
 }
 
-// eachOf calls f with the slots of those messages that are deferred, and returns these.
+// eachOf calls f with the slots of the messages that are deferred, and returns their offsets.
 func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offset) {
 	drawThese(&s.ledger, offsets)
 	for _, o := range offsets {
@@ -111,8 +111,8 @@ func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offs
 	return done
 }
 
-// Advanced reports whether an operator had a message delivered at once that was deferred, and
-// it has not been deferred again since.
+// Advanced reports whether an operator advanced a deferred message that has not been deferred again
+// since.
 func Advanced(s *State, o seq.Offset) bool {
 	slot, ok := s.slotOf(o)
 	return ok && s.t.slots[slot].place != deferred && s.t.slots[slot].delayed == advanced

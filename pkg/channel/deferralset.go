@@ -9,15 +9,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// DeferralSet is deferred messages by offset, packed in pages: some 11 bytes each where many are
-// deferred by about as long. A DeferralSet does not change: what is made of it shares the pages that are the
-// same. The zero value is empty.
+// DeferralSet is a set of deferred messages by offset, packed in pages: about 11 bytes each if many
+// are deferred by about the same time. A DeferralSet is immutable: derived sets share unchanged
+// pages. The zero value is empty.
 type DeferralSet struct {
-	groups [][]page // none is empty; a change copies one of them
+	groups [][]page // no group is empty; a change copies one of them
 	n      int
 }
 
-// groupPages is the most pages of a group.
+// groupPages is the maximum number of pages in a group.
 const groupPages = 64
 
 // eachPage yields the pages in order.
@@ -33,7 +33,7 @@ func (s *DeferralSet) eachPage() iter.Seq[*page] {
 	}
 }
 
-// pageCount returns how many pages there are.
+// pageCount returns the number of pages.
 func (s *DeferralSet) pageCount() (n int) {
 	for _, g := range s.groups {
 		n += len(g)
@@ -41,7 +41,7 @@ func (s *DeferralSet) pageCount() (n int) {
 	return n
 }
 
-// DeferralsOf returns the set of some deferrals, which are sorted by offset.
+// DeferralsOf returns the set of the given deferrals, which are sorted by offset.
 func DeferralsOf(list ...Deferral) DeferralSet {
 	var k packer
 	for _, d := range list {
@@ -50,7 +50,7 @@ func DeferralsOf(list ...Deferral) DeferralSet {
 	return k.set()
 }
 
-// Len returns how many there are.
+// Len returns the number of deferrals.
 func (s DeferralSet) Len() int { return s.n }
 
 // All yields the deferrals in the order of their offsets.
@@ -66,7 +66,7 @@ func (s DeferralSet) All() iter.Seq[Deferral] {
 	}
 }
 
-// Equal says whether two sets have the same deferrals.
+// Equal reports whether two sets have the same deferrals.
 func (s DeferralSet) Equal(other DeferralSet) bool {
 	if s.n != other.n {
 		return false
@@ -85,7 +85,7 @@ func (s DeferralSet) reader() setReader { return setReader{groups: s.groups} }
 // setReader reads the deferrals of a set in order.
 type setReader struct {
 	groups [][]page
-	pages  []page // of the group that is being read
+	pages  []page // of the current group
 	in     pageReader
 }
 
@@ -99,7 +99,7 @@ func (r *setReader) next() (Deferral, bool) {
 	return r.in.next()
 }
 
-// last returns the greatest offset; false: there is none.
+// last returns the greatest offset; false if the set is empty.
 func (s DeferralSet) last() (seq.Offset, bool) {
 	if s.n == 0 {
 		return 0, false
@@ -107,7 +107,7 @@ func (s DeferralSet) last() (seq.Offset, bool) {
 	return lastOf(&s.groups[len(s.groups)-1]), true
 }
 
-// from returns those at or above an offset.
+// from returns the subset at or above an offset.
 func (s DeferralSet) from(o seq.Offset) DeferralSet {
 	if s.n == 0 || s.groups[0][0].first >= o {
 		return s
@@ -116,7 +116,7 @@ func (s DeferralSet) from(o seq.Offset) DeferralSet {
 		func(d Deferral) bool { return d.Offset >= o })
 }
 
-// below returns those below an offset.
+// below returns the subset below an offset.
 func (s DeferralSet) below(o seq.Offset) DeferralSet {
 	if last, some := s.last(); !some || last < o {
 		return s
@@ -125,8 +125,8 @@ func (s DeferralSet) below(o seq.Offset) DeferralSet {
 		func(d Deferral) bool { return d.Offset < o })
 }
 
-// filter returns the set without the pages that none of is kept of, with those that are kept whole, and
-// what is kept of the others.
+// filter returns a subset: without the pages for which none is true, with the pages for which whole
+// is true, and with the deferrals of other pages for which keep is true.
 func (s DeferralSet) filter(none, whole func(*page) bool, keep func(Deferral) bool) DeferralSet {
 	var k packer
 	for p := range s.eachPage() {
@@ -145,8 +145,8 @@ func (s DeferralSet) filter(none, whole func(*page) bool, keep func(Deferral) bo
 	return k.set()
 }
 
-// with returns the set with a deferral changed by f, and false if it has none at the offset. f returns
-// false to take it out.
+// with returns the set with the deferral at an offset changed by f, which returns false to remove
+// it. It returns false if the set has none at the offset.
 func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bool) {
 	at := pageOf(s.groups, o, lastOf)
 	if at == len(s.groups) {
@@ -158,7 +158,7 @@ func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bo
 		return s, false
 	}
 	from, to := i, i+1
-	switch rest := group[i].n - 1; { // what is left of a page may go to one beside it
+	switch rest := group[i].n - 1; { // the rest of a page may be merged with an adjacent one
 	case to < len(group) && rest+group[to].n <= pageEntries/2:
 		to++
 	case from > 0 && rest+group[from-1].n <= pageEntries/2:
@@ -188,7 +188,8 @@ func (s DeferralSet) with(o seq.Offset, f func(*Deferral) bool) (DeferralSet, bo
 // lastOf returns the greatest offset of a group.
 func lastOf(g *[]page) seq.Offset { return (*g)[len(*g)-1].last }
 
-// overlay returns the deferrals at or above floor that are not named by sorted ranges, and those of next.
+// overlay returns the deferrals at or above floor that are not in the sorted ranges, and those of
+// next.
 func (s DeferralSet) overlay(next DeferralSet, named []Range, floor seq.Offset) DeferralSet {
 	var k packer
 	r := next.from(floor).reader()
@@ -226,7 +227,7 @@ func (s DeferralSet) overlay(next DeferralSet, named []Range, floor seq.Offset) 
 	return k.set()
 }
 
-// pageEntries is the most entries of a page.
+// pageEntries is the maximum number of entries in a page.
 const pageEntries = 512
 
 // page is some deferrals in the order of their offsets. An entry is
@@ -242,7 +243,7 @@ type page struct {
 	first, last seq.Offset
 	base        int64 // a time
 	n           int
-	entries     []byte // nobody changes them, but for one who appends
+	entries     []byte // immutable, except for appending
 }
 
 // all yields the deferrals of the page.
@@ -254,7 +255,7 @@ func (p *page) all() iter.Seq[Deferral] {
 	}
 }
 
-// has reports whether one of the deferrals is at an offset.
+// has reports whether a deferral is at an offset.
 func (p *page) has(o seq.Offset) bool {
 	for d := range p.all() {
 		if d.Offset >= o {
@@ -268,12 +269,12 @@ func (p *page) reader() pageReader {
 	return pageReader{rest: p.entries, left: p.n, base: p.base, at: p.first, taken: p.base}
 }
 
-// pageReader reads the entries of a page that is right.
+// pageReader reads the entries of a valid page.
 type pageReader struct {
 	rest  []byte
 	left  int
 	base  int64
-	at    seq.Offset // behind the last entry
+	at    seq.Offset // after the last entry
 	taken int64      // when the last one was deferred
 }
 
@@ -308,11 +309,11 @@ func (r *pageReader) number() uint64 {
 // signed undoes unsigned.
 func signed(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) } //nolint:gosec // the bits that are meant
 
-// unsigned returns a number that is small where v is near 0.
+// unsigned maps a number near 0 to a small one.
 func unsigned(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) } //nolint:gosec // the bits that are meant
 
-// append adds a deferral behind the others; taken is when the last one was deferred. It returns when this
-// one was.
+// append adds a deferral after the others. taken is when the last one was deferred. It returns when
+// this one was.
 func (p *page) append(d Deferral, taken int64) int64 {
 	if p.n == 0 {
 		p.first, p.base, taken = d.Offset, d.At, d.At
@@ -334,14 +335,14 @@ func (p *page) append(d Deferral, taken int64) int64 {
 	return at
 }
 
-// seal gives back the memory that no further entry will need.
+// seal releases memory that further entries will not need.
 func (p *page) seal() {
 	if cap(p.entries)-len(p.entries) > len(p.entries)/8 {
 		p.entries = append(make([]byte, 0, len(p.entries)), p.entries...)
 	}
 }
 
-// pageOf returns the first page that ends at an offset or beyond.
+// pageOf returns the index of the first page that ends at or after an offset.
 func pageOf[P any](pages []P, o seq.Offset, last func(*P) seq.Offset) int {
 	from, to := 0, len(pages)
 	for from < to {
@@ -354,11 +355,11 @@ func pageOf[P any](pages []P, o seq.Offset, last func(*P) seq.Offset) int {
 	return from
 }
 
-// packer makes a DeferralSet of deferrals that come in the order of their offsets.
+// packer builds a DeferralSet from deferrals in the order of their offsets.
 type packer struct {
 	pages []page
 	n     int
-	open  bool  // entries may be added to the last page, which is nobody else's
+	open  bool  // entries may be added to the last page, which is not shared
 	taken int64 // when its last one was deferred
 }
 
@@ -372,8 +373,8 @@ func (k *packer) add(d Deferral) {
 	k.n++
 }
 
-// share adds a whole page, which may be part of another set. It is joined with the page before it where the two are
-// small.
+// share adds a complete page, which may be part of another set. It is merged with the previous page
+// if both are small.
 func (k *packer) share(p page) {
 	if last := len(k.pages) - 1; last >= 0 && k.pages[last].n+p.n <= pageEntries/2 {
 		k.reopen()
@@ -388,7 +389,8 @@ func (k *packer) share(p page) {
 	k.n += p.n
 }
 
-// reopen has entries be added to the last page again: to a copy, if it may be part of another set.
+// reopen makes it possible to add entries to the last page again, in a copy if the page may be part
+// of another set.
 func (k *packer) reopen() {
 	if k.open {
 		return
@@ -417,7 +419,7 @@ func (k *packer) finish() []page {
 
 func (k *packer) set() DeferralSet { return setOf(k.finish(), k.n) }
 
-// setOf returns the set of some pages with so many entries.
+// setOf returns the set of the given pages with n entries.
 func setOf(pages []page, n int) DeferralSet {
 	s := DeferralSet{n: n}
 	if n > 0 {

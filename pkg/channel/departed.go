@@ -2,11 +2,11 @@ package channel
 
 import "sync/atomic"
 
-// keepDeparted is how many consumers that have left are remembered by name.
+// keepDeparted is how many departed consumers are remembered by name.
 const keepDeparted = 64
 
-// Departed remembers the consumers that left last, to name the last consumer of a message. The
-// zero value is empty. It is not safe for concurrent use.
+// Departed remembers the consumers that left last, to name the last consumer of a message. The zero
+// value is empty. It is not safe for concurrent use.
 type Departed struct {
 	ids   []uint64
 	names []string
@@ -20,7 +20,7 @@ func (d *Departed) Add(id uint64, name string) {
 	d.ids, d.names = append(d.ids, id), append(d.names, name)
 }
 
-// Name returns the name of a consumer; "": it is not known any more.
+// Name returns the name of a consumer; "" if it is no longer known.
 func (d *Departed) Name(id uint64) string {
 	for i, was := range d.ids {
 		if was == id {
@@ -30,11 +30,10 @@ func (d *Departed) Name(id uint64) string {
 	return ""
 }
 
-// Failed counts what became of messages that used up their attempts. Its methods may be
-// called by many goroutines.
+// Failed counts the outcomes of exhausted messages. Its methods are safe for concurrent use.
 type Failed struct{ deadLettered, dropped atomic.Uint64 }
 
-// Count counts one that went to another topic, or was finished and nothing else.
+// Count counts a message that was moved to another topic, or only finished.
 func (f *Failed) Count(deadLettered bool) {
 	if deadLettered {
 		f.deadLettered.Add(1)
@@ -43,8 +42,8 @@ func (f *Failed) Count(deadLettered bool) {
 	}
 }
 
-// DeadLettered returns how many went to another topic.
+// DeadLettered returns how many were moved to another topic.
 func (f *Failed) DeadLettered() uint64 { return f.deadLettered.Load() }
 
-// Dropped returns how many were finished and nothing else.
+// Dropped returns how many were only finished.
 func (f *Failed) Dropped() uint64 { return f.dropped.Load() }

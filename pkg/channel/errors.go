@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// What a State refuses. Nothing was changed.
+// Refusals of a State. Nothing was changed.
 var (
 	// ErrNotInFlight: the message is not in flight in this channel: it was
 	// answered, timed out, or forgotten by a seek.

@@ -8,45 +8,45 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// soon is how long before it is due a deferred message is tracked like others. Those that are due in more
-// than twice that time are packed.
+// soon is how long before its due time a deferred message is tracked like others. Messages that are
+// due in more than twice that time are packed.
 const soon = 30 * time.Second
 
-// drawnAtOnce is how many pages are looked at in one go for messages that are due soon.
+// drawnAtOnce is how many pages are searched at once for messages that are due soon.
 const drawnAtOnce = 16
 
-// far are deferred messages that are not due soon: a tenth of the memory that tracked ones take. They count
-// as deferred, and not as ahead of the cursor. The zero value has none.
+// far holds deferred messages that are not due soon, in a tenth of the memory of tracked ones. They
+// count as deferred, and not as ahead of the cursor. The zero value is empty.
 type far struct {
 	pages []farPage // by offset
-	soon  []int64   // of farBlock pages each, in turn: the earliest that one of them is due, or earlier
-	stale bool      // soon is not of these pages
+	soon  []int64   // for each block of farBlock pages the earliest due time, or an earlier one
+	stale bool      // soon does not match the pages
 	n     int
 	met   seq.Set // offsets from the floor on that were in pages: one that is neither finished nor tracked still is
-	due   int64   // the earliest that one of them is due, or earlier
+	due   int64   // the earliest due time, or an earlier one
 	taken int64   // when the last one of the last page was deferred
-	open  bool    // messages may be added to the last page
-	empty int     // pages that are, until they are taken out together
+	open  bool    // messages may be appended to the last page
+	empty int     // empty pages, until they are removed together
 }
 
-// farBlock is for how many pages it is known together when the first message is due.
+// farBlock is the number of pages that share one earliest due time.
 const farBlock = 64
 
-// farPage is a page with times on the timeline. It may be empty, with the offsets that it had.
+// farPage is a page with times on the timeline. An empty page keeps its range of offsets.
 type farPage struct {
 	page
-	due int64 // the earliest; MaxInt64 where it is empty
+	due int64 // the earliest due time; MaxInt64 if it is empty
 }
 
-// has says whether a message is among them that is neither finished nor tracked.
+// has reports whether an unfinished, untracked message is far.
 func (f *far) has(o seq.Offset) bool { return f.n > 0 && f.met.Contains(o) }
 
-// pageOf returns the first page that does not end before an offset.
+// pageOf returns the index of the first page that does not end before an offset.
 func (f *far) pageOf(o seq.Offset) int {
 	return pageOf(f.pages, o, func(p *farPage) seq.Offset { return p.last })
 }
 
-// add puts a message among them.
+// add adds a message.
 func (f *far) add(d Deferral) {
 	if f.n == 0 {
 		*f = far{due: math.MaxInt64}
@@ -79,7 +79,7 @@ func (f *far) add(d Deferral) {
 	f.soon[last/farBlock] = min(f.soon[last/farBlock], d.At)
 }
 
-// insert puts a message before others. A page that is full becomes two of about the same size.
+// insert inserts a message before others. A full page is split into two of about the same size.
 func (f *far) insert(d Deferral) {
 	i := f.pageOf(d.Offset)
 	var k packer
@@ -102,7 +102,7 @@ func (f *far) insert(d Deferral) {
 	}
 	if !added {
 		k.add(d)
-		f.empty-- // there was none
+		f.empty-- // the page is no longer empty
 	}
 	made := k.finish()
 	pages := make([]farPage, 0, len(made))
@@ -121,14 +121,15 @@ func (f *far) insert(d Deferral) {
 	f.pages = slices.Replace(f.pages, i, i+1, pages...)
 }
 
-// touched has nothing be added to a page.
+// touched prevents appends to a page.
 func (f *far) touched(i int) {
 	if i == len(f.pages)-1 {
 		f.open = false
 	}
 }
 
-// sift takes those out of a page that are wanted, and appends them to out. settle follows.
+// sift removes the wanted messages from a page, and appends them to out. The caller then calls
+// settle.
 func (f *far) sift(i int, wanted func(Deferral) bool, out []Deferral) []Deferral {
 	var k packer
 	was, due, p := len(out), int64(math.MaxInt64), &f.pages[i]
@@ -155,7 +156,7 @@ func (f *far) sift(i int, wanted func(Deferral) bool, out []Deferral) []Deferral
 	return out
 }
 
-// settle takes out empty pages, and joins small ones, where they are many.
+// settle removes empty pages, and merges small ones, if there are many.
 func (f *far) settle() {
 	switch {
 	case f.n == 0:
@@ -165,7 +166,7 @@ func (f *far) settle() {
 	}
 }
 
-// join takes out empty pages and joins those with the ones before them that are small together.
+// join removes empty pages and merges adjacent small ones.
 func (f *far) join() {
 	was := f.pages
 	f.pages, f.empty, f.open, f.stale = was[:0], 0, false, true
@@ -193,7 +194,7 @@ func (f *far) join() {
 	clear(was[len(f.pages):])
 }
 
-// freshen finds out when the first message of each block of pages is due.
+// freshen computes the earliest due time of each block of pages.
 func (f *far) freshen() {
 	f.soon, f.stale = f.soon[:0], false
 	for block := range slices.Chunk(f.pages, farBlock) {
@@ -201,7 +202,7 @@ func (f *far) freshen() {
 	}
 }
 
-// dueOf returns when the first message of some pages is due.
+// dueOf returns the earliest due time of pages.
 func dueOf(pages []farPage) int64 {
 	due := int64(math.MaxInt64)
 	for i := range pages {
@@ -210,7 +211,7 @@ func dueOf(pages []farPage) int64 {
 	return due
 }
 
-// take takes out those of sorted offsets that are among them.
+// take removes and returns the messages of sorted offsets.
 func (f *far) take(offsets []seq.Offset) (out []Deferral) {
 	for len(offsets) > 0 && f.n > 0 {
 		i := f.pageOf(offsets[0])
@@ -231,8 +232,9 @@ func (f *far) take(offsets []seq.Offset) (out []Deferral) {
 	return out
 }
 
-// soonest takes out those that are due at until or before, of the pages of which some are due at from or before:
-// of some of these pages, unless they have one that is due now.
+// soonest removes and returns the messages due at or before until, from pages with a message due at
+// or before from. It visits a bounded number of such pages, in addition to those with a message due
+// now.
 func (f *far) soonest(now, from, until int64) (out []Deferral) {
 	if f.n == 0 || f.due > from {
 		return nil
@@ -252,7 +254,8 @@ func (f *far) soonest(now, from, until int64) (out []Deferral) {
 	return out
 }
 
-// soonestOf is soonest for a block of pages. It returns of how many pages more some may be taken that are not due now.
+// soonestOf is soonest for a block of pages. It returns how many further pages without a message
+// due now may be visited.
 func (f *far) soonestOf(block int, now, from int64, left int, until int64, out *[]Deferral) int {
 	first := block * farBlock
 	end := min(first+farBlock, len(f.pages))
@@ -267,7 +270,7 @@ func (f *far) soonestOf(block int, now, from int64, left int, until int64, out *
 	return left
 }
 
-// dropBelow takes out those below an offset, and returns how many there were.
+// dropBelow removes messages below an offset, and returns how many there were.
 func (f *far) dropBelow(o seq.Offset) (n int) {
 	if f.n == 0 {
 		return 0
@@ -283,7 +286,7 @@ func (f *far) dropBelow(o seq.Offset) (n int) {
 	return n
 }
 
-// set returns all of them, with times on the wall clock.
+// set returns all messages, with times on the wall clock.
 func (f *far) set(wall int64) DeferralSet {
 	var k packer
 	if f.n == 0 {
@@ -299,7 +302,7 @@ func (f *far) set(wall int64) DeferralSet {
 	return k.set()
 }
 
-// farReader reads some of them in the order of the log.
+// farReader reads messages in the order of the log.
 type farReader struct {
 	f     *far
 	in    pageReader
@@ -308,7 +311,7 @@ type farReader struct {
 	some  bool
 }
 
-// find returns the one at an offset, which is above those that were asked for before.
+// find returns the message at an offset, which must be above all offsets of earlier calls.
 func (r *farReader) find(o seq.Offset) (Deferral, bool) {
 	if r.f == nil || r.f.n == 0 {
 		return Deferral{}, false
@@ -327,12 +330,13 @@ func (r *farReader) find(o seq.Offset) (Deferral, bool) {
 	return r.ahead, r.some && r.ahead.Offset == o
 }
 
-// farEnough says whether a message that is due then is to be packed. What has an order is not.
+// farEnough reports whether a message with a due time should be packed. Messages with an order are
+// not packed.
 func farEnough(s *State, now, due int64) bool {
 	return due > addTime(now, 2*soonOf(&s.ledger)) && due < math.MaxInt64 && !s.ordered && s.keyed == nil
 }
 
-// soonOf is how long before it is due a message is tracked.
+// soonOf returns how long before its due time a message is tracked.
 func soonOf(l *ledger) time.Duration {
 	if l.nearby > 0 {
 		return l.nearby
@@ -340,7 +344,7 @@ func soonOf(l *ledger) time.Duration {
 	return soon
 }
 
-// postpone defers a message that is not tracked from now until it is due.
+// postpone defers an untracked message from now until it is due.
 func postpone(s *State, o seq.Offset, attempts uint16, now, due int64) {
 	s.deferred++
 	if farEnough(s, now, due) {
@@ -361,14 +365,14 @@ func draw(l *ledger, list []Deferral) {
 	}
 }
 
-// drawSoon tracks what is due soon.
+// drawSoon tracks messages that are due soon.
 func drawSoon(l *ledger, now int64) {
 	if l.t != nil && l.t.far.n > 0 {
 		draw(l, l.t.far.soonest(now, addTime(now, soonOf(l)), addTime(now, 2*soonOf(l))))
 	}
 }
 
-// drawThese tracks those of some messages that are far.
+// drawThese tracks those of the given messages that are far.
 func drawThese(l *ledger, offsets []seq.Offset) {
 	if l.t == nil || l.t.far.n == 0 {
 		return
@@ -378,7 +382,7 @@ func drawThese(l *ledger, offsets []seq.Offset) {
 	draw(l, l.t.far.take(slices.Compact(offsets)))
 }
 
-// drawRange tracks the messages of a range that are far.
+// drawRange tracks the far messages of a range.
 func drawRange(l *ledger, from, end seq.Offset) {
 	if l.t == nil {
 		return
@@ -390,7 +394,7 @@ func drawRange(l *ledger, from, end seq.Offset) {
 	f.settle()
 }
 
-// drawWhere tracks the far messages that are wanted. It looks at all of them.
+// drawWhere tracks the wanted far messages. It visits all of them.
 func drawWhere(l *ledger, wanted func(Deferral) bool) {
 	for i := range l.t.far.pages {
 		draw(l, l.t.far.sift(i, wanted, nil))
@@ -398,7 +402,8 @@ func drawWhere(l *ledger, wanted func(Deferral) bool) {
 	l.t.far.settle()
 }
 
-// slotOf returns the slot of an unfinished message that the channel has met. One that is far is tracked then.
+// slotOf returns the slot of an unfinished message below the cursor or tracked ahead of it. A far
+// message is tracked first.
 func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
 	if l.t == nil {
 		return 0, false
@@ -411,7 +416,7 @@ func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
 	return slot, ok
 }
 
-// isFar says whether a message is deferred and far.
+// isFar reports whether a message is deferred and far.
 func isFar(l *ledger, o seq.Offset) bool {
 	if l.t == nil || o < l.floor || !l.t.far.has(o) || l.done.Contains(o) {
 		return false
@@ -423,13 +428,13 @@ func isFar(l *ledger, o seq.Offset) bool {
 // farAt returns the message at an offset if it is far.
 func farAt(l *ledger, o seq.Offset) (Deferral, bool) {
 	if !isFar(l, o) {
-		return Deferral{}, false // without a look at a page
+		return Deferral{}, false // without reading a page
 	}
 	r := farReader{f: &l.t.far}
 	return r.find(o)
 }
 
-// each calls f with all of them.
+// each calls f with every message.
 func (f *far) each(call func(Deferral)) {
 	for i := range f.pages {
 		for d := range f.pages[i].all() {
@@ -438,7 +443,7 @@ func (f *far) each(call func(Deferral)) {
 	}
 }
 
-// deferralOf returns how a deferred message is noted in a position.
+// deferralOf returns a deferred message in the form of a position.
 func deferralOf(s *State, m *message) Deferral {
 	return Deferral{m.offset, s.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts}
 }

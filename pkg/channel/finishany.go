@@ -2,9 +2,9 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// FinishAny finishes the message at an offset below the committed end, also one that a
-// consumer has: its answer then fails with ErrNotInFlight. It returns where the message
-// was. One that is held is being finished by its consumer, and is left to that.
+// FinishAny finishes the message at an offset below the committed end, even if a consumer has it:
+// the consumer's answer then fails with ErrNotInFlight. It returns the previous state. A held
+// message is being finished by its consumer, and is not changed.
 func FinishAny(s *State, o seq.Offset) (was MessageState) {
 	was, _ = s.StateOf(o)
 	if was == Finished {

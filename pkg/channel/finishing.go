@@ -10,29 +10,29 @@ import (
 // MaxGroup is the maximum number of finishes sent to other replicas together.
 const MaxGroup = 256
 
-// Finishing is a finish that others have to store before it counts: see State.Hold. C is whose
-// it is.
+// Finishing is a finish that other replicas must store before it counts: see State.Hold. C is the
+// type of its owner.
 type Finishing[C any] struct {
 	Offset seq.Offset
 	By     C
 	since  time.Time
-	over   bool // given up
+	over   bool // it was given up
 }
 
 // Finishings are finishes that wait for other replicas, in order. Those that arrive while a group
 // is being sent form the next group. The zero value is empty. It is not safe for concurrent use.
 type Finishings[C any] struct {
 	list []*Finishing[C]
-	told int  // of list, which others are being told of
-	busy bool // others are being told, or what they know is being noted
+	told int  // the first ones of list, which are being sent to other replicas
+	busy bool // a group is being sent, or its result is being recorded
 }
 
-// Add adds a finish of a message that is held.
+// Add adds a finish of a held message.
 func (l *Finishings[C]) Add(o seq.Offset, by C, now time.Time) {
 	l.list = append(l.list, &Finishing[C]{Offset: o, By: by, since: now})
 }
 
-// Len returns how many wait.
+// Len returns how many finishes wait.
 func (l *Finishings[C]) Len() int { return len(l.list) }
 
 // Next returns the next group to send; nil if there is none, or if a group is being sent.

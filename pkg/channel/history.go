@@ -2,9 +2,9 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Return moves the channel back to where it was before an operator moved it to target:
-// everything below floor is finished, and what is in the ranges. What consumers finished
-// at or above target since then stays finished, if the channel was moved forward.
+// Return moves the channel back to its position before an operator moved it to target: everything
+// below floor and in the ranges is finished. If the channel was moved forward, messages that
+// consumers have finished since then at or above target stay finished.
 func Return(s *State, floor seq.Offset, finished []Range, target seq.Offset) {
 	var since []Range
 	if target > floor {

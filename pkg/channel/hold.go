@@ -35,8 +35,8 @@ func LeaveOut(s *State, o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// Confirm finishes a held message. An offset that is not held any more, since
-// the channel was moved, is ignored.
+// Confirm finishes a held message. It ignores an offset that is no longer held because the channel
+// was moved.
 func (l *ledger) Confirm(o seq.Offset) {
 	if slot, ok := l.holding(o); ok {
 		if l.t.slots[slot].owner >= 0 {
@@ -46,8 +46,8 @@ func (l *ledger) Confirm(o seq.Offset) {
 	}
 }
 
-// Release makes a held message ready: it is the first to be delivered again. An
-// offset that is not held any more is ignored.
+// Release makes a held message ready: it is delivered again before all others. It ignores an offset
+// that is no longer held.
 func (l *ledger) Release(o seq.Offset) {
 	if slot, ok := l.holding(o); ok {
 		l.leave(slot)
@@ -56,14 +56,13 @@ func (l *ledger) Release(o seq.Offset) {
 	}
 }
 
-// Held returns how many messages are held. They count as in flight, with no
-// consumer.
+// Held returns how many messages are held. They count as in flight without a consumer.
 func (l *ledger) Held() int { return l.held }
 
 // InFlight returns how many messages are in flight, held ones included.
 func (l *ledger) InFlight() int { return l.inFlight }
 
-// holding returns the slot of an offset that is held.
+// holding returns the slot of a held offset.
 func (l *ledger) holding(o seq.Offset) (int32, bool) {
 	if l.held == 0 {
 		return 0, false

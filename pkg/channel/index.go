@@ -2,13 +2,12 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// index finds the slot of a tracked offset: an open-addressed table with linear
-// probing that deletes by shifting back. Unlike a map it leaves no tombstones,
-// so a window that slides over the log for ever never makes it allocate. A cell
-// has the low half of the offset alone, the slot has all of it: a million messages
-// take 16 MB less so.
+// index finds the slot of a tracked offset. It is an open-addressed table with linear probing that
+// deletes by shifting back. Unlike a map it leaves no tombstones, so a window that slides over the
+// log never makes it allocate. A cell has only the low half of the offset, and the slot all of it,
+// which saves 16 MB for a million messages.
 type index struct {
-	slots *[]message  // of all that is indexed
+	slots *[]message  // of all indexed messages
 	cells []indexCell // a power of two; slot 0 means free
 	used  int
 	shift uint8
@@ -27,16 +26,16 @@ type cell struct {
 
 const minCells = 16
 
-// lowOf returns the half of an offset that a cell has.
+// lowOf returns the half of an offset that a cell stores.
 func lowOf(o seq.Offset) uint32 { return uint32(o) } //nolint:gosec // the half that is meant
 
-// home is where an offset with that low half would like to be.
+// home is the preferred cell of an offset with that low half.
 func (x *index) home(low uint32) int {
 	const golden = 0x9E3779B97F4A7C15 // 2^64 / phi: spreads dense numbers evenly
 	return int(uint64(low) * golden >> x.shift)
 }
 
-// is reports whether a cell that is not free is that of an offset.
+// is reports whether an occupied cell belongs to an offset.
 func (x *index) is(c *indexCell, o seq.Offset) bool {
 	return c.low == lowOf(o) && (*x.slots)[c.slot].offset == o
 }
@@ -57,7 +56,7 @@ func (x *index) get(o seq.Offset) (int32, bool) {
 	}
 }
 
-// put adds an offset that is not there, and that its slot has already.
+// put adds a missing offset that is already in its slot.
 func (x *index) put(o seq.Offset, slot int32) {
 	if 4*(x.used+1) > 3*len(x.cells) {
 		x.grow(2 * len(x.cells))
@@ -75,7 +74,7 @@ func (x *index) place(c indexCell) {
 	x.cells[i] = c
 }
 
-// reserve makes room for so many offsets.
+// reserve makes room for a number of offsets.
 func (x *index) reserve(offsets int) {
 	n := minCells
 	for 3*n < 4*offsets {
@@ -86,7 +85,7 @@ func (x *index) reserve(offsets int) {
 	}
 }
 
-// grow makes the table have n cells, a power of two, and minCells at least.
+// grow resizes the table to n cells, a power of two, at least minCells.
 func (x *index) grow(n int) {
 	old := x.cells
 	n = max(minCells, n)
@@ -102,7 +101,7 @@ func (x *index) grow(n int) {
 	}
 }
 
-// remove drops an offset that is there, and that its slot still has.
+// remove removes an existing offset that is still in its slot.
 func (x *index) remove(o seq.Offset) {
 	mask := len(x.cells) - 1
 	hole := x.home(lowOf(o))

@@ -6,12 +6,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// keyed is what a channel that orders by key knows of the keys. A message that waits for others of
-// its key, or whose key is not known yet, is barred.
+// keyed holds the keys of a channel that orders by key. A message that waits for others of its key,
+// or whose key is not known yet, is barred.
 type keyed struct {
 	lines   *keyorder.Lines // by slot
 	scanned seq.Offset      // the keys of everything below are known
-	fence   seq.Offset      // nothing is delivered before the keys below it are known, which were in flight before
+	fence   seq.Offset      // nothing is delivered before the keys below it are known, because these messages were in flight
 	barred  int
 }
 
@@ -44,7 +44,7 @@ func SetOrder(s *State, order policy.Order) {
 	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
 		switch m := &s.t.slots[slot]; m.place {
 		case ready, barred:
-			waits = append(waits, int32(slot)) //nolint:gosec // so are slots numbered
+			waits = append(waits, int32(slot)) //nolint:gosec // slots are numbered so
 		case inFlight, held:
 			fence = max(fence, m.offset+1)
 		case free, deferred, spent, lapsed:
@@ -70,7 +70,7 @@ func Confirms(s *State, o seq.Offset) bool {
 	return KeyedOf(s).Binds(o)
 }
 
-// Binds reports whether a message has a key, or may have one.
+// Binds reports whether a message has, or may have, a key.
 func (k Keyed) Binds(o seq.Offset) bool {
 	s := k.s
 	if s.keyed == nil {
@@ -92,7 +92,7 @@ func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) 
 	return s.keyed.scanned, k.open(end) && (s.ready-SortingOf(s).Len() < wanted || s.keyed.scanned < s.keyed.fence)
 }
 
-// open reports whether keys may be learned of messages below end.
+// open reports whether keys of messages below end may be learned.
 func (k Keyed) open(end seq.Offset) bool {
 	return k.s.keyed.scanned < end && !k.s.keyed.lines.Full()
 }
@@ -138,7 +138,7 @@ func (k Keyed) Learn(o seq.Offset, key []byte) {
 	}
 }
 
-// Barred returns how many messages wait for others of their key.
+// Barred returns how many messages wait for others with their key.
 func (k Keyed) Barred() int {
 	if k.s.keyed == nil {
 		return 0
@@ -149,11 +149,11 @@ func (k Keyed) Barred() int {
 // KeyBlock describes the key for which most messages of a channel wait.
 type KeyBlock struct {
 	Key     string
-	Offset  seq.Offset // the first message of the key that is not finished
+	Offset  seq.Offset // the first unfinished message with the key
 	State   MessageState
-	Waiting int  // messages of the key, the first one included
-	Tracked int  // messages of all keys
-	Full    bool // the channel remembers as many as it may, and looks no further
+	Waiting int  // messages with the key, including the first
+	Tracked int  // messages with any key
+	Full    bool // the channel has reached its limit, and reads no further
 }
 
 // Block reports whether all waiting messages wait for their key, or the channel has reached its
@@ -173,12 +173,12 @@ func (k Keyed) Block() (b KeyBlock, some bool) {
 	return b, true
 }
 
-// fenced reports whether nothing is delivered, since keys of what is in flight are not known.
+// fenced reports whether nothing is delivered, because keys of messages in flight are not known.
 func fenced(l *ledger) bool {
 	return l.keyed != nil && l.keyed.scanned < l.keyed.fence && !l.keyed.lines.Full()
 }
 
-// bar has a message that is nowhere wait for its key, if it has to, and returns whether it has.
+// bar bars a message without a place if it must wait for its key, and reports whether it did.
 func bar(l *ledger, slot int32) bool {
 	k := l.keyed
 	if k == nil || k.may(&l.t.slots[slot], slot) {
@@ -189,7 +189,7 @@ func bar(l *ledger, slot int32) bool {
 	return true
 }
 
-// may reports whether a message may be delivered, as far as its key goes.
+// may reports whether a message's key permits its delivery.
 func (k *keyed) may(m *message, slot int32) bool {
 	if k.lines.In(slot) {
 		return k.lines.May(slot)
@@ -197,28 +197,28 @@ func (k *keyed) may(m *message, slot int32) bool {
 	return m.offset < k.scanned
 }
 
-// takenOut notes that a message is with a consumer, or held.
+// takenOut records that a message is with a consumer, or held.
 func takenOut(l *ledger, slot int32) {
 	if l.keyed != nil {
 		l.keyed.lines.Out(slot)
 	}
 }
 
-// broughtBack undoes takenOut: what waited for the message may go.
+// broughtBack undoes takenOut: messages that waited for this one may be delivered.
 func broughtBack(l *ledger, slot int32) {
 	if l.keyed != nil {
 		unbar(l, l.keyed.lines.Back(slot))
 	}
 }
 
-// depart takes a message that is no longer tracked out of the line of its key.
+// depart removes a message that is no longer tracked from the line of its key.
 func depart(l *ledger, slot int32) {
 	if l.keyed != nil {
 		unbar(l, l.keyed.lines.Leave(slot))
 	}
 }
 
-// unbar makes a message ready that was barred and need not be any more. Slot 0 is none.
+// unbar makes a barred message ready if it no longer has to wait. Slot 0 is none.
 func unbar(l *ledger, slot int32) {
 	if slot == 0 || l.t.slots[slot].place != barred || !l.keyed.may(&l.t.slots[slot], slot) {
 		return

@@ -6,25 +6,25 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// ledger keeps the places of all offsets and the counts of them. Its methods
-// are the steps that State's are made of.
+// ledger keeps the state of all offsets and their counts. The methods of State consist of its
+// methods.
 type ledger struct {
 	floor  seq.Offset // everything below is finished
 	cursor seq.Offset // everything at or above is fresh, or tracked and counted in ahead
 	base   seq.Offset // where the count of messages starts
 	done   seq.Set    // finished beyond the floor
-	t      *tracked   // nil while there is nothing to remember
+	t      *tracked   // nil if no message is tracked
 
-	recorder *Recorder // nil: what changes is not noted
+	recorder *Recorder // nil: changes are not recorded
 
 	ahead    int // tracked offsets at or above the cursor
-	inFlight int // held ones included
+	inFlight int // including held ones
 	held     int
 	ready    int
 	deferred int
 	retries  retries
-	keyed    *keyed        // nil: messages are not ordered by their keys
-	nearby   time.Duration // in place of soon; 0: soon
+	keyed    *keyed        // nil: messages are not ordered by key
+	nearby   time.Duration // replaces soon; 0: soon
 
 	delivered, finished, requeued, timedOut, revision uint64
 }
@@ -48,8 +48,7 @@ func (l *ledger) known(o seq.Offset) bool {
 	return ok || l.t.far.has(o)
 }
 
-// meet starts to track an offset at or above the cursor before the cursor comes
-// to it.
+// meet starts to track an offset at or above the cursor before the cursor reaches it.
 func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
 	l.recorder.add(o)
@@ -77,7 +76,7 @@ func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
 	return slot, nil
 }
 
-// leave takes a message out of its place and keeps the counts.
+// leave removes a message from its place and updates the counts.
 func (l *ledger) leave(slot int32) {
 	l.recorder.add(l.t.slots[slot].offset)
 	switch l.t.slots[slot].place {
@@ -110,8 +109,8 @@ func (l *ledger) leave(slot int32) {
 	}
 }
 
-// enqueue puts a message that is nowhere at the end of the ready list, unless it has had
-// all its attempts, or waits for its key.
+// enqueue appends a message without a place to the ready list, unless it is exhausted or waits for
+// its key.
 func (l *ledger) enqueue(slot int32) {
 	if l.retries.spend(l.t, slot) || bar(l, slot) {
 		return
@@ -120,8 +119,8 @@ func (l *ledger) enqueue(slot int32) {
 	l.ready++
 }
 
-// untake takes a message out of flight as if it had never been delivered. One that was taken and not
-// delivered may have had no attempt.
+// untake returns a message from flight as if it had never been delivered. A message that was taken
+// and not delivered may have no attempt.
 func (l *ledger) untake(slot int32) {
 	l.leave(slot)
 	if m := &l.t.slots[slot]; m.attempts > 0 {
@@ -131,7 +130,7 @@ func (l *ledger) untake(slot int32) {
 	l.revision++
 }
 
-// forget stops tracking a message, wherever it is.
+// forget stops tracking a message in any place.
 func (l *ledger) forget(slot int32) {
 	l.leave(slot)
 	if l.t.slots[slot].offset >= l.cursor {
@@ -141,7 +140,7 @@ func (l *ledger) forget(slot int32) {
 	l.t.remove(slot)
 }
 
-// finish stops tracking a message and moves the floor if it was there.
+// finish stops tracking a message and moves the floor if the message was there.
 func (l *ledger) finish(slot int32) {
 	o := l.t.slots[slot].offset
 	l.forget(slot)
@@ -154,7 +153,7 @@ func (l *ledger) finish(slot int32) {
 	l.advanceFloor()
 }
 
-// advanceFloor moves the floor over what is finished beyond it.
+// advanceFloor moves the floor over finished offsets.
 func (l *ledger) advanceFloor() {
 	if !l.done.Empty() {
 		l.floor = l.done.NextAbsent(l.floor)
@@ -166,8 +165,7 @@ func (l *ledger) advanceFloor() {
 	l.cursor = max(l.cursor, l.floor)
 }
 
-// promote makes the deferred messages ready that are due, and those that have fallen
-// due before.
+// promote makes deferred messages ready that are due, and messages collected by fall.
 func (l *ledger) promote(now int64) {
 	drawSoon(l, now)
 	for l.deferred > 0 {
@@ -181,7 +179,7 @@ func (l *ledger) promote(now int64) {
 	promoteFallen(l)
 }
 
-// fall takes a message out of its place that promote will make ready.
+// fall removes a message from its place, for promote to make it ready.
 func (l *ledger) fall(slot int32) {
 	l.leave(slot)
 	l.t.fallen = append(l.t.fallen, cell{l.t.slots[slot].offset, slot})
@@ -195,8 +193,8 @@ func (l *ledger) firstReady(end seq.Offset) (int32, bool) {
 	return slot, slot != 0 && l.t.slots[slot].offset < end
 }
 
-// skip moves the cursor over what is finished or tracked and says whether there
-// is a fresh message below end.
+// skip moves the cursor over finished and tracked offsets and reports whether there is a fresh
+// message below end.
 func (l *ledger) skip(end seq.Offset) bool {
 	for l.cursor < end {
 		if !l.done.Empty() && l.done.Contains(l.cursor) {
@@ -216,7 +214,7 @@ func (l *ledger) skip(end seq.Offset) bool {
 	return false
 }
 
-// fresh starts to track the message at the cursor and moves on.
+// fresh starts to track the message at the cursor and advances the cursor.
 func (l *ledger) fresh() int32 {
 	l.recorder.add(l.cursor)
 	slot := l.track().add(l.cursor, 0)

@@ -11,23 +11,23 @@ import (
 // channel without such groups.
 type Lot uint8
 
-// maxLots is the most lots that a channel can have beside lot 0.
+// maxLots is the maximum number of lots of a channel besides lot 0.
 const maxLots = 255
 
-// MaxSorted is how many messages may wait for the consumers of their lots. When there are so
-// many, a consumer of a lot gets only what waits for it.
+// MaxSorted is how many messages may wait for the consumers of their lots. At that limit a consumer
+// of a lot gets only messages that wait for its lot.
 const MaxSorted = 100_000
 
-// lots are the messages that wait for the consumers of a lot, in no other list.
+// lots are the messages that wait for the consumers of a lot. They are in no other list.
 type lots struct {
 	of     []list // by lot, from 1
-	sorted int    // messages in them; they count as ready
+	sorted int    // number of messages in them; they count as ready
 }
 
-// untagged is the lot of the consumers that ask for no tag, while others do.
+// untagged is the lot of the consumers without a tag, while others have one.
 const untagged Lot = 1
 
-// MaxTags is how many tags the consumers of a channel can ask for at a time.
+// MaxTags is the maximum number of tags that consumers of a channel can request at a time.
 const MaxTags = maxLots - int(untagged)
 
 // Tags are the distinct tags requested by consumers of a channel. A message with one of them
@@ -46,7 +46,7 @@ func (t Tags) Of(tag string) Lot {
 	return untagged
 }
 
-// Sorting is a view of a State that has lots, and like that not safe for concurrent use.
+// Sorting is a view of a State with lots; like the State it is not safe for concurrent use.
 type Sorting struct{ s *State }
 
 // SortingOf returns the view.
@@ -71,7 +71,7 @@ func (l Sorting) Sort(o seq.Offset, lot Lot) {
 	}
 	s.untake(slot)
 	if bar(&s.ledger, slot) {
-		return // whose it is, is seen when it is taken again
+		return // its lot is determined when it is taken again
 	}
 	t := s.t
 	for len(t.lots.of) < int(lot) {
@@ -84,7 +84,7 @@ func (l Sorting) Sort(o seq.Offset, lot Lot) {
 	s.ready++
 }
 
-// Merge has what waits for lots wait for all consumers again, before other messages.
+// Merge makes messages that wait for lots ready for all consumers again, before other messages.
 func (l Sorting) Merge() {
 	s := l.s
 	if s.t == nil {
@@ -100,7 +100,7 @@ func (l Sorting) Merge() {
 	s.t.lots.of = nil
 }
 
-// Len returns how many messages wait for the consumers of lots.
+// Len returns how many messages wait for consumers of lots.
 func (l Sorting) Len() int {
 	if l.s.t == nil {
 		return 0
@@ -108,7 +108,7 @@ func (l Sorting) Len() int {
 	return l.s.t.lots.sorted
 }
 
-// own returns what waits for the lot that is being taken for.
+// own returns a message that waits for the current lot.
 func (l Sorting) own(end seq.Offset) (int32, bool) {
 	s := l.s
 	if s.lot == 0 || s.t == nil || len(s.t.lots.of) < int(s.lot) {
@@ -118,5 +118,5 @@ func (l Sorting) own(end seq.Offset) (int32, bool) {
 	return slot, slot != 0 && s.t.slots[slot].offset < end
 }
 
-// full reports whether no more messages can be sorted than are.
+// full reports whether no more messages can be sorted.
 func (l Sorting) full() bool { return l.s.lot != 0 && l.Len() >= MaxSorted }

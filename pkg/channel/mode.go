@@ -2,7 +2,7 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/policy"
 
-// mode is how a channel delivers: what an operator or its consumers chose.
+// mode is how a channel delivers, as chosen by an operator or its consumers.
 type mode struct {
 	ordered bool // one message at a time
 	paused  bool

@@ -10,7 +10,7 @@ import (
 type Copy struct {
 	From, To seq.Offset
 	Attempts uint16        // deliveries of the message so far
-	Rest     time.Duration // how long it is not to be delivered
+	Rest     time.Duration // rest of its delay
 	// Inherited reports that the copy was found in the log by a new leader, which may lack
 	// changes of the original message's state.
 	Inherited bool
@@ -25,7 +25,7 @@ func Move(s *State, c Copy, now time.Time) {
 		return
 	}
 	if c.To >= s.base {
-		s.base++ // it is no other message
+		s.base++ // it is the same message
 	}
 	s.revision++
 	nanos := s.nanos(now)
@@ -33,7 +33,7 @@ func Move(s *State, c Copy, now time.Time) {
 	finished := c.From < s.floor || s.done.Contains(c.From)
 	switch {
 	case tracked && s.t.slots[slot].place == held:
-		fallthrough // others are being told that it is finished
+		fallthrough // other replicas are being informed that it is finished
 	case !tracked && finished && !c.Inherited:
 		s.recorder.add(c.To)
 		s.done.Add(c.To)
@@ -59,7 +59,7 @@ func Move(s *State, c Copy, now time.Time) {
 	s.advanceFloor()
 }
 
-// rekey has a tracked message stand at an offset that is not known.
+// rekey moves a tracked message to an unknown offset.
 func rekey(l *ledger, slot int32, to seq.Offset) {
 	from := l.t.slots[slot].offset
 	l.recorder.add(from)
@@ -113,14 +113,14 @@ func Standing(s *State, o seq.Offset) seq.Offset {
 	return s.t.names.standing(o)
 }
 
-// aliases are the offsets by which consumers know messages that stand elsewhere now. The
+// aliases maps the offsets by which consumers know moved messages to their current offsets. The
 // zero value is empty.
 type aliases struct {
-	to   map[seq.Offset]seq.Offset // where the message stands, by what its consumer knows
+	to   map[seq.Offset]seq.Offset // current offset, by the one that its consumer knows
 	from map[seq.Offset]seq.Offset // the reverse
 }
 
-// standing returns where a message stands that may have another name.
+// standing returns the current offset of a message that may have an alias.
 func (a *aliases) standing(o seq.Offset) seq.Offset {
 	if len(a.to) == 0 {
 		return o
@@ -131,7 +131,7 @@ func (a *aliases) standing(o seq.Offset) seq.Offset {
 	return o
 }
 
-// name returns by which offset the consumer of a message knows it.
+// name returns the offset by which the consumer of a message knows it.
 func (a *aliases) name(o seq.Offset) seq.Offset {
 	if from, ok := a.from[o]; ok {
 		return from
@@ -139,7 +139,7 @@ func (a *aliases) name(o seq.Offset) seq.Offset {
 	return o
 }
 
-// add notes that what stood at an offset stands at another.
+// add records that a message has moved from one offset to another.
 func (a *aliases) add(from, to seq.Offset) {
 	if a.to == nil {
 		a.to, a.from = map[seq.Offset]seq.Offset{}, map[seq.Offset]seq.Offset{}
@@ -149,7 +149,7 @@ func (a *aliases) add(from, to seq.Offset) {
 	a.to[name], a.from[to] = to, name
 }
 
-// drop forgets the other name of what stands at an offset.
+// drop removes the alias of the message at an offset.
 func (a *aliases) drop(o seq.Offset) {
 	if name, ok := a.from[o]; ok {
 		delete(a.to, name)
@@ -157,8 +157,8 @@ func (a *aliases) drop(o seq.Offset) {
 	}
 }
 
-// rekey has a message stand at an offset that is not tracked. One in flight keeps the name
-// that its consumer knows.
+// rekey moves a message to an untracked offset. A message in flight keeps the name that its
+// consumer knows.
 func (t *tracked) rekey(slot int32, to seq.Offset) {
 	m := &t.slots[slot]
 	if m.place == inFlight {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Pending is a message that the channel has met and not finished.
+// Pending is a message that the channel has reached and not finished.
 type Pending struct {
 	Offset   seq.Offset
 	State    MessageState

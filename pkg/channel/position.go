@@ -7,16 +7,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Position is what a checkpoint keeps of a channel on one partition. Its slices
-// are sorted by offset, and no offset is in two of them.
+// Position is the stored state of a channel on one partition. Its slices are sorted by offset, and
+// no offset is in two of them.
 type Position struct {
 	Floor    seq.Offset // everything below is finished
 	Finished []Range    // beyond the floor
-	// Deferred are the messages that publishers or consumers deferred. The log has the
-	// publisher's delay, too, but nobody reads all of it to learn what is not due.
+	// Deferred are the messages that publishers or consumers deferred. The log also has the
+	// publisher's delay, but finding deferred messages there would require reading all of it.
 	Deferred DeferralSet
-	// Attempted are the messages that were delivered and are neither finished nor
-	// deferred.
+	// Attempted are the messages that were delivered and are neither finished nor deferred.
 	Attempted []Attempt
 }
 
@@ -26,8 +25,8 @@ type Range struct{ From, End seq.Offset }
 // Deferral is a message that is not to be delivered before a time.
 type Deferral struct {
 	Offset   seq.Offset
-	At       int64         // when it is due, ns since 1970, by the wall clock of who made the checkpoint
-	Delay    time.Duration // from when it was deferred: the longest that it may wait, whatever clocks say; 0: an operator had it delivered
+	At       int64         // due time in ns since 1970, by the wall clock of the checkpoint's creator
+	Delay    time.Duration // counted from when it was deferred, the longest time that it may wait, whatever clocks say; 0: an operator advanced it
 	Attempts uint16
 }
 
@@ -98,8 +97,8 @@ func (p *Position) Finish(o seq.Offset) {
 	p.absorb()
 }
 
-// Attempt makes p the position at which a message has been delivered at least so often.
-// It does nothing to one that is finished. The slices of p are changed in place.
+// Attempt raises a message's number of deliveries in p to at least attempts. It does nothing for a
+// finished message. The slices of p are changed in place.
 func (p *Position) Attempt(o seq.Offset, attempts uint16) {
 	i, _ := slices.BinarySearchFunc(p.Finished, o, func(r Range, o seq.Offset) int { return compare(r.End, o+1) })
 	if o < p.Floor || i < len(p.Finished) && p.Finished[i].From <= o {
@@ -133,7 +132,7 @@ func (p *Position) AdvanceTo(floor seq.Offset) {
 	p.absorb()
 }
 
-// absorb moves the floor over what is finished beyond it.
+// absorb moves the floor over finished offsets.
 func (p *Position) absorb() {
 	for len(p.Finished) > 0 && p.Finished[0].From <= p.Floor {
 		p.Floor = max(p.Floor, p.Finished[0].End)
@@ -162,7 +161,7 @@ func include(ranges []Range, o seq.Offset) []Range {
 	return ranges
 }
 
-// cut returns list without an entry; the first one costs nothing.
+// cut returns list without an entry; removing the first one costs nothing.
 func cut[E any](list []E, at int) []E {
 	if at == 0 {
 		list = list[1:]
@@ -185,7 +184,7 @@ func compare(a, b seq.Offset) int {
 	return 0
 }
 
-// Reaches reports whether the position speaks of offsets at or beyond end.
+// Reaches reports whether the position refers to offsets at or beyond end.
 func (p *Position) Reaches(end seq.Offset) bool {
 	n, a := len(p.Finished), len(p.Attempted)
 	last, deferred := p.Deferred.last()

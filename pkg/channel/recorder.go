@@ -13,11 +13,11 @@ import (
 type Recorder struct {
 	state   *State
 	noting  bool
-	offsets []seq.Offset // that may have changed since they were last asked for; perhaps twice
-	limit   int          // of offsets; beyond it, the whole position is not larger
+	offsets []seq.Offset // may have changed since the last call of Changes; possibly twice
+	limit   int          // of offsets; beyond it the whole position is not larger
 }
 
-// minNoted is how many offsets are noted in any case.
+// minNoted is how many offsets may always be recorded.
 const minNoted = 16
 
 // NewRecorder returns the recorder of a state. It records nothing yet.
@@ -37,10 +37,10 @@ func (r *Recorder) add(o seq.Offset) {
 	}
 }
 
-// Restart has the next checkpoint look at everything.
+// Restart makes the next checkpoint visit everything.
 func (r *Recorder) Restart() { r.stop() }
 
-// stop has the next checkpoint look at everything.
+// stop makes the next checkpoint visit everything.
 func (r *Recorder) stop() {
 	if r != nil {
 		r.noting, r.offsets = false, nil
@@ -92,7 +92,7 @@ func (r *Recorder) Changes(now time.Time, wall int64) (Change, bool) {
 	return c, true
 }
 
-// describer says in a change what became of offsets, in order.
+// describer records the state of offsets, in order, in a change.
 type describer struct {
 	r        *Recorder
 	into     *Change
@@ -100,7 +100,7 @@ type describer struct {
 	deferred packer
 }
 
-// describe adds an offset at or above the floor to the change, behind the others.
+// describe adds an offset at or above the floor to the change, after the others.
 func (w *describer) describe(o seq.Offset) {
 	l, c, into := w.r.state, w.into, &w.into.Unmarked
 	if l.done.Contains(o) {

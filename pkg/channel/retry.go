@@ -9,21 +9,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// retries is how often and how soon a channel delivers a message again, and the counts of
-// what that holds back. A place in the tracked messages is left before its methods are
-// called.
+// retries is how often and how soon a channel redelivers a message, with counts of the messages
+// that this delays. A message has no place when its methods are called.
 type retries struct {
 	policy    policy.Policy // effective
-	spent     int           // have had all their attempts
-	lapsed    int           // have lived too long
-	waiting   int           // deferred by the backoff
-	backedOff uint64        // ever
+	spent     int           // number of exhausted messages
+	lapsed    int           // number of expired messages
+	waiting   int           // number of messages deferred by the backoff
+	backedOff uint64        // total number of backoffs
 }
 
-// exhausts reports whether a message that was delivered so often is not to be again.
+// exhausts reports whether a message with that many deliveries is exhausted.
 func (r *retries) exhausts(attempts uint16) bool { return r.policy.Exhausts(attempts) }
 
-// delay returns the backoff of a message that failed; 0 if none.
+// delay returns the backoff of a failed message; 0 if none.
 func (r *retries) delay(m *message) time.Duration {
 	if !r.policy.Backoff.On() || r.exhausts(m.attempts) {
 		return 0
@@ -31,15 +30,14 @@ func (r *retries) delay(m *message) time.Duration {
 	return r.policy.Backoff.Delay(m.attempts, uint64(m.offset))
 }
 
-// backOff notes that a message was deferred by the backoff.
+// backOff records that a message was deferred by the backoff.
 func (r *retries) backOff(t *tracked, slot int32) {
 	t.slots[slot].delayed = byBackoff
 	r.waiting++
 	r.backedOff++
 }
 
-// spend keeps a message that is nowhere from being delivered if it has had all its
-// attempts, and returns whether it has.
+// spend withholds a message without a place if it is exhausted, and reports whether it is.
 func (r *retries) spend(t *tracked, slot int32) bool {
 	m := &t.slots[slot]
 	if !r.exhausts(m.attempts) {
@@ -56,7 +54,7 @@ func (r *retries) spend(t *tracked, slot int32) bool {
 	return true
 }
 
-// lapse keeps a message that is nowhere from being delivered, for it has lived too long.
+// lapse withholds a message without a place, because it has expired.
 func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
 	m := &t.slots[slot]
 	m.taken, m.place = int64(consumer), lapsed //nolint:gosec // what it was made of
@@ -65,8 +63,8 @@ func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
 	r.lapsed++
 }
 
-// Retries is how often a State delivers a message again, and those that have had all
-// their attempts. It is a view of the State, and like that not safe for concurrent use.
+// Retries is how often a State redelivers a message, with its exhausted messages. It is a view of
+// the State; like the State it is not safe for concurrent use.
 type Retries struct{ state *State }
 
 // RetriesOf returns the view of a State.
@@ -91,7 +89,7 @@ func (r Retries) SetPolicy(p policy.Policy) {
 		held := m.place == spent
 		waits := m.place == ready || m.place == deferred || m.place == barred
 		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
-			m.owner = -1 // it was long ago
+			m.owner = -1 // its consumer is no longer known
 			s.fall(int32(slot))
 		}
 	}
@@ -122,8 +120,8 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 	return nil
 }
 
-// Resume ends a Park: the message is requeued with a delay. One that is not parked any more
-// is ignored.
+// Resume ends a Park: the message is requeued with a delay. A message that is no longer parked is
+// ignored.
 func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 	s := r.state
 	slot, ok := s.slotOf(o)
@@ -136,21 +134,21 @@ func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
 		s.promote(nanos)
 	}
 	if s.t.slots[slot].place != deferred {
-		return // it was due
+		return // its deferral ended
 	}
 	s.leave(slot)
 	again(s, slot, nanos, delay)
 }
 
-// Disposable says whether Take has something: messages that used up their attempts, if they do
-// not block, and those that have lived too long.
+// Disposable reports whether Take would return something: exhausted messages, if they do not block,
+// and expired ones.
 func (r Retries) Disposable() bool {
 	at := &r.state.retries
 	return at.lapsed > 0 || at.spent > 0 && at.policy.OnExhausted != policy.Block
 }
 
-// Expire says of a message that was taken that it has lived too long: it is not sent, which counts as
-// no delivery, and waits for Take. An offset that is not in flight is ignored.
+// Expire marks a taken message as expired: it is not sent, which does not count as a delivery, and
+// waits for Take. An offset that is not in flight is ignored.
 func (r Retries) Expire(o seq.Offset) {
 	s := r.state
 	slot, ok := s.flying(o)
@@ -161,7 +159,7 @@ func (r Retries) Expire(o seq.Offset) {
 	s.retries.lapse(s.t, slot, 0)
 }
 
-// Outlived notes that a message that was taken has lived too long, and says whether that was not known: it may be
+// Outlived records that a taken message has expired, and reports whether that is new: it may be
 // taken again before it is finished.
 func (r Retries) Outlived(o seq.Offset) bool {
 	slot, ok := r.state.flying(o)
@@ -172,16 +170,17 @@ func (r Retries) Outlived(o seq.Offset) bool {
 	return true
 }
 
-// Spent is a message that has had all its attempts, or has lived too long.
+// Spent is a message that is exhausted or has expired.
 type Spent struct {
 	Delivery
-	Consumer uint64 // that had it last; 0: not known any more
-	Expired  bool   // it has lived too long
+	Consumer uint64 // that had it last; 0: no longer known
+	Expired  bool   // its time to live has passed
 }
 
-// Take appends to out up to max messages that have lived too long or have had all their attempts, the longest first;
-// the latter only where they do not block. They are in flight with a consumer until now+timeout, who finishes them or has them
-// kept; that counts as no delivery. It takes from a paused channel, too.
+// Take appends to out up to max expired or exhausted messages, the earliest first; exhausted ones
+// only if they do not block. They are in flight with a consumer until now+timeout. The consumer
+// finishes them or calls Keep. This does not count as a delivery. Take also works on a paused
+// channel.
 func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
 	s := r.state
 	if !r.Disposable() || max <= 0 {
@@ -201,8 +200,8 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 	return out
 }
 
-// longest returns which of the messages that are spent, unless they block, or have lapsed is so for the longest time.
-// There is one.
+// longest returns the message that has been expired, or exhausted without blocking, for the longest
+// time. There is one.
 func (r *retries) longest(t *tracked) (slot int32, lapsed bool) {
 	lapsed = r.lapsed > 0
 	if r.spent > 0 && r.policy.OnExhausted != policy.Block {
@@ -214,7 +213,7 @@ func (r *retries) longest(t *tracked) (slot int32, lapsed bool) {
 	return t.spent.head, false
 }
 
-// First returns the first message in the order of the log that has used up its attempts.
+// First returns the first exhausted message in log order.
 func (r Retries) First() (o seq.Offset, ok bool) {
 	s := r.state
 	if s.retries.spent == 0 {
@@ -248,7 +247,7 @@ func (r Retries) Keep(x Spent, consumer uint64) {
 	}
 }
 
-// again puts a message that failed and is nowhere where it waits for its next delivery.
+// again returns a failed message without a place to where it waits for its next delivery.
 func again(s *State, slot int32, now int64, delay time.Duration) {
 	m := &s.t.slots[slot]
 	backoff := s.retries.delay(m)
@@ -264,7 +263,7 @@ func again(s *State, slot int32, now int64, delay time.Duration) {
 	}
 }
 
-// enqueueFirst puts a message that is nowhere at the front of the ready list, likewise.
+// enqueueFirst inserts a message without a place at the front of the ready list, likewise.
 func enqueueFirst(l *ledger, slot int32) {
 	if l.retries.spend(l.t, slot) || bar(l, slot) {
 		return
@@ -273,7 +272,7 @@ func enqueueFirst(l *ledger, slot int32) {
 	l.ready++
 }
 
-// promoteFallen puts what has fallen where it belongs, in the order of the log.
+// promoteFallen moves messages collected by fall to their places, in log order.
 func promoteFallen(l *ledger) {
 	if l.t == nil || len(l.t.fallen) == 0 {
 		return

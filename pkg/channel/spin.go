@@ -9,13 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// SpinRate is how many times a second a message is requeued that is said to spin.
+// SpinRate is the number of requeues per second from which on a message is reported as spinning.
 const SpinRate = 100
 
 const (
 	spinWindow = time.Second
-	maxSpins   = 10   // that are named
-	maxCounted = 1024 // in one window
+	maxSpins   = 10   // reported
+	maxCounted = 1024 // per window
 )
 
 // Spin is a message in a requeue loop: its consumers requeue it immediately.
@@ -24,19 +24,19 @@ type Spin struct {
 	PerSecond float64 // requeues, in the last window
 }
 
-// Spins finds the messages of a channel that spin, by counting requeues in windows of a
-// second. The zero value is ready for use. Its methods are safe for concurrent use.
+// Spins finds the spinning messages of a channel, by counting requeues in windows of a second. The
+// zero value is ready for use. Its methods are safe for concurrent use.
 type Spins struct {
 	mu     sync.Mutex // guards what follows
-	began  time.Time  // the window
+	began  time.Time  // of the window
 	counts map[seq.Offset]int
-	found  []Spin // in the window before; replaced, never changed
+	found  []Spin // in the previous window; replaced, never changed
 }
 
 // Requeued records a requeue and the number of deliveries.
 func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
 	if attempts < SpinRate {
-		return // what spins has soon more: there is nothing to count for most
+		return // a spinning message soon has more attempts: most messages need no count
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -50,7 +50,7 @@ func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
 	x.counts[o]++
 }
 
-// At returns the messages that spin, the fastest first. The result must not be changed.
+// At returns the spinning messages, the fastest first. The result must not be changed.
 func (x *Spins) At(now time.Time) []Spin {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -58,7 +58,7 @@ func (x *Spins) At(now time.Time) []Spin {
 	return x.found
 }
 
-// turnLocked ends the window if it is over. One that was looked at too late says nothing.
+// turnLocked ends the window if its time is over. A window that is ended too late is discarded.
 func (x *Spins) turnLocked(now time.Time) {
 	took := now.Sub(x.began)
 	if took < spinWindow {

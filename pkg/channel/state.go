@@ -24,8 +24,8 @@ type Delivery struct {
 type State struct {
 	ledger
 	mode
-	freshTurn bool // the last delivery was a repeated one
-	lot       Lot  // that is being taken for
+	freshTurn bool // the last delivery was a redelivery
+	lot       Lot  // for which Take was called
 	timeline
 }
 
@@ -42,7 +42,7 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	return restore(New(p.Floor, ordered), p, now, wall)
 }
 
-// restore has a new State be what a checkpoint describes.
+// restore initializes a new State from a position.
 func restore(s *State, p Position, now time.Time, wall int64) *State {
 	s.align(now, wall)
 	for _, r := range p.Finished {
@@ -77,7 +77,7 @@ func restore(s *State, p Position, now time.Time, wall int64) *State {
 	return s
 }
 
-// makeRoom makes room for what a position has of messages that are tracked.
+// makeRoom reserves memory for the tracked messages of a position.
 func makeRoom(s *State, p *Position, now time.Time, wall int64) {
 	n, inOrder, last := 0, true, int64(math.MinInt64)
 	for d := range p.Deferred.All() {
@@ -104,7 +104,7 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 		return out
 	}
 	nanos := s.nanos(now)
-	if s.ready == 0 || s.ordered { // else what is due now is behind others: the more fall due together, the better
+	if s.ready == 0 || s.ordered { // otherwise due messages come after others: the more become due together, the better
 		s.promote(nanos)
 	}
 	owner := int32(-1)
@@ -130,7 +130,7 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 	return out
 }
 
-// candidate takes the next message to deliver out of its place.
+// candidate removes the next message to deliver from its place.
 func (s *State) candidate(end seq.Offset) (int32, bool) {
 	if s.ordered {
 		return s.orderedCandidate(end)
@@ -147,9 +147,9 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 		return 0, false
 	}
 	slot, repeated := s.firstReady(end)
-	fresh := s.keyed == nil && s.skip(end) // what is ordered by key is ready once its key is known
+	fresh := s.keyed == nil && s.skip(end) // a message ordered by key is ready once its key is known
 	if repeated {
-		first := s.t.slots[slot].attempts == 0 // given back, or due: it has been waiting as long as fresh ones
+		first := s.t.slots[slot].attempts == 0 // returned, or due: it has waited as long as fresh ones
 		if first || !fresh || !s.freshTurn {
 			s.freshTurn = !first || s.freshTurn
 			s.leave(slot)
@@ -163,8 +163,7 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 	return s.fresh(), true
 }
 
-// orderedCandidate is the floor, unless something is in flight or the floor is
-// deferred.
+// orderedCandidate returns the floor, unless a message is in flight or the floor is deferred.
 func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
 	if s.inFlight > 0 || s.floor >= end {
 		return 0, false
@@ -181,7 +180,7 @@ func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
 	return s.fresh(), true // the floor is neither finished nor tracked: it is the cursor
 }
 
-// Finish is the consumer's word that it is done with a message.
+// Finish finishes a message on behalf of its consumer.
 func (s *State) Finish(o seq.Offset, consumer uint64) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {
@@ -192,9 +191,9 @@ func (s *State) Finish(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// Requeue gives a message back, to be delivered again after the delay, or the channel's
-// backoff if that is longer. On an ordered channel what follows waits as long. A message
-// that has used up its attempts is not delivered again, whatever the delay.
+// Requeue requeues a message, to be delivered again after the delay, or the channel's backoff if
+// that is longer. On an ordered channel later messages wait as long. An exhausted message is not
+// delivered again, whatever the delay.
 func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time.Duration) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {
@@ -212,15 +211,14 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 	return nil
 }
 
-// Touch gives a message more time: until now+timeout, but no later than
-// maxTotal after it was delivered.
+// Touch extends a message's deadline to now+timeout, but at most to maxTotal after its delivery.
 func (s *State) Touch(o seq.Offset, consumer uint64, now time.Time, timeout, maxTotal time.Duration) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {
 		return err
 	}
 	m := &s.t.slots[slot]
-	s.t.deadlines.stale++ // the event of the deadline so far
+	s.t.deadlines.stale++ // the event of the previous deadline
 	s.t.setDeadline(slot, min(addTime(s.nanos(now), timeout), addTime(m.taken, maxTotal)))
 	return nil
 }
@@ -247,7 +245,7 @@ func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
 	s.revision++
 }
 
-// putOff defers a message that is nowhere and not known by another offset.
+// putOff defers a message without a place and without an alias.
 func putOff(s *State, slot int32, now, due int64) {
 	s.deferred++
 	m := s.t.slots[slot]
@@ -262,9 +260,9 @@ func putOff(s *State, slot int32, now, due int64) {
 	s.t.far.add(Deferral{m.offset, due, time.Duration(due - now), m.attempts})
 }
 
-// GiveBack undoes Take for a message that was not sent: it is the first to be
-// delivered again and the delivery does not count. Several are given back in
-// reverse order, last taken first. An offset that is not in flight is ignored.
+// GiveBack undoes Take for a message that was not sent: it is delivered again before all others and
+// the delivery does not count. Return several in reverse order, last taken first. An offset that is
+// not in flight is ignored.
 func (s *State) GiveBack(o seq.Offset) {
 	slot, ok := s.flying(o)
 	if !ok {
@@ -307,10 +305,9 @@ func (s *State) Disconnect(consumer uint64) int {
 	return n
 }
 
-// Expire makes ready, in the order of the log, the messages in flight whose deadline
-// is not after now and the deferred ones that are due. It calls timedOut for
-// each of the former, in order of time, and returns how many there were. timedOut may
-// be nil and must not use the State.
+// Expire makes ready, in log order, the messages in flight whose deadline is not after now and the
+// deferred ones that are due. It calls timedOut for each of the former, in order of time, and
+// returns their number. timedOut may be nil and must not use the State.
 func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offset)) int {
 	if s.t == nil {
 		return 0

@@ -7,17 +7,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// maxStragglers are the most messages that count as stragglers, and one of so many
-// messages in the log.
+// Bounds of stragglers: at most maxStragglers messages, and at most one in a number of messages of
+// the log.
 const (
 	maxStragglers     = 1024
 	maxStragglerShare = 16
 )
 
-// Stragglers returns the messages below an offset that are not finished, if they are few of
-// those from the log's start on, and all of them have been met. An ordered channel has
-// none, nor has one of which a message will be ready at once; of one that orders by key,
-// messages with a key are none.
+// Stragglers returns the unfinished messages below an offset, if they are few of those since the
+// log's start, and the channel has reached all of them. An ordered channel has none, nor has one
+// with a message that will be ready at once. In a channel that orders by key, messages with a key
+// do not count.
 func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
 	if s.ordered || end <= s.floor {
 		return nil

@@ -2,17 +2,17 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Taken is what a consumer has in flight. It is a view of a State, and like that not
-// safe for concurrent use.
+// Taken is the set of messages in flight with a consumer. It is a view of a State; like the State
+// it is not safe for concurrent use.
 type Taken struct {
 	state    *State
 	consumer uint64
 }
 
-// TakenBy returns what a consumer has in flight.
+// TakenBy returns the messages in flight with a consumer.
 func (s *State) TakenBy(consumer uint64) Taken { return Taken{s, consumer} }
 
-// Len returns how many messages that are.
+// Len returns their number.
 func (k Taken) Len() int {
 	if c := k.find(); c != nil {
 		return c.count

@@ -2,11 +2,11 @@ package channel
 
 import "slices"
 
-// event is a point in time that concerns one message. It is stale when the
-// message has another event, or none.
+// event is a point in time for one message. It is stale when the message has another event, or
+// none.
 type event struct {
 	at     int64  // ns on the timeline
-	number uint64 // grows with each event: the order of those at the same time
+	number uint64 // grows with each event; orders those at the same time
 	slot   int32
 }
 
@@ -14,17 +14,17 @@ func (e event) before(other event) bool {
 	return e.at < other.at || e.at == other.at && e.number < other.number
 }
 
-// timers is a queue of events by time and number, with lazy removal. Events that come in
-// order of time, which is nearly all of them, go to a sorted run where every
-// operation is O(1); the others go to a heap of four children a node.
+// timers is a queue of events by time and number, with lazy removal. Events that arrive in order of
+// time, which are nearly all, go to a sorted run where every operation is O(1); the others go to a
+// heap with four children per node.
 type timers struct {
 	run   []event // sorted
 	head  int     // of run
 	heap  []event // 4-ary
-	stale int     // events whose message has moved on
+	stale int     // number of stale events
 }
 
-// minSweep is the fewest stale events that are worth a sweep.
+// minSweep is the number of stale events from which on a sweep is worthwhile.
 const minSweep = 64
 
 func (t *timers) len() int { return len(t.run) - t.head + len(t.heap) }
@@ -45,7 +45,7 @@ func (t *timers) push(e event) {
 	t.up(len(t.heap) - 1)
 }
 
-// reserve makes room for so many events, which mostly come in order of time, or do not.
+// reserve makes room for a number of events, which mostly arrive in order of time if inOrder.
 func (t *timers) reserve(events int, inOrder bool) {
 	if inOrder {
 		t.run = slices.Grow(t.run, events)
@@ -85,7 +85,7 @@ func (t *timers) inRun() bool {
 // needsSweep reports whether stale events outnumber the live ones.
 func (t *timers) needsSweep() bool { return t.stale >= minSweep && t.stale > t.len()/2 }
 
-// sweep drops the events that live denies.
+// sweep drops the events for which live is false.
 func (t *timers) sweep(live func(event) bool) {
 	kept := t.run[:0]
 	for _, e := range t.run[t.head:] {

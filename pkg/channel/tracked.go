@@ -14,50 +14,49 @@ const (
 	inFlight
 	ready
 	deferred
-	held   // finished, once others know: in flight with nobody, and without a deadline
-	spent  // has had all its attempts, and is not delivered
-	lapsed // has lived too long, and is not delivered
+	held   // finished once other replicas know: in flight without a consumer and a deadline
+	spent  // exhausted, and not delivered
+	lapsed // expired, and not delivered
 	barred // waits for others of its key to be finished, or for its key to be known
 )
 
-// delayed is by whom a message is deferred, or that it is no more.
+// delayed is what deferred a message, or why it is no longer deferred.
 type delayed uint8
 
 const (
 	byClient  delayed = iota // its publisher or a consumer
 	byBackoff                // the channel's backoff
-	byNote                   // its attempts are being noted elsewhere
-	advanced                 // by nobody any more: an operator had it delivered
-	outlived                 // likewise: it has lived too long
+	byNote                   // its attempts are being recorded elsewhere
+	advanced                 // no longer deferred: an operator advanced it
+	outlived                 // no longer deferred: it has expired
 )
 
-// message is what the channel remembers of one offset that is neither fresh nor
-// finished.
+// message is the state of one offset that is neither fresh nor finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline; ready: the lot that it waits for; spent, lapsed: since which event
-	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent, lapsed: the last consumer
+	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot; spent, lapsed: number of the event since which it is
+	taken    int64 // in flight: time of delivery; deferred: when it was deferred; both in ns on the timeline; spent, lapsed: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
-	owner    int32  // in flight: index of the consumer; held: -1: it was left out
+	owner    int32  // in flight: index of the consumer; held: -1 if it was skipped
 	attempts uint16
 	place    place
-	delayed  delayed // deferred: by whom; elsewhere: whether it was advanced
+	delayed  delayed // deferred: what deferred it; elsewhere: whether it was advanced
 }
 
-// list is a chain of messages, oldest first. Slot 0 is nobody.
+// list is a chain of messages, oldest first. Slot 0 means none.
 type list struct{ head, tail int32 }
 
-// consumer is one consumer's share of what is in flight.
+// consumer is the messages in flight with one consumer.
 type consumer struct {
 	id    uint64
 	mine  list
 	count int
 }
 
-// tracked holds the messages that a channel has to remember one by one.
-// It exists only while there are any, so that an idle channel is small.
+// tracked holds the messages that a channel tracks individually. It exists only while there are
+// any, so that an idle channel is small.
 type tracked struct {
 	index     index
 	slots     []message // slot 0 is not used
@@ -67,11 +66,11 @@ type tracked struct {
 	lapsed    list
 	deadlines timers // of messages in flight
 	deferrals timers
-	fallen    []cell // due, and about to be ready together
-	events    uint64 // ever scheduled
+	fallen    []cell // due, and about to become ready together
+	events    uint64 // total number of events
 	consumers []consumer
 	byID      map[uint64]int32 // consumers
-	spare     []int32          // free places in consumers
+	spare     []int32          // unused indexes of consumers
 	names     aliases          // of messages in flight
 	lots      lots
 	far       far
@@ -83,13 +82,13 @@ func newTracked() *tracked {
 	return t
 }
 
-// reserve makes room for so many messages more.
+// reserve makes room for further messages.
 func (t *tracked) reserve(messages int) {
 	t.slots = slices.Grow(t.slots, messages)
 	t.index.reserve(t.index.used + messages)
 }
 
-// add starts to track an offset; it is nowhere yet.
+// add starts to track an offset, without a place.
 func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
 	slot := t.freeSlot
 	if slot != 0 {
@@ -104,7 +103,7 @@ func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
 	return slot
 }
 
-// leave takes a message out of its place; it is nowhere then.
+// leave removes a message from its place; it then has none.
 func (t *tracked) leave(slot int32) {
 	m := &t.slots[slot]
 	switch m.place {
@@ -135,7 +134,7 @@ func (t *tracked) leave(slot int32) {
 	m.place = free
 }
 
-// remove stops tracking a message that is nowhere.
+// remove stops tracking a message without a place.
 func (t *tracked) remove(slot int32) {
 	m := &t.slots[slot]
 	t.index.remove(m.offset)
@@ -152,7 +151,7 @@ func (t *tracked) intoFlight(slot, owner int32, now, deadline int64) {
 	t.setDeadline(slot, deadline)
 }
 
-// setDeadline gives a message in flight its deadline.
+// setDeadline sets the deadline of a message in flight.
 func (t *tracked) setDeadline(slot int32, deadline int64) {
 	m := &t.slots[slot]
 	m.due = deadline
@@ -189,17 +188,17 @@ func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	t.schedule(&t.deferrals, slot)
 }
 
-// number notes in the order of events when a message came to its place: the lower, the longer ago.
+// number records, as a number of an event, when a message came to its place: the lower, the
+// earlier.
 func (t *tracked) number(slot int32) {
 	t.events++
 	t.slots[slot].due = int64(t.events) //nolint:gosec // there are never so many
 }
 
-// live reports whether an event still means its message.
+// live reports whether an event is still the current one of its message.
 func (t *tracked) live(e event) bool { return t.slots[e.slot].event == e.number }
 
-// earliest returns the first live event of a queue and drops the stale ones
-// before it.
+// earliest returns the first live event of a queue and drops stale ones before it.
 func (t *tracked) earliest(q *timers) (event, bool) {
 	for {
 		e, ok := q.peek()
@@ -211,7 +210,7 @@ func (t *tracked) earliest(q *timers) (event, bool) {
 	}
 }
 
-// consumerOf returns the place of a consumer, made if need be.
+// consumerOf returns the index of a consumer, which it creates if necessary.
 func (t *tracked) consumerOf(id uint64) int32 {
 	if i, ok := t.byID[id]; ok {
 		return i

@@ -30,9 +30,9 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 	s.advanceFloor()
 }
 
-// Seek moves the channel to an offset, back or forth. Everything in flight,
-// ready, deferred or finished is forgotten: all messages from there on are
-// delivered again, and answers to older deliveries fail with ErrNotInFlight.
+// Seek moves the channel to an offset, back or forward. The state of all messages is dropped: all
+// messages from there on are delivered again, and answers to older deliveries fail with
+// ErrNotInFlight.
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()
@@ -45,38 +45,37 @@ func (s *State) Seek(o seq.Offset) {
 	s.revision++
 }
 
-// Empty drops everything below end, the committed end, and what was delivered
-// or deferred beyond it.
+// Empty drops everything below end, the committed end, and messages delivered or deferred beyond
+// it.
 func (s *State) Empty(end seq.Offset) { s.Seek(max(end, s.cursor)) }
 
 // Floor returns the channel's confirmed position: everything below is finished.
 func (s *State) Floor() seq.Offset { return s.floor }
 
-// Cursor returns where fresh messages start. It is at or above the floor.
+// Cursor returns the offset at which fresh messages start. It is at or above the floor.
 func (s *State) Cursor() seq.Offset { return s.cursor }
 
-// Changed returns a number that grows with each change that is worth a
-// checkpoint.
+// Changed returns a number that grows with each change that a checkpoint must store.
 func (s *State) Changed() uint64 { return s.revision }
 
-// Counts are a channel's figures. The unsigned ones only grow.
+// Counts are a channel's statistics. The unsigned ones only grow.
 type Counts struct {
 	Depth     int64  // waiting to be delivered: neither in flight nor deferred
 	InFlight  int64  // delivered and not answered
-	Deferred  int64  // waiting for their time
-	Messages  uint64 // in the log from where this State started on
+	Deferred  int64  // waiting for their due time
+	Messages  uint64 // in the log since the start of this State
 	Delivered uint64
 	Finished  uint64 // by their consumers
 	Requeued  uint64
 	TimedOut  uint64
-	Exhausted int64  // of Depth: have had all their attempts, and are not delivered
-	Lapsed    int64  // of Depth: have lived too long, and are not delivered
-	Waiting   int64  // of Deferred: by the channel's backoff
-	Barred    int64  // of Depth: wait for others of their key, or for their keys to be known
+	Exhausted int64  // part of Depth: exhausted, and not delivered
+	Lapsed    int64  // part of Depth: expired, and not delivered
+	Waiting   int64  // part of Deferred: by the channel's backoff
+	Barred    int64  // part of Depth: waiting for others with their key, or for their keys to be known
 	BackedOff uint64 // deferred by the backoff
 }
 
-// Counts returns the channel's figures at a committed end.
+// Counts returns the channel's statistics at a committed end.
 func (s *State) Counts(end seq.Offset) Counts {
 	c := Counts{
 		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
@@ -94,25 +93,25 @@ func (s *State) Counts(end seq.Offset) Counts {
 	return c
 }
 
-// MessageState is where a message is.
+// MessageState is the state of a message in a channel.
 type MessageState uint8
 
-// The places of a message.
+// The states of a message.
 const (
 	Ready MessageState = iota // waiting to be delivered, for the first time or again
 	InFlight
 	Deferred
 	Finished
-	Exhausted // has had all its attempts or lived too long, and is not delivered
+	Exhausted // used up its attempts or expired, and is not delivered
 )
 
-// String returns the state as the interfaces spell it.
+// String returns the state in the spelling of the interfaces.
 func (m MessageState) String() string {
 	return [...]string{Ready: "ready", InFlight: "in_flight", Deferred: "deferred", Finished: "finished", Exhausted: "exhausted"}[m]
 }
 
-// StateOf returns where the message at an offset is, and how often it has been
-// delivered. A finished message's attempts are not remembered: 0.
+// StateOf returns the state of the message at an offset, and its number of deliveries. The attempts
+// of a finished message are not kept: 0.
 func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	if o < s.floor || s.done.Contains(o) {
 		return Finished, 0
@@ -140,7 +139,7 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	return Ready, m.attempts
 }
 
-// HasReady reports whether Take would hand something out.
+// HasReady reports whether Take would return a message.
 func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 	if s.paused {
 		return false
