@@ -24,25 +24,24 @@ func inlineOf(e commitlog.Entry) func(appendHere func()) {
 	return nil
 }
 
-// appender appends, group by group, what waits in a term. It runs while something does: in the
-// rounds in which the file system syncs many logs (see vfs.Member), or where this log is synced by
-// itself on a goroutine of its own or on a caller's.
+// appender appends, group by group, the entries that wait in a term. It runs while there are any:
+// in the rounds in which the file system syncs many logs (see vfs.Member), or, if this log is
+// synced alone, on its own goroutine or on a caller's.
 type appender struct {
 	t       *Term
-	here    func() // appendHere, bound
+	here    func() // appendHere as a value
 	running sync.WaitGroup
 	runs    bool // guarded by the term's mutex
 
-	// Of the round under way.
+	// Of the current round.
 	group   *group
 	syncing commitlog.Syncing
 }
 
 func (a *appender) begin(t *Term) { a.t, a.here = t, a.appendHere }
 
-// startLocked has what waits appended, unless that is in progress or the term is to
-// wait. The term's lock is held, so that Stop waits for the appender. e is the entry that
-// arrived; nil: none.
+// startLocked starts the appender, unless it runs already or the term must wait. The term's lock is
+// held, so that Stop waits for the appender. e is the entry that arrived; nil: none.
 func (a *appender) startLocked(e commitlog.Entry) {
 	t := a.t
 	if t.forming == nil || a.runs || t.ended || t.members.unverified(t.o.Now()) {
@@ -57,7 +56,7 @@ func (a *appender) startLocked(e commitlog.Entry) {
 	a.goOn()
 }
 
-// goOn has what waits appended by others than the caller, who has counted it as running.
+// goOn continues the appender on another goroutine than the caller, who has marked it as running.
 func (a *appender) goOn() {
 	if !a.t.w.Join(a) {
 		go a.appendAll()
@@ -68,8 +67,8 @@ func (a *appender) goOn() {
 func (a *appender) appendAll() {
 	stack.Grow()
 	for {
-		// Whoever is about to publish on this processor does so first: otherwise
-		// it would wait for this whole batch, and batches would be small.
+		// Yield to goroutines on this processor that are about to publish: otherwise they would
+		// wait for this whole batch, and batches would be small.
 		runtime.Gosched()
 		g := a.next(false)
 		if g == nil {
@@ -83,14 +82,14 @@ func (a *appender) appendAll() {
 	}
 }
 
-// complete does what is left of a group, and goes on: what a round would have had to wait for.
+// complete finishes a group, for which a round would have had to wait, and continues.
 func (a *appender) complete(rest func(*group), g *group) {
 	stack.Grow()
 	rest(g)
 	a.again()
 }
 
-// again goes on with what has arrived meanwhile, if anything has.
+// again continues with entries that arrived meanwhile, if any.
 func (a *appender) again() {
 	a.next(true)
 	a.running.Done()
@@ -141,7 +140,7 @@ func (a *appender) Synced(_ *vfs.Gathering, err error) {
 	a.again()
 }
 
-// appendHere appends one group on the goroutine of a caller.
+// appendHere appends one group on a caller's goroutine.
 func (a *appender) appendHere() {
 	defer a.running.Done()
 	if g := a.next(false); g != nil {
@@ -150,8 +149,8 @@ func (a *appender) appendHere() {
 	}
 }
 
-// next takes the group that waits to be appended. nil if none, and the appender has
-// ended; or another goroutine continues, if the caller is to hand over.
+// next takes the next group to be appended. It returns nil if there is none, and the appender has
+// ended, or if handOver is set and another goroutine continues.
 func (a *appender) next(handOver bool) *group {
 	t := a.t
 	t.mu.Lock()
@@ -162,7 +161,7 @@ func (a *appender) next(handOver bool) *group {
 		t.checkSealLocked()
 		sealed := t.sealed != nil
 		t.mu.Unlock()
-		if sealed { // who acknowledged before this node did has not been told
+		if sealed { // a follower that acknowledged before this node did has not been counted
 			tell(t.members.followers(), false)
 		}
 		return nil
@@ -180,8 +179,8 @@ func (a *appender) next(handOver bool) *group {
 	return g
 }
 
-// append writes a group, pushes it to the followers, and syncs it as the policy asks. Where the
-// log has failed the term ends.
+// append writes a group, sends it to the followers, and syncs it as the policy requires. If the log
+// has failed, the term ends.
 func (a *appender) append(g *group) {
 	due, err := a.t.write(g)
 	switch {
@@ -194,7 +193,7 @@ func (a *appender) append(g *group) {
 	}
 }
 
-// sync makes a group durable that was written, and counts it. Where the log has failed the term ends.
+// sync syncs a written group, and counts it. If the log has failed, the term ends.
 func (a *appender) sync(g *group) {
 	if err := a.t.syncer.Sync(); err != nil {
 		a.t.fail(err)
@@ -203,7 +202,7 @@ func (a *appender) sync(g *group) {
 	a.acknowledge(g)
 }
 
-// acknowledge counts that this node holds a group, as durably as the policy asks.
+// acknowledge counts that this node holds a group, as durably as the policy requires.
 func (a *appender) acknowledge(g *group) {
 	t := a.t
 	t.mu.Lock()

@@ -8,13 +8,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// backlog is what a term has taken to be appended and has not committed. The term's
-// lock guards it.
+// backlog holds the entries that a term has accepted and not committed. The term's lock guards it.
 type backlog struct {
 	queue   []*group // in order
 	bytes   int
-	taken   int  // of the node's budget
-	stalled bool // the first in queue has waited for too long
+	taken   int  // part of the node's budget in use
+	stalled bool // the first in queue has waited too long
 }
 
 func (b *backlog) add(g *group) {
@@ -23,9 +22,9 @@ func (b *backlog) add(g *group) {
 	b.taken += g.taken
 }
 
-// makeRoom takes room for an entry, here and in the node's budget, and returns
-// whether there was any; waited: it is asked again. A term that holds nothing does
-// not wait until others have given back: that is refused.
+// makeRoom reserves room for an entry, here and in the node's budget, and reports whether there was
+// any; waited means that this is a retry. A term that holds nothing does not wait for others to
+// release bytes: its entry is refused.
 func (b *backlog) makeRoom(o *termOptions, forming *group, size int, waited bool) (bool, error) {
 	held := b.taken
 	if forming != nil {
@@ -49,10 +48,10 @@ func (b *backlog) makeRoom(o *termOptions, forming *group, size int, waited bool
 	return false, nil
 }
 
-// popDecided takes the groups off the queue of which it is known what became of them.
-// Those behind that have waited too long, or were refused behind such, are late:
-// they are settled, and stay in the queue until they are committed. What is decided
-// goes back to the budget.
+// popDecided removes the groups with a known outcome from the queue. Later groups that have waited
+// too long, or were refused after such a group, are late: their entries are completed, and they
+// stay in the queue until they are committed. The bytes of decided groups are returned to the
+// budget.
 func (b *backlog) popDecided(committed seq.Offset, ended bool, budget *Budget) (decided, late []*group) {
 	n := 0
 	for n < len(b.queue) && b.queue[n].decide(committed, ended) {
@@ -84,7 +83,7 @@ func (b *backlog) popDecided(committed seq.Offset, ended bool, budget *Budget) (
 	return decided, late
 }
 
-// expire notes who has waited for too long, and returns whether anybody has.
+// expire marks groups that have waited too long, and reports whether there are any.
 func (b *backlog) expire(now time.Time, limit time.Duration) bool {
 	if len(b.queue) == 0 || now.Sub(b.queue[0].since) < limit {
 		return false
@@ -96,19 +95,19 @@ func (b *backlog) expire(now time.Time, limit time.Duration) bool {
 	return true
 }
 
-// group is the entries of one batch, until they are settled and committed. The
-// term's lock guards it.
+// group is the entries of one batch, until they are completed and committed. The term's lock guards
+// it.
 type group struct {
 	builder *commitlog.Builder
 	entries []placedEntry
 	size    int       // bytes of the batch
-	taken   int       // bytes of its entries, of the node's budget
+	taken   int       // bytes of its entries that count against the node's budget
 	since   time.Time // when it was taken to be appended
 	batch   commitlog.Batch
-	written bool  // batch is in the log
+	written bool  // the batch is in the log
 	expired bool  // it has waited too long to be committed
-	told    bool  // its entries are settled
-	err     error // what the entries are told, if they are not committed
+	told    bool  // its entries are completed
+	err     error // with which the entries complete, if they are not committed
 }
 
 type placedEntry struct {
@@ -116,8 +115,8 @@ type placedEntry struct {
 	index int // of its first record in the batch
 }
 
-// decide reports whether it is known what became of the group. One that is in the
-// log and not committed when the term ends may be committed by a later one.
+// decide reports whether the outcome of the group is known. If it is in the log and not committed
+// when the term ends, a later term may commit it.
 func (g *group) decide(committed seq.Offset, ended bool) bool {
 	switch {
 	case g.err != nil:
@@ -131,8 +130,8 @@ func (g *group) decide(committed seq.Offset, ended bool) bool {
 	return true
 }
 
-// lateness returns what the entries of a group are told that is not committed,
-// or nil while they wait.
+// lateness returns the error with which entries of an uncommitted group complete, or nil while they
+// wait.
 func (g *group) lateness() error {
 	if g.err == nil && g.expired && g.written {
 		return ErrUnknownOutcome
@@ -140,7 +139,7 @@ func (g *group) lateness() error {
 	return g.err
 }
 
-// complete tells the entries what became of them, once.
+// complete completes the entries, once.
 func (g *group) complete(err error) {
 	at := commitlog.Placed{Written: g.written}
 	if g.written {
@@ -155,7 +154,7 @@ func (g *group) complete(err error) {
 	g.entries = nil
 }
 
-// tellCatchUp tells how long groups took to be committed. lacking: replicas of the
+// tellCatchUp reports how long groups took to be committed. lacking means that replicas of the
 // partition are not in sync.
 func tellCatchUp(c *replication.CatchUp, now time.Time, decided []*group, lacking bool) {
 	for _, g := range decided {

@@ -20,20 +20,20 @@ type Budget struct {
 	full  atomic.Uint64
 }
 
-// termShare is which part of what is free one term may hold.
+// termShare is the fraction of the free budget that one term may hold, as a divisor.
 const termShare = 16
 
-// NewBudget returns a budget of so many bytes.
+// NewBudget returns a budget of the given bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
 
-// Usage returns how many bytes are uncommitted, how many may be, and how many
-// entries had to wait or were refused because of that.
+// Usage returns the uncommitted bytes, their limit, and how many entries had to wait or were
+// refused because of it.
 func (b *Budget) Usage() (used, limit int64, full uint64) {
 	return b.used.Load(), b.limit, b.full.Load()
 }
 
-// reserve takes n bytes for a term that holds some already, or returns that it may
-// not.
+// reserve reserves n bytes for a term that already holds some, and reports whether it may have
+// them.
 func (b *Budget) reserve(held, n int) bool {
 	if b == nil {
 		return true
@@ -49,7 +49,7 @@ func (b *Budget) reserve(held, n int) bool {
 	}
 }
 
-// giveBack returns n bytes that were taken.
+// giveBack returns n reserved bytes.
 func (b *Budget) giveBack(n int) {
 	if b != nil {
 		b.used.Add(-int64(n))

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Credits are what the terms of a node share: one replication.Credit for each other
-// node, whatever the partition. Credits may be used by many goroutines.
+// Credits are shared by the terms of a node: one replication.Credit for each other node, whatever
+// the partition. Safe for concurrent use.
 type Credits struct {
 	sizes limit.Sizes
 

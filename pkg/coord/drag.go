@@ -6,52 +6,48 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// How a follower is judged that keeps up and slows everyone down.
+// Criteria for a follower that keeps up and slows down all others.
 const (
-	// dragFactor is how many times longer than the other members a follower must take
-	// for what everyone waits for, beside the round trip of its link.
+	// dragFactor is how many times longer than the other members a follower must take, without the
+	// round trip of its link.
 	dragFactor = 4
-	// dragShare is the part of the time, one in so many, in which the others must have
-	// waited for it alone.
+	// dragShare is the fraction of the time, as a divisor, in which the others must have waited for
+	// it alone.
 	dragShare = 2
-	// dragPauses is how many times the wait doubles before a follower that was slow is
-	// taken in again.
+	// dragPauses is how often the wait before a slow follower is admitted again may double.
 	dragPauses = 3
-	// dragCalm is after how many windows in which it was not slow the wait is the
-	// shortest again.
+	// dragCalm is the number of windows without slowness after which the wait is reset.
 	dragCalm = 300
 )
 
-// drag measures how long a follower holds up what the other members have. Under load
-// a follower on a slow link or disk acknowledges everything in time, and yet
-// publishers that wait for each answer are slowed to its pace: lag in time does not
-// show that. One batch after the other is timed from its append until the other
-// members have it, and until the follower has it. A round trip of its link is not
-// held against a follower: a distant one costs latency and no more. The term's lock
-// guards it.
+// drag measures how long a follower delays what the other members have. Under load a follower on a
+// slow link or disk acknowledges everything in time, but slows publishers that wait for each answer
+// to its pace: its lag in time does not show that. One batch after another is timed from its append
+// until the other members have it, and until the follower has it. The round trip of its link is not
+// counted: a distant follower adds latency and nothing else. The term's lock guards it.
 type drag struct {
-	mark   seq.Offset    // end of the batch that is timed; 0: none is
+	mark   seq.Offset    // end of the batch being timed; 0: none
 	begun  time.Time     // when it was appended
 	others time.Time     // when the other members had it; zero: not yet
 	since  time.Time     // when the window began
-	took   time.Duration // by the others in the window, together
-	held   time.Duration // beyond that by the follower
+	took   time.Duration // total time of the others in the window
+	held   time.Duration // further time of the follower
 
-	slow  bool      // the last window showed that it holds everyone up
-	times int       // it left because of that
-	calm  int       // windows in a row that showed nothing
-	keeps time.Time // since when it has kept up, while it is out; zero: it does not
+	slow  bool      // in the last window it delayed all others
+	times int       // how often it left because of that
+	calm  int       // consecutive windows without slowness
+	keeps time.Time // since when it has kept up, while it is out of sync; zero: it does not
 }
 
-// appended notes that the log has come to end at an offset.
+// appended records the log's new end.
 func (d *drag) appended(now time.Time, end seq.Offset) {
 	if d.mark == 0 {
 		d.mark, d.begun, d.others = end, now, time.Time{}
 	}
 }
 
-// acked notes how far the follower and the least of the other members are. trip is
-// the shortest round trip that was seen on the follower's link.
+// acked records the ends of the follower and of the least of the other members. trip is the
+// shortest observed round trip of the follower's link.
 func (d *drag) acked(now time.Time, own, others seq.Offset, trip time.Duration) {
 	if d.mark == 0 {
 		return
@@ -68,9 +64,8 @@ func (d *drag) acked(now time.Time, own, others seq.Offset, trip time.Duration) 
 	d.mark = 0
 }
 
-// judge reports whether the follower is slow, when a window is over.
-// What is not acknowledged yet does not count, and so a follower that is silent is
-// not slow: it lags.
+// judge decides, at the end of a window, whether the follower is slow. Batches that are not
+// acknowledged yet do not count, so a silent follower is not slow: it lags.
 func (d *drag) judge(now time.Time, window time.Duration) {
 	if d.since.IsZero() {
 		d.since = now
@@ -87,8 +82,8 @@ func (d *drag) judge(now time.Time, window time.Duration) {
 	d.since, d.took, d.held = now, 0, 0
 }
 
-// pause returns how long a follower that left because it was slow must have kept up
-// before it is taken in again.
+// pause returns how long a follower that left because it was slow must have kept up before it is
+// admitted again.
 func (d *drag) pause(lag time.Duration) time.Duration {
 	if d.times == 0 {
 		return 0
@@ -96,8 +91,8 @@ func (d *drag) pause(lag time.Duration) time.Duration {
 	return lag << min(d.times-1, dragPauses)
 }
 
-// placed notes whether the follower was in sync and is. One that leaves while it is
-// slow is out because of that. One that is taken in is judged from new.
+// placed records whether the follower was in sync and is now. A slow follower that leaves has left
+// because of that. An admitted one is measured from the beginning.
 func (d *drag) placed(was, is bool) {
 	switch {
 	case was && !is && d.slow:
@@ -109,8 +104,8 @@ func (d *drag) placed(was, is bool) {
 	}
 }
 
-// rested reports whether a follower has kept up for as long as it must before it is
-// taken in. It is asked repeatedly.
+// rested reports whether a follower has kept up for the time required before its admission. It is
+// called repeatedly.
 func (d *drag) rested(now time.Time, keepsUp bool, lag time.Duration) bool {
 	if !keepsUp {
 		d.keeps = time.Time{}

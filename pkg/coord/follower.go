@@ -12,36 +12,36 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// followerState is another replica as a term sees it.
+// followerState is the state of another replica in a term.
 type followerState struct {
 	node meta.NodeID
 	link *lateLink
 	rep  *replication.Replicator
 
-	// guarded by the term's mutex
+	// Guarded by the term's mutex.
 	incarnation uint64      // of the node's process, in metadata
-	down        bool        // metadata says so
-	said        ReplicaView // all that metadata says of it
-	began       uint64      // incarnation when the session began
+	down        bool        // according to the metadata
+	said        ReplicaView // the metadata of the replica
+	began       uint64      // incarnation at the beginning of the session
 	connected   bool
-	refused     bool                 // its machine says that nobody listens
-	holds       replication.Progress // zero but for Session when a session begins
-	caughtUp    time.Time            // when it is last known to have held all there was
+	refused     bool                 // its machine refuses connections
+	holds       replication.Progress // zero except for Session when a session begins
+	caughtUp    time.Time            // when it is last known to have held everything
 	mark        seq.Offset           // the log's end
-	markAt      time.Time            // when it was there
+	markAt      time.Time            // when the log's end was there
 	rate        rate
-	moved       time.Time // when it last got something, or lacked nothing
-	stalled     bool      // termOptions.Stalled was told
+	moved       time.Time // when it last received something, or lacked nothing
+	stalled     bool      // termOptions.Stalled was called
 	drag        drag
-	slowTold    bool // termOptions.Slow was told
+	slowTold    bool // termOptions.Slow was called
 }
 
-// newFollower returns a follower of a term, which is not connected yet.
+// newFollower returns an unconnected follower of a term.
 func newFollower(t *Term, n meta.NodeID, v View) *followerState {
 	f := &followerState{node: n, link: &lateLink{ready: make(chan struct{})}}
 	f.moved = t.o.Now()
 	if slices.Contains(v.ISR, n) {
-		f.caughtUp = f.moved // it has until now plus ReplicaLag
+		f.caughtUp = f.moved // it has ReplicaLag from now on
 	}
 	w := watch{t, f}
 	f.rep = replication.NewReplicator(replication.ReplicatorOptions{
@@ -54,8 +54,8 @@ func newFollower(t *Term, n meta.NodeID, v View) *followerState {
 	return f
 }
 
-// stalls returns whether the follower makes no progress: it lacks something, and has
-// got nothing for StallAfter. One whose node is down need not.
+// stalls reports whether the follower makes no progress: it lacks something, and has received
+// nothing for StallAfter. A follower whose node is down does not count.
 func (f *followerState) stalls(now time.Time, end seq.Offset, shares uint64) bool {
 	if f.down || !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Shares >= shares {
 		f.moved = now
@@ -63,8 +63,8 @@ func (f *followerState) stalls(now time.Time, end seq.Offset, shares uint64) boo
 	return now.Sub(f.moved) >= StallAfter
 }
 
-// setStalled notes whether the follower makes no progress, and tells it where it was
-// otherwise before: see termOptions.Stalled.
+// setStalled records whether the follower makes no progress, and reports a change: see
+// termOptions.Stalled.
 func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
 	if stalled == f.stalled {
 		return
@@ -79,8 +79,7 @@ func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Tim
 	}
 }
 
-// setSlow reports whether the follower holds everyone up, where that has changed: see
-// termOptions.Slow.
+// setSlow reports a change of whether the follower delays all others: see termOptions.Slow.
 func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
 	if f.drag.slow == f.slowTold {
 		return
@@ -95,7 +94,7 @@ func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(m
 	}
 }
 
-// trouble says for people why the follower gets nothing.
+// trouble describes why the follower receives nothing.
 func (f *followerState) trouble() string {
 	if !f.connected {
 		return "not connected to the follower's node"
@@ -104,9 +103,8 @@ func (f *followerState) trouble() string {
 	return cmp.Or(why, "the follower's node does not respond")
 }
 
-// advance takes over what a follower has said of itself. What belongs to an
-// earlier session, or to one with an earlier life of the node, is refused. Answers
-// may come in another order than they were given.
+// advance applies a follower's report. Reports of an earlier session, or of a session with an
+// earlier process of the node, are refused. Answers may arrive out of order.
 func (f *followerState) advance(now time.Time, p replication.Progress) bool {
 	if p.Session != f.holds.Session || f.began != f.incarnation {
 		return false
@@ -122,7 +120,7 @@ func (f *followerState) advance(now time.Time, p replication.Progress) bool {
 	return true
 }
 
-// observe notes how far the follower is, at a moment at which the log ends at end.
+// observe records the follower's state at a moment at which the log ends at end.
 func (f *followerState) observe(now time.Time, end seq.Offset) {
 	known := f.holds.Session > 0 && !f.holds.At.IsZero()
 	switch {
@@ -137,26 +135,25 @@ func (f *followerState) observe(now time.Time, end seq.Offset) {
 	f.rate.observe(now, f.holds.Bytes)
 }
 
-// heldAll notes that the follower has held all that there was up to now, whenever
-// it was observed last.
+// heldAll records that the follower has held everything up to now, whenever it was last observed.
 func (f *followerState) heldAll(now time.Time) { f.caughtUp, f.markAt, f.moved = now, now, now }
 
-// has reports whether the follower holds all of a log and its shares, and knows it
-// as committed.
+// has reports whether the follower holds all of a log and its shares, and knows that it is
+// committed.
 func (f *followerState) has(end seq.Offset, shares uint64) bool {
 	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
 }
 
-// tell lets idle followers know what is committed; with always they are asked in
-// any case whether they still recognise the term.
+// tell sends idle followers the committed end. With always it asks all of them whether they still
+// recognise the term.
 func tell(followers []*followerState, always bool) {
 	for _, f := range followers {
 		f.rep.Tell(always)
 	}
 }
 
-// stats returns how the follower is doing, but for what its replicator knows. end
-// is that of the leader's log.
+// stats returns the follower's statistics, except those of its replicator. end is that of the
+// leader's log.
 func (f *followerState) stats(now time.Time, end seq.Offset) FollowerStats {
 	s := FollowerStats{Node: f.node, Connected: f.connected, Acked: f.holds.End, Since: f.caughtUp, BytesPerSecond: f.rate.perSecond}
 	if f.holds.End >= end && !f.holds.At.IsZero() {
@@ -166,13 +163,13 @@ func (f *followerState) stats(now time.Time, end seq.Offset) FollowerStats {
 	return s
 }
 
-// stop ends the link and everything that is done about the follower.
+// stop closes the link and ends all work for the follower.
 func (f *followerState) stop() {
 	f.link.Close()
 	f.rep.Stop()
 }
 
-// rate is how fast what a follower lacks grows less.
+// rate measures how fast a follower's lag shrinks.
 type rate struct {
 	at        time.Time
 	bytes     int64
@@ -192,15 +189,15 @@ func (r *rate) observe(now time.Time, lacking int64) {
 	r.at, r.bytes = now, lacking
 }
 
-// lateLink is a link that may be asked for before it is there: its events may
-// come before Follow has returned.
+// lateLink is a link that may be used before it exists: its events may arrive before Follow has
+// returned.
 type lateLink struct {
 	ready chan struct{} // closed when link is set
-	set   atomic.Bool   // likewise, for less than a receive takes
+	set   atomic.Bool   // likewise; cheaper than a receive
 	link  Link
 }
 
-// get returns the link once it is there.
+// get waits for the link and returns it.
 func (l *lateLink) get() Link {
 	if !l.set.Load() {
 		<-l.ready
@@ -219,7 +216,7 @@ func (l *lateLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	l.get().Go(kind, payload, done)
 }
 
-// gather has what the link sends gather in a round.
+// gather makes the link's messages of a round leave together.
 func (l *lateLink) gather(with *vfs.Gathering) {
 	if g, ok := l.get().(interface{ Gatherer() vfs.Gatherer }); ok {
 		with.Hold(g.Gatherer())
@@ -231,17 +228,16 @@ func (l *lateLink) Close() {
 	l.get().Close()
 }
 
-// FollowerStats is how a follower of a term is doing.
+// FollowerStats are the statistics of a follower of a term.
 type FollowerStats struct {
 	Node      meta.NodeID
 	Connected bool
-	Acked     seq.Offset // it holds everything below; 0: nothing is known
+	Acked     seq.Offset // it holds everything below; 0: unknown
 	Lag       int64      // messages that it lacks
-	LagBytes  int64      // about as many bytes
-	// Since is when it was last known to have held all that there was: now, for
-	// one that keeps up.
+	LagBytes  int64      // approximate bytes of these messages
+	// Since is when it was last known to have held everything: now, if it keeps up.
 	Since time.Time
-	State string // as replication.State names them
-	// BytesPerSecond is how fast what it lacks grows less.
+	State string // a name of replication.State
+	// BytesPerSecond is how fast its lag shrinks.
 	BytesPerSecond int64
 }

@@ -14,39 +14,38 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// proposeAgain is how long after one proposal failed, or nothing was
-// heard of it, the next is made.
+// proposeAgain is the delay after a proposal that failed or was not answered.
 const proposeAgain = time.Second
 
-// verifyFor is how long a term waits for an in-sync replica to compare logs with, if
-// its own log may be an older state of the disk and the topic takes messages with one
-// replica in sync. Other topics could take none alone: there it waits until one comes, or an
-// operator decides.
+// verifyFor is how long a term waits for an in-sync replica to compare logs with, if its own log
+// may be an older state of the disk and the topic accepts messages with one replica in sync. For
+// other topics, which could accept none alone, it waits until such a replica comes, or an operator
+// decides.
 const verifyFor = 10 * time.Second
 
-// How a follower is awaited that keeps up and is always a little behind what is
-// committed, because its way is longer than that of the others.
+// Bounds of waiting for a follower that keeps up but is always slightly behind the committed end,
+// because its round trip is longer than that of the others.
 const (
 	awaitFor   = 250 * time.Millisecond // at most
-	awaitAgain = 2 * time.Second        // after it was in vain
+	awaitAgain = 2 * time.Second        // after a wait without success
 )
 
-// joinMargin is how many times fresher than a member's last moment of having held
-// all there was that of a joiner must be. Holding all that is committed is not
-// enough: where nothing can be committed, one that hears nothing holds that, too.
+// joinMargin is how many times fresher than a member's the last moment must be at which a joiner
+// held everything. Holding everything committed is not enough: while nothing can be committed, a
+// follower that receives nothing also holds that.
 const joinMargin = 2
 
-// membership is who is in sync with a term, what is known of the other replicas,
-// and which change is asked for. It decides, and calls nobody. The term's lock
-// guards it, but for the list of followers, which is replaced and never changed.
+// membership holds the in-sync replicas of a term, the state of the other replicas, and the
+// requested change. It decides, and calls nobody. The term's lock guards it, except for the list of
+// followers, which is replaced and never changed.
 type membership struct {
 	self     meta.NodeID
 	lag      time.Duration
 	start    seq.Offset // of the term
 	before   seq.Epoch  // of the last batch before the term
 	view     View
-	spoiled  bool      // a part of the log cannot be read: who lags behind it is not to blame
-	alone    time.Time // when an unverified term that has found no one may continue without the others; zero: it is verified
+	spoiled  bool      // a part of the log cannot be read: followers that lag because of that are not removed
+	alone    time.Time // when an unverified term that has found no other replica may continue alone; zero: it is verified
 	tracker  *isr.Tracker
 	proposal proposal
 	awaited  awaited
@@ -54,23 +53,22 @@ type membership struct {
 	list     atomic.Pointer[[]*followerState]
 }
 
-// proposal is a change of the in-sync set that was asked for and that metadata
-// has not passed. Until then who is to join counts: it may be decided long after
-// anybody waits for it.
+// proposal is a requested change of the in-sync set that the metadata has not passed. Until then
+// the joiner counts: the change may be decided long after anybody waits for it.
 type proposal struct {
 	change  ISRChange
-	open    bool      // metadata has not passed its version
-	waiting bool      // the outcome has not been told
-	unsure  bool      // one for the same version may yet be decided
-	again   time.Time // when another may be made
+	open    bool      // the metadata has not passed its version
+	waiting bool      // the outcome has not been reported
+	unsure  bool      // one for the same version may still be decided
+	again   time.Time // when the next may be made
 }
 
-// awaited is a follower that counts before it is proposed: for a moment nothing is
-// committed without it, so that it gets to hold all that is.
+// awaited is a follower that counts before it is proposed: for a moment nothing is committed
+// without it, so that it can hold everything that is.
 type awaited struct {
-	follower *followerState // nil: nobody
+	follower *followerState // nil: none
 	until    time.Time
-	again    time.Time // when someone may be awaited again
+	again    time.Time // when a follower may be awaited again
 }
 
 func (m *membership) begin(o termOptions, start seq.Offset) {
@@ -84,17 +82,15 @@ func (m *membership) begin(o termOptions, start seq.Offset) {
 	m.list.Store(&[]*followerState{})
 }
 
-// followers returns the other replicas, in the order of assignment. It takes no
-// lock.
+// followers returns the other replicas, in the order of assignment, without a lock.
 func (m *membership) followers() []*followerState { return *m.list.Load() }
 
-// few reports whether fewer are in sync than the topic asks for.
+// few reports whether fewer replicas are in sync than the topic requires.
 func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 
-// apply takes over a view, and returns the followers that are to be compared again:
-// those whose node is another process than it was, and those that have left the
-// in-sync set, perhaps because they say themselves that they are damaged. What they
-// have said counts no more.
+// apply applies a view, and returns the followers whose logs must be compared again: those whose
+// node has a new process, and those that have left the in-sync set, possibly because they reported
+// damage. Their earlier answers no longer count.
 func (m *membership) apply(v View) (anew []*followerState) {
 	was := m.view.ISR
 	if v.Version > m.view.Version {
@@ -109,7 +105,7 @@ func (m *membership) apply(v View) (anew []*followerState) {
 		left := slices.Contains(was, f.node) && !slices.Contains(v.ISR, f.node)
 		if left || r.Incarnation != f.incarnation {
 			f.holds = replication.Progress{Session: f.holds.Session}
-			f.began = ^r.Incarnation // answers that are on their way count for nothing
+			f.began = ^r.Incarnation // ignore answers in transit
 			m.tracker.Forget(f.node)
 			anew = append(anew, f)
 		}
@@ -118,8 +114,8 @@ func (m *membership) apply(v View) (anew []*followerState) {
 	return anew
 }
 
-// forget drops what is believed of a replica that counts for nothing, and returns
-// it, to begin a new session with; ok is false for one that does count.
+// forget discards the state of a replica that does not count, and returns the follower, for a new
+// session; ok is false if it counts.
 func (m *membership) forget(node meta.NodeID) (f *followerState, ok bool) {
 	joins := (m.proposal.open || m.proposal.unsure) && m.proposal.change.Joiner == node
 	if joins || slices.Contains(m.view.ISR, node) {
@@ -128,7 +124,7 @@ func (m *membership) forget(node meta.NodeID) (f *followerState, ok bool) {
 	for _, f := range m.followers() {
 		if f.node == node {
 			f.holds = replication.Progress{Session: f.holds.Session}
-			f.began = ^f.incarnation // answers that are on their way count for nothing
+			f.began = ^f.incarnation // ignore answers in transit
 			m.tracker.Forget(node)
 			return f, true
 		}
@@ -136,7 +132,7 @@ func (m *membership) forget(node meta.NodeID) (f *followerState, ok bool) {
 	return nil, true
 }
 
-// replica returns what the view says of a node.
+// replica returns the view's entry of a node.
 func (v View) replica(node meta.NodeID) ReplicaView {
 	for _, r := range v.Replicas {
 		if r.Node == node {
@@ -146,8 +142,7 @@ func (v View) replica(node meta.NodeID) ReplicaView {
 	return ReplicaView{Node: node}
 }
 
-// others returns the nodes that have a replica, or are said to be in sync, but
-// for one.
+// others returns the nodes that have a replica, or are in the in-sync set, except self.
 func (v View) others(self meta.NodeID) []meta.NodeID {
 	var all []meta.NodeID
 	for _, r := range v.Replicas {
@@ -161,7 +156,7 @@ func (v View) others(self meta.NodeID) []meta.NodeID {
 	return slices.DeleteFunc(all, func(n meta.NodeID) bool { return n == self })
 }
 
-// refollow makes the followers match the view.
+// refollow adds and removes followers to match the view.
 func (m *membership) refollow(create func(meta.NodeID) *followerState) (added, removed []*followerState) {
 	have := m.followers()
 	var all []*followerState
@@ -187,9 +182,8 @@ func (m *membership) refollow(create func(meta.NodeID) *followerState) (added, r
 	return added, removed
 }
 
-// next returns the change of the in-sync set that is due, if one is. Who is to
-// join by it counts from now on, and must have stored what was shared up to a
-// number, if joinable says that this is enough.
+// next returns the change of the in-sync set that is due, if any. Its joiner counts from now on.
+// The joiner must have stored the shares up to a number, if joinable says that this is enough.
 func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChange, bool) {
 	if m.proposal.waiting || m.proposal.open && !m.proposal.unsure || now.Before(m.proposal.again) {
 		return ISRChange{}, false
@@ -223,7 +217,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 			m.await(now, near)
 			return ISRChange{}, false
 		}
-		// Nobody knows what became of the last one. A change to what is has the
+		// The outcome of the last proposal is unknown. A change to the current set makes the
 		// metadata pass its version.
 		next = isr.Change{ISR: m.view.ISR, Why: "to complete an earlier in-sync replica change"}
 	}
@@ -239,18 +233,18 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 	return c, true
 }
 
-// unverified reports whether the term is to wait: this log was opened from disk, and no
-// other in-sync replica has been compared with it. Until then nothing is appended, and
-// none is taken out unheard that may be the only one to know of what the disk has lost.
+// unverified reports whether the term must wait: this log was opened from disk, and has not been
+// compared with another in-sync replica. Until then nothing is appended, and no member is removed
+// unheard that may be the only one to have what the disk has lost.
 func (m *membership) unverified(now time.Time) bool {
 	if m.view.MinISR <= 1 && !now.Before(m.alone) || !slices.ContainsFunc(m.view.Replicas, m.mayHoldMore) {
-		m.alone = time.Time{} // for good: who joins from now on was compared
+		m.alone = time.Time{} // permanently: later joiners were compared
 	}
 	return !m.alone.IsZero()
 }
 
-// mayHoldMore reports whether another replica is in sync and may hold records that this
-// log has lost: it is not suspect, or said to hold more.
+// mayHoldMore reports whether another replica is in sync and may hold records that this log has
+// lost: it is not suspect, or reported as holding more.
 func (m *membership) mayHoldMore(r ReplicaView) bool {
 	if r.Node == m.self || !slices.Contains(m.view.ISR, r.Node) {
 		return false
@@ -258,19 +252,19 @@ func (m *membership) mayHoldMore(r ReplicaView) bool {
 	return !r.Suspect || !r.Broken && m.exceeded(r.LastEpoch, r.End)
 }
 
-// exceeded reports whether a log that ended in an epoch, and there, holds more than
-// this one did when the term began.
+// exceeded reports whether a log with the given last epoch and end holds more than this one did
+// when the term began.
 func (m *membership) exceeded(epoch seq.Epoch, end seq.Offset) bool {
 	return epoch > m.before || epoch == m.before && end > m.start
 }
 
-// keepsUp reports whether a follower has held all that there was not long ago, in a
-// session with the life of its node that metadata knows.
+// keepsUp reports whether a follower has recently held everything, in a session with the process of
+// its node that the metadata knows.
 func (m *membership) keepsUp(f *followerState, now time.Time) bool {
 	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= m.lag/joinMargin
 }
 
-// await begins to count a follower that is near enough to join, if there is one.
+// await begins to count a follower that is close enough to join, if there is one.
 func (m *membership) await(now time.Time, f *followerState) {
 	if f != nil && m.awaited.follower == nil && !now.Before(m.awaited.again) {
 		m.awaited = awaited{follower: f, until: now.Add(awaitFor)}
@@ -278,8 +272,7 @@ func (m *membership) await(now time.Time, f *followerState) {
 	}
 }
 
-// tire ends counting a follower that was awaited in vain, and returns whether it
-// has.
+// tire stops counting a follower that was awaited without success, and reports whether it did.
 func (m *membership) tire(now time.Time) bool {
 	f := m.awaited.follower
 	if f == nil || m.keepsUp(f, now) && now.Before(m.awaited.until) {
@@ -290,8 +283,7 @@ func (m *membership) tire(now time.Time) bool {
 	return true
 }
 
-// answered notes what became of a change that was asked for. See
-// Term.ISRProposed.
+// answered records the outcome of a requested change. See Term.ISRProposed.
 func (m *membership) answered(now time.Time, c ISRChange, err error) {
 	p := &m.proposal
 	if !p.waiting || c.Version != p.change.Version {
@@ -310,8 +302,8 @@ func (m *membership) answered(now time.Time, c ISRChange, err error) {
 	}
 }
 
-// stored returns up to which number everyone who counts has stored the shares, at
-// most last.
+// stored returns the number, at most last, up to which every counting replica has stored the
+// shares.
 func (m *membership) stored(last uint64) uint64 {
 	for _, f := range m.followers() {
 		if m.tracker.Counts(f.node) {
@@ -321,8 +313,8 @@ func (m *membership) stored(last uint64) uint64 {
 	return last
 }
 
-// everywhere reports whether everyone who counts holds a log up to its end and all
-// shares, and knows it as committed.
+// everywhere reports whether every counting replica holds a log up to its end and all shares, and
+// knows that it is committed.
 func (m *membership) everywhere(end seq.Offset, shares uint64) bool {
 	for _, f := range m.followers() {
 		if m.tracker.Counts(f.node) && !f.has(end, shares) {
@@ -332,8 +324,8 @@ func (m *membership) everywhere(end seq.Offset, shares uint64) bool {
 	return true
 }
 
-// settled reports whether every replica is in sync, holds a log up to its end and
-// knows it as committed, and no change is asked for.
+// settled reports whether every replica is in sync, holds a log up to its end and knows that it is
+// committed, and no change is requested.
 func (m *membership) settled(end seq.Offset) bool {
 	if m.proposal.open || len(m.view.ISR) != len(m.view.Replicas) {
 		return false
@@ -346,7 +338,7 @@ func (m *membership) settled(end seq.Offset) bool {
 	return true
 }
 
-// timeAppend has the members timed for a batch that was appended.
+// timeAppend starts timing the members for an appended batch.
 func (m *membership) timeAppend(now time.Time, end seq.Offset) {
 	for _, f := range m.followers() {
 		if slices.Contains(m.view.ISR, f.node) {
@@ -355,7 +347,7 @@ func (m *membership) timeAppend(now time.Time, end seq.Offset) {
 	}
 }
 
-// timeAcks notes what each member has, beside what all others have.
+// timeAcks records what each member has, compared with what all others have.
 func (m *membership) timeAcks(now time.Time) {
 	for _, f := range m.followers() {
 		if f.drag.mark == 0 {
@@ -376,9 +368,8 @@ func (m *membership) timeAcks(now time.Time) {
 	}
 }
 
-// stir ends that the term is idle, and returns whether it was. All that time every
-// replica held all that there is: nobody has lagged, however long ago the last
-// Tick was.
+// stir ends the term's idleness, and reports whether it was idle. In that time every replica held
+// everything: none has lagged, however long ago the last Tick was.
 func (m *membership) stir(now time.Time) bool {
 	if !m.idle {
 		return false
@@ -390,8 +381,7 @@ func (m *membership) stir(now time.Time) bool {
 	return true
 }
 
-// confirmed returns when everyone who counts was last known to recognise the
-// term.
+// confirmed returns when every counting replica was last known to recognise the term.
 func (m *membership) confirmed(now time.Time) time.Time {
 	for _, f := range m.followers() {
 		if m.tracker.Counts(f.node) && f.holds.At.Before(now) {

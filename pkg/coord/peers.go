@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Peers is how a replica reaches the nodes that hold the others.
+// Peers connects a replica to the nodes with the other replicas.
 type Peers interface {
 	// Follow opens a link for one partition to a node. If a session is already up, Up is called
 	// soon, from another goroutine.
@@ -17,18 +17,18 @@ type Peers interface {
 // without a lock. Up and Down alternate, except for the Down of a node that refuses
 // connections.
 type LinkEvents struct {
-	// Up: a session began. Nothing that was sent before it is answered in it.
+	// Up reports that a session began. Requests sent before are not answered in it.
 	Up func()
-	// Down: the session ended. refused: the connection was refused, which is also reported
-	// while no session is up.
+	// Down reports that the session ended. refused: the connection was refused, which is also
+	// reported while there is no session.
 	Down func(refused bool)
 }
 
-// Link is the way to one node for one partition.
+// Link is the connection to one node for one partition.
 type Link interface {
 	replication.Caller
-	// Close ends the link. An event that has begun may still be running; none
-	// begins afterwards. It does not wait, and may be called from an event.
+	// Close ends the link. An event in progress may still run; none begins afterwards. It does not
+	// wait, and may be called from an event.
 	Close()
 }
 
@@ -37,10 +37,9 @@ type ReplicaView struct {
 	Node        meta.NodeID
 	Incarnation uint64 // of its process
 	Down        bool
-	Full        bool // its disk is, by the metadata
-	// Suspect: it may have lost what it acknowledged, by the metadata, which says that
-	// its last epoch and the end of its log were these. One that is Broken cannot be read
-	// in full.
+	Full        bool // its disk is full, according to the metadata
+	// Suspect: according to the metadata it may have lost acknowledged records, and its log had the
+	// following last epoch and end. A Broken one cannot be read completely.
 	Suspect, Broken bool
 	LastEpoch       seq.Epoch
 	End             seq.Offset
@@ -56,20 +55,20 @@ func (r *ReplicaView) SuspectAs(p *meta.Partition) {
 type View struct {
 	Epoch    seq.Epoch
 	Version  uint64        // of the partition: the compare-and-swap token
-	Leader   meta.NodeID   // "": none
+	Leader   meta.NodeID   // "" if there is none
 	Replicas []ReplicaView // in the order of assignment, this node included
 	ISR      []meta.NodeID
 	MinISR   int
 	Sync     meta.SyncPolicy
-	Unclean  seq.Epoch // of the last leader that an operator elected though it may lack committed records
+	Unclean  seq.Epoch // of the last leader that an operator elected although it may lack committed records
 }
 
-// ISRChange is a change of the in-sync set that a leader asks for.
+// ISRChange is a change of the in-sync set that a leader requests.
 type ISRChange struct {
 	Epoch       seq.Epoch
-	Version     uint64 // that the change is made for
+	Version     uint64 // for which the change is made
 	ISR         []meta.NodeID
-	Joiner      meta.NodeID // who is to join; "": a shrink
-	Incarnation uint64      // of the joiner, which metadata is to compare
-	Why         string      // for people
+	Joiner      meta.NodeID // "" for a removal
+	Incarnation uint64      // of the joiner, compared by the metadata
+	Why         string      // reason, for people
 }

@@ -19,18 +19,17 @@ import (
 // ReplicaOptions describe a replica of a partition.
 type ReplicaOptions struct {
 	FS        vfs.FS
-	Dir       string // its own
+	Dir       string // of the replica
 	Self      meta.NodeID
 	Partition replication.Partition
 	Log       commitlog.Options
 	Now       func() time.Time
-	// Wall returns what this node's wall clock shows at now, in ns since 1970; nil: the
-	// system's.
+	// Wall returns this node's wall clock at now, in ns since 1970; nil: the system's.
 	Wall func(now time.Time) int64
-	// Full reports whether the disk has no room for what a leader sends; nil: it always has.
-	// See replication.Following.
+	// Full reports whether the disk has no room for a leader's data; nil: never. See
+	// replication.Following.
 	Full func() bool
-	// Peers is how it reaches the others; nil: this node is alone.
+	// Peers connects it to the other replicas; nil: this node is alone.
 	Peers Peers
 	// Failed is called when the log fails: at least once, and without waiting.
 	Failed func(error)
@@ -44,9 +43,9 @@ type ReplicaOptions struct {
 	Stalled    func(follower meta.NodeID, since time.Time, why string)
 	Slow       func(follower meta.NodeID, since time.Time)
 	Stirred    func(*Term)
-	Budget     *Budget              // of the node; nil: no limit
-	Credits    *Credits             // of the node; nil: each follower of each partition has a credit of its own
-	CatchUp    *replication.CatchUp // of the node; nil: no limit
+	Budget     *Budget              // shared by the node; nil: no limit
+	Credits    *Credits             // shared by the node; nil: each follower of each partition has its own credit
+	CatchUp    *replication.CatchUp // shared by the node; nil: no limit
 	Stored     func(time.Duration)  // see termOptions
 	Sizes      limit.Sizes          // of entries, groups and puts; zero: limit.Default
 	// ReplicaLag and PublishTimeout: see termOptions.
@@ -54,10 +53,9 @@ type ReplicaOptions struct {
 	PublishTimeout time.Duration
 }
 
-// Replica is one node's copy of a partition: the log, and the role that this
-// node has in it: it leads, follows, or rests. Lead, Follow, Rest, StopLeading and
-// Close are for one goroutine at a time, and each of them ends the role before
-// it; the rest is for any.
+// Replica is one node's replica of a partition: the log, and its role: it leads, follows, or rests.
+// Lead, Follow, Rest, StopLeading and Close must not run concurrently; each of them ends the
+// previous role. The other methods are safe for concurrent use.
 type Replica struct {
 	o        ReplicaOptions
 	log      *commitlog.Log
@@ -67,12 +65,12 @@ type Replica struct {
 	damaged  atomic.Bool
 	ages     *age.Clock
 	refusing atomic.Bool
-	// unverified: the log was opened from disk and holds something, perhaps an older state, and no term has
-	// confirmed it since. See termOptions.
+	// unverified: the log was opened from disk and is not empty, may be an older state, and no term
+	// has confirmed it since. See termOptions.
 	unverified atomic.Bool
 }
 
-// OpenReplica opens the log of a replica. It has no role yet.
+// OpenReplica opens the log of a replica, without a role.
 func OpenReplica(o ReplicaOptions) (*Replica, error) {
 	log, rec, err := commitlog.Open(o.FS, o.Dir, o.Log)
 	if err != nil {
@@ -85,7 +83,7 @@ func OpenReplica(o ReplicaOptions) (*Replica, error) {
 	return r, nil
 }
 
-// failed takes what a follower cannot continue with.
+// failed handles an error with which a follower cannot continue.
 func (r *Replica) failed(err error) {
 	switch {
 	case errors.Is(err, replication.ErrLonger):
@@ -110,7 +108,7 @@ func (r *Replica) Spoil(err error) {
 	}
 }
 
-// appended notes that the leader has just written a batch.
+// appended records that the leader has just written a batch.
 func (r *Replica) appended(b commitlog.Batch) {
 	r.ages.Appended(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, time.Now())
 }
@@ -121,7 +119,7 @@ func (r *Replica) Ages() *age.Clock { return r.ages }
 // Log returns the replica's log.
 func (r *Replica) Log() *commitlog.Log { return r.log }
 
-// Recovery returns what opening the log found.
+// Recovery returns the result of opening the log.
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 
 // Damaged reports whether a durable part of the log cannot be read, as found when opening it or by
@@ -135,14 +133,13 @@ func (r *Replica) Damaged() bool { return r.damaged.Load() }
 // once the logs agree.
 func (r *Replica) Refusing() bool { return r.refusing.Load() }
 
-// Term returns the term that this replica leads; nil: it does not lead.
+// Term returns the term in which this replica leads, or nil.
 func (r *Replica) Term() *Term { return r.term.Load() }
 
-// Lead makes this replica the leader at the view's epoch, or updates the term if
-// it leads at that epoch already. A term of a lower epoch is stopped; where a
-// higher one was led or adopted, nothing changes and the call is refused with
-// commitlog.ErrFenced. committed is called with each batch once it is committed:
-// see termOptions.
+// Lead makes this replica the leader in the view's epoch, or updates the term if it already leads
+// in that epoch. A term of a lower epoch is stopped. If it has led or adopted a higher epoch,
+// nothing changes and the call is refused with commitlog.ErrFenced. committed is called with each
+// batch once it is committed: see termOptions.
 func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	if t := r.term.Load(); t != nil && t.Epoch() == v.Epoch {
 		t.Update(v)
@@ -173,14 +170,13 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	return nil
 }
 
-// errCounted refuses to forget what is known of a replica that is in sync, or is
-// proposed to be.
+// errCounted refuses to discard the state of a replica that is in sync, or proposed to be.
 var errCounted = fate.Refuse("replica is in sync, or proposed to be")
 
-// Forget has the term of an epoch drop what it believes of another replica, whose
-// log is about to be emptied by its own node, and compare logs with it again. Without
-// that an idle term could propose it for the in-sync set for what it held before.
-// When Forget returns nil, no answer counts that the replica has given. Without such
+// Forget makes the term of an epoch discard its state of another replica, whose node is about to
+// empty its log, and compare logs with it again. Otherwise an idle term could propose the replica
+// for the in-sync set for what it held before. When Forget returns nil, no earlier answer of the
+// replica counts. Without such a term it is refused with ErrNotLeading.
 // a term it is refused with ErrNotLeading.
 func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 	t := r.term.Load()
@@ -199,9 +195,9 @@ func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 	return nil
 }
 
-// Follow has this replica serve the leader of the view's epoch, and keep the
-// positions that it shares in p. The epoch is stored before Follow returns; an
-// older one than was led or adopted is refused with commitlog.ErrFenced.
+// Follow makes this replica serve the leader of the view's epoch, and store the positions that it
+// shares in p. The epoch is stored before Follow returns. An epoch below one that was led or
+// adopted is refused with commitlog.ErrFenced.
 func (r *Replica) Follow(v View, p replication.Positions) error {
 	if err := r.admit(v.Epoch); err != nil {
 		return fmt.Errorf("start following: %w", err)
@@ -224,7 +220,7 @@ func (r *Replica) Rest(v View) error {
 	return errors.Join(r.StopLeading(), r.follower.Rest(v.Epoch))
 }
 
-// admit refuses an epoch below the one that is known.
+// admit refuses an epoch below the known one.
 func (r *Replica) admit(e seq.Epoch) error {
 	known := r.follower.Epoch()
 	if t := r.term.Load(); t != nil {
@@ -241,7 +237,7 @@ func (r *Replica) admit(e seq.Epoch) error {
 // follow. The replica takes ownership of the payload. by is the connection, in which answers of one
 // round gather; nil: they do not.
 func (r *Replica) Handle(by vfs.Gatherer, kind uint8, payload []byte, reply func([]byte)) {
-	if kind == replication.KindPut && r.o.CatchUp.Copying() { // else no clock is read
+	if kind == replication.KindPut && r.o.CatchUp.Copying() { // otherwise no clock is read
 		since, answer := r.o.Now(), reply
 		reply = func(p []byte) {
 			r.o.CatchUp.Committed(since, r.o.Now(), 0)
@@ -258,14 +254,14 @@ func (r *Replica) StopLeading() error {
 		return nil
 	}
 	err := t.Stop()
-	if r.log.CommittedEnd() >= t.start && verified(t) { // everyone in sync had it
+	if r.log.CommittedEnd() >= t.start && verified(t) { // every in-sync replica had it
 		r.unverified.Store(false)
 	}
 	return err
 }
 
-// Close stops the role and closes the log. What was acknowledged is on disk as
-// its topic promises; a clean close leaves nothing to recover.
+// Close ends the role and closes the log. Acknowledged entries are as durable as their topic
+// promises; a clean close leaves nothing to recover.
 func (r *Replica) Close() error {
 	stopped := r.StopLeading()
 	r.follower.Close()

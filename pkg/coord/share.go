@@ -2,20 +2,19 @@ package coord
 
 import "context"
 
-// sharing is a share that is not yet at everyone who must have it.
+// sharing is a share that not every required replica has stored yet.
 type sharing struct {
 	n     uint64 // its number
-	quota bool   // there must be as many in sync as the topic asks for
+	quota bool   // as many replicas must be in sync as the topic requires
 	done  func(error)
 	err   error
 }
 
-// sharings are the shares that are not yet everywhere, in order. The term's lock
-// guards them.
+// sharings are these shares, in order. The term's lock guards them.
 type sharings []sharing
 
-// done returns up to which number shares may be relied on. What is behind it is not
-// done before those have it who join meanwhile. last is the newest.
+// done returns the number up to which shares are complete. Later ones are not complete before
+// replicas that join meanwhile have them. last is the newest.
 func (s sharings) done(last uint64) uint64 {
 	if len(s) > 0 {
 		last = s[0].n - 1
@@ -23,7 +22,7 @@ func (s sharings) done(last uint64) uint64 {
 	return max(last, 1)
 }
 
-// popDecided takes the shares off the list of which it is known what became of them.
+// popDecided removes the shares with a known outcome from the list.
 func (s *sharings) popDecided(m *membership, ended bool) sharings {
 	if len(*s) == 0 {
 		return nil
@@ -63,16 +62,15 @@ func (t *Term) ShareUpdate(update []byte, done func(error)) (fold func(snapshot 
 	return func(snapshot []byte) { t.shares.Fold(n, snapshot) }
 }
 
-// ShareAdvance is SharePositions for a small change to the snapshots and changes
-// before it. Followers keep it in memory and store it soon after. It is done only
-// while as many replicas are in sync as the topic asks for. The change is the
-// term's.
+// ShareAdvance is SharePositions for a small change to the snapshots and changes before it.
+// Followers keep it in memory and store it soon after. It completes only while as many replicas are
+// in sync as the topic requires. The term takes ownership of the change.
 func (t *Term) ShareAdvance(change []byte, done func(error)) {
 	sharing{quota: true, done: done}.start(t, t.shares.Change, change)
 }
 
-// start adds a share to those of a term and returns its number. It is numbered and
-// waited for in one act: the list is in order.
+// start adds a share to a term and returns its number. Numbering and adding to the list are one
+// step, so the list is in order.
 func (s sharing) start(t *Term, add func([]byte) uint64, p []byte) uint64 {
 	t.mu.Lock()
 	s.n = add(p)

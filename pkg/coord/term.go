@@ -23,7 +23,7 @@ const (
 	DefaultPublishTimeout = 5 * time.Second
 )
 
-// StallAfter is how long a follower may lack something and get nothing until
+// StallAfter is how long a follower that lacks something may receive nothing before
 // termOptions.Stalled is called.
 const StallAfter = 4 * time.Second
 
@@ -55,14 +55,14 @@ type termOptions struct {
 	Peers          Peers                // nil: this node is alone
 	Sizes          limit.Sizes          // of entries, groups and puts; zero: limit.Default
 	MaxUncommitted int                  // bytes appended and not committed; 0: DefaultMaxUncommitted
-	Budget         *Budget              // of what all terms of the node have not committed; nil: no limit
-	Credits        *Credits             // of what all terms of the node have sent and got no answer for; nil: each follower has a credit of its own
+	Budget         *Budget              // of uncommitted bytes of all terms of the node; nil: no limit
+	Credits        *Credits             // of unanswered bytes of all terms of the node; nil: each follower has its own credit
 	CatchUp        *replication.CatchUp // of all terms of the node; nil: no limit
-	Stored         func(time.Duration)  // is told how long a follower took to answer that it has stored what it was sent; nil: nobody is told
+	Stored         func(time.Duration)  // receives how long a follower took to confirm that it has stored a request; may be nil
 	ReplicaLag     time.Duration        // after which a follower that lags leaves; 0: DefaultReplicaLag
-	PublishTimeout time.Duration        // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
+	PublishTimeout time.Duration        // after which an entry's outcome counts as unknown; 0: DefaultPublishTimeout
 	Now            func() time.Time     // measures lag and waiting
-	Ages           *age.Clock           // stamps batches; nil: one of the term's own
+	Ages           *age.Clock           // stamps batches; nil: the term has its own
 
 	// Committed is called with each batch once it is committed, in order, by one goroutine at a
 	// time, before its entries are completed. It must not block. A zero Batch means that
@@ -71,15 +71,15 @@ type termOptions struct {
 	// Failed, if set, is called once when the log fails, which ends the term, also while it is
 	// being stopped.
 	Failed func(error)
-	// ProposeISR asks for a change of the in-sync set. It must not block; the
-	// outcome goes to ISRProposed. nil: the set does not change.
+	// ProposeISR requests a change of the in-sync set. It must not block; the outcome is passed to
+	// ISRProposed. nil: the set does not change.
 	ProposeISR func(*Term, ISRChange)
-	// Unverified says that the log was opened from disk, and not confirmed by the in-sync
-	// replicas in a term since: it may be an older state of the disk. A comparison with an
-	// earlier leader does not confirm it, as that leader may have held more; where one
-	// in-sync replica may commit alone it is taken to, so that a failover does not wait. The
-	// term yields to an in-sync replica that holds more, committed or not, instead of
-	// cutting that off, and appends nothing and admits nobody before.
+	// Unverified means that the log was opened from disk, and has not been confirmed by the in-sync
+	// replicas in a term since: it may be an older state of the disk. A comparison with an earlier
+	// leader does not confirm it, because that leader may have held more; but if one in-sync
+	// replica may commit alone, it counts, so that a fail-over does not wait. The term yields to an
+	// in-sync replica that holds more, committed or not, instead of truncating it, and appends and
+	// admits nothing before.
 	Unverified bool
 	// Yield, if set, requests another replica to lead that holds records missing here. The term
 	// has ended then. It is called once and must not block.
@@ -90,10 +90,10 @@ type termOptions struct {
 	// Superseded, if set, is called once when another replica knows a newer epoch, which ends
 	// the term.
 	Superseded func(seq.Epoch)
-	// Stalled is called when a follower has lacked something and got nothing for
-	// StallAfter, with the time since when and the reason, for people; and with the
-	// zero time when that is over, the node no longer follows, or the term ends. It is
-	// called with a lock held and must not block. nil: it is not called.
+	// Stalled is called when a follower has lacked something and received nothing for StallAfter,
+	// with the time since when and a reason for people. It is called with the zero time when that
+	// is over, the node no longer follows, or the term ends. It is called with a lock held and must
+	// not block. May be nil.
 	Stalled func(follower meta.NodeID, since time.Time, why string)
 	// Slow, if set, is called when a follower has delayed all others for ReplicaLag, and with
 	// the zero time when it no longer does. It must not block.
@@ -123,21 +123,21 @@ func (o termOptions) withDefaults() termOptions {
 	return o
 }
 
-// tellStirred passes on what membership.stir has returned.
+// tellStirred reports the result of membership.stir.
 func (o *termOptions) tellStirred(t *Term, stirred bool) {
 	if stirred && o.Stirred != nil {
 		o.Stirred(t)
 	}
 }
 
-// Term is one leadership of one partition at one epoch. Entries that arrive
-// while a batch is being written form the next one: one append, one checksum,
-// one sync and one message to each follower for all of them, and no entry ever
-// waits for a timer. While nothing arrives a term costs memory only.
+// Term is one leadership of one partition in one epoch. Entries that arrive while a batch is being
+// written form the next one: all of them share one append, one checksum, one sync and one message
+// to each follower, and no entry ever waits for a timer. While nothing arrives a term costs only
+// memory.
 //
-// A batch is pushed to the followers before it is synced here, so that all sync at the same
-// time. It is committed, and its entries completed, once every in-sync replica has acknowledged
-// it to this term: see isr.Tracker for who counts.
+// A batch is sent to the followers before it is synced here, so that all sync at the same time. It
+// is committed, and its entries are completed, once every counting replica has acknowledged it to
+// this term: see isr.Tracker.
 type Term struct {
 	o      termOptions
 	w      *commitlog.Writer
@@ -148,20 +148,20 @@ type Term struct {
 	appender appender
 
 	mu        sync.Mutex // guards what follows
-	room      sync.Cond  // there may be room to append, a release is over, or the term is
-	forming   *group     // nil: nothing waits
-	releasing bool       // a goroutine is settling
+	room      sync.Cond  // signals room to append, the end of a release, or the end of the term
+	forming   *group     // nil if no entry waits
+	releasing bool       // a goroutine runs releaseLocked
 	backlog   backlog
 	members   membership
 	sharing   sharings
-	sealed    chan struct{} // not nil: nothing more is taken; closed once all is everywhere
-	over      error         // why nothing more is taken; nil while it lives
+	sealed    chan struct{} // not nil: nothing more is accepted; closed once everything is on all in-sync replicas
+	over      error         // why nothing more is accepted; nil while the term is live
 	ended     bool          // nothing more is acknowledged either
 	failure   error         // of the log
 }
 
-// lead begins a term: it revokes the log's writer before it, makes what it
-// inherits durable, and commits it as far as the in-sync replicas hold it.
+// lead begins a term: it revokes the log's previous writer, makes inherited entries durable, and
+// commits them as far as the in-sync replicas hold them.
 func lead(o termOptions) (*Term, error) {
 	o = o.withDefaults()
 	epoch := o.View.Epoch
@@ -231,7 +231,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 	return nil
 }
 
-// refusalLocked says why the term takes nothing now, or nil.
+// refusalLocked returns why the term accepts nothing now, or nil.
 func (t *Term) refusalLocked() error {
 	switch {
 	case t.over != nil:
@@ -244,11 +244,11 @@ func (t *Term) refusalLocked() error {
 	return nil
 }
 
-// Stop ends the term: it takes nothing more, the write that is in progress is
-// finished, and what is not committed by then is settled with ErrUnknownOutcome,
-// what is not written with ErrNotLeading. A term that is alone writes and commits
-// what it has taken first. All is on disk and nothing is called any more when
-// Stop returns. If the log has failed, before or now, its error is returned.
+// Stop ends the term: it accepts nothing more and finishes the write in progress. Entries that are
+// not committed by then complete with ErrUnknownOutcome, those not written with ErrNotLeading. A
+// term without other replicas first writes and commits what it has accepted. When Stop returns,
+// everything is on disk and no callback runs any more. If the log has failed, its error is
+// returned.
 func (t *Term) Stop() error {
 	t.mu.Lock()
 	if t.Shared() {
@@ -278,8 +278,8 @@ func (t *Term) Stop() error {
 	return t.failure
 }
 
-// write writes a group, unless it is refused, and pushes it to the followers. due says that it is
-// to be synced before it counts.
+// write writes a group, unless it is refused, and sends it to the followers. due means that it must
+// be synced before it counts.
 func (t *Term) write(g *group) (due bool, err error) {
 	batch, err := t.w.Append(g.builder, t.o.Ages.Wall(g.since))
 	if err != nil {
@@ -296,9 +296,8 @@ func (t *Term) write(g *group) (due bool, err error) {
 	return t.syncer.Appended(batch.Count()), nil
 }
 
-// refused settles a group that was not appended, in its turn. It returns the
-// log's error if the log has failed: perhaps not by this append, but by
-// something else that writes to it.
+// refused completes a group that was not appended, in its turn. It returns the log's error if the
+// log has failed: possibly not in this append, but in another write to it.
 func (t *Term) refused(g *group, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -316,10 +315,9 @@ func (t *Term) refused(g *group, err error) error {
 	return nil
 }
 
-// releaseLocked commits what is acknowledged and settles, in order, the groups
-// and shares of which is known what became of them. One goroutine does so at a
-// time and releases the lock while it calls others; it loops until nothing new is
-// decided, so concurrent callers return immediately.
+// releaseLocked commits what is acknowledged and completes, in order, the groups and shares with a
+// known outcome. One goroutine at a time does so, and releases the lock during callbacks. It loops
+// until nothing new is decided, so concurrent callers return immediately.
 func (t *Term) releaseLocked() {
 	if t.releasing {
 		return
@@ -378,8 +376,8 @@ func (t *Term) fail(err error) {
 	}
 }
 
-// endLocked ends the term at once: nothing more is taken or acknowledged, and
-// what waits to be appended is refused.
+// endLocked ends the term at once: nothing more is accepted or acknowledged, and waiting entries
+// are refused.
 func (t *Term) endLocked(why error) {
 	t.ended = true
 	if t.over == nil {
@@ -401,7 +399,7 @@ func (t *Term) endLocked(why error) {
 	t.checkSealLocked()
 }
 
-// supersede ends the term: a replica knows a newer epoch.
+// supersede ends the term because a replica knows a newer epoch.
 func (t *Term) supersede(epoch seq.Epoch) {
 	t.mu.Lock()
 	first := !t.ended
@@ -412,9 +410,8 @@ func (t *Term) supersede(epoch seq.Epoch) {
 	}
 }
 
-// spoil notes that a part of the log cannot be read. Followers that cannot be served
-// for that stay in the in-sync set: they hold what this log has lost, and one of them
-// is to lead.
+// spoil records that a part of the log cannot be read. Followers that cannot be served because of
+// that stay in the in-sync set: they hold what this log has lost, and one of them should lead.
 func spoil(t *Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

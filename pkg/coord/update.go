@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// QuietQuorum is the age of the node's contact to the metadata's quorum at
-	// which a term begins to ask its followers whether they still recognise it.
+	// QuietQuorum is the age of the node's contact to the metadata's quorum from which on a term
+	// asks its followers whether they still recognise it.
 	QuietQuorum = 650 * time.Millisecond
-	// askAgain is the age of their answer at which it asks again.
+	// askAgain is the age of their answer from which on it asks again.
 	askAgain = 250 * time.Millisecond
 )
 
-// Update gives the term a newer version of metadata at the same epoch, or the
-// same version with another state of its nodes. Older ones are ignored. It is for
-// the goroutine that leads and follows.
+// Update applies a newer version of the metadata in the same epoch, or the same version with a
+// changed state of its nodes. Older ones are ignored. It must not run concurrently with Lead and
+// Follow.
 func (t *Term) Update(v View) {
 	t.mu.Lock()
 	if t.ended || v.Epoch != t.Epoch() || v.Version < t.members.view.Version {
@@ -27,7 +27,7 @@ func (t *Term) Update(v View) {
 	}
 	stirred := t.members.stir(t.o.Now())
 	anew := t.members.apply(v)
-	t.members.unverified(t.o.Now()) // the view may be one in which there is no one to compare with
+	t.members.unverified(t.o.Now()) // in the new view there may be no other replica to compare with
 	var added, removed []*followerState
 	if t.o.Peers != nil {
 		added, removed = t.members.refollow(func(n meta.NodeID) *followerState { return newFollower(t, n, v) })
@@ -59,10 +59,10 @@ func (t *Term) Update(v View) {
 	t.reconsider(t.o.Now())
 }
 
-// paceOf returns how a follower is served. A replica that is not in sync has one
-// chunk in flight: it takes turns with live traffic at the node and on the disk of
-// both sides, in every partition, and never fills the queue of the connection; it
-// still moves a chunk for each round trip and sync, as fast as CatchUp allows.
+// paceOf returns how a follower is served. A replica that is not in sync has one chunk in flight:
+// it alternates with live traffic on the node and on the disks of both sides, in every partition,
+// and never fills the queue of the connection. It still gets a chunk for each round trip and sync,
+// as fast as CatchUp allows.
 func (o *termOptions) paceOf(v View, node meta.NodeID) replication.Pace {
 	p := replication.Pace{Sync: v.Sync.Always()}
 	if !slices.Contains(v.ISR, node) {
@@ -71,7 +71,7 @@ func (o *termOptions) paceOf(v View, node meta.NodeID) replication.Pace {
 	return p
 }
 
-// reconsider asks for the change of the in-sync set that is due, if one is.
+// reconsider requests the change of the in-sync set that is due, if any.
 func (t *Term) reconsider(now time.Time) {
 	if t.o.ProposeISR == nil {
 		return
@@ -92,13 +92,12 @@ func (t *Term) reconsider(now time.Time) {
 	}
 }
 
-// Tick does what is due now and then, every hundred milliseconds or so while the
-// partition has other replicas, unless the term is Idle and contact is fresh: it
-// judges who lags, tells idle followers what is committed, and settles entries
-// that have waited for too long: what is not even written by then is refused and
-// never will be. contact is when this node was last in touch with the metadata's
-// quorum: once that is QuietQuorum ago, followers are asked whether they still
-// recognise the term, and it is not Idle.
+// Tick does periodic work, about every hundred milliseconds while the partition has other replicas,
+// unless the term is Idle and contact is fresh: it decides who lags, sends idle followers the
+// committed end, and completes entries that have waited too long; entries not even written by then
+// are refused and never will be. contact is when this node was last in touch with the metadata's
+// quorum: from QuietQuorum on, followers are asked whether they still recognise the term, and it is
+// not Idle.
 func (t *Term) Tick(now, contact time.Time) {
 	followers := t.members.followers()
 	t.mu.Lock()
@@ -121,7 +120,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	quiet := now.Sub(contact) > QuietQuorum
 	ask := quiet && now.Sub(t.members.confirmed(now)) > askAgain
 	t.members.idle = settled && !quiet
-	t.room.Broadcast() // other terms may have given back what they took of the budget
+	t.room.Broadcast() // other terms may have returned bytes to the budget
 	late := t.backlog.expire(now, t.o.PublishTimeout)
 	if g := t.forming; g != nil && (late || !t.appender.runs) && now.Sub(g.since) >= t.o.PublishTimeout {
 		t.forming = nil
@@ -130,7 +129,7 @@ func (t *Term) Tick(now, contact time.Time) {
 		late = true
 	}
 	if late {
-		t.room.Broadcast() // those who wait for room are refused
+		t.room.Broadcast() // entries that wait for room are refused
 		t.releaseLocked()
 	}
 	t.appender.startLocked(nil)
@@ -139,18 +138,18 @@ func (t *Term) Tick(now, contact time.Time) {
 	t.reconsider(now)
 }
 
-// Idle says that the last Tick found nothing to do, and nothing has happened since
-// that would need another: termOptions.Stirred tells when that ends.
+// Idle reports that the last Tick found nothing to do, and nothing has happened since that would
+// require another: termOptions.Stirred signals the end of that.
 func (t *Term) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.members.idle
 }
 
-// ISRProposed tells what became of a change that was asked for. With no error,
-// or one that says that metadata has moved on, Update brings the answer. After
-// another refusal the change is withdrawn. Anything else leaves it open: it
-// counts until metadata passes the version it was made for.
+// ISRProposed reports the outcome of a requested change. Without an error, or with one that says
+// that the metadata has moved on, Update brings the result. After another refusal the change is
+// withdrawn. Any other error leaves it open: it counts until the metadata passes the version for
+// which it was made.
 func (t *Term) ISRProposed(c ISRChange, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,16 +159,16 @@ func (t *Term) ISRProposed(c ISRChange, err error) {
 	}
 }
 
-// Confirmed returns when every in-sync replica was last known to recognise this
-// term: when the request was made that it answered. A term that is alone is
-// recognised now; the zero time says that someone has yet to answer.
+// Confirmed returns when every in-sync replica was last known to recognise this term: the time of
+// the request that it answered. A term without other replicas is recognised now. The zero time
+// means that a replica has yet to answer.
 func (t *Term) Confirmed() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.members.confirmed(t.o.Now())
 }
 
-// Followers returns how the followers are doing, in the order of assignment.
+// Followers returns the statistics of the followers, in the order of assignment.
 func (t *Term) Followers() []FollowerStats {
 	end, now := t.o.Log.End(), t.o.Now()
 	var all []FollowerStats
@@ -184,7 +183,7 @@ func (t *Term) Followers() []FollowerStats {
 	return all
 }
 
-// watch is what a follower's link and replicator tell its term.
+// watch receives the events of a follower's link and replicator for its term.
 type watch struct {
 	t *Term
 	f *followerState
@@ -199,8 +198,8 @@ func (w watch) up() {
 	w.f.rep.Connected()
 }
 
-// renew begins a session again, if there is one: the follower's node is another
-// process by now, and what the one before said counts for nothing.
+// renew begins a session again, if there is one: the follower's node has a new process, and the
+// answers of the previous one no longer count.
 func (w watch) renew() {
 	w.t.mu.Lock()
 	connected := w.f.connected
@@ -220,7 +219,7 @@ func (w watch) down(refused bool) {
 	w.t.reconsider(w.t.o.Now())
 }
 
-// forget notes that a session of a follower begins, or that none is left.
+// forget records that a session of a follower begins, or that there is none.
 func (w watch) forget(session uint64) {
 	w.t.mu.Lock()
 	stirred := false
@@ -234,11 +233,11 @@ func (w watch) forget(session uint64) {
 	w.t.o.tellStirred(w.t, stirred)
 }
 
-// acked notes what a follower has.
+// acked records what a follower has.
 func (w watch) acked(p replication.Progress) {
 	t := w.t
 	t.mu.Lock()
-	now := t.o.Now() // behind the lock: times of one term do not go back
+	now := t.o.Now() // under the lock, so that times of one term do not go back
 	if t.ended || !w.f.advance(now, p) {
 		t.mu.Unlock()
 		return
