@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// adoptAfter is how long a channel may be without a consumer on a partition
-	// elsewhere before a consumer of this node takes care of it.
+	// adoptAfter is how long a channel may have no consumer on a remote partition before a consumer
+	// of this node takes it over.
 	adoptAfter = 2 * time.Second
-	// adoptInterval is how often such partitions are looked at, and adoptCalm how
-	// often those that had consumers.
+	// adoptInterval is how often such partitions are checked, and adoptCalm how often those that
+	// had consumers.
 	adoptInterval = time.Second
 	adoptCalm     = 3 * time.Second
 	// OrphanPatience is how long a consumer without any source stays connected.
 	OrphanPatience = 10 * time.Second
-	// adoptPause lies between two looks, whatever happens.
+	// adoptPause is the shortest time between two checks.
 	adoptPause = 50 * time.Millisecond
-	// answerTimeout is how long one node may take to answer, and adoptAtOnce how many
-	// consumers are placed at a time.
+	// answerTimeout bounds one node's answer; adoptAtOnce is how many consumers are placed at a
+	// time.
 	answerTimeout = 2 * time.Second
 	adoptAtOnce   = 32
-	// adoptTogether is how many channels one question is about.
+	// adoptTogether is the number of channels in one question.
 	adoptTogether = 512
 )
 
@@ -41,7 +41,7 @@ var ErrNoSource = fate.Refuse("no leader of the topic's partitions is reachable"
 // askConsumers is the operation by which a node asks who consumes channels.
 const askConsumers forward.Operation[[]consumersAsked, []consumersFound] = "consumers"
 
-// consumersAsked is a channel on a partition that the node that is asked leads.
+// consumersAsked is a channel on a partition that the asked node leads.
 type consumersAsked struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"`
@@ -49,28 +49,27 @@ type consumersAsked struct {
 	Partition   int              `json:"partition"`
 }
 
-// consumersFound says who consumes it. Those are left out that have not taken anything
-// for a while though they could.
+// consumersFound are its consumers, without those that could have taken something and have not for
+// a while.
 type consumersFound struct {
-	Led     bool `json:"led"`     // the node does lead it
+	Led     bool `json:"led"`     // the node leads it
 	Direct  int  `json:"direct"`  // clients of that node
-	Relayed int  `json:"relayed"` // of others
+	Relayed int  `json:"relayed"` // clients of other nodes
 }
 
-// adopter sees to it that clients which know one address only get what they are
-// for: it looks for partitions elsewhere on which a channel that is consumed here
-// has no consumer, and has them relayed to a consumer of this node, until
-// clients come there.
+// adopter serves clients that know only one address: it finds remote partitions on which a channel
+// that is consumed here has no consumer, and relays them to a consumer of this node, until clients
+// come there.
 type adopter struct {
 	c    *Consumers
-	stir chan struct{} // someone lost or found a source; holds one
+	stir chan struct{} // a subscription lost or found a source; holds one
 
 	mu   sync.Mutex // guards subs
 	subs map[*Subscription]struct{}
 
-	known   map[adoptKey]*adoptees      // of run's goroutine
-	orphans map[*Subscription]time.Time // that take from nowhere since then; likewise
-	// relaying: someone takes from elsewhere, or from nowhere; likewise
+	known   map[adoptKey]*adoptees      // used by run's goroutine
+	orphans map[*Subscription]time.Time // without any source since then; likewise
+	// relaying: a subscription has a remote source, or none; likewise.
 	relaying bool
 }
 
@@ -80,11 +79,11 @@ type adoptKey struct {
 	channel     string
 }
 
-// adoptees is what is known of a channel's partitions elsewhere.
+// adoptees is the state of a channel's remote partitions.
 type adoptees struct {
 	lonely map[int]time.Time // without a consumer since then, by partition
 	next   time.Time         // when to ask again
-	subs   []*Subscription   // that consume the channel here
+	subs   []*Subscription   // that consume the channel on this node
 }
 
 func newAdopter(c *Consumers) *adopter {
@@ -94,7 +93,7 @@ func newAdopter(c *Consumers) *adopter {
 	}
 }
 
-// add is told of a subscription to all partitions of a topic.
+// add adds a subscription to all partitions of a topic.
 func (a *adopter) add(s *Subscription) {
 	a.mu.Lock()
 	a.subs[s] = struct{}{}
@@ -115,7 +114,7 @@ func (a *adopter) poke() {
 	}
 }
 
-// run looks until ctx ends, as long as there are subscriptions.
+// run checks until ctx ends, as long as there are subscriptions.
 func (a *adopter) run(ctx context.Context) {
 	for urgent := false; ; {
 		changed := a.c.o.Meta.Changed()
@@ -124,7 +123,7 @@ func (a *adopter) run(ctx context.Context) {
 			wait = -1
 		}
 		if !a.relaying {
-			changed = nil // nobody depends on it
+			changed = nil // nothing depends on it
 		}
 		if urgent = a.sleep(ctx, wait, changed); ctx.Err() != nil || urgent && !beat.Pause(ctx, adoptPause) {
 			return
@@ -132,8 +131,7 @@ func (a *adopter) run(ctx context.Context) {
 	}
 }
 
-// sleep waits; a negative time is for ever. It returns whether something
-// happened.
+// sleep waits for d, for ever if negative, and reports whether something happened.
 func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (stirred bool) {
 	var due <-chan time.Time
 	if d >= 0 {
@@ -152,8 +150,8 @@ func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan str
 	return false
 }
 
-// look asks the other leaders what is to be asked, and acts on it. It returns
-// whether there is anything to look after.
+// look asks the other leaders, and acts on the answers. It reports whether there is anything to
+// check again.
 func (a *adopter) look(ctx context.Context, urgent bool) bool {
 	a.gather()
 	a.place(ctx)
@@ -207,8 +205,8 @@ func (a *adopter) gather() {
 	maps.DeleteFunc(a.known, func(_ adoptKey, k *adoptees) bool { return len(k.subs) == 0 })
 }
 
-// place has those that take from nowhere take from whoever leads now. Who cannot
-// for too long is told to go.
+// place gives subscriptions without a source the current leaders as sources. It disconnects those
+// for which this fails too long.
 func (a *adopter) place(ctx context.Context) {
 	was := a.orphans
 	a.orphans, a.relaying = map[*Subscription]time.Time{}, false
@@ -251,8 +249,8 @@ func (a *adopter) place(ctx context.Context) {
 	}
 }
 
-// questions adds what is to be asked about a channel, by leader: the partitions
-// elsewhere that are not consumed from here, or only for lack of others.
+// questions adds the questions about a channel, by leader: remote partitions that are not consumed
+// from this node, or only because they had no other consumer.
 func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]consumersAsked) {
 	t := a.c.o.Meta.Topic(key.topic)
 	if t == nil || t.Incarnation != key.incarnation {
@@ -270,9 +268,8 @@ func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]con
 	}
 }
 
-// covers reports whether a subscription takes from a partition, and whether it does
-// so only as long as nobody else is there. One whose client does not consume takes
-// nothing.
+// covers reports whether a subscription takes from a partition, and whether it does so only as long
+// as there is no other consumer. A subscription whose client does not consume covers nothing.
 func (k *adoptees) covers(partition int) (covered, extra bool) {
 	now := time.Now()
 	for _, s := range k.subs {
@@ -287,8 +284,8 @@ func (k *adoptees) covers(partition int) (covered, extra bool) {
 	return covered, extra
 }
 
-// ask asks a node who consumes channels that it leads. What it does not answer
-// is missing.
+// ask asks a node for the consumers of channels that it leads. Unanswered channels are missing from
+// the result.
 func (a *adopter) ask(ctx context.Context, node meta.NodeID, all []consumersAsked) map[consumersAsked]consumersFound {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -303,8 +300,8 @@ func (a *adopter) ask(ctx context.Context, node meta.NodeID, all []consumersAske
 	return found
 }
 
-// act adopts what is lonely for long enough, at once where this node leads none
-// of the topic, and releases what others have come for.
+// act adopts partitions that have been lonely long enough, at once if this node leads none of the
+// topic, and releases those that have consumers now.
 func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[consumersAsked]consumersFound) {
 	t := a.c.o.Meta.Topic(key.topic)
 	if t == nil {
@@ -345,8 +342,8 @@ func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[
 	k.sweep()
 }
 
-// adopt has the subscription with the fewest sources, of those whose clients consume,
-// take from partitions elsewhere, too.
+// adopt adds remote partitions to the subscription with the fewest sources among those whose
+// clients consume.
 func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, partitions []int) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -365,8 +362,8 @@ func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, pa
 	}
 }
 
-// retire has the relays end that took from a partition for lack of others, as
-// soon as what the client has of them is answered.
+// retire ends the relays that took from a partition for lack of other consumers, as soon as the
+// client has answered their messages.
 func (k *adoptees) retire(partition int) {
 	for _, s := range k.subs {
 		for _, r := range s.Sources.Load().Relays {
@@ -378,19 +375,19 @@ func (k *adoptees) retire(partition int) {
 	}
 }
 
-// sweep ends relays that are to end.
+// sweep ends retired relays.
 func (k *adoptees) sweep() {
 	for _, s := range k.subs {
 		for _, r := range s.Sources.Load().Relays {
 			if r.Retired() {
 				r.Close()
-				s.LedChanged() // it is to be release
+				s.LedChanged() // release it
 			}
 		}
 	}
 }
 
-// consumers answers who consumes channels on partitions that this node leads.
+// consumers returns the consumers of channels on partitions that this node leads.
 func (a *adopter) consumers(_ context.Context, all []consumersAsked) ([]consumersFound, error) {
 	answers := make([]consumersFound, len(all))
 	for i, q := range all {

@@ -6,14 +6,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/relay"
 )
 
-// handed is where the messages came from that Take has handed over since
-// Deliverable was asked last. It belongs to Take's goroutine.
+// handed records the sources of the messages that Take has delivered since the last call of
+// Deliverable. Take's goroutine uses it.
 type handed struct {
 	local  []*localSource
 	relays []*relay.Relay
 }
 
-// add adds the source of a number.
+// add adds a source by its number.
 func (h *handed) add(s *Sources, i int) {
 	if i < len(s.local) {
 		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
@@ -26,7 +26,7 @@ func (h *handed) add(s *Sources, i int) {
 	}
 }
 
-// may reports whether all of it may be written to a socket at now.
+// may reports whether all these messages may be written to a socket at now.
 func (h *handed) may(now time.Time) bool {
 	for _, k := range h.local {
 		if k.gone.Load() || !k.Leased(now) {

@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// lendAfter is how long a client that has room waits before credit is lent.
+	// lendAfter is how long a client with capacity waits before credit is lent.
 	lendAfter = 50 * time.Millisecond
-	// lendAtMost is how long it waits when nothing has come of that repeatedly.
+	// lendAtMost is that time after lending had no effect repeatedly.
 	lendAtMost = time.Second
 )
 
-// lender sees to it that a client gets all that it has room for, wherever the
-// messages are: a leader may have sent all of its part and have more while others do
-// not use theirs.
+// lender lets a client use all its capacity, wherever the messages are: a leader may have sent all
+// of its share and have more messages while others do not use theirs.
 type lender struct {
-	pause   time.Duration // before credit is lent; of Take's goroutine
-	waiting atomic.Bool   // it will be
-	lent    atomic.Bool   // the parts are not those that allot would share out at rest
+	pause   time.Duration // before credit is lent; used by Take's goroutine
+	waiting atomic.Bool   // credit will be lent
+	lent    atomic.Bool   // the shares differ from those that allot would give
 }
 
 // look records how many messages Take returned. If none, and credit is unused, idle
@@ -49,7 +48,7 @@ func (l *lender) look(s *Subscription, set *Sources, took int) {
 	time.AfterFunc(l.pause, func() {
 		l.waiting.Store(false)
 		s.share(relay.Lend)
-		s.wake() // if nothing comes of it, another is to have it
+		s.wake() // if it has no effect, another relay gets the credit
 	})
 	l.pause = min(2*l.pause, lendAtMost)
 }

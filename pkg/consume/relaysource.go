@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// feedTake is the most messages that one answer carries.
+	// sourceTake is the maximum number of messages in one answer.
 	sourceTake = 256
-	// joinTimeout bounds how long a subscription of another node may take to begin.
+	// joinTimeout bounds how long another node's subscription may take to begin.
 	joinTimeout = 30 * time.Second
-	// maxFetches bounds the Fetch calls that one subscription may have open.
+	// maxFetches bounds the open Fetch calls of one subscription.
 	maxFetches = 16
 )
 
-// errTooManyFetches refuses a Fetch that nobody who keeps to the rules sends.
+// errTooManyFetches refuses a Fetch that a correct node would not send.
 var errTooManyFetches = fate.Refuse("too many open fetches")
 
-// errFeedFull makes Take stop: the answer goes out first.
+// errAnswerFull makes Take stop, so that the answer is sent first.
 var errAnswerFull = errors.New("response full")
 
-// relay sources are the subscriptions of other nodes' clients to what this node leads.
+// relaySources are the subscriptions of other nodes' clients to partitions that this node leads.
 type relaySources struct {
 	c *Consumers
 
@@ -46,26 +46,26 @@ type sourceKey struct {
 	handle  uint64
 }
 
-// relaySource is an ordinary subscription here, whose client is at another node. It is
-// the Client of that subscription.
+// relaySource is an ordinary subscription on this node for a client at another node. It is the
+// Client of that subscription.
 type relaySource struct {
 	about  stats.Client
-	wakeup chan struct{} // there may be something to do; holds one
+	wakeup chan struct{} // signals that there may be something to do; holds one
 
 	mu      sync.Mutex    // guards what follows
 	sub     *Subscription // nil until it has joined
 	credit  int
 	open    []fetching     // Fetch calls, in order
-	idle    time.Time      // since when none is open
+	idle    time.Time      // since when no Fetch is open
 	poor    time.Time      // since when the credit is 0
-	told    bool           // that it is starved, since the last change of credit
-	toldAt  time.Time      // when it was told last
-	barren  bool           // nothing came of that
-	resting bool           // it is not told before a timer has fired
+	told    bool           // the starved state was reported since the last change of credit
+	toldAt  time.Time      // when it was last reported
+	barren  bool           // the report had no effect
+	resting bool           // it is not reported before a timer has fired
 	ended   error          // why it ends
-	gone    *forward.Leave // the client has left, as its node says
+	gone    *forward.Leave // the client has left, as reported by its node
 
-	unfinished []byte // refusals that go with the answer to what the client says next
+	unfinished []byte // refusals, sent with the answer to the client's next request
 }
 
 // fetching is a Fetch that waits for its answer.
@@ -74,7 +74,7 @@ type fetching struct {
 	reply func([][]byte, error)
 }
 
-// handle takes a call of the node that the client is at.
+// handle handles a call of the client's node.
 func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	key := sourceKey{from: from, session: session}
 	switch kind {
@@ -124,8 +124,8 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 	}
 }
 
-// subscribe begins a subscription of another node's client. What comes for it in
-// the same session finds it at once, and waits.
+// subscribe begins a subscription of another node's client. Later calls for it in the same session
+// find it at once, and wait.
 func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func([][]byte, error)) {
 	fd := &relaySource{wakeup: make(chan struct{}, 1), credit: m.Credit, poor: time.Now()}
 	if len(m.Client) > 0 {
@@ -150,7 +150,7 @@ func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func(
 	}
 }
 
-// serve is the life of a relay source.
+// serve runs a relay source from its beginning to its end.
 func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe, reply func([][]byte, error)) {
 	defer s.forget(key)
 	ctx, cancel := context.WithTimeout(s.c.life, joinTimeout)
@@ -192,7 +192,7 @@ func (s *relaySources) forget(key sourceKey) {
 	delete(s.all, key)
 }
 
-// find returns a relay source. Where there is none, err is set if it is not yet.
+// find returns a relay source. If there is none, it sets err, unless err is set already.
 func (s *relaySources) find(key sourceKey, err *error) *relaySource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +256,7 @@ func (fd *relaySource) wake() {
 	}
 }
 
-// fetch keeps a Fetch until there is an answer.
+// fetch keeps a Fetch open until there is an answer.
 func (fd *relaySource) fetch(max int, reply func([][]byte, error)) {
 	fd.mu.Lock()
 	err := fd.ended
@@ -275,8 +275,7 @@ func (fd *relaySource) fetch(max int, reply func([][]byte, error)) {
 	fd.wake()
 }
 
-// consumes reports whether the other node asks for messages and lets some be in flight, or
-// did both a short while ago.
+// consumes reports whether the other node asks for messages and has credit, or recently did both.
 func (fd *relaySource) consumes(now time.Time) bool {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
@@ -284,7 +283,7 @@ func (fd *relaySource) consumes(now time.Time) bool {
 	return recent(fd.idle) && recent(fd.poor)
 }
 
-// refuseAll answers what is open with the reason of the end.
+// refuseAll answers open calls with the reason of the end.
 func (fd *relaySource) refuseAll() {
 	fd.mu.Lock()
 	open, why := fd.open, fd.ended
@@ -312,10 +311,9 @@ func (fd *relaySource) ready(credit int) {
 	fd.wake()
 }
 
-// answer passes on what the client says of messages, and returns what is to be
-// said to that: refusals. What the subscription does not have in flight any more
-// is delivered again, or was finished by others, so that of a Requeue and a Touch
-// the client need not hear.
+// answer applies the client's answers, and returns the refusals to send back. A message that the
+// subscription no longer has in flight is delivered again, or was finished by others, so the client
+// need not learn of a failed Requeue or Touch.
 func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
 	fd.mu.Lock()
 	sub := fd.sub
@@ -346,7 +344,7 @@ func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
 	return refused
 }
 
-// among returns whether an id is one of ids, which it sorts.
+// among returns a function that reports whether an id is in ids, which it sorts.
 func among(ids []seq.MessageID) func(seq.MessageID) bool {
 	slices.Sort(ids)
 	return func(id seq.MessageID) bool {
@@ -355,7 +353,7 @@ func among(ids []seq.MessageID) func(seq.MessageID) bool {
 	}
 }
 
-// pump answers as many fetches as it can. It returns false at the end.
+// pump answers as many fetches as possible. It returns false at the end.
 func (fd *relaySource) pump() bool {
 	for {
 		fd.mu.Lock()
@@ -373,7 +371,7 @@ func (fd *relaySource) pump() bool {
 				fd.sub.renew() // Take is not called while nothing is fetched
 				continue
 			}
-			fd.sub.pass() // what it was woken for goes to another
+			fd.sub.pass() // let another consumer have what it was woken for
 			return true
 		}
 		payload, err := fd.fill(next.max)
@@ -393,7 +391,7 @@ func (fd *relaySource) pump() bool {
 	}
 }
 
-// fill takes what there is. nil: nothing now.
+// fill returns available messages; nil: none now.
 func (fd *relaySource) fill(limit int) ([]byte, error) {
 	var p []byte
 	n, err := fd.sub.Take(time.Now(), sourceTake, func(d *topic.Delivery) error {
@@ -427,14 +425,13 @@ func (fd *relaySource) fill(limit int) ([]byte, error) {
 	return forward.AppendDeliveriesHead(nil, true), nil
 }
 
-// starvedPause is how long a relay source that got credit and found nothing to take, as
-// on an ordered channel of which another has the message at turn, waits before it
-// asks for credit again. Two of them would otherwise take it from each other
-// without a pause.
+// starvedPause is how long a relay source waits before it asks for credit again, if it got credit
+// and found nothing to take, for example on an ordered channel in which another consumer has the
+// current message. Two of them would otherwise take the credit from each other without a pause.
 const starvedPause = 5 * time.Millisecond
 
-// mayStarve reports whether the client's node may be told that there is something
-// to be had with more credit.
+// mayStarve reports whether the client's node may be informed that more credit would bring
+// messages.
 func (fd *relaySource) mayStarve(now time.Time) bool {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()

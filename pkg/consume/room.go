@@ -2,12 +2,12 @@ package consume
 
 import "time"
 
-// roomTimer wakes a subscription that has no room for what a relay has. It is for the
+// roomTimer wakes a subscription without capacity for a relay's messages. Take's goroutine uses it.
 // goroutine that takes.
 type roomTimer struct{ timer *time.Timer }
 
-// await calls wake when a message that came through a relay times out at the client, if
-// a relay waits for room. What this node leads wakes the subscription by itself.
+// await calls wake when a relayed message times out at the client, if a relay waits for capacity.
+// Local sources wake the subscription themselves.
 func (t *roomTimer) await(set *Sources, now time.Time, wake func()) {
 	waits, first := false, time.Time{}
 	for _, r := range set.Relays {

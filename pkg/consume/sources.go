@@ -21,7 +21,7 @@ type Sources struct {
 type localSource struct {
 	*topic.Consumer
 	part *topic.Partition
-	gone atomic.Bool // it was told to go
+	gone atomic.Bool // it was told to leave
 }
 
 // inFlight returns how many messages the consumer has not answered.
@@ -36,7 +36,7 @@ func (s *Sources) inFlight() int {
 	return n
 }
 
-// localInFlight is inFlight of what this node leads.
+// localInFlight is inFlight for local sources.
 func (s *Sources) localInFlight() int {
 	n := 0
 	for _, k := range s.local {
@@ -45,8 +45,8 @@ func (s *Sources) localInFlight() int {
 	return n
 }
 
-// others returns how many sources there are beside the relays, for allot: what this
-// node leads counts as one.
+// others returns the number of sources besides the relays, for allot: all local sources count as
+// one.
 func (s *Sources) others() int { return min(len(s.local), 1) }
 
 // Live returns how many sources have not ended.
@@ -65,7 +65,7 @@ func (s *Sources) Live() int {
 	return n
 }
 
-// covers reports whether a source that lives takes from a partition.
+// covers reports whether a live source takes from a partition.
 func (s *Sources) covers(partition int) bool {
 	for _, k := range s.local {
 		if k.Partition() == partition && !k.gone.Load() {
@@ -80,7 +80,7 @@ func (s *Sources) covers(partition int) bool {
 	return false
 }
 
-// take takes from the source of a number.
+// take takes from a source by its number.
 func (s *Sources) take(i int, now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
 	if i < len(s.local) {
 		return s.local[i].Take(now, max, emit)
@@ -88,7 +88,7 @@ func (s *Sources) take(i int, now time.Time, max int, emit func(*topic.Delivery)
 	return s.Relays[i-len(s.local)].Take(now, max, emit)
 }
 
-// of returns where a message came from: a consumer, or a relay, or neither.
+// of returns the source of a message: a consumer, or a relay, or neither.
 func (s *Sources) of(id seq.MessageID) (*topic.Consumer, *relay.Relay) {
 	p := id.Partition()
 	if len(s.local) > p && s.local[p].Partition() == p {
@@ -107,15 +107,15 @@ func (s *Sources) of(id seq.MessageID) (*topic.Consumer, *relay.Relay) {
 	return nil, nil
 }
 
-// giveBack undoes deliveries from partitions that this node leads: of messages that
-// reached no client, as unseen says.
+// giveBack undoes deliveries from local partitions of messages that reached no client, as reported
+// by unseen.
 func (s *Sources) giveBack(unseen func(seq.MessageID) bool) {
 	for _, k := range s.local {
 		k.GiveBack(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
 	}
 }
 
-// counts returns the sums over the partitions that are led here.
+// counts returns the sums over the local partitions.
 func (s *Sources) counts() topic.ConsumerCounts {
 	var sum topic.ConsumerCounts
 	for _, k := range s.local {

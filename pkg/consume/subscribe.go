@@ -30,11 +30,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// What a subscription is refused with. Each is marked fate.Refused.
+// Refusals of a subscription. Each is marked fate.Refused.
 var (
 	ErrTooManyConsumers error = failure.TooManyConsumers
-	// errSubscriptionGone refuses what is said of a relayed subscription that its leader
-	// does not have.
+	// errSubscriptionGone refuses calls for a relayed subscription that its leader does not have.
 	errSubscriptionGone error = failure.SubscriptionGone
 )
 
@@ -56,7 +55,8 @@ type Subscribe struct {
 	// Wake signals that Take may now return messages. It may be called from any goroutine; it
 	// must not block or call the broker.
 	Wake func()
-	// Serve is Wake where it may call Take itself: see topic.ConsumerOptions. nil: Wake.
+	// Serve is called instead of Wake if it may call Take itself: see topic.ConsumerOptions. nil:
+	// Wake.
 	Serve func()
 }
 
@@ -93,7 +93,7 @@ type Options struct {
 	Calls               forward.Caller // to other nodes
 	Logger              *slog.Logger
 	MaxChannelConsumers int           // on this node; 0: no limit
-	MaxMsgTimeout       time.Duration // what TOUCH can extend a delivery to
+	MaxMsgTimeout       time.Duration // maximum to which TOUCH can extend a delivery
 	PublishTimeout      time.Duration // how long a subscription waits for a leader
 	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
 }
@@ -107,14 +107,13 @@ type Consumers struct {
 	relayed    *relaySources
 	adopter    *adopter
 	pulse      *lease.Pulse
-	handles    atomic.Uint64   // of relays, given out
-	complaints complaint.Book  // of what clients do
-	tasks      *fan.Group      // runs goroutines that are waited for
-	life       context.Context // ends when relayed subscriptions are to end
+	handles    atomic.Uint64   // of relays
+	complaints complaint.Book  // about clients
+	tasks      *fan.Group      // runs goroutines that Close waits for
+	life       context.Context // ends when relayed subscriptions must end
 }
 
-// New returns consumers whose goroutines are those of a group. life ends before
-// the group is closed.
+// New returns consumers whose goroutines belong to a group. life ends before the group is closed.
 func New(life context.Context, o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Consumers {
 	c := &Consumers{o: o, host: h, topics: d, pulse: lease.NewPulse(o.Lease, lease.NewSuspension(lease.TimeSuspended)), tasks: tasks, life: life}
 	c.relayed = &relaySources{c: c, all: map[sourceKey]*relaySource{}}
@@ -135,7 +134,7 @@ func (c *Consumers) Start(ctx context.Context) {
 // before it.
 func (c *Consumers) Beat(now time.Time) { c.pulse.Beat(now) }
 
-// Register adds what other nodes may ask.
+// Register adds the operations that other nodes may call.
 func (c *Consumers) Register(all forward.Operations) {
 	forward.Register(all, askConsumers, c.adopter.consumers)
 }
@@ -148,8 +147,8 @@ func (c *Consumers) HandleRelay(from meta.NodeID, session uint64, kind uint8, pa
 // Down reports that a session of another node has ended.
 func (c *Consumers) Down(from meta.NodeID, session uint64) { c.relayed.down(from, session) }
 
-// Relayed returns how many subscriptions here are of clients of other nodes, and how many
-// at other nodes were begun for clients here.
+// Relayed returns how many subscriptions on this node serve clients of other nodes, and how many
+// were begun at other nodes for clients here.
 func (c *Consumers) Relayed() (served int, begun uint64) {
 	c.relayed.mu.Lock()
 	defer c.relayed.mu.Unlock()
@@ -174,13 +173,13 @@ func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, 
 	}
 	if r.Partition < 0 {
 		s.unwatch = s.topic.Watch(s)
-		s.LedChanged() // what was led since
+		s.LedChanged() // join what was led since
 		c.adopter.add(s)
 	}
 	return s, nil
 }
 
-// newSubscription returns a subscription that takes from nowhere yet.
+// newSubscription returns a subscription without sources.
 func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscription, error) {
 	if !meta.ValidChannelName(r.Channel) {
 		return nil, fmt.Errorf("%w: %q", directory.ErrInvalidChannel, r.Channel)
@@ -193,7 +192,7 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 		return nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, r.Topic, r.Partition)
 	}
 	if h.Config().Config.Ordered && !r.Ordered {
-		r.Ordered = true // order is the topic's promise, however one subscribes
+		r.Ordered = true // an ordered topic is ordered for every subscription
 	}
 	if err := c.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: r.Topic, Channel: r.Channel, Order: policy.StrictIf(r.Ordered)}); err != nil {
 		return nil, err
@@ -201,14 +200,14 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 	if h = c.host.Lookup(r.Topic); h == nil {
 		return nil, meta.ErrTopicNotFound
 	}
-	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Order.Some() { // an order that an operator chose stays
+	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Order.Some() { // keep the order that an operator chose
 		order := policy.Strict
 		if err := c.topics.Change(ctx, r.Topic, meta.AlterChannel{Topic: r.Topic, Channel: r.Channel, Order: &order}); err != nil {
 			return nil, err
 		}
 	}
 	if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && !consumes(h, r.Channel) {
-		// It is made at a leader, which does not know who asks.
+		// A leader creates it, which does not know the client.
 		if _, err := limit.Create(ctx); err != nil {
 			return nil, err
 		}
@@ -219,8 +218,8 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 	return s, nil
 }
 
-// subscribeFor joins a channel for a client of another node, on partitions that
-// this one must lead.
+// subscribeFor joins a channel for a client of another node, on partitions that this node must
+// lead.
 func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *relaySource) (*Subscription, error) {
 	if h := c.host.Lookup(m.Topic); h == nil || h.Incarnation != m.Incarnation {
 		return nil, coord.ErrNotLeading // or not yet
@@ -248,21 +247,21 @@ func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *
 		s.Close()
 		return nil, err
 	}
-	s.ask.Start = topic.Start{} // of what is joined now
+	s.ask.Start = topic.Start{} // it applies only to what is joined now
 	s.relayed = map[int]seq.Epoch{}
 	for _, lp := range led {
 		s.relayed[lp.Index] = lp.Term.Epoch()
 	}
 	s.unwatch = s.topic.Watch(s)
-	s.LedChanged() // what was led since
+	s.LedChanged() // join what was led since
 	return s, nil
 }
 
 // joiner finds sources for a subscription.
 type joiner struct{ s *Subscription }
 
-// begin finds the first sources. While nobody leads what is asked for, or who
-// does is not known here yet, it waits.
+// begin finds the first sources. While the partitions have no leader, or this node does not know it
+// yet, it waits.
 func (j joiner) begin(ctx context.Context) error {
 	s := j.s
 	ctx, cancel := context.WithTimeout(ctx, s.c.o.PublishTimeout)
@@ -273,10 +272,10 @@ func (j joiner) begin(ctx context.Context) error {
 		err := j.find(ctx)
 		switch {
 		case err == nil:
-			s.ask.Start = topic.Start{} // of what is joined now
+			s.ask.Start = topic.Start{} // it applies only to what is joined now
 			return nil
 		case !passes(err) && last != nil && ctx.Err() != nil:
-			return last // it says more than that the time is over
+			return last // more specific than the expired context
 		case !passes(err):
 			return err
 		}
@@ -293,13 +292,13 @@ func (j joiner) begin(ctx context.Context) error {
 	}
 }
 
-// passes reports whether what stands in the way of a subscription may be gone soon.
+// passes reports whether the obstacle to a subscription may disappear soon.
 func passes(err error) bool {
 	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, host.ErrNoLeader) || errors.Is(err, host.ErrExiting) ||
 		!directory.Answered(err) && errors.Is(err, ErrNotReached))
 }
 
-// find joins the partitions that are led here, or has them relayed.
+// find joins the partitions that are led here, or relays others.
 func (j joiner) find(ctx context.Context) error {
 	s := j.s
 	led := s.topic.AllLed()
@@ -362,8 +361,8 @@ func (j joiner) joinOne(lp *host.Led) error {
 	return nil
 }
 
-// channel returns the channel of a partition. An ephemeral one is made where it is missing:
-// the metadata does not know it, and the partition was not led when the subscription began.
+// channel returns the channel of a partition. A missing ephemeral channel is created: the metadata
+// does not know it, and the partition was not led here when the subscription began.
 func (j joiner) channel(lp *host.Led) (*topic.Channel, error) {
 	r := &j.s.ask
 	if c := lp.Part.Channel(r.Channel); c != nil {
@@ -379,7 +378,7 @@ func (s *Subscription) maxTimeout() time.Duration {
 	return max(s.c.o.MaxMsgTimeout, s.ask.MsgTimeout)
 }
 
-// relayAll has other nodes deliver what they lead. It is content if some can.
+// relayAll relays from all other leaders. It succeeds if some can be reached.
 func (j joiner) relayAll(ctx context.Context) error {
 	s := j.s
 	byLeader := map[meta.NodeID][]int{}
@@ -407,13 +406,13 @@ func (j joiner) relayAll(ctx context.Context) error {
 	return errs[0]
 }
 
-// findAgain is how long after nobody was found to take from it is tried again.
+// findAgain is the delay before the search for sources is repeated.
 const findAgain = 50 * time.Millisecond
 
-// ErrNotReached is what the failure of a call that never arrived is, too.
+// ErrNotReached is also wrapped by the failure of a call that never arrived.
 var ErrNotReached = fate.Refuse("node unreachable")
 
-// relayFrom has one other node deliver what it leads.
+// relayFrom relays from one other node.
 func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []int, extra bool) error {
 	s := j.s
 	if leader == s.c.o.Self || s.c.o.Calls.Remote == nil {
@@ -425,7 +424,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	}
 	starved := func() {
 		s.allot()
-		s.wake() // where others keep their credit and do not use it, Take sees to that
+		s.wake() // if others keep unused credit, Take moves it
 	}
 	epochs := map[int]seq.Epoch{} // before it joins: if there are newer ones already, it ends once too often
 	if t := s.c.o.Meta.Topic(s.ask.Topic); t != nil && t.Incarnation == s.topic.Incarnation {
@@ -465,7 +464,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	return nil
 }
 
-// tooManyConsumers is ErrTooManyConsumers in the words that NSQ clients know.
+// tooManyConsumers is ErrTooManyConsumers with a text for NSQ clients.
 type tooManyConsumers struct {
 	topic, channel string
 	limit          int
@@ -477,7 +476,7 @@ func (e tooManyConsumers) Error() string {
 
 func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
 
-// consumes reports whether a subscription at this node takes from a channel of the topic.
+// consumes reports whether a subscription on this node takes from a channel of the topic.
 func consumes(h *host.Topic, channel string) bool {
 	return h.IsWatched(func(w host.Watcher) bool {
 		s, ok := w.(*Subscription)

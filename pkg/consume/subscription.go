@@ -23,38 +23,36 @@ import (
 // ErrNotInFlight is returned for an answer to a message that is not in flight.
 var ErrNotInFlight = channel.ErrNotInFlight
 
-// errChannelClosed is why a subscription fails when its channel goes at that
-// moment.
+// errChannelClosed is the error of a subscription whose channel is deleted at that moment.
 var errChannelClosed = errors.New("channel deleted")
 
-// Subscription consumes one channel. It covers the requested partitions led here; if
-// none is, it relays from their leaders. Take is for one goroutine; the other methods may be called by
-// others.
+// Subscription consumes one channel. It covers the requested partitions led here; if none is, it
+// relays from their leaders. One goroutine may call Take; the other methods are safe for concurrent
+// use.
 type Subscription struct {
 	c       *Consumers
 	topic   *host.Topic
 	ask     Subscribe
 	Sources atomic.Pointer[Sources]
-	turn    int         // of Take's goroutine: the source that is asked first
-	room    roomTimer   // of Take's goroutine
-	handed  handed      // of Take's goroutine
-	known   *meta.Topic // of Take's goroutine: by which relays were last looked at
+	turn    int         // used by Take's goroutine: the source to try first
+	room    roomTimer   // used by Take's goroutine
+	handed  handed      // used by Take's goroutine
+	known   *meta.Topic // used by Take's goroutine: the metadata by which relays were last checked
 	lender  lender
 	ready   atomic.Int64
 	resting atomic.Int64 // since when ready is 0, in ns since 1970
-	awaited atomic.Int64 // since when Take is to be called, in ns since 1970; 0: it is not
+	awaited atomic.Int64 // since when a call of Take is due, in ns since 1970; 0: none is
 	stopped atomic.Bool
-	changed atomic.Bool       // the sources are to be looked at again, by Take's goroutine
-	unwatch func()            // nil: it stays with what it has
-	relayed map[int]seq.Epoch // of Take's goroutine: of another node's relay, its partitions, and in which epochs they were joined
+	changed atomic.Bool       // Take's goroutine must check the sources again
+	unwatch func()            // nil: its sources do not change
+	relayed map[int]seq.Epoch // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
 
 	mu     sync.Mutex // guards what follows, and changes of sources
 	closed bool
-	shares int // credit was shared out so many times
+	shares int // how often credit was divided
 }
 
-// change replaces the sources by changed ones, unless the subscription is
-// closed.
+// change replaces the sources, unless the subscription is closed.
 func (s *Subscription) change(f func(*Sources)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +80,8 @@ func (s *Subscription) lost(reason error) {
 	s.ask.Client.Disconnect(reason)
 }
 
-// movedOn reports whether a source has ended because another node leads, or none
-// for the moment, and not because there is nothing left to consume.
+// movedOn reports whether a source has ended because another node leads, or none at the moment, and
+// not because there is nothing left to consume.
 func movedOn(reason error) bool {
 	for _, gone := range []error{meta.ErrTopicNotFound, meta.ErrChannelNotFound, topic.ErrChannelNotFound} {
 		if errors.Is(reason, gone) {
@@ -99,8 +97,8 @@ func (s *Subscription) LedChanged() {
 	s.wake()
 }
 
-// renew releases sources that have ended and joins the partitions that this
-// node leads now. It is for Take's goroutine.
+// renew releases ended sources and joins the partitions that this node leads now. Take's goroutine
+// calls it.
 func (s *Subscription) renew() {
 	s.changed.Store(false)
 	var left []*localSource
@@ -171,14 +169,14 @@ func (j joiner) joinNew() {
 	}
 }
 
-// allot shares out what may be in flight among the relays.
+// allot divides the credit among the relays.
 func (s *Subscription) allot() {
 	s.share(func(ready, _, others, turn int, claims []relay.Claim) []int {
 		return relay.Allot(ready, others, turn, claims)
 	})
 }
 
-// share gives the relays the parts that a rule finds, if it finds any.
+// share gives the relays the shares that a rule returns, if any.
 func (s *Subscription) share(rule func(ready, local, others, turn int, claims []relay.Claim) []int) {
 	set := s.Sources.Load()
 	if len(set.Relays) == 0 {
@@ -210,8 +208,8 @@ func (s *Subscription) share(rule func(ready, local, others, turn int, claims []
 	}
 }
 
-// freed lets another relay have the credit of one that has no message in flight
-// any more, where there is not enough for all.
+// freed gives the credit of a relay that no longer has a message in flight to another one, if there
+// is not enough for all.
 func (s *Subscription) freed() {
 	if set := s.Sources.Load(); int(s.ready.Load()) < len(set.Relays)+len(set.local) {
 		s.allot()
@@ -226,13 +224,13 @@ func (s *Subscription) SetReady(n int) {
 	s.allot()
 }
 
-// wake has Take called.
+// wake requests a call of Take.
 func (s *Subscription) wake() {
 	s.awaited.CompareAndSwap(0, time.Now().UnixNano())
 	s.ask.Wake()
 }
 
-// serve has Take called, perhaps by the caller.
+// serve requests a call of Take, possibly by the caller.
 func serve(s *Subscription) {
 	if s.ask.Serve == nil {
 		s.wake()
@@ -257,16 +255,15 @@ func (s *Subscription) AtHand() bool {
 	return slices.ContainsFunc(set.local, func(k *localSource) bool { return topic.AtHand(k.Consumer) })
 }
 
-// Waits reports that Take found nothing although there was room, and that there has been nothing since: Wake is called
-// when there is. Then an answer need not be followed by a Take.
+// Waits reports that Take found nothing although there was capacity, and nothing has arrived since.
+// Wake is called when something does, so an answer need not be followed by a Take.
 func (s *Subscription) Waits() bool {
 	set := s.Sources.Load()
 	return len(set.Relays) == 0 && !slices.ContainsFunc(set.local, func(k *localSource) bool { return !topic.Waits(k.Consumer) })
 }
 
-// consumes reports whether the client takes messages as far as is known here: it reads
-// and lets some be in flight, or did so a short while ago. What depends on one that
-// does not is given to others.
+// consumes reports whether the client takes messages, as known on this node: it reads and has
+// credit, or recently did. Partitions that depend on a client that does not are given to others.
 func (s *Subscription) consumes(now time.Time) bool {
 	recent := func(since int64) bool { return now.UnixNano()-since < int64(adoptAfter) }
 	awaited := s.awaited.Load()
@@ -279,11 +276,12 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	s.awaited.Store(0)
 	defer func() {
 		if total > 0 {
-			s.awaited.Store(now.UnixNano()) // it is to come back for more
+			s.awaited.Store(now.UnixNano()) // a further call is due
 		}
 	}()
 	if len(s.Sources.Load().Relays) > 0 {
-		// What a leader sent before another took over has perhaps been delivered by that one, and what follows it.
+		// Messages that a leader sent before another took over may have been delivered by the new
+		// leader, with later ones.
 		if t := s.c.o.Meta.Topic(s.ask.Topic); t != s.known {
 			s.known = t
 			s.Sources.Load().endStrays(t, s.topic.Incarnation, s.ask.isOrdered(t))
@@ -327,27 +325,27 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	return total, nil
 }
 
-// stalled reports that a client does not read what came for it through a relay.
+// stalled reports that a client does not read its relayed messages.
 func (s *Subscription) stalled(r *relay.Relay, dropped int) {
 	s.c.complaints.Warn(s.c.o.Logger, time.Now(), "consumer stopped reading: its messages timed out in transit and are redelivered; delivery resumes when it reads",
 		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node,
 		"messages", dropped, "msg_timeout", s.ask.MsgTimeout)
 }
 
-// pass leaves to others what the subscription was woken for and has no room for.
-// It is for Take's goroutine.
+// pass leaves to other consumers what the subscription was woken for and has no capacity for.
+// Take's goroutine calls it.
 func (s *Subscription) pass() {
 	for _, k := range s.Sources.Load().local {
 		k.Pass()
 	}
 }
 
-// expects reports whether there would be something if more could be in flight; if
-// not, Wake will be called when there is. It is for Take's goroutine.
+// expects reports whether there would be messages with more capacity; if not, Wake is called when
+// there are. Take's goroutine calls it.
 func expects(s *Subscription, now time.Time) bool {
 	some := false
 	for _, k := range s.Sources.Load().local {
-		// of no messages: it only has itself woken
+		// Taking no messages only registers the consumer as waiting.
 		_, _ = k.Take(now, 0, nil)
 		if c := k.part.Channel(s.ask.Channel); c != nil && c.Stats().Depth > 0 {
 			some = true
@@ -371,7 +369,7 @@ func (s *Subscription) Finish(id seq.MessageID) error {
 	return ErrNotInFlight
 }
 
-// Requeue puts a message back, for delivery after a delay.
+// Requeue requeues a message, for delivery after a delay.
 func (s *Subscription) Requeue(id seq.MessageID, delay time.Duration) error {
 	k, r := s.Sources.Load().of(id)
 	switch {
@@ -429,8 +427,8 @@ func (s *Subscription) Close() {
 	}
 }
 
-// abandon deletes an ephemeral channel whose last consumer left, and its topic
-// if that is ephemeral and was its last channel.
+// abandon deletes an ephemeral channel whose last consumer left, and its topic if that is ephemeral
+// and this was its last channel.
 func (c *Consumers) abandon(h *host.Topic, channel string) {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()

@@ -2,14 +2,14 @@ package relay
 
 // Claim is one relay's use of and demand for a subscription's credit.
 type Claim struct {
-	Credit   int  // that it has
-	InFlight int  // that the client has of it, or will get
-	Starved  bool // it could have something, with more credit
-	Filled   bool // it got messages since it was given credit
-	Retiring bool // it is to get nothing more
+	Credit   int  // current credit
+	InFlight int  // messages that the client has from it, or will get
+	Starved  bool // with more credit it would get messages
+	Filled   bool // it got messages since credit was assigned
+	Retiring bool // it will get no more messages
 }
 
-// Full reports whether the leader can send nothing more, whatever it has.
+// Full reports whether the leader can send nothing more.
 func (c Claim) Full() bool {
 	return !c.Retiring && c.InFlight >= c.Credit && (c.InFlight > 0 || c.Starved)
 }
@@ -43,7 +43,7 @@ func Allot(ready, others, turn int, claims []Claim) []int {
 		return parts
 	}
 	left := min(ready, len(live))
-	for _, i := range live { // no more than that is to be in flight
+	for _, i := range live { // no more than that may be in flight
 		left -= max(claims[i].InFlight-1, 0)
 	}
 	give := func(deserves func(Claim) bool) {
@@ -62,8 +62,8 @@ func Allot(ready, others, turn int, claims []Claim) []int {
 	return parts
 }
 
-// withhold takes from the parts that are not in flight what others have in flight
-// beyond theirs.
+// withhold reduces shares, by credit that is not in flight, by what others have in flight beyond
+// their share.
 func withhold(parts []int, claims []Claim) {
 	over, room := 0, 0
 	for i, c := range claims {

@@ -23,53 +23,52 @@ import (
 const QueueBytes = 1 << 20
 
 const (
-	// fetchesAhead is how many Fetch calls of a relay are open: while the answer
-	// to one is on its way, the leader can answer the next.
+	// fetchesAhead is how many Fetch calls of a relay are open: while one answer is in transit, the
+	// leader can answer the next.
 	fetchesAhead = 2
-	// fetchBytes is about how much one answer may carry.
+	// fetchBytes is the approximate maximum size of one answer.
 	fetchBytes = 256 << 10
-	// stallLogEvery is the least time between two log lines about a client that does
-	// not read, for one relay.
+	// stallLogEvery is the shortest time between two log lines of one relay about a client that
+	// does not read.
 	stallLogEvery = time.Minute
 )
 
-// ErrPaused is why a relay ends when this process has stood still: what the relay gets or
-// has may have been given to others since.
+// ErrPaused ends a relay when this process has stood still: messages that the relay has or receives
+// may have been given to others since.
 var ErrPaused = errors.New("node was paused")
 
-// errClosed is why a relay that was closed takes no more answers.
+// errClosed refuses answers after the relay was closed.
 var errClosed = errors.New("relay closed")
 
 // Events are a relay's callbacks to its subscription. They are called from any goroutine,
 // without a lock, and must not block.
 type Events struct {
-	Wake       func()                      // there may be something to take
-	Starved    func()                      // there would be, with more credit
+	Wake       func()                      // there may be messages to take
+	Starved    func()                      // with more credit there would be messages
 	Freed      func()                      // a message was answered
-	Stalled    func(r *Relay, dropped int) // so many messages timed out before the client took them
-	Unfinished func(seq.MessageID, error)  // a Finish that was passed on was not taken
-	Ended      func(error)                 // the leader has ended it, or cannot be reached; called once
+	Stalled    func(r *Relay, dropped int) // that many messages timed out before the client took them
+	Unfinished func(seq.MessageID, error)  // a forwarded Finish was refused
+	Ended      func(error)                 // the leader ended the relay, or cannot be reached; called once
 }
 
-// Options describe a relay. All but Extra are needed.
+// Options describe a relay. All except Extra are required.
 type Options struct {
 	Remote     forward.Remote
 	Node       meta.NodeID // the leader
-	Handle     uint64      // the relay's name at the leader: no other relay of this process has it
+	Handle     uint64      // the relay's name at the leader, unique in this process
 	Partitions []int
-	Epochs     map[int]seq.Epoch // in which the partitions were led when the relay was made, as far as its node knew
+	Epochs     map[int]seq.Epoch // of the partitions, as this node knew them when the relay was created
 	Timeout    time.Duration     // of a delivery
-	MaxTimeout time.Duration     // that touching extends it to
-	Extra      bool              // the relay is to retire when a consumer comes who is nearer
-	Running    lease.Stretch     // of the process, since before the relay was made
+	MaxTimeout time.Duration     // maximum by touching
+	Extra      bool              // the relay retires when a closer consumer comes
+	Running    lease.Stretch     // of the process, since before the relay was created
 	Events     Events
-	FromRemote func(error) error // gives an error of the leader its meaning here
+	FromRemote func(error) error // converts an error of the leader
 }
 
-// missed tells which messages are not finished, of answers that the leader never
-// took.
+// missed reports messages that are not finished because the leader never received their answers.
 func (o *Options) missed(answers []byte, why error) {
-	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
 	for _, a := range all {
 		if a.Verb == forward.Finish {
 			o.Events.Unfinished(a.ID, why)
@@ -77,9 +76,9 @@ func (o *Options) missed(answers []byte, why error) {
 	}
 }
 
-// refused tells which messages the leader says are not finished.
+// refused reports messages that are not finished according to the leader.
 func (o *Options) refused(reply []byte) {
-	all, _ := forward.DecodeRefusals(reply) // what cannot be read tells of nothing
+	all, _ := forward.DecodeRefusals(reply) // ignore what cannot be decoded
 	for _, f := range all {
 		o.Events.Unfinished(f.ID, o.FromRemote(f.Reason))
 	}
@@ -95,27 +94,27 @@ type Relay struct {
 	Epochs map[int]seq.Epoch // see Options; not changed
 
 	o          Options
-	partitions atomic.Pointer[[]int] // not changed; fewer are stored
+	partitions atomic.Pointer[[]int] // immutable; replaced by a shorter list
 
-	taken []message // of Take's goroutine
+	taken []message // used by Take's goroutine
 
 	mu        sync.Mutex // guards what follows
 	over      error      // why it ended
 	here      transit
-	logged    time.Time // that the client is stalled
-	fetching  int       // Fetch calls that are open
-	answers   []byte    // to be sent, behind the head
+	logged    time.Time // when the stalled client was last logged
+	fetching  int       // open Fetch calls
+	answers   []byte    // to be sent, after the head
 	answering bool      // a KindAnswer call is open
-	resting   bool      // the client wants nothing: what comes is given back
+	resting   bool      // the client wants nothing: return what arrives
 	retiring  bool      // it ends when the client has answered what it has
-	credit    int       // that the leader should know of
-	told      int       // that it knows of
+	credit    int       // that the leader should know
+	told      int       // that the leader knows
 	telling   bool      // a Ready call is open
 	starved   bool
-	filled    bool // something came since credit was assigned
+	filled    bool // messages came since credit was assigned
 }
 
-// New returns a relay that has joined nothing yet: see Open.
+// New returns a relay that has not joined yet: see Open.
 func New(o Options) *Relay {
 	r := &Relay{Node: o.Node, Extra: o.Extra, Epochs: o.Epochs, o: o}
 	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
@@ -126,7 +125,7 @@ func New(o Options) *Relay {
 // Steady reports whether the process has run without a pause since the relay was created.
 func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
 
-// Open joins the channel at the leader, which it waits for.
+// Open joins the channel at the leader, and waits for its answer.
 func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 	m.Handle = r.o.Handle
 	_, err := r.o.Remote.Call(ctx, r.o.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
@@ -138,16 +137,16 @@ func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 	return nil
 }
 
-// leave tells the leader that the relay has ended, and what the client has seen of
-// that which the leader has in flight: the rest was never delivered.
+// leave reports to the leader that the relay has ended, and which of the messages in flight the
+// client has seen: the others were never delivered.
 func (r *Relay) leave(seen []seq.MessageID) {
 	m := forward.Leave{Handle: r.o.Handle, Seen: seen}
 	r.o.Remote.Go(r.o.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
 }
 
-// fetch keeps Fetch calls open unless too much is here already, or the client does
-// not take it. It must be called behind everything that takes from the queue or ends
-// a stall: nothing else has a relay go on that had stopped to fetch.
+// fetch keeps Fetch calls open unless the relay holds too much, or the client does not take it. It
+// must be called after everything that takes from the queue or ends a stall: nothing else restarts
+// a relay that had stopped fetching.
 func (r *Relay) fetch() {
 	for {
 		r.mu.Lock()
@@ -162,7 +161,7 @@ func (r *Relay) fetch() {
 	}
 }
 
-// fetched takes the answer to a Fetch.
+// fetched handles the answer to a Fetch.
 func (r *Relay) fetched(reply []byte, err error) {
 	var got []topic.Delivery
 	var starved bool
@@ -205,13 +204,13 @@ func (r *Relay) fetched(reply []byte, err error) {
 }
 
 // End ends the relay for a reason of either side and reports it. The leader, which may not know
-// yet, requeues what is in flight.
+// yet, requeues messages in flight.
 func (r *Relay) End(why error) {
 	answers, seen, ok := r.stop(why)
 	if !ok {
 		return
 	}
-	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
 	for _, a := range all {
 		if a.Verb != forward.Unseen {
 			seen = append(seen, a.ID)
@@ -222,7 +221,7 @@ func (r *Relay) End(why error) {
 	r.o.Events.Ended(why)
 }
 
-// Close leaves the channel. The leader requeues what is in flight, after processing the answers
+// Close leaves the channel. The leader requeues messages in flight, after processing the answers
 // already given.
 func (r *Relay) Close() {
 	answers, seen, ok := r.stop(errClosed)
@@ -235,8 +234,8 @@ func (r *Relay) Close() {
 	r.leave(seen)
 }
 
-// stop ends the relay unless it has ended before. It returns the answers that were not
-// sent, and what the client has.
+// stop ends the relay unless it has already ended. It returns the unsent answers, and the messages
+// that the client has.
 func (r *Relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +282,7 @@ func (r *Relay) Take(now time.Time, max int, emit func(*topic.Delivery) error) (
 	return n, nil
 }
 
-// expireQueue drops what timed out here before the client took it.
+// expireQueue drops messages that timed out here before the client took them.
 func (r *Relay) expireQueue() {
 	now := time.Now()
 	r.mu.Lock()
@@ -298,7 +297,7 @@ func (r *Relay) expireQueue() {
 	}
 	r.mu.Unlock()
 	if dropped > 0 {
-		r.o.Events.Wake() // there may be room by now
+		r.o.Events.Wake() // there may be capacity now
 	}
 	if tell {
 		r.o.Events.Stalled(r, dropped)
@@ -313,9 +312,8 @@ func (r *Relay) Count(now time.Time) int {
 	return len(r.here.inFlight.all)
 }
 
-// Waiting reports whether the relay has, or would fetch, messages for which the client
-// has no room; and when the first of those that the client has times out, the zero
-// time if it has none.
+// Waiting reports whether the relay has, or would fetch, messages for which the client has no
+// capacity, and when the first message of the client times out (zero time: it has none).
 func (r *Relay) Waiting() (waits bool, expiry time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,13 +323,13 @@ func (r *Relay) Waiting() (waits bool, expiry time.Time) {
 	return len(r.here.queue.all) > 0 || r.here.stalled, r.here.inFlight.next()
 }
 
-// Serves reports whether the relay is for a partition.
+// Serves reports whether the relay covers a partition.
 func (r *Relay) Serves(partition int) bool {
 	return slices.Contains(*r.partitions.Load(), partition)
 }
 
-// Loses forgets the partitions that the node leads no longer, and what the client
-// has of them. It returns whether there are others.
+// Loses drops the partitions that the node no longer leads, and their messages that the client has.
+// It reports whether others remain.
 func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 	if !slices.ContainsFunc(*r.partitions.Load(), lost) {
 		return true
@@ -346,7 +344,7 @@ func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 	}
 	r.here.queue.lose(lost)
 	r.mu.Unlock()
-	r.fetch() // what was lost may have kept it from that
+	r.fetch() // the lost messages may have prevented it
 	return len(kept) > 0
 }
 
@@ -382,8 +380,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 	return nil
 }
 
-// flush sends the answers that were given. While some are on their way, others
-// gather.
+// flush sends the given answers. While some are in transit, further ones are collected.
 func (r *Relay) flush() {
 	r.mu.Lock()
 	if r.answering || len(r.answers) == 0 || r.over != nil {
@@ -419,8 +416,7 @@ func (r *Relay) Claim() Claim {
 	}
 }
 
-// Retire has the relay end when the client has answered what it has: it gets no
-// credit any more.
+// Retire makes the relay end when the client has answered what it has: it gets no more credit.
 func (r *Relay) Retire() {
 	r.mu.Lock()
 	r.retiring = true
@@ -428,7 +424,7 @@ func (r *Relay) Retire() {
 	r.ReturnQueued()
 }
 
-// Retired reports whether a relay that is to end can.
+// Retired reports whether a retired relay can end.
 func (r *Relay) Retired() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

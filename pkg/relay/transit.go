@@ -8,14 +8,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// message is a delivery that came from the leader.
+// message is a delivery received from the leader.
 type message struct {
 	topic.Delivery
-	since time.Time // it was here
+	since time.Time // when it arrived
 }
 
-// queue is what the leader sent and the client has not taken, in order. It is
-// guarded by its relay's lock.
+// queue holds the messages that the leader sent and the client has not taken, in order. Its relay's
+// lock guards it.
 type queue struct {
 	all   []message
 	bytes int // of bodies
@@ -26,7 +26,7 @@ func (q *queue) push(d message) {
 	q.bytes += len(d.Body)
 }
 
-// shift takes up to max messages off the head, and appends them to out.
+// shift removes up to max messages from the head, and appends them to out.
 func (q *queue) shift(max int, out []message) []message {
 	n := min(len(q.all), max)
 	out = append(out, q.all[:n]...)
@@ -40,7 +40,7 @@ func (q *queue) shift(max int, out []message) []message {
 	return out
 }
 
-// unshift puts messages back before the head.
+// unshift returns messages to the head.
 func (q *queue) unshift(rest []message) {
 	for _, d := range rest {
 		q.bytes += len(d.Body)
@@ -48,7 +48,7 @@ func (q *queue) unshift(rest []message) {
 	q.all = append(append(make([]message, 0, len(rest)+len(q.all)), rest...), q.all...)
 }
 
-// dropBefore drops what was here before a time, and returns how many messages.
+// dropBefore drops messages that arrived before a time, and returns their number.
 func (q *queue) dropBefore(t time.Time) int {
 	n := 0
 	for n < len(q.all) && !q.all[n].since.After(t) {
@@ -58,7 +58,7 @@ func (q *queue) dropBefore(t time.Time) int {
 	return n
 }
 
-// lose drops the messages of partitions.
+// lose drops the messages of lost partitions.
 func (q *queue) lose(lost func(partition int) bool) {
 	q.all = slices.DeleteFunc(slices.Clone(q.all), func(d message) bool {
 		gone := lost(d.ID.Partition())
@@ -72,14 +72,13 @@ func (q *queue) lose(lost func(partition int) bool) {
 // flight is a message that the client has.
 type flight struct {
 	expires time.Time
-	until   time.Time // that touching extends it to
+	until   time.Time // maximum by touching
 }
 
-// flights are the messages that the client has. They are guarded by their relay's
-// lock.
+// flights are the messages that the client has. Their relay's lock guards them.
 type flights struct {
 	all    map[seq.MessageID]flight
-	expiry time.Time // none times out before
+	expiry time.Time // no message times out before
 }
 
 func (f *flights) add(id seq.MessageID, m flight) {
@@ -89,7 +88,7 @@ func (f *flights) add(id seq.MessageID, m flight) {
 	}
 }
 
-// expire forgets what has timed out: the leader has done so, too.
+// expire drops messages that have timed out, as the leader has done as well.
 func (f *flights) expire(now time.Time) {
 	if len(f.all) == 0 || now.Before(f.expiry) {
 		return
@@ -104,7 +103,7 @@ func (f *flights) expire(now time.Time) {
 	}
 }
 
-// next returns when the first may time out, the zero time if there is none.
+// next returns when the first message may time out; zero time if there is none.
 func (f *flights) next() time.Time {
 	if len(f.all) == 0 {
 		return time.Time{}
@@ -112,22 +111,22 @@ func (f *flights) next() time.Time {
 	return f.expiry
 }
 
-// transit is what came from the leader and is not answered: in the queue until the client
-// takes it, in flight then. It is guarded by its relay's lock.
+// transit holds the messages from the leader that are not answered: in the queue until the client
+// takes them, then in flight. Its relay's lock guards it.
 type transit struct {
 	timeout    time.Duration // of a delivery
-	maxTimeout time.Duration // that touching extends it to
+	maxTimeout time.Duration // maximum by touching
 	expired    func()        // called, without the lock, when the head of the queue has timed out
 
 	queue    queue
 	inFlight flights
-	overdue  *time.Timer // nil: not needed yet
-	watched  bool        // overdue is set: for the head of the queue, or one before it
-	stalled  bool        // the queue timed out: nothing is to be fetched before the next reserve
+	overdue  *time.Timer // nil if not needed yet
+	watched  bool        // overdue is set for the head of the queue, or an earlier one
+	stalled  bool        // the queue timed out: fetch nothing before the next reserve
 }
 
-// reserve moves up to max messages from the queue to what is in flight, and appends them
-// to out. What has timed out is left out.
+// reserve moves up to max messages from the queue into flight, and appends them to out. It skips
+// messages that have timed out.
 func (t *transit) reserve(now time.Time, max int, out []message) []message {
 	t.stalled = false
 	t.queue.dropBefore(now.Add(-t.timeout))
@@ -138,7 +137,7 @@ func (t *transit) reserve(now time.Time, max int, out []message) []message {
 	return out
 }
 
-// giveBack returns what was reserved and not handed over.
+// giveBack returns messages that were reserved and not delivered.
 func (t *transit) giveBack(now time.Time, rest []message) {
 	for _, d := range rest {
 		delete(t.inFlight.all, d.ID)
@@ -147,8 +146,8 @@ func (t *transit) giveBack(now time.Time, rest []message) {
 	t.watch(now)
 }
 
-// watch sees to it that expired is called when the head of the queue has timed out,
-// though the client takes nothing.
+// watch ensures that expired is called when the head of the queue has timed out, even if the client
+// takes nothing.
 func (t *transit) watch(now time.Time) {
 	if t.watched || len(t.queue.all) == 0 {
 		return
@@ -162,16 +161,16 @@ func (t *transit) watch(now time.Time) {
 	}
 }
 
-// unwatch is told that the relay has ended.
+// unwatch ends watching with the relay.
 func (t *transit) unwatch() {
 	if t.overdue != nil {
 		t.overdue.Stop()
 	}
 }
 
-// dropExpired drops what timed out in the queue, and returns how many messages. The client
-// does not read, or has no room: what would be fetched for it now would time out as well,
-// and is kept from other consumers meanwhile. The next reserve continues.
+// dropExpired drops messages that timed out in the queue, and returns their number. The client does
+// not read, or has no capacity: further fetched messages would time out as well, and would be
+// unavailable to other consumers meanwhile. The next reserve continues.
 func (t *transit) dropExpired(now time.Time) int {
 	t.watched = false
 	dropped := t.queue.dropBefore(now.Add(-t.timeout))
