@@ -16,27 +16,27 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// analysis is what the files of a log hold, and what has to be done to make
-// them a log again. It is made by reading only.
+// analysis is the content of a log's files, and the work needed to make them a log again. It only
+// reads.
 type analysis struct {
 	fs          vfs.FS
 	dir         string
 	indexBytes  int64
 	alternating bool
 	unproven    bool              // committed ends prove nothing
-	scanAll     bool              // trust no index
-	synced      bool              // all that is in the directory is on disk
-	names       []string          // in the directory; nil: they are to be read
-	buffers     *Buffers          // for what is read; nil: new memory is
-	visit       func(Batch) error // may be nil; is called for each batch that is scanned
+	scanAll     bool              // do not trust indexes
+	synced      bool              // everything in the directory is on disk
+	names       []string          // names in the directory; nil: read them
+	buffers     *Buffers          // read buffers; nil: allocate new memory
+	visit       func(Batch) error // called for each scanned batch; may be nil
 
 	note       checkpoint
-	noted      bool             // there is a good checkpoint
+	noted      bool             // there is a valid checkpoint
 	noteLost   bool             // there is a damaged one
-	durable    seq.Offset       // everything below was on disk for certain
-	known      seq.Offset       // the highest committed end that was ever noted here
+	durable    seq.Offset       // everything below was certainly on disk
+	known      seq.Offset       // the highest committed end ever recorded here
 	commitNote commitnote.Noted // as it was read
-	knownPos   int64            // the log's end, as a byte position, when that was noted
+	knownPos   int64            // the log's end, as a byte position, when that was recorded
 	segments   []*found
 	leftovers  []string // files to remove
 	cuts       []Cut
@@ -44,28 +44,27 @@ type analysis struct {
 	scanned    int64
 	lastEpoch  seq.Epoch
 
-	start, end seq.Offset // of what has been analysed so far
+	start, end seq.Offset // of the part analysed so far
 	endPos     int64
 }
 
-// found is a segment file and what it turned out to hold.
+// found is a segment file and its content.
 type found struct {
 	contents
 	path     string
 	fileSize int64
-	trusted  bool // by its index; otherwise it was scanned
+	trusted  bool // by its index; otherwise the file was scanned
 	badHead  bool // its header is damaged or was never written
-	keep     bool // damage reaches to its end: the file stays as it is
-	short    bool // the log's last, intact and quickly read: it needs no index
+	keep     bool // damage reaches to its end: the file is not changed
+	short    bool // the log's last segment, intact and quickly read: it needs no index
 }
 
-// shortSegment is the size up to which the last segment gets no index when the log is
-// opened after a crash: the next append would remove it, and reading the segment
-// again takes less than writing one.
+// shortSegment is the size up to which the last segment gets no index when the log is opened after
+// a crash: the next append would remove it, and reading the segment again is cheaper than writing
+// one.
 const shortSegment = scanBytes
 
-// Cut is a torn tail: bytes behind the last intact batch that were never
-// acknowledged as durable.
+// Cut is a torn tail: bytes after the last intact batch that were never acknowledged as durable.
 type Cut struct {
 	Path     string
 	Position int64      // where in the file
@@ -73,7 +72,7 @@ type Cut struct {
 	From     seq.Offset // the offset at which the log ends there
 }
 
-// run analyses the directory. A directory that is not there is an empty log.
+// run analyses the directory. A missing directory is an empty log.
 func (a *analysis) run() error {
 	if err := a.list(); err != nil {
 		return err
@@ -104,8 +103,7 @@ func (a *analysis) run() error {
 	return nil
 }
 
-// committedEnd returns the highest committed end that is known, as far as the log
-// reaches.
+// committedEnd returns the highest known committed end, at most the log's end.
 func (a *analysis) committedEnd() seq.Offset {
 	return max(a.start, min(a.end, max(a.note.committed, a.known)))
 }
@@ -133,8 +131,8 @@ func (a *analysis) list() error {
 		}
 		a.known, a.knownPos, a.commitNote = n.Committed, n.Position, n
 	}
-	// A cut that a crash has torn may leave a batch, or a segment, behind one that
-	// is gone: that proves nothing.
+	// A truncation interrupted by a crash may leave a batch, or a segment, after one that is gone:
+	// that proves nothing.
 	a.alternating = a.alternating && !a.note.cutting
 	for _, name := range a.names {
 		base, ok := segmenthead.ParseName(name)
@@ -169,8 +167,8 @@ func (a *analysis) open(base seq.Offset) error {
 	return nil
 }
 
-// loadTrusted returns the content of an index file if it is intact and speaks of
-// a segment of just this size.
+// loadTrusted returns the content of an index file if it is intact and describes a segment of
+// exactly this size.
 func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*contents, bool) {
 	p, err := vfs.ReadFile(fsys, strings.TrimSuffix(path, segmenthead.Suffix)+indexSuffix, maxIndexFile)
 	if err != nil {
@@ -180,14 +178,12 @@ func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*co
 	return c, err == nil && c.base == base && c.size == fileSize
 }
 
-// begin sets where the log starts: segments that begin below a noted start are on
-// their way out, since a start is noted only where a segment begins or the log
-// ends.
+// begin determines the log's start. Segments below a recorded start are about to be removed: a
+// start is recorded only at the beginning of a segment or at the log's end.
 func (a *analysis) begin() {
 	if !a.noted {
-		// A log that a loss of power may have torn, and that never had a checkpoint,
-		// begins at 0: where its first segment begins later, that one's predecessors were
-		// not synced and are gone.
+		// A log that a loss of power may have torn, and that never had a checkpoint, begins at 0.
+		// If its first segment begins later, the earlier segments were not synced and are gone.
 		if torn := a.unproven && !a.noteLost; len(a.segments) > 0 && !torn {
 			a.start, a.end = a.segments[0].base, a.segments[0].base
 		}
@@ -205,7 +201,7 @@ func (a *analysis) drop(i int) {
 	a.segments = slices.Delete(a.segments, i, i+1)
 }
 
-// forget drops the segments at i and after: they lie behind a torn tail.
+// forget drops the segments from i on: they come after a torn tail.
 func (a *analysis) forget(i int) {
 	for len(a.segments) > i {
 		last := a.segments[len(a.segments)-1]
@@ -221,14 +217,14 @@ func (a *analysis) lastPath() string {
 	return a.segments[len(a.segments)-1].path
 }
 
-// gap notes that the offsets from the end so far to next are lost.
+// gap records that the offsets from the current end to next are lost.
 func (a *analysis) gap(path string, position int64, next seq.Offset) {
 	a.gaps = append(a.gaps, Damage{Path: path, Position: position, From: a.end, Next: next})
 	a.end = next
 }
 
-// segment analyses segment i. It answers true if the log's torn tail begins in
-// it: what lies behind does not count.
+// segment analyses segment i. It returns true if the log's torn tail begins in it: later segments
+// do not count.
 func (a *analysis) segment(i int) (torn bool, err error) {
 	f := a.segments[i]
 	if f.base < a.end {
@@ -253,7 +249,7 @@ func (a *analysis) segment(i int) (torn bool, err error) {
 		return false, err
 	}
 	defer s.close()
-	if a.buffers != nil && s.size <= readAhead { // no batch outlives the analysis of its segment
+	if a.buffers != nil && s.size <= readAhead { // no batch is used after the analysis of its segment
 		s.buf = a.buffers.get()
 		defer func() { a.buffers.put(s.buf) }()
 	}
@@ -263,8 +259,8 @@ func (a *analysis) segment(i int) (torn bool, err error) {
 	return torn, err
 }
 
-// provesLoss reports whether an intact batch, or a segment, that begins at next
-// proves that everything before it had been on disk.
+// provesLoss reports whether an intact batch or segment at next proves that everything before it
+// had been on disk.
 func (a *analysis) provesLoss(next seq.Offset) bool { return next <= a.durable || a.alternating }
 
 // scan reads a segment batch by batch.
@@ -313,8 +309,8 @@ func (a *analysis) addBatch(f *found, b Batch, pos int64) (int64, error) {
 	return pos, nil
 }
 
-// invalid decides what it means that there is no batch at pos. It answers where
-// the segment continues, if it does: then the range between is damaged.
+// invalid decides what a missing batch at pos means. It returns where the segment continues, if it
+// does: then the range between is damaged.
 func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool, err error) {
 	f := a.segments[i]
 	if i+1 < len(a.segments) && a.segments[i+1].base == a.end {
@@ -377,7 +373,7 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 		return false, nil
 	}
 	if f.badHead && len(f.entries) == 0 {
-		a.forget(i) // it was being made
+		a.forget(i) // it was being created
 		return false, nil
 	}
 	zero, err := s.zeroFrom(pos)
@@ -388,10 +384,10 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 	return true, err
 }
 
-// seekProof looks behind an invalid place for batches whose header says that the
-// records which are missing here were committed, and raises the durable end to what
-// they prove. A batch that was damaged behind the last checkpoint is told from a torn
-// tail by that: whoever appended the batches behind it knew that it was committed.
+// seekProof searches after an invalid batch for batches whose header says that the missing records
+// were committed, and raises the durable end to what they prove. This distinguishes a batch that
+// was damaged after the last checkpoint from a torn tail: the leader that appended the later
+// batches knew that it was committed.
 func (a *analysis) seekProof(i int, s *scanner, pos int64) error {
 	if a.unproven {
 		return nil
@@ -418,7 +414,7 @@ func (a *analysis) seekProof(i int, s *scanner, pos int64) error {
 	return nil
 }
 
-// collectProof goes over the intact batches of a segment file at pos and after.
+// collectProof visits the intact batches of a segment file from pos on.
 func (a *analysis) collectProof(s *scanner, pos int64, accept func(Batch) bool) error {
 	for {
 		b, err := s.batch(pos)

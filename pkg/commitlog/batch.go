@@ -40,7 +40,7 @@ const (
 	magic0, magic1 = 0xB6, 0x4C
 	formatVersion  = 2
 
-	// maxBatchBytes is the size of the largest batch, header included.
+	// maxBatchBytes is the maximum size of a batch, including its header.
 	maxBatchBytes = limit.Group
 )
 
@@ -48,15 +48,14 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
 
-// Batch is an immutable, checked batch: a view over bytes, cheap to copy. The
-// zero Batch holds nothing.
+// Batch is an immutable, verified batch: a view of bytes, cheap to copy. The zero Batch is empty.
 type Batch struct {
 	raw      []byte
 	position int64
-	marks    *[]uint32 // where each record begins in the payload; nil: not known
+	marks    *[]uint32 // where each record begins in the payload; nil: unknown
 }
 
-// mark remembers where the records are, for whoever wants many of them by themselves.
+// mark records where the records are, for callers of Record that read many of them.
 func (b *Batch) mark() {
 	marks := make([]uint32, 0, b.Count())
 	payload := b.payload()
@@ -78,12 +77,11 @@ func (b Batch) End() seq.Offset { return b.First() + seq.Offset(b.Count()) } //n
 // Count returns the number of records, at least 1.
 func (b Batch) Count() int { return int(binary.LittleEndian.Uint32(b.raw[32:])) }
 
-// Timestamp returns when the batch was appended, in ns since 1970, as its
-// leader saw it.
+// Timestamp returns when the batch was appended, in ns since 1970, by its leader's clock.
 func (b Batch) Timestamp() int64 { return int64(binary.LittleEndian.Uint64(b.raw[40:])) } //nolint:gosec // the bits of a signed number
 
-// Committed returns the leader's committed end when it appended the batch: a copy
-// of the log that ends below it has lost committed records. It is at most First.
+// Committed returns the leader's committed end when it appended the batch: a replica whose log ends
+// below it has lost committed records. It is at most First.
 func (b Batch) Committed() seq.Offset { return seq.Offset(binary.LittleEndian.Uint64(b.raw[48:])) }
 
 // Attributes returns the bits set by the appender. The log does not interpret them.
@@ -93,8 +91,8 @@ func (b Batch) Attributes() uint16 { return binary.LittleEndian.Uint16(b.raw[12:
 // offset and checksum are the same batch.
 func (b Batch) Checksum() uint32 { return binary.LittleEndian.Uint32(b.raw[4:]) }
 
-// Position returns the batch's byte position in the virtual log, which grows
-// over all segments and never starts again. It is 0 for a batch from Decode.
+// Position returns the batch's byte position in the virtual log, which grows over all segments and
+// never starts again. It is 0 for a batch from Decode.
 func (b Batch) Position() int64 { return b.position }
 
 // PositionOf returns the byte position of the record in the virtual log that an iterator
@@ -103,8 +101,8 @@ func (b Batch) PositionOf(it *Records, n int) int64 {
 	return b.position + int64(headerBytes+len(b.payload())-it.Left()-RecordBytes(n))
 }
 
-// offsetAt returns the offset of the record that holds the byte at a position of the
-// virtual log, which lies in the batch; that of the nearest where none does.
+// offsetAt returns the offset of the record at a byte position of the virtual log, which is in the
+// batch, or of the nearest record if there is none.
 func (b Batch) offsetAt(position int64) seq.Offset {
 	it := b.Records(b.First())
 	for it.next < it.end {
@@ -116,7 +114,7 @@ func (b Batch) offsetAt(position int64) seq.Offset {
 	return b.End() - 1
 }
 
-// Size returns the number of bytes that the batch takes on disk.
+// Size returns the size of the batch on disk, in bytes.
 func (b Batch) Size() int { return len(b.raw) }
 
 // Raw returns the batch as stored on disk. It must not be modified.
@@ -164,8 +162,8 @@ type Records struct {
 	next, end seq.Offset
 }
 
-// Next returns the next record's offset and payload, or false at the end. The
-// payload is part of the batch and must not be changed.
+// Next returns the next record's offset and payload, or false at the end. The payload is part of
+// the batch and must not be changed.
 func (r *Records) Next() (seq.Offset, []byte, bool) {
 	if r.next >= r.end {
 		return 0, nil, false
@@ -194,8 +192,8 @@ func Decode(raw []byte) (Batch, error) {
 	return decode(raw[:size:size])
 }
 
-// BatchSize reads the size of a batch from a header, of which it checks what can be checked
-// without the rest. It refuses an all-zero header too.
+// BatchSize reads the size of a batch from its header, and checks what can be checked without the
+// rest. It also refuses an all-zero header.
 func BatchSize(raw []byte) (int, error) {
 	if len(raw) < headerBytes {
 		return 0, fmt.Errorf("%w: truncated header", ErrInvalidBatch)
@@ -213,7 +211,7 @@ func BatchSize(raw []byte) (int, error) {
 	return int(size), nil
 }
 
-// decode checks exactly one batch, of which BatchSize has been asked.
+// decode verifies exactly one batch, whose size BatchSize has returned.
 func decode(raw []byte) (Batch, error) {
 	b := Batch{raw: raw}
 	if got := checksum(raw[8:]); got != b.Checksum() {

@@ -10,34 +10,33 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Builder is a batch being formed: records are encoded straight into the bytes
-// that will be on disk. The zero Builder is an empty batch. It is not for
-// concurrent use.
+// Builder is a batch in progress: records are encoded directly into the bytes that will be on disk.
+// The zero Builder is an empty batch. It is not safe for concurrent use.
 //
-// How big a batch becomes is known at its end only, so it is formed in memory that
-// the next batch uses again, and what was appended is a copy of its exact size.
+// The size of a batch is known only at its end, so it is formed in memory that the next batch
+// reuses, and the appended batch is a copy of exactly its size.
 type Builder struct {
 	raw     []byte
-	scratch *[]byte // that raw began in, from scratches; nil: the batch is empty
+	scratch *[]byte // from scratches, where raw began; nil: the batch is empty
 	count   uint32
 	attrs   uint16
 }
 
 const (
 	newScratchBytes = 4 << 10
-	// maxScratchBytes is the largest memory that is kept to form batches in. A larger
-	// batch is not copied: it keeps the memory that it was formed in.
+	// maxScratchBytes is the maximum size of memory kept for forming batches. A larger batch is not
+	// copied: it keeps the memory in which it was formed.
 	maxScratchBytes = 2 << 20
 )
 
-// scratches hold memory that batches are formed in.
+// scratches hold memory in which batches are formed.
 var scratches = sync.Pool{New: func() any {
 	p := make([]byte, 0, newScratchBytes)
 	return &p
 }}
 
-// Next adds a record and returns its n bytes to be filled in, all of them. They
-// are valid until Next is called again or the batch is appended.
+// Next adds a record and returns its n bytes, all of which the caller must fill. They are valid
+// until Next is called again or the batch is appended.
 func (b *Builder) Next(n int) []byte {
 	if b.raw == nil {
 		b.scratch = scratches.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
@@ -50,9 +49,9 @@ func (b *Builder) Next(n int) []byte {
 	return b.raw[start : start+n : start+n]
 }
 
-// Reserve makes room for records of n bytes more at once, where they are many: to grow
-// to them copies large blocks, and until that is done nothing else gets the processor. What
-// is there already is copied, so that at least as much again is made room for.
+// Reserve reserves room for records of n bytes at once: growing step by step copies large blocks,
+// during which nothing else gets the processor. Existing records are copied, so at least as much
+// again is reserved.
 func (b *Builder) Reserve(n int) {
 	start := max(len(b.raw), headerBytes)
 	if n <= maxScratchBytes || cap(b.raw) >= start+n {
@@ -82,14 +81,14 @@ func (b *Builder) SetAttributes(bits uint16) { b.attrs |= bits }
 
 func align(n int) int { return (n + alignment - 1) &^ (alignment - 1) }
 
-// place is where a batch is appended: its epoch, its first offset, and the
-// committed end of the log at that moment.
+// place is where a batch is appended: its epoch, its first offset, and the committed end of the log
+// at that moment.
 type place struct {
 	epoch            seq.Epoch
 	first, committed seq.Offset
 }
 
-// seal completes the batch. The bytes stay the builder's until spend.
+// seal completes the batch. The bytes belong to the builder until spend.
 func (b *Builder) seal(at place, timestamp int64) []byte {
 	payload := len(b.raw) - headerBytes
 	padded := align(len(b.raw))
@@ -111,7 +110,7 @@ func (b *Builder) seal(at place, timestamp int64) []byte {
 	return raw
 }
 
-// spend empties the builder and returns what it has sealed, for keeps.
+// spend empties the builder and returns the sealed bytes, which then belong to the caller.
 func (b *Builder) spend(sealed []byte) []byte {
 	kept := sealed
 	if cap(sealed) <= maxScratchBytes {

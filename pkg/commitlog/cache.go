@@ -23,13 +23,13 @@ type Cache struct {
 	dice    uint64
 }
 
-// shelf holds the pieces of one log as it was between two truncations.
+// shelf holds the pieces of one log between two truncations.
 type shelf struct {
 	truncations uint64
 	pieces      []*piece // by first
 }
 
-// piece is a stretch of a log, from an entry of its index to the next.
+// piece is the part of a log between two entries of its index.
 type piece struct {
 	log     *Log
 	first   seq.Offset
@@ -37,13 +37,13 @@ type piece struct {
 	firsts  []seq.Offset // of the batches
 	batches []Batch
 	bytes   int    // of memory
-	used    uint64 // the round in which it was wanted last; guarded by the cache's mu
-	place   int    // in Cache.all; guarded by the cache's mu
+	used    uint64 // the round of its last use; guarded by the cache's mu
+	place   int    // index in Cache.all; guarded by the cache's mu
 }
 
 const (
-	pieceOverhead = 256 // of memory, beside the bytes and batches of a piece
-	batchOverhead = 128 // of memory, for a batch of a piece
+	pieceOverhead = 256 // memory of a piece in addition to its bytes and batches
+	batchOverhead = 128 // memory of a batch of a piece
 )
 
 // NewCache returns an empty cache that uses memory of a budget.
@@ -91,8 +91,7 @@ func (c *Cache) dropLog(l *Log, end seq.Offset) {
 	}
 }
 
-// find returns the piece that holds an offset of a log after so many truncations, or
-// nil.
+// find returns the piece with an offset of a log after a number of truncations, or nil.
 func (c *Cache) find(l *Log, truncations uint64, off seq.Offset) *piece {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +107,7 @@ func (c *Cache) find(l *Log, truncations uint64, off seq.Offset) *piece {
 	return s.pieces[i]
 }
 
-// add keeps a piece of a log that was read after so many truncations, if there is
-// memory for it.
+// add adds a piece of a log that was read after a number of truncations, if there is memory for it.
 func (c *Cache) add(p *piece, truncations uint64) {
 	if c.memory.Pressed() {
 		return
@@ -137,8 +135,8 @@ func (c *Cache) add(p *piece, truncations uint64) {
 	c.all = append(c.all, p)
 }
 
-// shelfLocked returns the pieces of a log after so many truncations, or nil. What is
-// there of the log as it was before goes.
+// shelfLocked returns the pieces of a log after a number of truncations, or nil. It drops pieces
+// from before.
 func (c *Cache) shelfLocked(l *Log, truncations uint64) *shelf {
 	s := c.shelves[l]
 	if s == nil || s.truncations == truncations {
@@ -164,8 +162,8 @@ func (c *Cache) removeLocked(p *piece) {
 	c.share.Give(p.bytes)
 }
 
-// randomLocked returns a number below n. It need not be a good one: what matters is
-// that going through a log that does not fit, repeatedly, finds some of it.
+// randomLocked returns a number below n. Its quality does not matter: repeated passes over a log
+// that does not fit must find a part of it in the cache.
 func (c *Cache) randomLocked(n int) int {
 	c.dice = c.dice*6364136223846793005 + 1442695040888963407
 	return int(c.dice >> 33 % uint64(n)) //nolint:gosec // below n
@@ -178,7 +176,7 @@ func (s *shelf) after(off seq.Offset) int {
 
 func (p *piece) holds(off seq.Offset) bool { return off >= p.first && off < p.end }
 
-// batch returns the batch that contains an offset that the piece holds.
+// batch returns the batch with an offset of the piece.
 func (p *piece) batch(off seq.Offset) Batch {
 	i, found := slices.BinarySearch(p.firsts, off)
 	if !found {
@@ -187,7 +185,7 @@ func (p *piece) batch(off seq.Offset) Batch {
 	return p.batches[i]
 }
 
-// pieceOf returns one batch as a piece that takes so many bytes of memory.
+// pieceOf returns a piece of one batch that uses the given bytes of memory.
 func pieceOf(l *Log, b Batch, bytes int) *piece {
 	b.mark()
 	return &piece{
@@ -196,9 +194,8 @@ func pieceOf(l *Log, b Batch, bytes int) *piece {
 	}
 }
 
-// newPiece checks the batches that raw, read at a position in the virtual log,
-// consists of, the first of which has to begin at first. Without raw being exactly
-// that it answers false.
+// newPiece verifies the batches in raw, which was read at a position in the virtual log, of which
+// the first must begin at first. It returns false unless raw consists of exactly such batches.
 func newPiece(l *Log, raw []byte, position int64, first seq.Offset) (*piece, bool) {
 	p := &piece{log: l, first: first, end: first, bytes: cap(raw) + pieceOverhead}
 	for len(raw) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// checkChunk is how much a Checker reads at once.
+// checkChunk is how many bytes a Checker reads at once.
 const checkChunk = 256 << 10
 
 // Checker reads a log from disk piece by piece to find damaged batches and missing or truncated
@@ -24,7 +24,7 @@ type Checker struct {
 	log  *Log
 	next seq.Offset // where the check continues when no segment is open
 
-	seg         *segment // nil: none is open
+	seg         *segment // nil if none is open
 	scan        scanner
 	at          int64      // in the segment's file
 	expect      seq.Offset // the first offset of the batch there
@@ -35,7 +35,7 @@ type Checker struct {
 // after it. It holds no resources yet.
 func NewChecker(l *Log, from seq.Offset) *Checker { return &Checker{log: l, next: from} }
 
-// Next returns where a new Checker continues with what this one has not checked.
+// Next returns the offset at which a new Checker continues this one's check.
 func (c *Checker) Next() seq.Offset {
 	if c.seg != nil {
 		return c.seg.base
@@ -43,7 +43,7 @@ func (c *Checker) Next() seq.Offset {
 	return c.next
 }
 
-// Close gives the file back.
+// Close closes the file.
 func (c *Checker) Close() {
 	if c.seg != nil {
 		c.scan.close()
@@ -89,7 +89,7 @@ func (c *Checker) Step(max int, visit func(Batch) error) (n int, done bool, err 
 	return n, false, nil
 }
 
-// batch reads the batch that is next in the open segment.
+// batch reads the next batch of the open segment.
 func (c *Checker) batch() (Batch, error) {
 	size, err := c.scan.file.Size()
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Checker) batch() (Batch, error) {
 	return b, err
 }
 
-// enter opens the segment that is next, whose head it checks. done: there is none.
+// enter opens the next segment and checks its header. done: there is none.
 func (c *Checker) enter() (done bool, err error) {
 	l := c.log
 	c.truncations = l.truncations.Load()
@@ -135,14 +135,14 @@ func (c *Checker) enter() (done bool, err error) {
 	return false, nil
 }
 
-// unopened says what it means that a segment's file cannot be opened.
+// unopened decides what it means that a segment's file cannot be opened.
 func (c *Checker) unopened(seg *segment, cause error) error {
 	if !errors.Is(cause, fs.ErrNotExist) && !errors.Is(cause, syscall.EIO) {
 		return cause
 	}
 	ok, err := c.stands(seg)
 	if !ok || err != nil {
-		return err // retention has dropped it, or a truncation
+		return err // retention or a truncation has removed it
 	}
 	d := Damage{Path: seg.path, From: seg.base, Next: seg.endOffset()}
 	seg.addDamage(d)
@@ -150,8 +150,8 @@ func (c *Checker) unopened(seg *segment, cause error) error {
 	return d.err()
 }
 
-// stands reports whether a segment is still a part of the log as it was when it was
-// opened. The log is not cut and not closed meanwhile.
+// stands reports whether a segment is still a part of the log as it was opened. The log is not
+// truncated or closed meanwhile.
 func (c *Checker) stands(seg *segment) (bool, error) {
 	l := c.log
 	l.serial.Lock()
@@ -162,8 +162,8 @@ func (c *Checker) stands(seg *segment) (bool, error) {
 	return stands(l, seg, c.truncations), nil
 }
 
-// stands reports whether a segment is a part of a log that is open and has not been
-// cut since the truncations were counted.
+// stands reports whether a segment is a part of an open log that has not been truncated since
+// truncations were counted.
 func stands(l *Log, seg *segment, truncations uint64) bool {
 	return truncations == l.truncations.Load() && slices.Contains(l.view(), seg) && !closed(l)
 }
@@ -174,9 +174,8 @@ func closed(l *Log) bool {
 	return l.closed
 }
 
-// trouble decides what to do about a batch that could not be read: it is read once
-// more if the log was cut meanwhile, and else it is damage. It returns how many
-// bytes are passed over.
+// trouble handles a batch that could not be read. It is read again if the log was truncated
+// meanwhile; otherwise it is damage. It returns how many bytes are skipped.
 func (c *Checker) trouble(cause error) (skipped int, err error) {
 	c.scan.buf = nil
 	ok, err := c.stands(c.seg)
@@ -189,7 +188,7 @@ func (c *Checker) trouble(cause error) (skipped int, err error) {
 		return 0, nil
 	}
 	if _, err := c.batch(); err == nil {
-		return 0, nil // it was being cut when it was read
+		return 0, nil // it was truncated during the read
 	}
 	d := Damage{Path: c.seg.path, Position: c.at, From: c.expect, Next: c.seg.endOffset()}
 	behind := c.seg.size.Load()
@@ -218,7 +217,7 @@ func (c *Checker) leave() (done bool, err error) {
 	return false, c.mendIndex(seg)
 }
 
-// mendIndex writes the index of a complete segment again if it cannot be read.
+// mendIndex rewrites the index of a complete segment if it cannot be read.
 func (c *Checker) mendIndex(seg *segment) error {
 	l := c.log
 	if _, err := seg.loadIndex(l.fs); err == nil {
@@ -230,11 +229,11 @@ func (c *Checker) mendIndex(seg *segment) error {
 	open := l.closed || slices.ContainsFunc(append(slices.Clone(l.rolled), l.out), func(o *output) bool { return o != nil && o.seg == seg })
 	l.wmu.Unlock()
 	if open || !slices.Contains(l.view(), seg) {
-		return nil // it has no index yet, or needs none any more
+		return nil // it has no index yet, or no longer needs one
 	}
 	found, err := seg.rescan(l.fs, l.opts.IndexBytes)
 	if err != nil || found.end != seg.endOffset() || found.size != seg.size.Load() {
-		return err // it is damaged at its end: then it has to be read at each start
+		return err // it is damaged at its end, and must be read at each start
 	}
 	seg.mu.Lock()
 	found.damage = seg.damage
@@ -242,7 +241,7 @@ func (c *Checker) mendIndex(seg *segment) error {
 	return vfs.WriteFileSynced(l.fs, seg.indexPath(), found.encode())
 }
 
-// mendCheckpoint writes the checkpoint again if it cannot be read.
+// mendCheckpoint rewrites the checkpoint if it cannot be read.
 func (c *Checker) mendCheckpoint() error {
 	l := c.log
 	l.serial.Lock()
@@ -263,8 +262,8 @@ func (c *Checker) mendCheckpoint() error {
 	return noteOf(l, l.DurableEnd(), l.Start()).write(l)
 }
 
-// dropping is a file whose reads come from the disk where the system lets them, and
-// leave nothing in the page cache.
+// dropping is a file whose reads bypass the page cache, if the system permits it, and leave nothing
+// in it.
 type dropping struct{ vfs.File }
 
 // ReadAt implements io.ReaderAt.

@@ -31,13 +31,13 @@ const (
 )
 
 type checkpoint struct {
-	start      seq.Offset // where the log starts: older segments are on their way out
+	start      seq.Offset // where the log starts: older segments are about to be removed
 	durable    seq.Offset // everything below was synced
 	durablePos int64      // its byte position in the virtual log
 	committed  seq.Offset // at least this was committed
-	epoch      seq.Epoch  // the highest that was asked for
-	before     seq.Epoch  // of the batch that ended at start; 0: none is known
-	cutting    bool       // a truncation was about to cut what lies behind durable
+	epoch      seq.Epoch  // the highest epoch requested
+	before     seq.Epoch  // of the batch that ended at start; 0: unknown
+	cutting    bool       // a truncation was about to remove what is after durable
 }
 
 var errBadFile = errors.New("corrupt file")
@@ -79,8 +79,7 @@ func decodeCheckpoint(p []byte) (checkpoint, error) {
 	return c, nil
 }
 
-// readCheckpoint returns found=false where there is none, and errBadFile where
-// it is damaged.
+// readCheckpoint returns found=false if there is none, and errBadFile if it is damaged.
 func readCheckpoint(fsys vfs.FS, dir string) (c checkpoint, found bool, err error) {
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, checkpointName), checkpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,18 +12,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// commitNote keeps the committed end of a log on disk: see package commitnote. While the batches up to it
-// are in the node's redo journal as well, it is not even written: see vfs.WriteNote.
+// commitNote stores the committed end of a log on disk: see package commitnote. While the node's
+// redo journal also holds the batches up to it, it is not written: see vfs.WriteNote.
 type commitNote struct {
 	mu    sync.Mutex // guards what follows
-	file  vfs.File   // nil: not open
-	slot  int64      // that is written next
+	file  vfs.File   // nil if not open
+	slot  int64      // to be written next
 	noted seq.Offset
 	over  bool // the log is closed
 }
 
-// writeLocked notes a committed end. Without room for the note the log goes on: a
-// later one replaces it. Any other error fails the log.
+// writeLocked writes a committed end. Without disk space the log continues: a later write replaces
+// it. Any other error fails the log.
 func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 	if n.over || committed <= n.noted {
 		return
@@ -51,7 +51,7 @@ func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 	n.slot = (n.slot + 1) % commitnote.Slots
 }
 
-// keep notes the committed end that Open has found, if the note holds less.
+// keep writes the committed end that Open has found, if the stored one is lower.
 func (n *commitNote) keep(l *Log) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +75,7 @@ func openCommitNote(fsys vfs.FS, dir string) (vfs.File, error) {
 	return f, err
 }
 
-// close ends the note: nothing more is written.
+// close closes the note: nothing more is written.
 func (n *commitNote) close() {
 	n.mu.Lock()
 	n.over = true

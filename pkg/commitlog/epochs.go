@@ -12,8 +12,7 @@ type EpochStart struct {
 	Start seq.Offset // of the first batch of that epoch
 }
 
-// addEpoch returns the history with the epoch of a batch. It appends only where
-// the epoch is new.
+// addEpoch adds the epoch of a batch to the history, if it is new.
 func addEpoch(history []EpochStart, b Batch) []EpochStart {
 	if n := len(history); n > 0 && history[n-1].Epoch >= b.Epoch() {
 		return history
@@ -21,7 +20,7 @@ func addEpoch(history []EpochStart, b Batch) []EpochStart {
 	return append(history, EpochStart{b.Epoch(), b.First()})
 }
 
-// cutEpochs returns the history of the log cut to [start, end).
+// cutEpochs returns the history reduced to [start, end).
 func cutEpochs(history []EpochStart, start, end seq.Offset) []EpochStart {
 	var cut []EpochStart
 	for i, e := range history {
@@ -45,8 +44,7 @@ func lastEpochBefore(history []EpochStart, off seq.Offset) seq.Epoch {
 	return history[i-1].Epoch
 }
 
-// endOfEpoch returns the largest epoch of a history that is not above e, and
-// where it ends.
+// endOfEpoch returns the largest epoch of a history that is at most e, and where it ends.
 func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.Epoch, seq.Offset) {
 	i := sort.Search(len(history), func(i int) bool { return history[i].Epoch > e })
 	if i == 0 {
@@ -58,9 +56,10 @@ func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.E
 	return history[i-1].Epoch, end
 }
 
-// EpochEnding returns the epoch of the batch that ends at an offset, or 0 where that is not known for certain: it is
-// damaged since before Open, and was not the last committed one then. A copy of the log whose batch ends there in
-// that epoch is the same up to there: one leader wrote it.
+// EpochEnding returns the epoch of the batch that ends at an offset, or 0 if it is not known for
+// certain: the batch has been damaged since before Open, and was not the last committed one then. A
+// copy of the log with a batch in that epoch that ends there is the same up to there, because one
+// leader wrote it.
 func EpochEnding(l *Log, off seq.Offset) seq.Epoch {
 	if off > l.unsure {
 		return lastEpochBefore(l.Epochs(), off)

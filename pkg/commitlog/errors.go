@@ -9,32 +9,32 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// What the log refuses: nothing was changed.
+// Refusals of the log: nothing was changed.
 var (
-	// ErrFenced: a higher epoch is in the log or was asked for.
+	// ErrFenced: a higher epoch is in the log or was requested.
 	ErrFenced = fate.Refuse("fenced by a higher epoch")
 	// ErrRevoked: another writer has replaced this one.
 	ErrRevoked = fate.Refuse("revoked: another writer took over the log")
 	// ErrClosed: the log is closed.
 	ErrClosed = fate.Refuse("log is closed")
-	// ErrNoSpace: an append found no room and was undone.
+	// ErrNoSpace: an append found no disk space and was undone.
 	ErrNoSpace error = failure.NoSpace
 	// ErrNoFiles: an append needs a file, and the process has too many open.
 	ErrNoFiles error = failure.NoFiles
 	// errEmptyBatch: a batch without records cannot be appended.
 	errEmptyBatch = fate.Refuse("empty batch")
-	// errBatchTooBig: a batch is larger than maxBatchBytes.
+	// errBatchTooBig: a batch exceeds maxBatchBytes.
 	errBatchTooBig = fate.Refuse("batch too large")
 	// ErrNotContiguous: a batch does not begin where the log ends.
 	ErrNotContiguous = fate.Refuse("batch does not start at the log end")
 	// errStaleEpoch: a batch's epoch is below the log's last, or above the writer's.
 	errStaleEpoch = fate.Refuse("stale epoch: batch is older than the log or newer than its writer")
-	// ErrBelowCommitted: truncating would remove what is committed. It must never
-	// happen; the replica has to stop.
+	// ErrBelowCommitted: truncating would remove committed records. It must never happen; the
+	// replica must stop.
 	ErrBelowCommitted = fate.Refuse("cannot truncate below the committed end")
 	// errInvalidOrigin: a log cannot begin there.
 	errInvalidOrigin = fate.Refuse("offset or position out of range")
-	// errNotBoundary: the log can be cut only between batches.
+	// errNotBoundary: the log can be truncated only between batches.
 	errNotBoundary = fate.Refuse("offset is not a batch boundary")
 	// errBeyondCommitted: the offset is not committed yet.
 	errBeyondCommitted = fate.Refuse("offset is beyond the committed end")
@@ -47,12 +47,12 @@ var (
 	// itself is uncertain; later ones are marked Refused.
 	ErrFailed = errors.New("log failed")
 
-	// errNoHeader is made once: where damage is searched for batches it is the
-	// answer at nearly every place.
+	// errNoHeader is created once, because a search for batches in a damaged range returns it at
+	// nearly every offset.
 	errNoHeader = fmt.Errorf("%w: header missing", ErrInvalidBatch)
 )
 
-// BelowStartError answers a read below the start of the log.
+// BelowStartError is returned for a read below the start of the log.
 type BelowStartError struct {
 	Start seq.Offset // where the log starts
 }
@@ -68,8 +68,8 @@ func (e *BelowStartError) Fate() fate.Fate { return fate.Refused }
 // CorruptionError reports a damaged range of the log on disk.
 type CorruptionError struct {
 	Path     string     // the segment file
-	Position int64      // where in the file the damage begins
-	From     seq.Offset // the first offset that is lost
+	Position int64      // in the file, where the damage begins
+	From     seq.Offset // the first lost offset
 	Next     seq.Offset // where intact data resumes
 }
 

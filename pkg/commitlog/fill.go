@@ -2,27 +2,25 @@ package commitlog
 
 import "github.com/brokerd/brokerd/pkg/vfs"
 
-// A sync of blocks that were written before need not allocate anything, and
-// takes about half as long as one of new blocks. So while small appends are
-// synced one by one, a goroutine writes zeros ahead of them. It is started after
-// a sync and ends by itself; a log that is idle has none. Where much is appended
-// between syncs the allocation does not matter, and writing everything twice would.
+// A sync of blocks that were written before allocates nothing, and takes about half as long as one
+// of new blocks. While small appends are synced one by one, a goroutine therefore writes zeros
+// ahead of them. It starts after a sync and ends on its own; an idle log has none. If much is
+// appended between syncs the allocation does not matter, and writing everything twice would.
 //
-// With it an append of 2 KiB and its sync take what a bare pwrite and fdatasync on
-// blocks written before take, in time and in CPU; without it 1.6 times that. The
-// sync that comes upon a fill takes about twice as long: one in 128 of that size.
-// Tried side by side and left out, since none was better in the median, in the
-// last percent and in the last tenth of a percent at once: pwritev2 with RWF_DSYNC
-// instead of the sync, smaller pieces, pieces that sync themselves, and larger
-// fills, which make the slow syncs fewer and slower.
+// With it an append of 2 KiB and its sync take as much time and CPU as a bare pwrite and fdatasync
+// on blocks written before; without it 1.6 times as much. A sync that meets a fill takes about
+// twice as long: one in 128 of that size. These variants were tried side by side and dropped,
+// because none was better in the median, the last percent and the last tenth of a percent together:
+// pwritev2 with RWF_DSYNC instead of the sync, smaller pieces, pieces that sync themselves, and
+// larger fills, which make the slow syncs fewer and slower.
 const (
 	fillPiece   = 64 << 10
-	maxFillSync = 32 << 10 // syncs that cover more do not start a fill
-	minFillSize = 64 << 10 // nor do segments that hold less
+	maxFillSync = 32 << 10 // syncs of more bytes do not start a fill
+	minFillSize = 64 << 10 // nor do smaller segments
 )
 
-// fillAhead starts a fill of the blocks ahead of the end if that pays after a
-// sync that covered so many bytes.
+// fillAhead starts a fill of the blocks after the end if that is worthwhile after a sync of the
+// given bytes.
 func (o *output) fillAhead(l *Log, covered int64) {
 	if o == nil || covered == 0 || covered > maxFillSync || vfs.Deferred(o.file) {
 		return
@@ -43,8 +41,8 @@ func (o *output) fillAhead(l *Log, covered int64) {
 	}()
 }
 
-// fill writes zeros from pos, which was o.filled, to o.fillLimit: no append goes
-// there before it has ended.
+// fill writes zeros from pos, the previous o.filled, to o.fillLimit: no append writes there before
+// it has ended.
 func (o *output) fill(l *Log, pos int64) {
 	zeros := make([]byte, fillPiece)
 	var err error

@@ -38,9 +38,8 @@ const (
 	noTime = math.MinInt64
 )
 
-// indexEntry says that a batch that begins with offset lies at position of the
-// segment file, and that no batch before it in the segment has a timestamp
-// above maxTime.
+// indexEntry states that a batch beginning with offset is at position of the segment file, and that
+// no earlier batch of the segment has a timestamp above maxTime.
 type indexEntry struct {
 	offset   seq.Offset
 	position int64
@@ -50,8 +49,8 @@ type indexEntry struct {
 // Damage is a range of a log that cannot be read.
 type Damage struct {
 	Path     string     // the segment file
-	Position int64      // where in the file the damage begins
-	From     seq.Offset // the first offset that is lost
+	Position int64      // in the file, where the damage begins
+	From     seq.Offset // the first lost offset
 	Next     seq.Offset // where intact data resumes
 }
 
@@ -59,8 +58,7 @@ func (d Damage) err() error {
 	return &CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next}
 }
 
-// contents is what is known of the batches in a segment: all that its index
-// file holds.
+// contents describes the batches in a segment: everything in its index file.
 type contents struct {
 	base    seq.Offset
 	basePos int64
@@ -72,7 +70,7 @@ type contents struct {
 	entries []indexEntry
 }
 
-// add takes note of an intact batch at a position of the segment file.
+// add adds an intact batch at a position of the segment file.
 func (c *contents) add(b Batch, position, indexBytes int64) {
 	if n := len(c.entries); n == 0 || position-c.entries[n-1].position >= indexBytes {
 		c.entries = append(c.entries, indexEntry{b.First(), position, c.maxTime})
@@ -83,7 +81,7 @@ func (c *contents) add(b Batch, position, indexBytes int64) {
 	c.size = position + int64(b.Size())
 }
 
-// seek returns the last entry at or before an offset.
+// seekOffset returns the last entry at or before an offset.
 func seekOffset(entries []indexEntry, off seq.Offset) (indexEntry, bool) {
 	i := sort.Search(len(entries), func(i int) bool { return entries[i].offset > off })
 	if i == 0 {

@@ -8,8 +8,8 @@ import (
 // Extent is how far a log on disk reaches.
 type Extent struct {
 	Start, End   seq.Offset
-	CommittedEnd seq.Offset // as far as the log notes it: it may have been higher
-	Damaged      []Damage   // in what was read; Verify reads everything
+	CommittedEnd seq.Offset // as recorded on disk: it may have been higher
+	Damaged      []Damage   // in the part that was read; Verify reads everything
 }
 
 // Inspect returns the extent of the log in a directory without opening or changing it. It

@@ -14,9 +14,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Log is the log of one replica of one partition. Its methods may be called by
-// many goroutines. It starts no goroutine that outlives a call, except that a
-// sync may leave one filling blocks ahead, for which Close waits.
+// Log is the log of one replica of one partition. Its methods are safe for concurrent use. No
+// goroutine outlives a call, except that a sync may leave one filling blocks, for which Close
+// waits.
 type Log struct {
 	fs   vfs.FS
 	dir  string
@@ -27,31 +27,31 @@ type Log struct {
 
 	segments atomic.Pointer[[]*segment]       // by offset; replaced, never changed; swapped under wmu
 	epochs   atomic.Pointer[[]EpochStart]     // replaced or appended to under wmu
-	before   atomic.Uint64                    // epoch of the batch that ended at start; 0: none is known
-	failure  atomic.Pointer[error]            // what ended the log
-	unsure   seq.Offset                       // up to there damage may have taken epochs from the history; since Open
-	opened   atomic.Pointer[commitnote.Noted] // what the note held at Open
-	// truncations is odd while a truncation runs. A reader drops what it read
-	// ahead when it changes: that may have been cut off and written again.
+	before   atomic.Uint64                    // epoch of the batch that ended at start; 0: unknown
+	failure  atomic.Pointer[error]            // the error that failed the log
+	unsure   seq.Offset                       // up to this offset damage before Open may have removed epochs from the history
+	opened   atomic.Pointer[commitnote.Noted] // content of the commit note at Open
+	// truncations is odd during a truncation. When it changes, readers drop what they read ahead,
+	// because it may have been truncated and written again.
 	truncations atomic.Uint64
 	tail        tail
 	counts      counters
 	note        commitNote
-	synced      atomic.Pointer[output] // through which the durable end was synced; nil: not yet
+	synced      atomic.Pointer[output] // which synced the durable end; nil: none yet
 
 	bound atomic.Int64 // Retention.MaxBytes of the last Retain; 0: none
 
-	// serial admits one of Sync, TruncateTo, Reset, Retain, Checkpoint, Close at a
-	// time. It is there to be held while they wait for the disk; no append and no
-	// read takes it. It is taken before wmu.
+	// serial admits one of Sync, TruncateTo, Reset, Retain, Checkpoint and Close at a time. They
+	// hold it while they wait for the disk; appends and reads do not use it. It is taken before
+	// wmu.
 	serial turn.Turn
-	noted  checkpoint // guarded by serial: what the checkpoint file says
+	noted  checkpoint // guarded by serial: content of the checkpoint file
 
-	// wmu makes check and append one act: it is held over an append's one write.
+	// wmu makes check and append one step: it is held during an append's one write.
 	wmu     sync.Mutex // guards all below
 	writer  *Writer
-	epoch   seq.Epoch // the highest in the log or asked for
-	out     *output   // the segment that is written, nil until the first append
+	epoch   seq.Epoch // the highest in the log or requested
+	out     *output   // the current segment, nil until the first append
 	rolled  []*output // complete segments that are not synced yet
 	madeDir bool
 	closed  bool
@@ -62,7 +62,7 @@ type counters struct {
 	syncTime                       atomic.Int64
 }
 
-// Stats is a log's state and what it has done since it was opened.
+// Stats is a log's state and its counters since it was opened.
 type Stats struct {
 	Segments      int
 	Bytes         int64 // of batches between start and end
@@ -74,7 +74,7 @@ type Stats struct {
 	Records       int64 // in them
 	AppendedBytes int64
 	Syncs         int64
-	SyncTime      time.Duration // in all syncs together
+	SyncTime      time.Duration // of all syncs together
 	Failed        bool
 }
 
@@ -99,12 +99,13 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 		return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 	}
 	l := newLog(a, o)
-	if a.note.cutting { // what was to be cut is gone
+	if a.note.cutting { // the truncation is complete
 		if err := l.Checkpoint(0); err != nil && !vfs.LacksRoom(err) {
 			return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 		}
 	}
-	// What batches have told would not be read again once their segments have an index.
+	// Batches that revealed a committed end would not be read again once their segments have an
+	// index.
 	l.note.keep(l)
 	return l, a.report(), nil
 }
@@ -151,17 +152,17 @@ func newLog(a *analysis, o Options) *Log {
 	return l
 }
 
-// Start returns the first offset of the log: retention moves it.
+// Start returns the first offset of the log; retention advances it.
 func (l *Log) Start() seq.Offset { return seq.Offset(l.start.Load()) }
 
 // End returns one past the last appended offset.
 func (l *Log) End() seq.Offset { return seq.Offset(l.end.Load()) }
 
-// DurableEnd returns one past the last offset that is on disk for certain.
+// DurableEnd returns one past the last offset that is certainly on disk.
 func (l *Log) DurableEnd() seq.Offset { return seq.Offset(l.durable.Load()) }
 
-// CommittedEnd returns one past the last committed offset. A process that is
-// killed does not move it back; after a loss of power Open may return a lower one.
+// CommittedEnd returns one past the last committed offset. A kill of the process does not move it
+// back; after a loss of power Open may return a lower one.
 func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) }
 
 // Commit advances the committed end to end. A lower end has no effect; one past the log's end
@@ -179,8 +180,7 @@ func (l *Log) Commit(end seq.Offset) {
 	}
 }
 
-// Epochs returns the epochs of the log and where each begins, in order. It must
-// not be changed.
+// Epochs returns the epochs of the log and where each begins, in order. It must not be changed.
 func (l *Log) Epochs() []EpochStart {
 	if p := l.epochs.Load(); p != nil {
 		return *p
@@ -209,8 +209,8 @@ func (l *Log) EndOfEpoch(e seq.Epoch) (seq.Epoch, seq.Offset) {
 	return epoch, end
 }
 
-// epochBefore returns the epoch of the batch that ends at an offset not below the
-// log's start, as far as it is known.
+// epochBefore returns the epoch of the batch that ends at an offset at or above the log's start, as
+// far as known.
 func epochBefore(l *Log, off seq.Offset) seq.Epoch {
 	if e := lastEpochBefore(l.Epochs(), off); e != 0 {
 		return e
@@ -221,8 +221,7 @@ func epochBefore(l *Log, off seq.Offset) seq.Epoch {
 // Bytes returns the size of the batches in the log.
 func (l *Log) Bytes() int64 { return l.endPos.Load() - l.startPos.Load() }
 
-// EndPosition returns the byte position in the virtual log at which the next
-// batch will begin.
+// EndPosition returns the byte position in the virtual log at which the next batch will begin.
 func (l *Log) EndPosition() int64 { return l.endPos.Load() }
 
 // Stats returns the log's state.
@@ -243,7 +242,7 @@ func (l *Log) ReleaseTail() {
 	l.note.release()
 }
 
-// Failed returns the error that ended the log, which wraps ErrFailed, or nil.
+// Failed returns the error that failed the log, which wraps ErrFailed, or nil.
 func (l *Log) Failed() error {
 	if p := l.failure.Load(); p != nil {
 		return *p
@@ -251,14 +250,14 @@ func (l *Log) Failed() error {
 	return nil
 }
 
-// fail ends the log. It returns the error to answer with, which is uncertain.
+// fail fails the log. It returns the error for the caller, which is uncertain.
 func (l *Log) fail(cause error) error {
 	err := fmt.Errorf("%w: %w", ErrFailed, cause)
 	l.failure.CompareAndSwap(nil, &err)
 	return err
 }
 
-// refuseFailed returns why nothing more is done with the log, if it has failed.
+// refuseFailed returns the refusal of a failed log, or nil.
 func (l *Log) refuseFailed() error { return fate.Mark(l.Failed(), fate.Refused) }
 
 func (l *Log) view() []*segment {
@@ -295,8 +294,8 @@ func (l *Log) checkpointSerial(start seq.Offset) error {
 	return note.write(l)
 }
 
-// noteOf returns what is to be noted of a log that will start at start and is
-// durable to an end. Serial is held.
+// noteOf returns the checkpoint of a log that will start at start and has a durable end. Serial is
+// held.
 func noteOf(l *Log, durable, start seq.Offset) checkpoint {
 	l.wmu.Lock()
 	epoch := l.epoch
@@ -318,9 +317,9 @@ func (c checkpoint) write(l *Log) error {
 	return nil
 }
 
-// positionOf returns the byte position of a durable end as far as it is known
-// without reading: it is exact at the end of a segment, and else that of the
-// log's end. It serves to continue counting after the loss of segments.
+// positionOf returns the byte position of a durable end as far as known without reading: exact at
+// the end of a segment, otherwise that of the log's end. Positions continue from it after the loss
+// of segments.
 func positionOf(view []*segment, off seq.Offset, logEnd int64) int64 {
 	for _, s := range view {
 		if s.endOffset() >= off {
@@ -369,8 +368,8 @@ func (l *Log) Close() error {
 	return err
 }
 
-// reopenPinnedLocked opens the last segment to write on if it is incomplete and not open,
-// so that whoever continues behind it completes it.
+// reopenPinnedLocked opens the last segment for writing if it is incomplete and not open, so that a
+// writer that continues after it completes it.
 func reopenPinnedLocked(l *Log) error {
 	view := l.view()
 	if l.out != nil || len(view) == 0 || !view[len(view)-1].isPinned() || l.Failed() != nil {

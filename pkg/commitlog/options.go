@@ -17,22 +17,21 @@ const (
 	maxSegmentBytes = 1 << 31
 )
 
-// Options tune a log. The zero value is good.
+// Options configure a log. The zero value is usable.
 type Options struct {
 	// SegmentBytes is the maximum size of a segment, the unit of retention. A larger batch gets
 	// its own segment.
 	SegmentBytes int64
-	// IndexBytes is the distance between two entries of the sparse index. A
-	// smaller one costs memory and saves reading at a seek.
+	// IndexBytes is the distance between two entries of the sparse index. A smaller one costs
+	// memory and saves reading at a seek.
 	IndexBytes int64
 	// TailBytes is how much of the latest appends is kept in memory, so that readers near the
 	// end do not read the disk. Negative: nothing.
 	TailBytes int
-	// Tails bounds the tails of all logs that share it together. nil: nothing does.
+	// Tails bounds the tails of all logs that share it. nil: no bound.
 	Tails *Tails
-	// FillBytes is how far ahead of the end blocks are written with zeros, off
-	// the append path, so that a sync need not allocate. Negative: not at all,
-	// which suits a file system in memory.
+	// FillBytes is how far after the end blocks are filled with zeros, outside the append path, so
+	// that a sync need not allocate. Negative: no fills, for a file system in memory.
 	FillBytes int64
 	// Alternating states that the owner syncs each append before the next one. Then an intact
 	// batch proves that the previous one was durable, and a damaged batch followed by an intact
@@ -46,21 +45,19 @@ type Options struct {
 	// OnDisk states that the owner has already synced the whole directory: Open need not sync
 	// intact files.
 	OnDisk bool
-	// Names are those in the directory, where the owner has just read them; nil: Open reads them.
+	// Names are the names in the directory, if the owner has just read them; nil: Open reads them.
 	Names []string
-	// BeforeRepair, if set, is called with what was found, before Open changes
-	// anything on disk, unless the log is clean. An error ends Open.
+	// BeforeRepair, if set, is called with the findings before Open changes anything on disk,
+	// unless the log is clean. An error ends Open.
 	BeforeRepair func(Recovery) error
 	// OnSync, if set, receives the duration of each data sync, on the goroutine that synced.
 	OnSync func(time.Duration)
 	// OnAppend, if set, receives the duration of writing a batch, without the sync, for one
 	// batch in appendSample.
 	OnAppend func(time.Duration)
-	// Buffers lends read buffers. Logs that share it share memory; nil: one of the
-	// log's own.
+	// Buffers lends read buffers. Logs that share it share memory; nil: the log has its own.
 	Buffers *Buffers
-	// Cache keeps what is read out of order, for the readers of all logs that share
-	// it. nil: nothing is kept.
+	// Cache holds data read out of order, for the readers of all logs that share it. nil: no cache.
 	Cache *Cache
 }
 

@@ -12,34 +12,32 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Preallocation grows with the segment, so that a log with little in it is small
-// on disk.
+// Preallocation grows with the segment, so that a log with little content is small on disk.
 const (
 	minGrow = 64 << 10
 	maxGrow = 4 << 20
 
-	// appendSample is of how many batches one is timed: two readings of the clock are
-	// not for each.
+	// appendSample is the number of batches of which one is timed: not every batch should read the
+	// clock twice.
 	appendSample = 16
 )
 
-// output is a segment that is being written. Its fields are guarded by the log's
-// wmu, except for file, which does not change, and newName, which is serial's.
+// output is a segment being written. Its fields are guarded by the log's wmu, except file, which
+// does not change, and newName, which serial guards.
 type output struct {
 	seg       *segment
 	file      vfs.File
-	allocated int64         // the file's size: blocks are reserved up to here
+	allocated int64         // size of the file: blocks are reserved up to here
 	filled    int64         // blocks below were written before, with zeros or batches
-	filling   chan struct{} // closed when the fill that runs has ended; nil: none does
-	fillLimit int64         // end of what the running fill writes
-	noFill    bool          // a fill found no room
-	newName   bool          // the directory has not been synced since the file was made
+	filling   chan struct{} // closed when the current fill has ended; nil: there is none
+	fillLimit int64         // end of the current fill
+	noFill    bool          // a fill found no disk space
+	newName   bool          // the directory has not been synced since the file was created
 	unsynced  int64         // bytes written since the last sync began
 }
 
-// createOutput makes the file of a new segment, with room for so many bytes. A
-// failure leaves nothing that matters: a half-made segment is removed at the next
-// Open.
+// createOutput creates the file of a new segment, with room for the given bytes. After a failure
+// the next Open removes an incomplete segment.
 func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64) (*output, error) {
 	c := &contents{base: base, basePos: basePos, end: base, size: segmenthead.Bytes, maxTime: noTime}
 	seg := newSegment(segmentPath(dir, base), c)
@@ -64,7 +62,7 @@ func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64)
 	return o, nil
 }
 
-// reopenOutput opens the last segment to write on.
+// reopenOutput opens the last segment for writing.
 func reopenOutput(fsys vfs.FS, seg *segment, indexBytes int64) (*output, error) {
 	if _, err := seg.acquire(fsys); err != nil {
 		return nil, err
@@ -82,8 +80,7 @@ func reopenOutput(fsys vfs.FS, seg *segment, indexBytes int64) (*output, error) 
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	// The index speaks of a shorter segment from now on. It would not be trusted,
-	// but it need not lie about.
+	// The index now describes a shorter segment. It would not be trusted, but it need not stay.
 	if err := fsys.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -91,7 +88,7 @@ func reopenOutput(fsys vfs.FS, seg *segment, indexBytes int64) (*output, error) 
 	return &output{seg: seg, file: f, allocated: size, filled: size}, nil
 }
 
-// reserve makes the file long enough for a write up to end.
+// reserve extends the file for a write up to end.
 func (o *output) reserve(end, segmentBytes int64) error {
 	if end <= o.allocated {
 		return nil
@@ -109,8 +106,8 @@ func (o *output) reserve(end, segmentBytes int64) error {
 	return err
 }
 
-// write puts a batch at the segment's end. A write for which there is no room is
-// undone; undone is false after any other failure.
+// write writes a batch at the segment's end. A write without disk space is undone; undone is false
+// after any other failure.
 func (o *output) write(l *Log, raw []byte, synced bool) (undone bool, err error) {
 	if l.opts.OnAppend == nil || l.counts.appends.Load()%appendSample != 0 {
 		return o.writeBatch(raw, synced)
@@ -146,7 +143,7 @@ func (o *output) writeBatch(raw []byte, synced bool) (undone bool, err error) {
 	return true, err
 }
 
-// trim gives back what was reserved behind the last batch. No fill runs.
+// trim releases the reserved space after the last batch. No fill runs.
 func (o *output) trim() error {
 	size := o.seg.size.Load()
 	if o.allocated <= size {
@@ -159,8 +156,8 @@ func (o *output) trim() error {
 	return nil
 }
 
-// waitFill waits until no fill runs. The log starts none for a segment that it
-// has taken out of writing, or while serial is held.
+// waitFill waits until no fill runs. The log starts none for a segment that it no longer writes, or
+// while serial is held.
 func (o *output) waitFill(l *Log) {
 	l.wmu.Lock()
 	filling := o.filling
@@ -170,8 +167,8 @@ func (o *output) waitFill(l *Log) {
 	}
 }
 
-// complete ends a segment: the file gets its exact size and an index. All in it
-// is durable afterwards. No fill runs.
+// complete completes a segment: the file gets its exact size and an index. Everything in it is
+// durable afterwards. No fill runs.
 func (o *output) complete(l *Log) error {
 	seg := o.seg
 	size := seg.size.Load()
@@ -198,8 +195,8 @@ func (o *output) complete(l *Log) error {
 
 func (o *output) abandon() { _ = o.file.Close() }
 
-// writeIndex writes the index file of a segment that is complete. Without one
-// the segment is read in full at the next Open.
+// writeIndex writes the index file of a complete segment. Without one the next Open reads the whole
+// segment.
 func (s *segment) writeIndex(fsys vfs.FS, epochs []EpochStart) error {
 	s.mu.Lock()
 	c := contents{
@@ -214,7 +211,7 @@ func (s *segment) writeIndex(fsys vfs.FS, epochs []EpochStart) error {
 	return nil
 }
 
-// sync makes what was written durable, and the segment's name if it is new.
+// sync syncs what was written, and the segment's name if it is new.
 func (o *output) sync(l *Log) error {
 	if err := timedSync(l, o.file); err != nil {
 		return l.fail(err)

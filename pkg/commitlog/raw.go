@@ -24,12 +24,11 @@ func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
 	return added[0], nil
 }
 
-// AppendRaws adds several batches as they stand in another replica's log, one
-// behind the other as ReadRaw returns them, with one write as far as they go into
-// one segment. All are checked as by AppendRaw before any is written. It returns
-// what was appended: fewer than all only where there was no room for the rest, or
-// where the right to write was lost in between, and then with an error. The log
-// keeps raw, which must not be changed afterwards.
+// AppendRaws appends several consecutive batches of another replica's log, as returned by ReadRaw,
+// with one write per segment. All are verified as by AppendRaw before any is written. It returns
+// the appended batches: fewer than all only if there was no disk space for the rest, or the right
+// to write was lost in between, and then with an error. The log retains raw, which must not be
+// changed afterwards.
 func (w *Writer) AppendRaws(raw []byte) ([]Batch, error) {
 	r, err := decodeRun(raw)
 	if err != nil {
@@ -38,13 +37,13 @@ func (w *Writer) AppendRaws(raw []byte) ([]Batch, error) {
 	return w.appendRun(r)
 }
 
-// run is a row of batches that follow each other, offset by offset and in bytes.
+// run is a sequence of batches that are consecutive in offsets and bytes.
 type run struct {
 	raw     []byte
 	batches []Batch
 }
 
-// decodeRun checks that bytes are a run, and nothing but.
+// decodeRun verifies that bytes are exactly a run.
 func decodeRun(raw []byte) (run, error) {
 	r := run{raw: raw}
 	for at := 0; at < len(raw); {
@@ -73,8 +72,8 @@ func decodeRun(raw []byte) (run, error) {
 // lastEpoch returns the highest epoch in a run.
 func (r run) lastEpoch() seq.Epoch { return r.batches[len(r.batches)-1].Epoch() }
 
-// split cuts a run behind the batches that fit into so many bytes, but behind
-// the first at the earliest.
+// split splits a run after the batches that fit into room bytes, but not before the end of the
+// first.
 func (r run) split(room int64) (head, rest run) {
 	size, n := r.batches[0].Size(), 1
 	for n < len(r.batches) && int64(size+r.batches[n].Size()) <= room {
@@ -90,7 +89,7 @@ func (w *Writer) appendRun(r run) (added []Batch, err error) {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
 	for len(r.batches) > 0 {
-		if err := w.roomLocked(int64(r.batches[0].Size())); err != nil { // which begins a segment if need be
+		if err := w.roomLocked(int64(r.batches[0].Size())); err != nil { // which begins a segment if necessary
 			return added, err
 		}
 		var head run
@@ -100,7 +99,7 @@ func (w *Writer) appendRun(r run) (added []Batch, err error) {
 				return added, err
 			}
 		}
-		// Room may have had to wait, and others may have appended meanwhile.
+		// Reserving room may have waited, and others may have appended meanwhile.
 		if err := w.fitsLocked(head, r); err != nil {
 			return added, err
 		}
@@ -114,7 +113,7 @@ func (w *Writer) appendRun(r run) (added []Batch, err error) {
 	return added, nil
 }
 
-// fitsLocked reports whether a run goes at the log's end, with what follows it.
+// fitsLocked reports whether a run, and what follows it, continues the log's end.
 func (w *Writer) fitsLocked(head, rest run) error {
 	l := w.log
 	first := head.batches[0]

@@ -14,18 +14,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// readAhead is how much a Reader reads at once from disk, and poorAhead how much it does
-// where the budget has no memory to read ahead.
+// readAhead is how much a Reader reads at once from disk, and poorAhead how much without memory in
+// the budget for reading ahead.
 const (
 	readAhead = 256 << 10
 	poorAhead = 16 << 10
 )
 
-// Buffers lends read buffers to the readers of many logs. It keeps those that
-// are not in use only until the next garbage collections.
+// Buffers lends read buffers to the readers of many logs. Unused ones are kept only until the next
+// garbage collections.
 type Buffers struct{ pool sync.Pool }
 
-// NewBuffers returns a lender that holds nothing yet.
+// NewBuffers returns an empty set of buffers.
 func NewBuffers() *Buffers { return &Buffers{} }
 
 func (p *Buffers) get() []byte {
@@ -48,18 +48,18 @@ func (p *Buffers) put(b []byte) {
 // exist.
 type Reader struct {
 	log         *Log
-	seg         *segment // acquired; nil: none
+	seg         *segment // acquired; nil if none
 	scan        scanner
 	truncations uint64 // of the log when the buffer was filled
 	next        seq.Offset
-	nextAt      int64       // where the batch that begins with next lies in seg
-	piece       *piece      // that was read from last; nil: none
-	order       seq.Offset  // where the last batch ended: a reader that continues in order wants it next
-	forAhead    limit.Share // empty: it reads poorAhead at once
-	forLarge    limit.Share // for a batch that is larger than that, until Rest
+	nextAt      int64       // position in seg of the batch that begins with next
+	piece       *piece      // last piece read; nil if none
+	order       seq.Offset  // where the last batch ended: a sequential reader continues there
+	forAhead    limit.Share // if empty, it reads poorAhead at once
+	forLarge    limit.Share // for a larger batch, until Rest
 }
 
-// NewReader returns a reader. It holds nothing yet.
+// NewReader returns a reader, which holds no resources yet.
 func (l *Log) NewReader() *Reader { return &Reader{log: l} }
 
 // Paid charges a new reader's memory to the budget of the log's Cache, for readers whose number
@@ -87,10 +87,9 @@ func (r *Reader) Release() {
 	r.forLarge.Close()
 }
 
-// Rest gives up what the reader has beyond what it reads at once, as its owner may be
-// busy elsewhere for long, and reports whether b, which it returned last, may be used on.
-// If next, which is wanted next, is of a b that it gives up, the Cache keeps b, if there
-// is memory.
+// Rest releases what the reader holds beyond its read size, because its owner may be busy elsewhere
+// for long, and reports whether b, the last returned batch, remains valid. If it does not, and
+// contains next, which is read next, the Cache keeps b, if there is memory.
 func (r *Reader) Rest(b Batch, next seq.Offset) bool {
 	small := r.atOnce()
 	stays := b.Size() <= small
@@ -107,7 +106,7 @@ func (r *Reader) Rest(b Batch, next seq.Offset) bool {
 	return stays
 }
 
-// atOnce is how much the reader reads at once, and may have while it rests.
+// atOnce is the read size, which the reader may hold while it rests.
 func (r *Reader) atOnce() int {
 	if r.forAhead.Held() > 0 {
 		return readAhead
@@ -115,19 +114,19 @@ func (r *Reader) atOnce() int {
 	return poorAhead
 }
 
-// pay takes memory for n bytes that are read as one, and waits for it. What exceeds
-// all that there could be counts as all of it.
+// pay reserves memory for n bytes read as one unit, and waits for it. An amount above the whole
+// budget counts as the whole budget.
 func (r *Reader) pay(n int) error {
 	if r.affords(n) {
 		return nil
 	}
-	// What waits has nothing meanwhile, so that two cannot wait for each other.
+	// A waiting reader holds nothing, so that two cannot wait for each other.
 	r.scan.buf = nil
 	r.forLarge.Close()
 	return r.forLarge.Reserve(context.Background(), min(n, r.forLarge.Most()))
 }
 
-// affords is pay if it need not wait.
+// affords is pay without waiting.
 func (r *Reader) affords(n int) bool {
 	more := min(n, r.forLarge.Most()) - r.forLarge.Held()
 	return n <= r.atOnce() || more <= 0 || r.forLarge.Try(more)
@@ -144,15 +143,14 @@ func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	return r.read(off, r.log.opts.Cache)
 }
 
-// Written is Batch without regard to the committed end: what is beyond may be cut off
-// by a later leader.
+// Written is Batch without regard to the committed end: a later leader may truncate what is beyond
+// it.
 func (r *Reader) Written(off seq.Offset) (Batch, error) { return r.batch(off) }
 
-// batch is Batch without regard to the committed end, past the cache.
+// batch is Batch without regard to the committed end, bypassing the cache.
 func (r *Reader) batch(off seq.Offset) (Batch, error) { return r.read(off, nil) }
 
-// read returns the batch that contains off: from the tail, from a cache if there is
-// one, or from disk.
+// read returns the batch that contains off: from the tail, from a cache if given, or from disk.
 func (r *Reader) read(off seq.Offset, cache *Cache) (Batch, error) {
 	if start := r.log.Start(); off < start {
 		return Batch{}, &BelowStartError{Start: start}
@@ -178,8 +176,8 @@ func (r *Reader) read(off seq.Offset, cache *Cache) (Batch, error) {
 	return b, nil
 }
 
-// kept returns the batch that contains off if the cache has it, or should: a reader
-// that jumps there has it read into the cache.
+// kept returns the batch that contains off if the cache has it, or should have it: a reader that
+// jumps reads the piece into the cache.
 func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
 	if cache == nil || r.ahead(off) {
 		return Batch{}, false
@@ -192,7 +190,7 @@ func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
 			}
 		}
 		if p != nil && !r.affords(p.bytes) {
-			p = nil // by itself, the batch may need less, and may wait
+			p = nil // a single batch may need less memory, and may wait
 		}
 		r.piece = p
 	}
@@ -202,13 +200,13 @@ func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
 	return r.piece.batch(off), true
 }
 
-// ahead reports whether off begins the next batch, and has been read with the last one.
+// ahead reports whether off begins the next batch, and was read with the last one.
 func (r *Reader) ahead(off seq.Offset) bool {
 	return r.nextAt != 0 && r.next == off && r.nextAt >= r.scan.off && r.nextAt < r.scan.off+int64(len(r.scan.buf))
 }
 
-// load reads the piece of the log that holds off. It answers nil where that cannot be
-// read or is damaged in any way: whoever reads batch by batch finds out.
+// load reads the piece of the log that contains off. It returns nil if the piece cannot be read or
+// is damaged in any way: reading batch by batch determines the damage.
 func (r *Reader) load(off seq.Offset) *piece {
 	if r.enter(off) != nil {
 		return nil
@@ -258,7 +256,7 @@ func (r *Reader) fromDisk(off seq.Offset) (Batch, error) {
 	return r.walk(off, at, expect)
 }
 
-// enter sees to it that the segment that holds off is open.
+// enter opens the segment that contains off.
 func (r *Reader) enter(off seq.Offset) error {
 	if r.seg == nil || off < r.seg.base || off >= r.seg.endOffset() {
 		seg, err := r.locate(off)
@@ -287,8 +285,7 @@ func (r *Reader) enter(off seq.Offset) error {
 	return nil
 }
 
-// locate returns the segment that holds off, or the error that says where off is
-// lost between segments.
+// locate returns the segment that contains off, or the error of a loss between segments.
 func (r *Reader) locate(off seq.Offset) (*segment, error) {
 	l := r.log
 	view := l.view()
@@ -309,7 +306,7 @@ func (r *Reader) locate(off seq.Offset) (*segment, error) {
 	return nil, lost.err()
 }
 
-// seek returns a place in the segment at which a batch begins, not after off.
+// seek returns a position in the segment at which a batch begins, not after off.
 func (r *Reader) seek(off seq.Offset) (at int64, first seq.Offset, err error) {
 	if r.nextAt != 0 && r.next == off {
 		return r.nextAt, off, nil
@@ -324,7 +321,7 @@ func (r *Reader) seek(off seq.Offset) (at int64, first seq.Offset, err error) {
 	return segmenthead.Bytes, r.seg.base, nil
 }
 
-// walk goes from batch to batch to the one that contains off.
+// walk reads batch by batch up to the one that contains off.
 func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error) {
 	for {
 		b, err := r.scan.batch(at)
@@ -353,7 +350,7 @@ func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error
 	}
 }
 
-// diagnose finds where intact data resumes behind damage in a segment.
+// diagnose finds where intact data resumes after damage in a segment.
 func diagnose(seg *segment, scan *scanner, at int64, expect seq.Offset) (Damage, int64, error) {
 	d := Damage{Path: seg.path, Position: at, From: expect, Next: seg.endOffset()}
 	end := d.Next
@@ -404,9 +401,9 @@ func (l *Log) ReadRaw(from seq.Offset, maxBytes int, buf []byte) ([]byte, error)
 	return buf, nil
 }
 
-// OffsetAt returns the first offset whose batch has a timestamp at or after the
-// given one, or the committed end. Timestamps need not be in order: it is the
-// first by offset that counts. Damaged ranges are passed over.
+// OffsetAt returns the first offset whose batch has a timestamp at or after the given one, or the
+// committed end. Timestamps need not be in order: the first by offset counts. Damaged ranges are
+// skipped.
 func (l *Log) OffsetAt(timestamp int64) (seq.Offset, error) {
 	r := l.NewReader()
 	defer r.Release()
@@ -436,7 +433,7 @@ func (r *Reader) OffsetAtPosition(position int64) (seq.Offset, error) {
 		var below *BelowStartError
 		switch {
 		case errors.As(err, &below):
-			from = max(from, below.Start) // dropped meanwhile
+			from = max(from, below.Start) // retention has dropped it meanwhile
 		case err != nil:
 			return 0, err
 		case position < b.Position():
@@ -450,7 +447,7 @@ func (r *Reader) OffsetAtPosition(position int64) (seq.Offset, error) {
 	return from, nil
 }
 
-// firstAt looks for a timestamp in one segment.
+// firstAt searches for a timestamp in one segment.
 func (r *Reader) firstAt(s *segment, timestamp int64) (seq.Offset, bool, error) {
 	if _, err := s.acquire(r.log.fs); err != nil {
 		if errors.Is(err, fs.ErrNotExist) && s.base < r.log.Start() {

@@ -11,28 +11,27 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Recovery describes what Open found.
+// Recovery describes the result of Open.
 type Recovery struct {
-	// Cut are the torn tails that were cut off: what a crash left of appends that
-	// were never said to be durable.
+	// Cut are the torn tails that were truncated: remains, after a crash, of appends that were
+	// never reported as durable.
 	Cut []Cut
-	// Damaged are the ranges that were durable and cannot be read. Nothing of
-	// them was changed; reading them answers CorruptionError. A replica with
-	// damage must not lead on the strength of this log.
+	// Damaged are the ranges that were durable and cannot be read. They were not changed; reading
+	// them returns a CorruptionError. A replica with damage must not lead based on this log.
 	Damaged []Damage
-	// Rebuilt are segments that had no good index and were read in full.
+	// Rebuilt are segments that had no valid index and were read completely.
 	Rebuilt []string
-	// Removed are files that were left over: temporary ones, half-made segments,
-	// and segments that retention was about to remove.
+	// Removed are leftover files: temporary ones, incomplete segments, and segments that retention
+	// was about to remove.
 	Removed []string
 	// CheckpointLost reports that the checkpoint was damaged. Its content is then known only as
 	// far as complete segments provide it.
 	CheckpointLost bool
-	// Scanned is how many bytes were read of segments.
+	// Scanned is the number of segment bytes read.
 	Scanned int64
 }
 
-// Clean reports whether nothing was lost, cut or damaged.
+// Clean reports whether nothing was lost, truncated or damaged.
 func (r Recovery) Clean() bool {
 	return len(r.Cut) == 0 && len(r.Damaged) == 0 && !r.CheckpointLost
 }
@@ -57,9 +56,9 @@ func (a *analysis) report() Recovery {
 	return r
 }
 
-// repair does what the analysis found to be needed. What was read and is not known to be
-// durable may never have been synced: it is, so that it may be called durable. A crash in
-// between leaves files of which the same comes out.
+// repair does the work that the analysis found necessary. It syncs data that was read and is not
+// known to be durable, before it counts as durable. A crash in between leaves files with the same
+// result.
 func (a *analysis) repair() error {
 	changed := len(a.leftovers) > 0
 	for _, f := range a.segments {
@@ -76,7 +75,7 @@ func (a *analysis) repair() error {
 			return err
 		}
 	}
-	if a.known > a.end { // it proves nothing, and must not do so at the next Open
+	if a.known > a.end { // it proves nothing, and must not at the next Open
 		if err := commitnote.Reset(a.fs, a.dir, a.committedEnd(), a.endPos); err != nil {
 			return err
 		}
@@ -88,15 +87,15 @@ func (a *analysis) repair() error {
 	return nil
 }
 
-// onDisk reports whether all of a segment is known to be synced, and with it the segment's name: by
-// the owner, or by the checkpoint.
+// onDisk reports whether all of a segment, and its name, is known to be synced: by the owner, or by
+// the checkpoint.
 func (a *analysis) onDisk(f *found) bool {
 	return a.synced || a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
 }
 
-// truncateTail cuts off what lies behind the last intact batch of a segment, syncs it,
-// and writes its index. A file with damage at its end stays as it is, and one that is
-// short keeps the room that was reserved behind its batches.
+// truncateTail truncates a segment after its last intact batch, syncs it, and writes its index. A
+// file with damage at its end is not changed, and a short one keeps the reserved space after its
+// batches.
 func (a *analysis) truncateTail(f *found) error {
 	file, err := a.fs.OpenReadWrite(f.path)
 	if err != nil {
@@ -122,30 +121,30 @@ func (a *analysis) truncateTail(f *found) error {
 	return nil
 }
 
-// Scan reads the log in a directory offline, batch by batch from its start, and
-// changes nothing. A batch is valid during the call only. Damaged ranges are left
-// out: Verify reports them. An error of visit ends the scan and is returned.
+// Scan reads the log in a directory offline, batch by batch from its start, and changes nothing. A
+// batch is valid only during the call. Damaged ranges are skipped: Verify reports them. An error of
+// visit ends the scan and is returned.
 func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
 	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true, visit: visit}
 	return a.run()
 }
 
-// Report is what Verify found in a log.
+// Report is the result of Verify.
 type Report struct {
 	Start, End   seq.Offset
-	CommittedEnd seq.Offset // the highest that is noted
+	CommittedEnd seq.Offset // the highest recorded one
 	Segments     []SegmentReport
 	Batches      int64
 	Records      int64
 	Bytes        int64 // of the batches
 	Epochs       []EpochStart
 	Damaged      []Damage
-	Torn         []Cut // what an Open would cut off
-	// CheckpointLost says that the checkpoint is damaged.
+	Torn         []Cut // what Open would truncate
+	// CheckpointLost reports that the checkpoint is damaged.
 	CheckpointLost bool
 }
 
-// SegmentReport is what Verify found in one segment file.
+// SegmentReport is the result of Verify for one segment file.
 type SegmentReport struct {
 	Path    string
 	Base    seq.Offset
@@ -155,11 +154,11 @@ type SegmentReport struct {
 	Indexed bool  // it has an intact index
 }
 
-// OK reports whether all that was ever durable can be read.
+// OK reports whether everything that was ever durable can be read.
 func (r Report) OK() bool { return len(r.Damaged) == 0 && !r.CheckpointLost }
 
-// Verify reads and checks every byte of the log in a directory offline, and
-// changes nothing. An error is one of reading; damage is in the report.
+// Verify reads and verifies every byte of the log in a directory offline, and changes nothing. An
+// error is a read error; damage is in the report.
 func Verify(fsys vfs.FS, dir string) (Report, error) {
 	var r Report
 	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true}

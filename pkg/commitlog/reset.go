@@ -8,13 +8,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Origin is where a log begins that does not begin at offset 0.
+// Origin is the beginning of a log that does not begin at offset 0.
 type Origin struct {
 	// Start is the first offset that will be appended.
 	Start seq.Offset
 	// Position is its byte position in the virtual log.
 	Position int64
-	// Before is the epoch of the batch that ends at Start; 0: it is not known.
+	// Before is the epoch of the batch that ends at Start; 0: unknown.
 	Before seq.Epoch
 }
 
@@ -38,7 +38,7 @@ func (w *Writer) Reset(o Origin) error {
 	out := l.out
 	l.wmu.Unlock()
 	if out != nil {
-		out.waitFill(l) // no other starts while serial is held
+		out.waitFill(l) // none starts while serial is held
 	}
 	l.wmu.Lock()
 	err := w.admitResetLocked(o)
@@ -46,8 +46,8 @@ func (w *Writer) Reset(o Origin) error {
 	if err != nil {
 		return err
 	}
-	// What begins at the new start or after goes first, as a truncation would cut
-	// it: it could be taken for a part of the new log.
+	// Segments at or after the new start are removed first, as by a truncation: they could be taken
+	// for a part of the new log.
 	if o.Start < l.End() {
 		if err := noteCut(l, o.Start); err != nil {
 			return refuse("record log reset", err)
@@ -65,7 +65,7 @@ func (w *Writer) Reset(o Origin) error {
 	return l.fs.SyncDir(l.dir)
 }
 
-// admitResetLocked answers whether the writer may let the log begin there.
+// admitResetLocked checks whether the writer may reset the log to an origin.
 func (w *Writer) admitResetLocked(o Origin) error {
 	if err := w.admitLocked(); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (w *Writer) admitResetLocked(o Origin) error {
 	return nil
 }
 
-// reset notes the origin and takes it over. It returns the segments whose files
-// are to be removed. Appends wait, and so does a Writer that would take over.
+// reset records and applies the origin. It returns the segments whose files are to be removed.
+// Appends wait, and so does a Writer that would take over.
 func (w *Writer) reset(o Origin) (old []*segment, err error) {
 	l := w.log
 	l.wmu.Lock()
@@ -126,8 +126,8 @@ func (w *Writer) reset(o Origin) (old []*segment, err error) {
 	return old[:cut], nil
 }
 
-// begin makes a log in memory an empty one. The start goes first: what a reader
-// asks for meanwhile is below it or not committed yet.
+// begin empties a log in memory. The start is set first, so that concurrent readers ask for offsets
+// below it or not committed yet.
 func (o Origin) begin(l *Log) {
 	l.tail.drop()
 	l.before.Store(uint64(o.Before))
@@ -141,8 +141,7 @@ func (o Origin) begin(l *Log) {
 	l.Commit(o.Start)
 }
 
-// removeBackwards removes segments, the last first, so that what a crash leaves
-// has no gap.
+// removeBackwards removes segments, the last first, so that a crash leaves no gap.
 func removeBackwards(l *Log, gone []*segment) error {
 	for _, s := range slices.Backward(gone) {
 		if err := s.remove(l.fs); err != nil {
@@ -155,7 +154,7 @@ func removeBackwards(l *Log, gone []*segment) error {
 	return l.fs.SyncDir(l.dir)
 }
 
-// OriginOf returns where a log begins: what a replica that starts again is given.
+// OriginOf returns where a log begins, for a replica that is copied again.
 func OriginOf(l *Log) Origin {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()

@@ -13,19 +13,17 @@ import (
 
 // Retention defines which segments may be deleted.
 type Retention struct {
-	// Floor is the lowest offset that is still wanted.
+	// Floor is the lowest offset that is still needed.
 	Floor seq.Offset
-	// Hold is the lowest offset that may be wanted again; nil if none. It counts
-	// as Floor does.
+	// Hold is the lowest offset that may be needed again; nil if none. It counts like Floor.
 	Hold *seq.Offset
 	// MaxAge is how long a segment below the floor is kept after its last batch; 0 means not at
 	// all.
 	MaxAge time.Duration
 	// Now is the wall clock time used for ages.
 	Now time.Time
-	// Moment is the present by the monotonic clock: a segment is no older than the time
-	// since this process has added to it, whatever a leader's wall clock stamped. The
-	// zero time: stamps alone count.
+	// Moment is the present by the monotonic clock: a segment is no older than the time since this
+	// process appended to it, whatever a leader's wall clock stamped. Zero: only timestamps count.
 	Moment time.Time
 	// MaxBytes is the size above which the oldest segments are deleted even if they are needed;
 	// 0 means no limit. The last segment is never deleted for its size, so segments end at a
@@ -40,8 +38,8 @@ type Retention struct {
 	Last bool
 }
 
-// Bound has segments of a log end at a quarter of a size from now on, as Retain does, before the
-// first Retain; 0: there is no bound.
+// Bound makes segments of a log end at a quarter of a size from now on, as Retain does, before the
+// first Retain; 0: no bound.
 func Bound(l *Log, bytes int64) { l.bound.Store(bytes) }
 
 // Retain deletes the oldest segments that may be deleted and returns their number. Uncommitted
@@ -66,8 +64,8 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	if n == 0 {
 		return 0, nil
 	}
-	// First the note, then the files: after a crash in between the files that are
-	// left are known to be on their way out, and no gap is taken for damage.
+	// The checkpoint is written before the files are removed: after a crash in between, the
+	// remaining files are known to be removed soon, and no gap is taken for damage.
 	start := view[n].base
 	if err := run.storeStart(start, view[:n]); err != nil {
 		return 0, err
@@ -94,14 +92,14 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	return dropped, l.fs.SyncDir(l.dir)
 }
 
-// retaining is a retention at work. Serial is held.
+// retaining is a retention in progress. Serial is held.
 type retaining struct {
 	log *Log
 	ask Retention
 }
 
-// completeRolled completes the segments that are no longer written: a file that
-// is still open would keep its room after it was removed.
+// completeRolled completes the segments that are no longer written: an open file would keep its
+// space after it was removed.
 func (r retaining) completeRolled() error {
 	r.log.wmu.Lock()
 	n := len(r.log.rolled)
@@ -113,8 +111,8 @@ func (r retaining) completeRolled() error {
 	return err
 }
 
-// storeStart notes where the log will start. On a full disk it makes room by
-// removing the indexes of the segments that go: they could be recreated.
+// storeStart records where the log will start. On a full disk it frees space by removing the
+// indexes of the segments to be removed: they could be rebuilt.
 func (r retaining) storeStart(start seq.Offset, going []*segment) error {
 	err := r.log.checkpointSerial(start)
 	if !vfs.LacksRoom(err) {
@@ -128,8 +126,8 @@ func (r retaining) storeStart(start seq.Offset, going []*segment) error {
 	return r.log.checkpointSerial(start)
 }
 
-// expired returns how many of the oldest segments of a log of so many bytes may
-// go. What is at stays or after may not, nor may the last segment.
+// expired returns how many of the oldest segments of a log of the given bytes may be removed.
+// Segments with offsets at or after stays, and the last segment, may not.
 func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	n := 0
 	for ; n < len(view)-1; n++ {
@@ -145,9 +143,9 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	return n
 }
 
-// OldEnd returns where the part of the log ends of which every segment is older than an age,
-// or begins so many bytes before the log's end that it could go; 0 of either: never. It is
-// the log's start where there is none. The last segment is never part of it.
+// OldEnd returns the end of the part of the log in which every segment is older than age, or begins
+// at least bytes before the log's end; 0 disables either. It returns the log's start if there is
+// none. The last segment is never part of it.
 func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
 	r.MaxAge = age
 	view, end := l.view(), l.Start()
@@ -162,7 +160,7 @@ func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
 	return end
 }
 
-// finished reports whether a segment that ends at end is wanted by nobody.
+// finished reports whether a segment that ends at end is no longer needed.
 func (r Retention) finished(s *segment, end seq.Offset) bool {
 	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.old(s))
 }
@@ -172,17 +170,16 @@ func (r Retention) old(s *segment) bool {
 	return r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s)
 }
 
-// young reports whether this process has added to a segment within the age.
+// young reports whether this process has appended to a segment within the age.
 func (r Retention) young(s *segment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !r.Moment.IsZero() && !s.grown.IsZero() && r.Moment.Sub(s.grown) < r.MaxAge
 }
 
-// retireLast begins a segment at the log's end if the last one may go, so that it
-// is the last no longer. The new one is on disk, with the offset and the position
-// at which the log continues, before anything is removed: they do not depend on the
-// checkpoint alone.
+// retireLast begins a segment at the log's end if the last one may be removed, so that it is no
+// longer the last. The new one, with the offset and the position at which the log continues, is on
+// disk before anything is removed: they do not depend only on the checkpoint.
 func (r retaining) retireLast() error {
 	if !r.ask.Last || !r.lastFinished() {
 		return nil
@@ -191,7 +188,7 @@ func (r retaining) retireLast() error {
 	last := r.log.out
 	r.log.wmu.Unlock()
 	if last != nil {
-		last.waitFill(r.log) // no other starts while serial is held
+		last.waitFill(r.log) // none starts while serial is held
 	}
 	r.log.wmu.Lock()
 	begun, err := r.retireLocked()
@@ -203,7 +200,7 @@ func (r retaining) retireLast() error {
 	return out.sync(r.log)
 }
 
-// lastFinished reports whether the last segment holds anything and all of it may go.
+// lastFinished reports whether the last segment is not empty and all of it may be removed.
 func (r retaining) lastFinished() bool {
 	view := r.log.view()
 	if len(view) == 0 {
@@ -214,7 +211,7 @@ func (r retaining) lastFinished() bool {
 	return s.base < end && end <= min(r.log.CommittedEnd(), r.log.DurableEnd()) && r.ask.finished(s, end)
 }
 
-// retireLocked is retireLast's one act: nothing is appended in between.
+// retireLocked is retireLast's critical section: nothing is appended in between.
 func (r retaining) retireLocked() (begun bool, err error) {
 	if r.log.closed || len(r.log.rolled) > 0 || !r.lastFinished() {
 		return false, nil
@@ -224,7 +221,7 @@ func (r retaining) retireLocked() (begun bool, err error) {
 	}
 	old := r.log.out
 	if old != nil {
-		if err := old.trim(); err != nil { // which may make the room for the new one
+		if err := old.trim(); err != nil { // which may free the space for the new one
 			return false, r.log.fail(err)
 		}
 	}
@@ -233,7 +230,7 @@ func (r retaining) retireLocked() (begun bool, err error) {
 		return false, refuse("create segment", err)
 	}
 	if old != nil {
-		old.abandon() // all of it is durable
+		old.abandon() // everything in it is durable
 		old.seg.unpin()
 	}
 	r.log.out = out

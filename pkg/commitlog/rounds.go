@@ -7,15 +7,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Join has m append in the next round of the log's file system, together with writers of other logs:
-// see vfs.Join. It returns false where this log is better appended to by itself.
+// Join makes m append in the next round of the log's file system, together with writers of other
+// logs: see vfs.Join. It returns false if this log should be appended to alone.
 func (w *Writer) Join(m vfs.Member) bool {
 	o := w.log.synced.Load()
 	return o != nil && w.synced.Load() && vfs.Join(o.file, m)
 }
 
-// Quick tells whether an append of n bytes is for a round, as things are: it is small enough that its sync
-// can be begun, and needs no new segment, no blocks and no lock that is held.
+// Quick reports whether an append of n bytes currently suits a round: it is small enough to begin
+// its sync, and needs no new segment, no blocks and no lock that is held.
 func (w *Writer) Quick(n int) bool {
 	l := w.log
 	if n > vfs.MaxBegun || !l.wmu.TryLock() {
@@ -30,7 +30,7 @@ func (w *Writer) Quick(n int) bool {
 	return end <= o.allocated && end <= segmentBytes(l) && (o.filling == nil || end <= o.filled)
 }
 
-// Syncing is a sync of a log that was begun. Until End is called no other sync, truncation or
+// Syncing is a sync of a log in progress. Until End is called no other sync, truncation or
 // checkpoint of the log begins.
 type Syncing struct {
 	log     *Log
@@ -41,8 +41,8 @@ type Syncing struct {
 	sync    vfs.Sync
 }
 
-// BeginSync begins what Sync does, for a member of a round: see vfs.Member. The caller calls End
-// once the round has synced. With false nothing has begun: Sync is to be called.
+// BeginSync begins a Sync, for a member of a round: see vfs.Member. The caller calls End once the
+// round has synced. If it returns false, nothing has begun: call Sync.
 func (w *Writer) BeginSync() (s Syncing, ok bool) {
 	l := w.log
 	if !l.serial.TryLock() {
@@ -66,11 +66,11 @@ func (w *Writer) BeginSync() (s Syncing, ok bool) {
 	return s, ok
 }
 
-// Sync returns what a member of a round returns of Write.
+// Sync returns the value that a member of a round returns from Write.
 func (s *Syncing) Sync() vfs.Sync { return s.sync }
 
-// End takes over what became of the sync. After an error, which it returns, the log has failed and
-// what is on disk is uncertain.
+// End applies the outcome of the sync. After an error, which it returns, the log has failed and its
+// content on disk is uncertain.
 func (s *Syncing) End(err error) error {
 	l := s.log
 	defer l.serial.Unlock()

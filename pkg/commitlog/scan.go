@@ -11,24 +11,24 @@ import (
 
 const (
 	scanBytes = 1 << 20
-	// resyncBudget bounds how much is checksummed in the search for intact data
-	// behind damage, as a multiple of the file's size: what lies in the damaged
-	// range may have been made to look like batches.
+	// resyncBudget bounds the bytes that are checksummed in the search for intact data after
+	// damage, as a multiple of the file's size: the damaged range may have been made to look like
+	// batches.
 	resyncBudget = 4
 )
 
-// errNoBatch says that an all-zero header, or nothing, is where a batch could be.
+// errNoBatch reports an all-zero header, or the end of the file, where a batch could be.
 var errNoBatch = errors.New("no batch")
 
 // scanner reads a segment file from front to back, in large pieces.
 type scanner struct {
 	file  vfs.File
 	size  int64 // of the file
-	chunk int64 // how much is read at once
+	chunk int64 // read size
 	buf   []byte
 	off   int64             // of buf in the file
 	read  int64             // bytes read so far
-	pay   func(n int) error // for so many bytes, more than a chunk; nil: they cost nothing
+	pay   func(n int) error // for reads larger than a chunk; nil: they are free
 }
 
 // openScanner opens a segment file.
@@ -46,8 +46,8 @@ func openScanner(fsys vfs.FS, path string) (*scanner, error) {
 
 func (s *scanner) close() { _ = s.file.Close() }
 
-// window returns n bytes at pos, or fewer where the file ends. They are valid
-// until the next call.
+// window returns n bytes at pos, or fewer at the end of the file. They are valid until the next
+// call.
 func (s *scanner) window(pos, n int64) ([]byte, error) {
 	n = max(0, min(n, s.size-pos))
 	if pos >= s.off && pos+n <= s.off+int64(len(s.buf)) {
@@ -78,8 +78,8 @@ func (s *scanner) window(pos, n int64) ([]byte, error) {
 	return s.buf[:n], nil
 }
 
-// batch returns the batch at pos, which is valid until the next call; errNoBatch,
-// or ErrInvalidBatch. Any other error is the disk's.
+// batch returns the batch at pos, which is valid until the next call, or errNoBatch or
+// ErrInvalidBatch. Any other error is the disk's.
 func (s *scanner) batch(pos int64) (Batch, error) {
 	head, err := s.window(pos, headerBytes)
 	if err != nil {
@@ -105,10 +105,10 @@ func (s *scanner) batch(pos int64) (Batch, error) {
 	return decode(raw)
 }
 
-// resync looks for the first intact batch behind damage at pos that is accepted.
+// resync searches for the first accepted intact batch after damage at pos.
 func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error) {
-	// Where only the payload is damaged the header still tells where the next
-	// batch is: that is better evidence than anything inside the damage.
+	// If only the payload is damaged, the header still tells where the next batch is: that is
+	// better evidence than anything inside the damage.
 	if head, err := s.window(pos, headerBytes); err == nil {
 		if size, err := BatchSize(head); err == nil {
 			next := pos + int64(size)
@@ -141,7 +141,7 @@ func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error
 	return 0, false, nil
 }
 
-// rescan reads all of a complete segment, to make its index again.
+// rescan reads all of a complete segment, to rebuild its index.
 func (s *segment) rescan(fsys vfs.FS, indexBytes int64) (*contents, error) {
 	scan, err := openScanner(fsys, s.path)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *segment) rescan(fsys vfs.FS, indexBytes int64) (*contents, error) {
 	return c, nil
 }
 
-// zeroFrom reports whether all of the file at pos and after is zero.
+// zeroFrom reports whether the file is zero from pos on.
 func (s *scanner) zeroFrom(pos int64) (bool, error) {
 	for pos < s.size {
 		p, err := s.window(pos, scanBytes)

@@ -16,7 +16,7 @@ import (
 
 const indexSuffix = ".index"
 
-// segment is one file of the log. What readers share is atomic or under mu.
+// segment is one file of the log. State shared with readers is atomic or under mu.
 type segment struct {
 	path    string
 	base    seq.Offset
@@ -27,11 +27,11 @@ type segment struct {
 	maxTime atomic.Int64
 
 	mu     sync.Mutex // guards all below
-	pinned bool       // the segment is incomplete: its index is nowhere but in memory
+	pinned bool       // the segment is incomplete: its index is only in memory
 	index  []indexEntry
 	damage []Damage
-	grown  time.Time // when a batch was added last, by this process; zero: not yet
-	file   vfs.File  // shared by those who read, nil while nobody does
+	grown  time.Time // when this process last added a batch; zero: not yet
+	file   vfs.File  // shared by readers, nil if there are none
 	refs   int
 }
 
@@ -45,7 +45,7 @@ func newSegment(path string, c *contents) *segment {
 
 func (s *segment) endOffset() seq.Offset { return seq.Offset(s.end.Load()) }
 
-// position turns a place in the file into one in the virtual log.
+// position converts an offset in the file to a position in the virtual log.
 func (s *segment) position(fileOff int64) int64 { return s.basePos + fileOff - segmenthead.Bytes }
 
 func (s *segment) endPosition() int64 { return s.position(s.size.Load()) }
@@ -54,8 +54,8 @@ func (s *segment) indexPath() string {
 	return strings.TrimSuffix(s.path, segmenthead.Suffix) + indexSuffix
 }
 
-// acquire opens the file for reading, or shares it with those who have. It
-// answers fs.ErrNotExist once the segment has been removed.
+// acquire opens the file for reading, or shares the open one. It returns fs.ErrNotExist once the
+// segment has been removed.
 func (s *segment) acquire(fsys vfs.FS) (vfs.File, error) {
 	if f := s.share(nil); f != nil {
 		return f, nil
@@ -71,7 +71,7 @@ func (s *segment) acquire(fsys vfs.FS) (vfs.File, error) {
 	return shared, nil
 }
 
-// share counts one more reader of the open file, and takes opened if there is none.
+// share counts one more reader of the open file, and uses opened if there is none.
 func (s *segment) share(opened vfs.File) vfs.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *segment) isPinned() bool {
 	return s.pinned
 }
 
-// unpin lets the index go with the last reader.
+// unpin lets the index be released with the last reader.
 func (s *segment) unpin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *segment) unpin() {
 	}
 }
 
-// addBatch adds a batch that was written at a position of the file.
+// addBatch adds a batch written at a position of the file.
 func (s *segment) addBatch(b Batch, fileOff, indexBytes int64) {
 	s.mu.Lock()
 	if n := len(s.index); n == 0 || fileOff-s.index[n-1].position >= indexBytes {
@@ -136,8 +136,8 @@ func (s *segment) addBatch(b Batch, fileOff, indexBytes int64) {
 	s.end.Store(uint64(b.End()))
 }
 
-// entries returns the index. It must not be changed. The caller has acquired the
-// segment. Where the index file is gone or damaged it is recreated in memory.
+// entries returns the index. It must not be changed. The caller has acquired the segment. If the
+// index file is missing or damaged, it is rebuilt in memory.
 func (s *segment) entries(fsys vfs.FS, indexBytes int64) ([]indexEntry, error) {
 	s.mu.Lock()
 	index := s.index
@@ -160,7 +160,7 @@ func (s *segment) entries(fsys vfs.FS, indexBytes int64) ([]indexEntry, error) {
 	return s.index, nil
 }
 
-// loadIndex reads the index file and checks that it speaks of this segment.
+// loadIndex reads the index file and checks that it describes this segment.
 func (s *segment) loadIndex(fsys vfs.FS) (*contents, error) {
 	p, err := vfs.ReadFile(fsys, s.indexPath(), maxIndexFile)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *segment) lost(off seq.Offset) (Damage, bool) {
 	return Damage{}, false
 }
 
-// addDamage remembers damage that a reader has found.
+// addDamage records damage that a reader has found.
 func (s *segment) addDamage(d Damage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +200,8 @@ func (s *segment) addDamage(d Damage) {
 	s.damage = append(s.damage[:len(s.damage):len(s.damage)], d)
 }
 
-// remove deletes the files of a segment; the index first, so that none is left
-// that speaks of a file of the same name made later.
+// remove deletes the files of a segment; the index first, so that it cannot describe a later file
+// with the same name.
 func (s *segment) remove(fsys vfs.FS) error {
 	for _, path := range []string{s.indexPath(), s.path} {
 		if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

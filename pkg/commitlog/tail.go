@@ -7,9 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// tail holds the batches that were appended last, so that whoever reads close to
-// the end never touches the disk. The bytes belong to the garbage collector: a
-// batch that has left the tail lives as long as someone uses it.
+// tail holds the latest batches, so that readers close to the end never read the disk. The garbage
+// collector frees a batch that has left the tail when nobody uses it any longer.
 type tail struct {
 	limit  int
 	shared *Tails
@@ -20,7 +19,7 @@ type tail struct {
 	bytes   int
 }
 
-// compactAt is how many dropped batches the slice may carry at its head.
+// compactAt is how many dropped batches the slice may keep at its head.
 const compactAt = 64
 
 func (t *tail) push(b Batch) {
@@ -62,7 +61,7 @@ func (t *tail) find(off seq.Offset) (Batch, bool) {
 	return live[i], true
 }
 
-// cut drops the batches at end and after.
+// cut drops the batches from end on.
 func (t *tail) cut(end seq.Offset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +74,7 @@ func (t *tail) cut(end seq.Offset) {
 	t.emptiedLocked(had)
 }
 
-// emptiedLocked leaves the tail's part to others once it is empty, of had bytes.
+// emptiedLocked releases the tail's share once it is empty; it had the given bytes.
 func (t *tail) emptiedLocked(had int) {
 	if had > 0 && t.bytes == 0 {
 		t.shared.end()

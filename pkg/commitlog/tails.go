@@ -2,8 +2,8 @@ package commitlog
 
 import "sync/atomic"
 
-// leastTail is what the tail of a log may take however many logs there are: the batches
-// that are on their way to followers and consumers.
+// leastTail is what the tail of a log may always use, however many logs there are: batches in
+// transit to followers and consumers.
 const leastTail = 8 << 10
 
 // Tails divides a number of bytes among the tails of logs: each may use an equal share, at most
@@ -14,10 +14,10 @@ type Tails struct {
 	taken atomic.Int64 // tails that are not empty
 }
 
-// NewTails returns Tails of so many bytes.
+// NewTails returns Tails with the given bytes.
 func NewTails(bytes int64) *Tails { return &Tails{bytes: bytes} }
 
-// part returns how many bytes a tail may take that may take limit by itself.
+// part returns how many bytes a tail may use whose own limit is limit.
 func (s *Tails) part(limit int) int {
 	if s == nil {
 		return limit
@@ -25,14 +25,14 @@ func (s *Tails) part(limit int) int {
 	return min(limit, int(max(s.bytes/max(s.taken.Load(), 1), leastTail)))
 }
 
-// begin says that a tail is no longer empty.
+// begin records that a tail is no longer empty.
 func (s *Tails) begin() {
 	if s != nil {
 		s.taken.Add(1)
 	}
 }
 
-// end says that a tail is empty again.
+// end records that a tail is empty again.
 func (s *Tails) end() {
 	if s != nil {
 		s.taken.Add(-1)

@@ -11,10 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TruncateTo cuts the log so that it ends at end, durably. It never cuts below
-// the committed end (ErrBelowCommitted), and only between batches
-// (errNotBoundary). An end at or past the log's changes nothing. After an error
-// that is not a refusal the log has failed.
+// TruncateTo truncates the log to end, durably. It never truncates below the committed end
+// (ErrBelowCommitted), and only between batches (errNotBoundary). An end at or past the log's
+// changes nothing. After an error that is not a refusal the log has failed.
 func (w *Writer) TruncateTo(end seq.Offset) error {
 	l := w.log
 	l.serial.Lock()
@@ -26,7 +25,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	err, out := w.admitLocked(), l.out
 	l.wmu.Unlock()
 	if out != nil {
-		out.waitFill(l) // no other starts while serial is held
+		out.waitFill(l) // none starts while serial is held
 	}
 	if err != nil || end >= l.End() {
 		return err
@@ -38,8 +37,8 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	// First the note: what is cut off must not be missed at the next Open, and the
-	// traces of a half-done cut must not be taken for damage.
+	// The checkpoint is written first: the next Open must not miss what was truncated, and must not
+	// take the remains of an interrupted truncation for damage.
 	if err := noteCut(l, end); err != nil {
 		return err
 	}
@@ -59,22 +58,22 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	return nil
 }
 
-// noteCut notes that all at end and after is about to be cut. Serial is held.
+// noteCut records that everything from end on is about to be truncated. Serial is held.
 func noteCut(l *Log, end seq.Offset) error {
 	note := noteOf(l, min(end, l.DurableEnd()), l.Start())
 	note.cutting = true
 	return note.write(l)
 }
 
-// cutPlan is where a truncation cuts.
+// cutPlan is where a truncation takes place.
 type cutPlan struct {
 	index   int   // of the segment that becomes the last
-	size    int64 // that it will have
+	size    int64 // its new size
 	entries []indexEntry
 	maxTime int64
 }
 
-// planCut finds the place of a batch boundary.
+// planCut finds the position of a batch boundary.
 func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 	l := w.log
 	view := l.view()
@@ -113,7 +112,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 	return plan, nil
 }
 
-// cutLocked carries a truncation out. Appends wait, readers go on below end.
+// cutLocked carries out a truncation. Appends wait, readers continue below end.
 func (w *Writer) cutLocked(plan cutPlan, end seq.Offset) error {
 	l := w.log
 	view := l.view()
@@ -129,7 +128,7 @@ func (w *Writer) cutLocked(plan cutPlan, end seq.Offset) error {
 	seg.size.Store(plan.size)
 	seg.end.Store(uint64(end))
 	seg.maxTime.Store(plan.maxTime)
-	for _, o := range append(l.rolled, l.out) { // all of it is at or behind seg
+	for _, o := range append(l.rolled, l.out) { // all of them are at or after seg
 		if o != nil {
 			o.abandon()
 		}
@@ -148,7 +147,7 @@ func (w *Writer) cutLocked(plan cutPlan, end seq.Offset) error {
 	return nil
 }
 
-// cutFiles removes segments, the last first, and cuts the one before them.
+// cutFiles removes segments, the last first, and truncates the one before them.
 func cutFiles(l *Log, gone []*segment, seg *segment) error {
 	for _, s := range slices.Backward(gone) {
 		if err := s.remove(l.fs); err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Writer is the right to change a log, for one epoch. Only the one that was
-// given out last is good: what another one asks for is refused with ErrRevoked.
-// Its methods are safe for concurrent use.
+// Writer is the right to change a log, for one epoch. Only the latest Writer is valid: others are
+// refused with ErrRevoked. Its methods are safe for concurrent use.
 type Writer struct {
 	log    *Log
 	epoch  seq.Epoch
@@ -24,9 +23,8 @@ type Writer struct {
 // survive a process crash before the sync: see vfs.WriteDeferred.
 func (w *Writer) SyncsEach(on bool) { w.synced.Store(on) }
 
-// Writer gives out the right to write in epoch e and revokes the one before it.
-// It refuses an epoch below the highest in the log or asked for before with
-// ErrFenced.
+// Writer returns the right to write in epoch e and revokes the previous one. It refuses an epoch
+// below the highest in the log or requested before with ErrFenced.
 func (l *Log) Writer(e seq.Epoch) (*Writer, error) {
 	if err := l.refuseFailed(); err != nil {
 		return nil, err
@@ -44,10 +42,10 @@ func (l *Log) Writer(e seq.Epoch) (*Writer, error) {
 	return l.writer, nil
 }
 
-// Epoch returns the epoch that the writer appends in.
+// Epoch returns the epoch in which the writer appends.
 func (w *Writer) Epoch() seq.Epoch { return w.epoch }
 
-// admitLocked answers whether the writer may change the log.
+// admitLocked returns whether the writer may change the log.
 func (w *Writer) admitLocked() error {
 	l := w.log
 	switch {
@@ -83,9 +81,8 @@ func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	return w.enterLocked(Batch{raw: b.spend(raw)}), nil
 }
 
-// roomLocked admits the writer and makes room for n bytes in the segment that is
-// written, rolling to a new one where they do not fit. It gives up the lock
-// while it waits for a fill to get out of the way.
+// roomLocked admits the writer and makes room for n bytes in the current segment, and begins a new
+// one if they do not fit. It releases the lock while it waits for a fill to end.
 func (w *Writer) roomLocked(n int64) error {
 	l := w.log
 	for {
@@ -113,7 +110,7 @@ func (w *Writer) roomLocked(n int64) error {
 	}
 }
 
-// refuse says that nothing was changed.
+// refuse marks an error as a refusal: nothing was changed.
 func refuse(doing string, err error) error {
 	if vfs.OutOfFiles(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrNoFiles, err)
@@ -124,8 +121,8 @@ func refuse(doing string, err error) error {
 	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
 }
 
-// A log whose size is bounded has segments of a part of the bound, since whole ones
-// go, but none smaller than leastSegment.
+// The segments of a log with a bounded size are a fraction of the bound, because whole segments are
+// removed, but not smaller than leastSegment.
 const (
 	boundParts   = 4
 	leastSegment = 64 << 10
@@ -139,7 +136,7 @@ func segmentBytes(l *Log) int64 {
 	return l.opts.SegmentBytes
 }
 
-// outputLocked sees to it that a segment is open with room for n more bytes.
+// outputLocked ensures that a segment is open with room for n more bytes.
 func (w *Writer) outputLocked(n int64) error {
 	l := w.log
 	view := l.view()
@@ -181,7 +178,7 @@ func (w *Writer) outputLocked(n int64) error {
 	return nil
 }
 
-// writeLocked writes sealed batches, for which room was made, behind the last one.
+// writeLocked writes sealed batches, for which room was made, after the last one.
 func (w *Writer) writeLocked(raw []byte) error {
 	undone, err := w.log.out.write(w.log, raw, w.synced.Load())
 	switch {
@@ -194,8 +191,7 @@ func (w *Writer) writeLocked(raw []byte) error {
 	}
 }
 
-// enterLocked makes a batch that was written the log's last, and returns it with
-// its position.
+// enterLocked makes a written batch the log's last, and returns it with its position.
 func (w *Writer) enterLocked(b Batch) Batch {
 	l, o := w.log, w.log.out
 	at := o.seg.size.Load()
@@ -231,13 +227,13 @@ func (w *Writer) Sync() (seq.Offset, error) {
 	}
 	l.serial.Lock()
 	defer l.serial.Unlock()
-	if l.DurableEnd() >= target { // by a sync that ran meanwhile
+	if l.DurableEnd() >= target { // another sync covered it meanwhile
 		return l.DurableEnd(), nil
 	}
 	return l.syncSerial()
 }
 
-// syncSerial makes all that was appended durable.
+// syncSerial syncs everything that was appended.
 func (l *Log) syncSerial() (seq.Offset, error) {
 	if err := l.Failed(); err != nil {
 		return l.DurableEnd(), err
