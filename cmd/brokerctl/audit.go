@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -71,25 +70,16 @@ func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
 	if err != nil {
 		return err
 	}
-	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: log,
-		lines:  listing.Lines(log.Acts),
-		names:  listing.Names(log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }),
-		text: func(p *page) {
-			t := newTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
-			for _, a := range log.Acts {
-				who := a.Actor
-				if a.Identity != "" {
-					who = a.Identity + " " + a.Actor
-				}
-				t.row(timeText(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent)
+	ask := func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) }
+	return answer(cmd, g, ask, func(log *api.AuditLog) view {
+		t := newTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
+		return listView(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
+			who := a.Actor
+			if a.Identity != "" {
+				who = a.Identity + " " + a.Actor
 			}
-			p.table(t)
-		},
+			return []any{timeText(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
+		})
 	})
 }
 
@@ -114,14 +104,15 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 	if err != nil {
 		return err
 	}
-	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) })
+	ask := func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) }
+	if !o.follow {
+		return answer(cmd, g, ask, eventsView)
+	}
+	ctx := cmd.Context()
+	log, err := query(ctx, g, ask)
 	if err != nil {
 		return err
 	}
-	if !o.follow {
-		return g.show(cmd, eventsView(log))
-	}
-	ctx := cmd.Context()
 	for {
 		for _, e := range log.Events {
 			req.After = max(req.After, e.Index)
@@ -133,7 +124,7 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 		if g.env.pause(ctx, followEvery); ctx.Err() != nil {
 			return nil
 		}
-		if log, err = query(ctx, g, func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) }); err != nil {
+		if log, err = query(ctx, g, ask); err != nil {
 			if ctx.Err() == nil && api.CodeOf(err) != api.CodeUnavailable {
 				return err
 			}
@@ -150,18 +141,8 @@ func eventLine(e api.Event) view {
 }
 
 func eventsView(log *api.EventLog) view {
-	return view{
-		object: log,
-		lines:  listing.Lines(log.Events),
-		names:  listing.Names(log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }),
-		text: func(p *page) {
-			t := newTable("AT", "KIND", "OBJECT", "WHAT")
-			for _, e := range log.Events {
-				t.row(timeText(e.At), e.Kind, e.Object, e.What)
-			}
-			p.table(t)
-		},
-	}
+	return listView(log, log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }, newTable("AT", "KIND", "OBJECT", "WHAT"),
+		func(e api.Event) []any { return []any{timeText(e.At), e.Kind, e.Object, e.What} })
 }
 
 // plainReason makes a text fit for a header.

@@ -99,19 +99,11 @@ are on disk; what several backups share counts for each of them.`,
 			}
 			all = append(all, s)
 		}
-		return g.show(cmd, view{
-			object: map[string][]backupSummary{"backups": all},
-			lines:  listing.Lines(all),
-			names:  listing.Names(all, func(b backupSummary) string { return b.ID }),
-			text: func(p *page) {
-				t := newTable("BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY")
-				for i := range all {
-					b := &all[i]
-					t.row(b.ID, b.state(), b.Topics, count(b.Messages), size(b.Bytes), b.Cluster, b.Tool)
-				}
-				p.table(t)
-			},
-		})
+		t := newTable("BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY")
+		return g.show(cmd, listView(map[string][]backupSummary{"backups": all}, all, func(b backupSummary) string { return b.ID }, t,
+			func(b backupSummary) []any {
+				return []any{b.ID, b.state(), b.Topics, count(b.Messages), size(b.Bytes), b.Cluster, b.Tool}
+			}))
 	})
 }
 

@@ -129,10 +129,7 @@ func (r benchReport) text(p *page) {
 			t.row(l.name, latency(l.of.P50), latency(l.of.P90), latency(l.of.P99), latency(l.of.P999), latency(l.of.Max), latency(l.of.Mean))
 		}
 	}
-	if len(t.rows) > 0 {
-		p.line("")
-		p.table(t)
-	}
+	p.details(t)
 }
 
 // showReport shows a report; what failed is partial, or a failure where all did.

@@ -35,7 +35,7 @@ message to the last. Stops after --messages, after --duration, or after --idle w
 		if err := o.validate(); err != nil {
 			return err
 		}
-		return about(benchSub(cmd, g, o, at.topic), at.topic, "")
+		return benchSub(cmd, g, o, at.topic)
 	})
 	o.addFlags(cmd)
 	return cmd

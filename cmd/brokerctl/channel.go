@@ -78,10 +78,7 @@ func channelView(c *api.Channel) view {
 			p.table(places)
 			keyBlockTable(p, c.Partitions)
 			spinningTable(p, c.Partitions)
-			if len(c.Consumers) > 0 {
-				p.line("")
-				consumerTable(p, c.Consumers)
-			}
+			consumerTable(p, c.Consumers)
 			p.missing(c.MissingNodes)
 		},
 	}
@@ -90,33 +87,23 @@ func channelView(c *api.Channel) view {
 // keyBlockTable names the keys for which messages wait.
 func keyBlockTable(p *page, partitions []api.ChannelPartition) {
 	t := newTable("P", "BLOCKED KEY", "AT SEQ", "WHICH IS", "WAITING", "OF ALL KEYS", "+FULL")
-	some := false
 	for _, q := range partitions {
 		if b := q.KeyBlocked; b != nil {
-			some = true
 			t.row(q.Partition, strconv.Quote(b.Key), count(b.Seq), strings.ReplaceAll(b.State, "_", " "), count(int64(b.Waiting)), count(int64(b.Tracked)), b.Full)
 		}
 	}
-	if some {
-		p.line("")
-		p.table(t)
-	}
+	p.details(t)
 }
 
 // spinningTable names the messages that consumers requeue as soon as they get them.
 func spinningTable(p *page, partitions []api.ChannelPartition) {
 	t := newTable("P", "SPINNING SEQ", "REQUEUES/S")
-	some := false
 	for _, q := range partitions {
 		for _, m := range q.Spinning {
-			some = true
 			t.row(q.Partition, count(m.Seq), count(int64(m.PerSecond)))
 		}
 	}
-	if some {
-		p.line("")
-		p.table(t)
-	}
+	p.details(t)
 }
 
 func consumerTable(p *page, consumers []api.Consumer) {
@@ -125,5 +112,5 @@ func consumerTable(p *page, consumers []api.Consumer) {
 		t.row(c.Address, c.ClientID, c.UserAgent, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
 			c.Hostname, count(c.DeliveredTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
 	}
-	p.table(t)
+	p.details(t)
 }

@@ -45,7 +45,9 @@ and stays finished when the filter is altered; a seek back has it looked at agai
 		if req == (api.AlterChannel{}) {
 			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
 		}
-		return alterChannel(cmd, g, at.topic, at.channel, req)
+		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
+			return g.client.AlterChannel(ctx, at.topic, at.channel, req)
+		}, channelView)
 	})
 	o.policy.addFlags(cmd.Flags(), "")
 	orderVar(cmd, &o.order)
@@ -68,14 +70,4 @@ func orderOf(cmd *cobra.Command, order string) (*string, error) {
 		return nil, usageError("--order is %q, must be none, strict or key", order)
 	}
 	return &order, nil
-}
-
-func alterChannel(cmd *cobra.Command, g *globals, topic, channel string, req api.AlterChannel) error {
-	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
-		return g.client.AlterChannel(ctx, topic, channel, req)
-	})
-	if err != nil {
-		return about(err, topic, channel)
-	}
-	return g.show(cmd, channelView(c))
 }

@@ -45,7 +45,10 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 			}
 			req.From = &from
 		}
-		return createChannel(cmd, g, at.topic, req)
+		err = answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
+			return g.client.CreateChannel(ctx, at.topic, req)
+		}, channelView)
+		return about(err, at.topic, "")
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel is not there
 	o.addFlags(cmd)
@@ -58,12 +61,4 @@ func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	o.policy.addFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
 	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
-}
-
-func createChannel(cmd *cobra.Command, g *globals, topic string, req api.CreateChannel) error {
-	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) { return g.client.CreateChannel(ctx, topic, req) })
-	if err != nil {
-		return about(err, topic, "")
-	}
-	return g.show(cmd, channelView(c))
 }

@@ -11,19 +11,12 @@ func newChannelEmptyCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
 		Short: "Discard all messages of a channel",
-	}, func(cmd *cobra.Command, at target) error { return emptyChannel(cmd, g, sure, at.topic, at.channel) })
+	}, func(cmd *cobra.Command, at target) error {
+		if err := sure.ask(cmd, g, "emptying channel", at.channel); err != nil {
+			return err
+		}
+		return g.change(cmd, at, "emptied", func(ctx context.Context) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) })
+	})
 	sure.addFlags(cmd)
 	return cmd
-}
-
-func emptyChannel(cmd *cobra.Command, g *globals, sure confirmation, topic, channel string) error {
-	if err := sure.ask(cmd, g, "emptying channel", channel); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	if err := g.client.EmptyChannel(ctx, topic, channel); err != nil {
-		return about(err, topic, channel)
-	}
-	return g.reportDone(cmd, done{Topic: topic, Channel: channel, Action: "emptied"})
 }

@@ -16,17 +16,15 @@ func newChannelExplainCommand(g *globals) *cobra.Command {
 		Long: `Say whether a channel moves, and what holds its messages back.
 
 The broker observes the channel for up to a second. Check the first cause first: it explains most.`,
-	}, func(cmd *cobra.Command, at target) error { return explainChannel(cmd, g, at.topic, at.channel) })
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Explanation, error) {
+			return g.client.ExplainChannel(ctx, at.topic, at.channel)
+		}, explanationView)
+	})
 }
 
-func explainChannel(cmd *cobra.Command, g *globals, topic, channel string) error {
-	e, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Explanation, error) {
-		return g.client.ExplainChannel(ctx, topic, channel)
-	})
-	if err != nil {
-		return about(err, topic, channel)
-	}
-	return g.show(cmd, view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }})
+func explanationView(e *api.Explanation) view {
+	return view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }}
 }
 
 // explanation prints a verdict, and the causes in their order.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -21,40 +20,32 @@ OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are mes
 and that were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is the
 time until none waits if that goes on, by what goes out less what comes in: never if that is
 nothing, or less.`,
-	}, func(cmd *cobra.Command, at target) error { return showLag(cmd, g, at.topic, at.channel) })
-}
-
-func showLag(cmd *cobra.Command, g *globals, topic, channel string) error {
-	lag, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, topic, channel) })
-	if err != nil {
-		return about(err, topic, channel)
-	}
-	return g.show(cmd, lagView(lag))
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, at.topic, at.channel) }, lagView)
+	})
 }
 
 func lagView(lag *api.Lag) view {
-	return view{
-		object: lag,
-		lines:  listing.Lines(lag.Channels),
-		names:  listing.Names(lag.Channels, func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }),
-		text: func(p *page) {
-			t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
-			var offline []string
-			for _, c := range lag.Channels {
-				t.row(c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
-					perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false))
-				if c.OfflinePartitions > 0 {
-					offline = append(offline, c.Topic+"/"+c.Channel)
-				}
+	name := func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }
+	t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
+	return listView(lag, lag.Channels, name, t, func(c api.ChannelLag) []any {
+		return []any{
+			c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
+			perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false),
+		}
+	}, func(p *page) {
+		p.missing(missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
+		var offline []string
+		for _, c := range lag.Channels {
+			if c.OfflinePartitions > 0 {
+				offline = append(offline, name(c))
 			}
-			p.table(t)
-			p.missing(missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
-			if len(offline) > 0 {
-				p.line("")
-				p.line("warning: partitions without a leader are not included: of %s", list(offline))
-			}
-		},
-	}
+		}
+		if len(offline) > 0 {
+			p.line("")
+			p.line("warning: partitions without a leader are not included: of %s", list(offline))
+		}
+	})
 }
 
 func milliseconds(n int64) api.Duration { return api.Duration(time.Duration(n) * time.Millisecond) }

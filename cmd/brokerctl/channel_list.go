@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -16,46 +15,24 @@ func newChannelListCommand(g *globals) *cobra.Command {
 		Short:   "List the channels of a topic, or of all topics",
 	}, func(cmd *cobra.Command, at target) error {
 		if at.topic == "" {
-			return listAllChannels(cmd, g)
+			return answer(cmd, g, g.client.Topics, allChannelsView)
 		}
-		return listChannels(cmd, g, at.topic)
+		ask := func(ctx context.Context) ([]api.ChannelSummary, error) { return g.client.Channels(ctx, at.topic) }
+		return answer(cmd, g, ask, func(channels []api.ChannelSummary) view { return channelsView(at.topic, channels) })
 	})
 }
 
-func listChannels(cmd *cobra.Command, g *globals, topic string) error {
-	channels, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.ChannelSummary, error) { return g.client.Channels(ctx, topic) })
-	if err != nil {
-		return about(err, topic, "")
-	}
+func channelsView(topic string, channels []api.ChannelSummary) view {
 	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
-	return g.show(cmd, view{
-		object: api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing},
-		lines:  listing.Lines(channels),
-		names:  listing.Names(channels, func(c api.ChannelSummary) string { return topic + "/" + c.Name }),
-		text: func(p *page) {
-			channelTable(p, channels)
-			p.missing(missing)
-		},
-	})
+	return listView(api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing}, channels,
+		func(c api.ChannelSummary) string { return topic + "/" + c.Name },
+		newTable(channelColumns...), channelRow, func(p *page) { p.missing(missing) })
 }
 
-func listAllChannels(cmd *cobra.Command, g *globals) error {
-	topics, err := query(cmd.Context(), g, g.client.Topics)
-	if err != nil {
-		return err
-	}
+func allChannelsView(topics []api.Topic) view {
 	all := api.ChannelsOf(topics)
-	return g.show(cmd, view{
-		object: all,
-		lines:  listing.Lines(all.Channels),
-		names:  listing.Names(all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name }),
-		text: func(p *page) {
-			t := newTable(append([]string{"TOPIC"}, channelColumns...)...)
-			for _, c := range all.Channels {
-				t.row(append([]any{c.Topic}, channelRow(c.ChannelSummary)...)...)
-			}
-			p.table(t)
-			p.missing(all.MissingNodes)
-		},
-	})
+	return listView(all, all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name },
+		newTable(append([]string{"TOPIC"}, channelColumns...)...),
+		func(c api.TopicChannel) []any { return append([]any{c.Topic}, channelRow(c.ChannelSummary)...) },
+		func(p *page) { p.missing(all.MissingNodes) })
 }

@@ -43,7 +43,7 @@ or skips more than 1,000 messages asks first. The position before is saved: see 
 			}
 			to.Partition = &o.partition
 		}
-		return about(seekOrAsk(cmd, g, o, at, to), at.topic, at.channel)
+		return seekOrAsk(cmd, g, o, at, to)
 	})
 	o.addFlags(cmd)
 	return cmd
@@ -89,16 +89,6 @@ func parseTime(text string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
-	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
-		return g.client.SeekChannel(ctx, topic, channel, to)
-	})
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, channelView(c))
-}
-
 // surprising is how many messages a seek drops or repeats that is asked about first.
 const surprising = 1000
 
@@ -111,7 +101,7 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 		return err
 	}
 	if o.dryRun {
-		return showPlan(cmd, g, plan)
+		return g.show(cmd, planView(plan))
 	}
 	again, skipped := sumsOf(plan)
 	if max(again, skipped) > surprising {
@@ -120,7 +110,9 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 			return err
 		}
 	}
-	return seekChannel(cmd, g, at.topic, at.channel, to)
+	return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
+		return g.client.SeekChannel(ctx, at.topic, at.channel, to)
+	}, channelView)
 }
 
 func sumsOf(plan *api.MovePlan) (again, skipped int64) {
@@ -130,19 +122,14 @@ func sumsOf(plan *api.MovePlan) (again, skipped int64) {
 	return again, skipped
 }
 
-func showPlan(cmd *cobra.Command, g *globals, plan *api.MovePlan) error {
-	return g.show(cmd, view{
-		object: plan,
-		lines:  listing.Lines(plan.Partitions),
-		names:  []string{plan.Topic + "/" + plan.Channel},
-		text: func(p *page) {
-			t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
-			for _, s := range plan.Partitions {
-				t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
-			}
-			p.table(t)
-			again, skipped := sumsOf(plan)
-			p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
-		},
-	})
+func planView(plan *api.MovePlan) view {
+	t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
+	for _, s := range plan.Partitions {
+		t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
+	}
+	return view{object: plan, lines: listing.Lines(plan.Partitions), names: []string{plan.Topic + "/" + plan.Channel}, text: func(p *page) {
+		p.table(t)
+		again, skipped := sumsOf(plan)
+		p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
+	}}
 }

@@ -20,9 +20,11 @@ least, unless the disk is nearly full or the topic's size is limited. Undo again
 was done before. --list shows what can be taken back.`,
 	}, func(cmd *cobra.Command, at target) error {
 		if list {
-			return about(listSaved(cmd, g, at), at.topic, at.channel)
+			return answer(cmd, g, func(ctx context.Context) (*api.ChannelHistory, error) {
+				return g.client.History.Saved(ctx, at.topic, at.channel)
+			}, savedView)
 		}
-		return about(undoChannel(cmd, g, at, g.client.History.Undo), at.topic, at.channel)
+		return undoChannel(cmd, g, at, g.client.History.Undo)
 	})
 	cmd.Flags().BoolVar(&list, "list", false, "list the saved positions without changing anything")
 	return cmd
@@ -40,55 +42,41 @@ unless the disk is nearly full or the topic's size is limited.`,
 }
 
 func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Context, string, string) (*api.UndoneMove, error)) error {
-	u, err := query(cmd.Context(), g, func(ctx context.Context) (*api.UndoneMove, error) { return undo(ctx, at.topic, at.channel) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: u,
-		lines:  listing.Lines(u.Partitions),
-		names:  []string{u.Topic + "/" + u.Channel},
-		text: func(p *page) {
+	ask := func(ctx context.Context) (*api.UndoneMove, error) { return undo(ctx, at.topic, at.channel) }
+	return answer(cmd, g, ask, func(u *api.UndoneMove) view {
+		gone := int64(0)
+		t := newTable("P", "CONFIRMED", "GONE")
+		for _, q := range u.Partitions {
+			t.row(q.Partition, count(q.Confirmed), count(q.Gone))
+			gone += q.Gone
+		}
+		return view{object: u, lines: listing.Lines(u.Partitions), names: []string{u.Topic + "/" + u.Channel}, text: func(p *page) {
 			if !g.quiet {
 				p.line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, timeText(u.At))
 				p.line("")
-			}
-			gone := int64(0)
-			t := newTable("P", "CONFIRMED", "GONE")
-			for _, q := range u.Partitions {
-				t.row(q.Partition, count(q.Confirmed), count(q.Gone))
-				gone += q.Gone
 			}
 			p.table(t)
 			if gone > 0 {
 				p.line("")
 				p.line("warning: %s deleted since then cannot be redelivered", plural(gone, "message"))
 			}
-		},
+		}}
 	})
 }
 
-func listSaved(cmd *cobra.Command, g *globals, at target) error {
-	h, err := query(cmd.Context(), g, func(ctx context.Context) (*api.ChannelHistory, error) {
-		return g.client.History.Saved(ctx, at.topic, at.channel)
-	})
-	if err != nil {
-		return err
+func savedView(h *api.ChannelHistory) view {
+	t := newTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
+	for _, s := range h.Saved {
+		for _, q := range s.Partitions {
+			t.row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
+		}
 	}
-	return g.show(cmd, view{
+	return view{
 		object: h,
 		lines:  listing.Lines(h.Saved),
 		names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
-		text: func(p *page) {
-			t := newTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
-			for _, s := range h.Saved {
-				for _, q := range s.Partitions {
-					t.row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
-				}
-			}
-			p.table(t)
-		},
-	})
+		text:   func(p *page) { p.table(t) },
+	}
 }
 
 // skipOptions say what a channel passes over.
@@ -109,7 +97,7 @@ a partition before a message (--partition and --to), which channel undo takes ba
 messages are asked about first.`,
 		Example: `  brokerctl channel skip orders/invoice --id 2b839aa76e4d64b7
   brokerctl channel skip orders/invoice --partition 0 --to 4881203`,
-	}, func(cmd *cobra.Command, at target) error { return about(o.skip(cmd, g, at), at.topic, at.channel) })
+	}, func(cmd *cobra.Command, at target) error { return o.skip(cmd, g, at) })
 	f := cmd.Flags()
 	f.StringVar(&o.id, "id", "", "`ID` of the message, or its position PARTITION/SEQ")
 	f.IntVar(&o.partition, "partition", 0, "the partition")
@@ -139,11 +127,7 @@ func (o *skipOptions) skip(cmd *cobra.Command, g *globals, at target) error {
 			return err
 		}
 	}
-	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
+	return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
 		return g.client.History.Skip(ctx, at.topic, at.channel, api.Skip{Partition: o.partition, To: o.to})
-	})
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, channelView(c))
+	}, channelView)
 }

@@ -48,11 +48,9 @@ func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 		}
 		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
 	}
-	b, err := query(cmd.Context(), g, ask)
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{object: b, names: balanceNames(b), text: func(p *page) { balanceText(p, b) }})
+	return answer(cmd, g, ask, func(b *api.Balance) view {
+		return view{object: b, names: balanceNames(b), text: func(p *page) { balanceText(p, b) }}
+	})
 }
 
 // balanceNames names the partitions that change.

@@ -27,11 +27,10 @@ It is refused while a node runs, or ran last, a release that does not support th
 }
 
 func finalizeUpgrade(cmd *cobra.Command, g *globals, req api.FinalizeUpgrade) error {
-	u, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{object: u, names: []string{fmt.Sprint(u.Level)}, text: func(p *page) { upgradeText(p, u, req.DryRun) }})
+	ask := func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) }
+	return answer(cmd, g, ask, func(u *api.Upgrade) view {
+		return view{object: u, names: []string{fmt.Sprint(u.Level)}, text: func(p *page) { upgradeText(p, u, req.DryRun) }}
+	})
 }
 
 func upgradeText(p *page, u *api.Upgrade, dry bool) {

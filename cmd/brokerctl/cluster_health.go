@@ -57,17 +57,11 @@ func judge(h *api.Health) (word string, exit int) {
 func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 	summary := word
 	if c != nil {
-		up := 0
-		for _, n := range c.Nodes {
-			if n.State != api.NodeDown && !n.Silent {
-				up++
-			}
-		}
 		controller := "no controller"
 		if c.Controller != "" {
 			controller = "controller " + c.Controller
 		}
-		summary = fmt.Sprintf("%s   %s   %s nodes   %s", word, c.ClusterID, upOf(up, len(c.Nodes)), controller)
+		summary = fmt.Sprintf("%s   %s   %s nodes   %s", word, c.ClusterID, upOf(c.Nodes), controller)
 	}
 	p.line("%s", summary)
 	if len(h.Reasons) == 0 {
@@ -82,4 +76,12 @@ func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 }
 
 // upOf writes how many of all nodes are up.
-func upOf(up, all int) string { return fmt.Sprintf("%d/%d", up, all) }
+func upOf(nodes []api.Node) string {
+	up := 0
+	for _, n := range nodes {
+		if n.State != api.NodeDown && !n.Silent {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d/%d", up, len(nodes))
+}

@@ -13,35 +13,28 @@ func newClusterInfoCommand(g *globals) *cobra.Command {
 		Use:   "info",
 		Short: "Show the cluster and its nodes",
 		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return showCluster(cmd, g) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.Cluster, clusterView) },
 	}
 }
 
-func showCluster(cmd *cobra.Command, g *globals) error {
-	c, err := query(cmd.Context(), g, g.client.Cluster)
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
+func clusterView(c *api.Cluster) view {
+	return view{
 		object: c,
 		names:  []string{c.ClusterID},
 		text: func(p *page) {
 			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "LEVEL", "+ANSWERED BY")
-			up, voters := 0, 0
+			voters := 0
 			for _, n := range c.Nodes {
-				if n.State != api.NodeDown && !n.Silent {
-					up++
-				}
 				if n.Voter {
 					voters++
 				}
 			}
-			t.row(c.ClusterID, c.Controller, upOf(up, len(c.Nodes)), voters, levelOf(c), c.Self)
+			t.row(c.ClusterID, c.Controller, upOf(c.Nodes), voters, levelOf(c), c.Self)
 			p.table(t)
 			p.line("")
 			nodeTable(p, c.Nodes)
 		},
-	})
+	}
 }
 
 // levelOf writes the feature level of a cluster, and the one that it could have.

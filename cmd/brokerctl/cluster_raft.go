@@ -20,15 +20,13 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 			if transfer {
 				ask = g.client.TransferController
 			}
-			r, err := query(cmd.Context(), g, ask)
-			if err != nil {
-				return err
-			}
-			return g.show(cmd, view{
-				object: r,
-				lines:  listing.Lines(r.Members),
-				names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
-				text:   func(p *page) { raftText(p, r) },
+			return answer(cmd, g, ask, func(r *api.Raft) view {
+				return view{
+					object: r,
+					lines:  listing.Lines(r.Members),
+					names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
+					text:   func(p *page) { raftText(p, r) },
+				}
 			})
 		},
 	}
@@ -45,10 +43,7 @@ func raftText(p *page, r *api.Raft) {
 	p.line("")
 	t := newTable("NODE", "VOTER", "ROLE", "LAST", "COMMITTED", "APPLIED", "CONTACT", "ADDRESS", "+TERM", "+SNAPSHOT", "+STORE")
 	for _, m := range r.Members {
-		voter := "no"
-		if m.Voter {
-			voter = "yes"
-		}
+		voter := voterText(m.Voter)
 		if !m.Answered {
 			t.row(m.ID, voter, "no answer", "", "", "", "", m.Address, "", "", "")
 			continue

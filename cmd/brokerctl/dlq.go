@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -31,24 +30,18 @@ are counted that it chooses.`,
 }
 
 func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter string) error {
-	all, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetters, error) {
+	ask := func(ctx context.Context) ([]api.DeadLetters, error) {
 		return api.DeadLettersOf(g.client).List(ctx, topic, channel, filter)
-	})
-	if err != nil {
-		return err
 	}
-	return g.show(cmd, view{
-		object: api.DeadLetterList{Channels: all},
-		lines:  listing.Lines(all),
-		names:  listing.Names(all, func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }),
-		text: func(p *page) {
-			t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
-			for _, l := range all {
-				t.row(l.Topic+"/"+l.Channel, numberOr(l.MaxAttempts, "", "none"), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
-					count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic)
+	return answer(cmd, g, ask, func(all []api.DeadLetters) view {
+		name := func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }
+		t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
+		return listView(api.DeadLetterList{Channels: all}, all, name, t, func(l api.DeadLetters) []any {
+			return []any{
+				name(l), numberOr(l.MaxAttempts, ""), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
+				count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic,
 			}
-			p.table(t)
-		},
+		})
 	})
 }
 
@@ -62,7 +55,7 @@ func newDLQPeekCommand(g *globals) *cobra.Command {
 		if n < 1 {
 			return usageError("-n must be above 0")
 		}
-		return about(peekDeadLetters(cmd, g, at, n, filter), at.topic, at.channel)
+		return peekDeadLetters(cmd, g, at, n, filter)
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().IntVarP(&n, "n", "n", 10, "number of dead letters")
@@ -70,27 +63,16 @@ func newDLQPeekCommand(g *globals) *cobra.Command {
 }
 
 func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter string) error {
-	letters, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetter, error) {
+	ask := func(ctx context.Context) ([]api.DeadLetter, error) {
 		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n, filter)
-	})
-	if err != nil {
-		return err
 	}
-	return g.show(cmd, view{
-		object: api.DeadLetterMessages{Messages: letters},
-		lines:  listing.Lines(letters),
-		names:  listing.Names(letters, func(l api.DeadLetter) string { return l.ID }),
-		text: func(p *page) {
-			t := newTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
-			width := bodyWidth
-			if p.wide {
-				width = 0
+	return answer(cmd, g, ask, func(letters []api.DeadLetter) view {
+		t := newTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
+		return listView(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
+			return []any{
+				place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), timeText(l.Timestamp), l.Origin.Attempts,
+				l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, g.bodyCell(l.Body),
 			}
-			for _, l := range letters {
-				t.row(place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), timeText(l.Timestamp), l.Origin.Attempts,
-					l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, bodyText(l.Body, width))
-			}
-			p.table(t)
-		},
+		})
 	})
 }

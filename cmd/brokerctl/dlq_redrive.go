@@ -33,7 +33,7 @@ between leaves up to 64 dead letters of a partition to be brought back again.`,
 		if err != nil {
 			return err
 		}
-		return about(processDeadLetters(cmd, g, at, letterAction{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter}), at.topic, at.channel)
+		return processDeadLetters(cmd, g, at, letterAction{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter})
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages per second; none means no limit")
@@ -54,7 +54,7 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 				return err
 			}
 		}
-		return about(processDeadLetters(cmd, g, at, letterAction{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter}), at.topic, at.channel)
+		return processDeadLetters(cmd, g, at, letterAction{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter})
 	})
 	sure.addFlags(cmd)
 	filterVar(cmd.Flags(), &filter, "dead letters")

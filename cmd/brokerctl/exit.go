@@ -72,10 +72,10 @@ type named struct {
 func (n named) Unwrap() error { return n.error }
 
 // about says what an error is about, so that the name can be said and a better
-// one be proposed. A nil err stays nil.
+// one be proposed, unless it was said before. A nil err stays nil.
 func about(err error, topic, channel string) error {
-	if err == nil {
-		return nil
+	if _, said := errors.AsType[named](err); said || err == nil || topic == "" {
+		return err
 	}
 	return named{err, topic, channel}
 }

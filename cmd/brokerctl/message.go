@@ -38,6 +38,14 @@ func bodyText(body []byte, width int) string {
 	return text
 }
 
+// bodyCell is a body in a table: cut, unless it is wide.
+func (g *globals) bodyCell(body []byte) string {
+	if g.format == formatWide {
+		return bodyText(body, 0)
+	}
+	return bodyText(body, bodyWidth)
+}
+
 // timeText writes a time in the form that --to and --from take.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

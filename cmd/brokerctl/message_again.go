@@ -56,17 +56,12 @@ func publishAgain(cmd *cobra.Command, g *globals, o *oneMessage, text, to string
 	if err != nil {
 		return err
 	}
-	p, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Published, error) { return do(ctx, id) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: p,
-		names:  p.IDs,
-		text: func(page *page) {
+	ask := func(ctx context.Context) (*api.Published, error) { return do(ctx, id) }
+	return answer(cmd, g, ask, func(done *api.Published) view {
+		return view{object: done, names: done.IDs, text: func(p *page) {
 			if !g.quiet {
-				page.line("message %s published to %s as %s", id, to, p.IDs[0])
+				p.line("message %s published to %s as %s", id, to, done.IDs[0])
 			}
-		},
+		}}
 	})
 }

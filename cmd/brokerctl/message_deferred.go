@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -72,7 +71,7 @@ publisher deferred them, a consumer requeued them with a delay, or the channel's
 			return err
 		}
 		q.Next = next
-		return about(listDeferred(cmd, g, at, q, n), at.topic, at.channel)
+		return listDeferred(cmd, g, at, q, n)
 	})
 	w.addFlags(cmd)
 	cmd.Flags().IntVarP(&n, "n", "n", 100, "the first `N`")
@@ -96,22 +95,15 @@ func listDeferred(cmd *cobra.Command, g *globals, at target, q api.DeferredQuery
 			break
 		}
 	}
-	return g.show(cmd, view{
-		object: all,
-		lines:  listing.Lines(all.Messages),
-		names:  listing.Names(all.Messages, func(m api.DeferredMessage) string { return m.ID }),
-		text: func(p *page) {
-			t := newTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
-			for _, m := range all.Messages {
-				t.row(timeText(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why)
-			}
-			p.table(t)
-			if all.Next != "" && !g.quiet && all.Total > len(all.Messages) {
-				p.line("")
-				p.line("%s of %s deferred; more with --next %s", count(len(all.Messages)), count(all.Total), all.Next)
-			}
-		},
-	})
+	t := newTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
+	return g.show(cmd, listView(all, all.Messages, func(m api.DeferredMessage) string { return m.ID }, t, func(m api.DeferredMessage) []any {
+		return []any{timeText(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why}
+	}, func(p *page) {
+		if all.Next != "" && !g.quiet && all.Total > len(all.Messages) {
+			p.line("")
+			p.line("%s of %s deferred; more with --next %s", count(len(all.Messages)), count(all.Total), all.Next)
+		}
+	}))
 }
 
 func bytesText(n int) string {

@@ -43,7 +43,7 @@ object a line, partition by partition. Nothing is consumed. The export ends wher
 began. Messages that retention deletes meanwhile are missing, and counted. brokerctl message import reads it.`,
 		Example: `  brokerctl message export orders -f orders.ndjson
   brokerctl message export orders --from -2h --to 2026-11-21T06:00:00Z -f - | gzip > orders.ndjson.gz`,
-	}, func(cmd *cobra.Command, at target) error { return about(o.run(cmd, g, at.topic), at.topic, "") })
+	}, func(cmd *cobra.Command, at target) error { return o.run(cmd, g, at.topic) })
 	f := cmd.Flags()
 	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
 	f.StringVar(&o.from, "from", "start", "first message to write, as a `POSITION`: start, end, a time, an age such as -2h, or an offset")

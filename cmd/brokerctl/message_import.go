@@ -46,7 +46,7 @@ An import that fails says how many lines are stored, and how to go on: --from-li
 publishes nothing.`,
 		Example: `  brokerctl message import orders -f orders.ndjson --once --rate 5000/s
   zcat orders.ndjson.gz | brokerctl message import orders-test -f - --dry-run`,
-	}, func(cmd *cobra.Command, at target) error { return about(o.run(cmd, g, at.topic), at.topic, "") })
+	}, func(cmd *cobra.Command, at target) error { return o.run(cmd, g, at.topic) })
 	f := cmd.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "publish the messages of `FILE`; - means standard input")
 	f.StringVar(&o.rate, "rate", "none", "publish at most `N/s` messages per second; none means no limit")

@@ -73,31 +73,24 @@ func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error
 	if err != nil {
 		return err
 	}
-	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MessageDetail, error) {
+	return answer(cmd, g, func(ctx context.Context) (*api.MessageDetail, error) {
 		return g.client.Insights.Message(ctx, o.topic, id, o.channel)
-	})
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: m,
-		names:  []string{m.ID},
-		text: func(p *page) {
-			t := newTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
-			t.row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
-			p.table(t)
-			if len(m.Channels) > 0 {
-				p.line("")
-				states := newTable("CHANNEL", "STATE", "ATTEMPTS")
-				for _, c := range m.Channels {
-					states.row(c.Channel, c.State, c.Attempts)
-				}
-				p.table(states)
-			}
-			p.line("")
-			p.line("%s", bodyText(m.Body, 0))
-		},
-	})
+	}, messageView)
+}
+
+func messageView(m *api.MessageDetail) view {
+	return view{object: m, names: []string{m.ID}, text: func(p *page) {
+		t := newTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
+		t.row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
+		p.table(t)
+		states := newTable("CHANNEL", "STATE", "ATTEMPTS")
+		for _, c := range m.Channels {
+			states.row(c.Channel, c.State, c.Attempts)
+		}
+		p.details(states)
+		p.line("")
+		p.line("%s", bodyText(m.Body, 0))
+	}}
 }
 
 func newMessageFinishCommand(g *globals) *cobra.Command {
@@ -121,16 +114,11 @@ func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) er
 	if err != nil {
 		return err
 	}
-	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.FinishedMessage, error) {
+	ask := func(ctx context.Context) (*api.FinishedMessage, error) {
 		return g.client.History.FinishMessage(ctx, o.topic, o.channel, id)
-	})
-	if err != nil {
-		return err
 	}
-	return g.show(cmd, view{
-		object: m,
-		names:  []string{m.ID},
-		text: func(p *page) {
+	return answer(cmd, g, ask, func(m *api.FinishedMessage) view {
+		return view{object: m, names: []string{m.ID}, text: func(p *page) {
 			switch {
 			case g.quiet:
 			case m.Was == api.PeekFinished:
@@ -138,6 +126,6 @@ func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) er
 			default:
 				p.line("message %s finished in %s/%s, it was %s", m.ID, m.Topic, m.Channel, m.Was)
 			}
-		},
+		}}
 	})
 }

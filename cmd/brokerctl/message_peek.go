@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -31,7 +30,8 @@ finished. A topic is shown from its oldest message, a channel from its first unf
 		if err != nil {
 			return err
 		}
-		return about(peek(cmd, g, at.topic, at.channel, req), at.topic, at.channel)
+		ask := func(ctx context.Context) ([]api.Peeked, error) { return g.client.Peek(ctx, at.topic, at.channel, req) }
+		return answer(cmd, g, ask, g.peekedView)
 	})
 	o.addFlags(cmd)
 	return cmd
@@ -55,27 +55,9 @@ func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
 	return req, nil
 }
 
-func peek(cmd *cobra.Command, g *globals, topic, channel string, req api.PeekOptions) error {
-	messages, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.Peeked, error) {
-		return g.client.Peek(ctx, topic, channel, req)
-	})
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: api.PeekedList{Messages: messages},
-		lines:  listing.Lines(messages),
-		names:  listing.Names(messages, func(m api.Peeked) string { return m.ID }),
-		text: func(p *page) {
-			t := newTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
-			width := bodyWidth
-			if p.wide {
-				width = 0
-			}
-			for _, m := range messages {
-				t.row(place(m), timeText(m.Timestamp), m.Attempts, m.State, m.ID, string(m.Headers), bodyText(m.Body, width))
-			}
-			p.table(t)
-		},
+func (g *globals) peekedView(messages []api.Peeked) view {
+	t := newTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
+	return listView(api.PeekedList{Messages: messages}, messages, func(m api.Peeked) string { return m.ID }, t, func(m api.Peeked) []any {
+		return []any{place(m), timeText(m.Timestamp), m.Attempts, m.State, m.ID, string(m.Headers), g.bodyCell(m.Body)}
 	})
 }

@@ -60,16 +60,13 @@ func traceMessages(cmd *cobra.Command, g *globals, o traceOptions, text string) 
 	if err != nil {
 		return err
 	}
-	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MessageTrace, error) {
-		return g.client.Insights.Trace(ctx, o.topic, id)
+	ask := func(ctx context.Context) (*api.MessageTrace, error) { return g.client.Insights.Trace(ctx, o.topic, id) }
+	return answer(cmd, g, ask, func(m *api.MessageTrace) view {
+		return view{object: m, names: []string{m.ID}, text: func(p *page) {
+			timeLine(p, m)
+			traceNotes(p, m.Missing, m.Truncated)
+		}}
 	})
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{object: m, names: []string{m.ID}, text: func(p *page) {
-		timeLine(p, m)
-		traceNotes(p, m.Missing, m.Truncated)
-	}})
 }
 
 func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {

@@ -18,11 +18,7 @@ func newNodeCommand(g *globals) *cobra.Command {
 func nodeTable(p *page, nodes []api.Node) {
 	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS", "+LEVELS")
 	for _, n := range nodes {
-		voter := "no"
-		if n.Voter {
-			voter = "yes"
-		}
-		t.row(n.ID, stateOf(n), voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
+		t.row(n.ID, stateOf(n), voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
 			n.Intent, n.Leaders, n.Replicas, levels(n.Levels))
 	}
 	p.table(t)
@@ -43,4 +39,11 @@ func stateOf(n api.Node) string {
 		return string(n.State) + ", silent"
 	}
 	return string(n.State)
+}
+
+func voterText(voter bool) string {
+	if voter {
+		return "yes"
+	}
+	return "no"
 }

@@ -18,13 +18,7 @@ func newNodeDescribeCommand(g *globals) *cobra.Command {
 		Short:             "Show a node, its replicas and what remains to be moved",
 		Args:              exactArgs("a NODE"),
 		ValidArgsFunction: completeNodes(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, args[0]) })
-			if err != nil {
-				return err
-			}
-			return g.show(cmd, nodeView(n))
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return answer(cmd, g, nodeOf(g, args[0]), nodeView) },
 	}
 }
 
@@ -32,14 +26,11 @@ func newNodeDescribeCommand(g *globals) *cobra.Command {
 func nodeView(n *api.NodeDetail) view {
 	return view{object: n, names: []string{n.ID}, text: func(p *page) {
 		nodeLine(p, n)
-		if len(n.Partitions) > 0 {
-			p.line("")
-			t := newTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
-			for _, q := range n.Partitions {
-				t.row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
-			}
-			p.table(t)
+		t := newTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
+		for _, q := range n.Partitions {
+			t.row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
 		}
+		p.details(t)
 		if text := nodeLeft(n); text != "" {
 			p.line("")
 			p.line("remaining: %s", text)
@@ -82,11 +73,7 @@ func nodeSummary(n *api.NodeDetail) view {
 
 func nodeLine(p *page, n *api.NodeDetail) {
 	t := newTable("NODE", "STATE", "WANTED", "LEADERS", "REPLICAS", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+HOST", "+INCARNATION")
-	voter := "no"
-	if n.Voter {
-		voter = "yes"
-	}
-	t.row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
+	t.row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
 	p.table(t)
 }
 

@@ -71,11 +71,7 @@ func newNodeUndrainCommand(g *globals) *cobra.Command {
 		Long:  `Cancel a drain or a decommission. Replicas that have already moved stay where they are.`,
 		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.UndrainNode(ctx, args[0]) })
-			if err != nil {
-				return err
-			}
-			return g.show(cmd, nodeSummary(n))
+			return answer(cmd, g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.UndrainNode(ctx, args[0]) }, nodeSummary)
 		},
 	}
 }

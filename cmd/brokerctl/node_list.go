@@ -15,21 +15,17 @@ func newNodeListCommand(g *globals) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the nodes",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listNodes(cmd, g) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.Nodes, nodesView) },
 	}
 }
 
-func listNodes(cmd *cobra.Command, g *globals) error {
-	nodes, err := query(cmd.Context(), g, g.client.Nodes)
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
+func nodesView(nodes []api.Node) view {
+	return view{
 		object: api.NodeList{Nodes: nodes},
 		lines:  listing.Lines(nodes),
 		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
 		text:   func(p *page) { nodeTable(p, nodes) },
-	})
+	}
 }
 
 // httpAddresses returns where the nodes of the cluster serve HTTP.

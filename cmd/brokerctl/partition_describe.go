@@ -15,13 +15,7 @@ func newPartitionDescribeCommand(g *globals) *cobra.Command {
 		Use:     "describe TOPIC/PARTITION",
 		Aliases: []string{"info"},
 		Short:   "Show a partition and its replicas",
-	}, func(cmd *cobra.Command, at target) error {
-		d, err := query(cmd.Context(), g, at.describe(g))
-		if err != nil {
-			return about(err, at.topic, "")
-		}
-		return g.show(cmd, partitionView(d))
-	})
+	}, func(cmd *cobra.Command, at target) error { return answer(cmd, g, at.describe(g), partitionView) })
 }
 
 // partitionView shows a partition and its copies.

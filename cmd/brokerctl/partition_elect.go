@@ -53,18 +53,14 @@ func electLeader(cmd *cobra.Command, g *globals, o electOptions, at target) erro
 	if o.req.Unclean && !o.sure.yes {
 		d, err := query(cmd.Context(), g, at.describe(g))
 		if err != nil {
-			return about(err, at.topic, "")
+			return err
 		}
 		warning := fmt.Sprintf("electing %s to lead %s cannot be undone: %s", o.req.To, at, lostBy(d, o.req.To))
 		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}
 	}
-	d, err := query(cmd.Context(), g, func(ctx context.Context) (*api.PartitionDetail, error) {
+	return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
 		return g.client.ElectLeader(ctx, at.topic, at.partition, o.req)
-	})
-	if err != nil {
-		return about(err, at.topic, "")
-	}
-	return g.show(cmd, partitionView(d))
+	}, partitionView)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -52,18 +51,12 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 		}
 	}
 	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
-	return g.show(cmd, view{
-		object: api.PartitionList{Partitions: partitions, MissingNodes: missing},
-		lines:  listing.Lines(partitions),
-		names:  listing.Names(partitions, partitionName),
-		text: func(p *page) {
-			t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
-			for _, q := range partitions {
-				t.row(partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), size(q.Bytes),
-					q.Epoch, count(q.LogStart), count(q.LogEnd))
-			}
-			p.table(t)
-			p.missing(missing)
-		},
-	})
+	t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
+	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
+	return g.show(cmd, listView(object, partitions, partitionName, t, func(q api.Partition) []any {
+		return []any{
+			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), size(q.Bytes),
+			q.Epoch, count(q.LogStart), count(q.LogEnd),
+		}
+	}, func(p *page) { p.missing(missing) }))
 }

@@ -30,7 +30,7 @@ are copied while the partition keeps serving, and old ones are deleted once the 
 		if err := o.validate(); err != nil {
 			return err
 		}
-		return about(movePartition(cmd, g, o, at), at.topic, "")
+		return movePartition(cmd, g, o, at)
 	})
 	o.addFlags(cmd)
 	return cmd

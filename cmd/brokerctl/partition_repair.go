@@ -33,7 +33,7 @@ once an in-sync replica on its node reaches as far; any other is kept until --di
 		if err := o.validate(); err != nil {
 			return err
 		}
-		return about(repairPartition(cmd, g, o, at), at.topic, "")
+		return repairPartition(cmd, g, o, at)
 	})
 	o.addFlags(cmd)
 	return cmd

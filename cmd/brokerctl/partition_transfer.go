@@ -16,13 +16,9 @@ func newPartitionTransferCommand(g *globals) *cobra.Command {
 		Long: `Transfer leadership of a partition to another in-sync replica, gracefully: no publish fails and
 nothing is delivered twice. Without --to the controller chooses the replica.`,
 	}, func(cmd *cobra.Command, at target) error {
-		d, err := query(cmd.Context(), g, func(ctx context.Context) (*api.PartitionDetail, error) {
+		return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
 			return g.client.TransferLeader(ctx, at.topic, at.partition, api.TransferLeader{To: to})
-		})
-		if err != nil {
-			return about(err, at.topic, "")
-		}
-		return g.show(cmd, partitionView(d))
+		}, partitionView)
 	})
 	cmd.Flags().StringVar(&to, "to", "", "`NODE` to become leader")
 	return cmd

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -24,31 +23,25 @@ unless they are identical. Large topics need a larger --timeout.`,
 func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 	v, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Verification, error) { return g.client.Verify(ctx, topic) })
 	if err != nil {
-		return about(err, topic, "")
+		return err
 	}
 	identical := true
 	for _, d := range v.Partitions {
 		identical = identical && d.Identical
 	}
-	err = g.show(cmd, view{
-		object: v,
-		lines:  listing.Lines(v.Partitions),
-		names: listing.Names(v.Partitions, func(d api.PartitionDigest) string {
-			return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
-		}),
-		text: func(p *page) {
-			t := newTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
-			for _, d := range v.Partitions {
-				t.row(d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests))
+	name := func(d api.PartitionDigest) string {
+		return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
+	}
+	t := newTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
+	err = g.show(cmd, listView(v, v.Partitions, name, t, func(d api.PartitionDigest) []any {
+		return []any{d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests)}
+	}, func(p *page) {
+		for _, d := range v.Partitions {
+			for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
+				p.line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
 			}
-			p.table(t)
-			for _, d := range v.Partitions {
-				for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
-					p.line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
-				}
-			}
-		},
-	})
+		}
+	}))
 	if err == nil && !identical {
 		return verdict(exitFailed)
 	}

@@ -131,14 +131,15 @@ func policyTable(p *page, c *api.Channel) {
 	if c.Policy.MaxAttempts == 0 {
 		exhausted = "-"
 	}
-	t.row(numberOr(c.Policy.MaxAttempts, "", "none"), exhausted, cmp.Or(c.Policy.OnExpired, "-"), c.Policy.Backoff, numberOr(c.Policy.Rate, "/s", "none"),
+	t.row(numberOr(c.Policy.MaxAttempts, ""), exhausted, cmp.Or(c.Policy.OnExpired, "-"), c.Policy.Backoff, numberOr(c.Policy.Rate, "/s"),
 		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), count(c.Expired), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
 	p.table(t)
 }
 
-func numberOr(n int, unit, none string) string {
+// numberOr writes a number with its unit; 0: none.
+func numberOr(n int, unit string) string {
 	if n == 0 {
-		return none
+		return "none"
 	}
 	return strconv.Itoa(n) + unit
 }

@@ -10,6 +10,8 @@ import (
 	"text/template"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/brokerd/brokerd/internal/listing"
 )
 
 // format is a form of output.
@@ -199,6 +201,14 @@ func (c *columns) row(cells ...any) {
 	c.rows = append(c.rows, row)
 }
 
+// details writes a table behind an empty line, if it has rows.
+func (p *page) details(c *columns) {
+	if len(c.rows) > 0 {
+		p.line("")
+		p.table(c)
+	}
+}
+
 // table writes a table: upper-case headers, two spaces between columns.
 func (p *page) table(c *columns) {
 	if p.sort != "" {
@@ -231,4 +241,18 @@ func (p *page) table(c *columns) {
 	for l := range strings.Lines(out.String()) {
 		p.line("%s", strings.TrimRight(l, " \n"))
 	}
+}
+
+// listView shows a list: object is what /v1 answers, each item is a line of ndjson, has a name, and row
+// returns its cells in the table t. after writes what follows the table.
+func listView[T any](object any, items []T, name func(T) string, t *columns, row func(T) []any, after ...func(p *page)) view {
+	return view{object: object, lines: listing.Lines(items), names: listing.Names(items, name), text: func(p *page) {
+		for _, item := range items {
+			t.row(row(item)...)
+		}
+		p.table(t)
+		for _, f := range after {
+			f(p)
+		}
+	}}
 }

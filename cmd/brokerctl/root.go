@@ -199,6 +199,15 @@ func query[T any](ctx context.Context, g *globals, f func(context.Context) (T, e
 	return f(ctx)
 }
 
+// answer asks for something and shows it.
+func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T, error), show func(T) view) error {
+	v, err := query(cmd.Context(), g, ask)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, show(v))
+}
+
 // page returns where a command writes.
 func (g *globals) page(cmd *cobra.Command) *page {
 	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders, program: g.program}

@@ -47,7 +47,7 @@ func (t target) describe(g *globals) func(context.Context) (*api.PartitionDetail
 	}
 }
 
-// acting makes cmd act on what the second word of its Use says.
+// acting makes cmd act on what the second word of its Use says. Its errors are about that.
 func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at target) error) *cobra.Command {
 	f := form(strings.Fields(cmd.Use)[1])
 	cmd.ValidArgsFunction = f.complete(g)
@@ -56,7 +56,7 @@ func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at targ
 		if err != nil {
 			return err
 		}
-		return run(cmd, at)
+		return about(run(cmd, at), at.topic, at.channel)
 	}
 	return cmd
 }
@@ -104,28 +104,27 @@ func (p *page) missing(nodes []string) {
 	}
 }
 
-// done is the answer of a command that changed something and has no more to say.
-type done struct {
-	Topic   string `json:"topic"`
-	Channel string `json:"channel,omitempty"`
-	Action  string `json:"action"` // such as deleted, paused
-}
-
-// reportDone shows that something was done.
-func (g *globals) reportDone(cmd *cobra.Command, d done) error {
+// change carries out a change that has no more to say than which action was done.
+func (g *globals) change(cmd *cobra.Command, at target, action string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		return err
+	}
+	d := struct {
+		Topic   string `json:"topic"`
+		Channel string `json:"channel,omitempty"`
+		Action  string `json:"action"` // such as deleted, paused
+	}{at.topic, at.channel, action}
 	kind, name := "topic", d.Topic
 	if d.Channel != "" {
 		kind, name = "channel", d.Topic+"/"+d.Channel
 	}
-	return g.show(cmd, view{
-		object: d,
-		names:  []string{name},
-		text: func(p *page) {
-			if !g.quiet {
-				p.line("%s %s %s", kind, name, d.Action)
-			}
-		},
-	})
+	return g.show(cmd, view{object: d, names: []string{name}, text: func(p *page) {
+		if !g.quiet {
+			p.line("%s %s %s", kind, name, d.Action)
+		}
+	}})
 }
 
 // confirmation guards what cannot be undone.

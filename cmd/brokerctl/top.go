@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -48,21 +47,21 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 	if o.once && g.watch > 0 {
 		return usageError("--once and --watch are mutually exclusive")
 	}
-	show := map[bool]func(context.Context) (view, string, error){
-		o.topics: g.topTopics, o.nodes: g.topNodes, o.clients: g.topClients,
-	}[true]
-	if show == nil {
-		show = g.topChannels
-	}
 	once := func() error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-		defer cancel()
-		v, order, err := show(ctx)
-		if err != nil {
-			return err
+		ordered := func(v view, column string) view {
+			v.order, v.rows = column, o.rows
+			return v
 		}
-		v.order, v.rows = order, o.rows
-		return g.show(cmd, v)
+		switch {
+		case o.topics:
+			return answer(cmd, g, g.client.Topics, func(t []api.Topic) view { return ordered(topTopics(t), "bytes") })
+		case o.nodes:
+			return answer(cmd, g, g.client.Nodes, func(n []api.Node) view { return ordered(topNodes(n), "leaders") })
+		case o.clients:
+			return answer(cmd, g, g.client.Insights.Consumers, func(c *api.ConsumerList) view { return ordered(topClients(c), "in-flight") })
+		}
+		ask := func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, "", "") }
+		return answer(cmd, g, ask, func(lag *api.Lag) view { return ordered(lagView(lag), "depth") })
 	}
 	if o.once || g.watch > 0 { // the loop of --watch stands around it
 		return once()
@@ -70,68 +69,30 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 	return g.repeat(cmd, defaultWatch, once)
 }
 
-func (g *globals) topChannels(ctx context.Context) (view, string, error) {
-	lag, err := g.client.Insights.Lag(ctx, "", "")
-	if err != nil {
-		return view{}, "", err
-	}
-	return lagView(lag), "depth", nil
+func topNodes(nodes []api.Node) view {
+	t := newTable("NODE", "STATE", "LEADERS", "REPLICAS", "VERSION", "+ZONE", "+HTTP")
+	return listView(api.NodeList{Nodes: nodes}, nodes, func(n api.Node) string { return n.ID }, t, func(n api.Node) []any {
+		return []any{n.ID, n.State, count(n.Leaders), count(n.Replicas), n.Version, n.Zone, n.HTTPAddress}
+	})
 }
 
-func (g *globals) topNodes(ctx context.Context) (view, string, error) {
-	nodes, err := g.client.Nodes(ctx)
-	return view{
-		object: api.NodeList{Nodes: nodes},
-		lines:  listing.Lines(nodes),
-		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
-		text: func(p *page) {
-			t := newTable("NODE", "STATE", "LEADERS", "REPLICAS", "VERSION", "+ZONE", "+HTTP")
-			for _, n := range nodes {
-				t.row(n.ID, n.State, count(n.Leaders), count(n.Replicas), n.Version, n.Zone, n.HTTPAddress)
-			}
-			p.table(t)
-		},
-	}, "leaders", err
+func topTopics(topics []api.Topic) view {
+	t := newTable("TOPIC", "BYTES", "PUBLISHED", "PARTITIONS", "CHANNELS", "WAITING")
+	return listView(api.TopicList{Topics: topics}, topics, func(t api.Topic) string { return t.Name }, t, func(x api.Topic) []any {
+		waiting := x.Depth
+		for _, c := range x.Channels {
+			waiting += c.Depth
+		}
+		return []any{x.Name, size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting)}
+	}, func(p *page) { p.missing(missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })) })
 }
 
-func (g *globals) topTopics(ctx context.Context) (view, string, error) {
-	topics, err := g.client.Topics(ctx)
-	return view{
-		object: api.TopicList{Topics: topics},
-		lines:  listing.Lines(topics),
-		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
-		text: func(p *page) {
-			t := newTable("TOPIC", "BYTES", "PUBLISHED", "PARTITIONS", "CHANNELS", "WAITING")
-			for _, x := range topics {
-				waiting := x.Depth
-				for _, c := range x.Channels {
-					waiting += c.Depth
-				}
-				t.row(x.Name, size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting))
-			}
-			p.table(t)
-			p.missing(missingOf(topics, func(t api.Topic) []string { return t.MissingNodes }))
-		},
-	}, "bytes", err
-}
-
-func (g *globals) topClients(ctx context.Context) (view, string, error) {
-	all, err := g.client.Insights.Consumers(ctx)
-	if err != nil {
-		return view{}, "", err
-	}
-	return view{
-		object: all,
-		lines:  listing.Lines(all.Consumers),
-		names:  listing.Names(all.Consumers, func(c api.TopicConsumer) string { return c.Address }),
-		text: func(p *page) {
-			t := newTable("CONSUMER", "CLIENT", "TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "FINISHED", "REQUEUED", "TIMED OUT", "+USER AGENT", "+HOST")
-			for _, c := range all.Consumers {
-				t.row(c.Address, c.ClientID, c.Topic, c.Channel, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
-					count(c.RequeuedTotal), count(c.TimedOutTotal), c.UserAgent, c.Hostname)
-			}
-			p.table(t)
-			p.missing(all.MissingNodes)
-		},
-	}, "in-flight", nil
+func topClients(all *api.ConsumerList) view {
+	t := newTable("CONSUMER", "CLIENT", "TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "FINISHED", "REQUEUED", "TIMED OUT", "+USER AGENT", "+HOST")
+	return listView(all, all.Consumers, func(c api.TopicConsumer) string { return c.Address }, t, func(c api.TopicConsumer) []any {
+		return []any{
+			c.Address, c.ClientID, c.Topic, c.Channel, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
+			count(c.RequeuedTotal), count(c.TimedOutTotal), c.UserAgent, c.Hostname,
+		}
+	}, func(p *page) { p.missing(all.MissingNodes) })
 }

@@ -94,8 +94,12 @@ func topicTable(p *page, topics ...api.Topic) {
 		"+DEPTH", "+MESSAGES", "+CHANNELS", "+MAX-MESSAGE")
 	for _, topic := range topics {
 		c := topic.Config
+		largest := "node's"
+		if c.MaxMessageBytes != 0 {
+			largest = units.Size(c.MaxMessageBytes).String()
+		}
 		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), size(topic.Bytes), ackMeans(c), topicState(topic),
-			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), sizeOr(units.Size(c.MaxMessageBytes), "node's"))
+			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), largest)
 	}
 	p.table(t)
 }
@@ -144,13 +148,6 @@ func topicState(t api.Topic) string {
 		state += ",ephemeral"
 	}
 	return state
-}
-
-func sizeOr(n units.Size, none string) string {
-	if n == 0 {
-		return none
-	}
-	return n.String()
 }
 
 // topicView shows one topic as a line of a list.

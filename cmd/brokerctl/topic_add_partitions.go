@@ -8,12 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-type addPartitionsOptions struct {
-	total int
-}
-
 func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
-	var o addPartitionsOptions
+	var total int
 	cmd := acting(g, &cobra.Command{
 		Use:   "add-partitions TOPIC --partitions N",
 		Short: "Add partitions to a topic",
@@ -21,30 +17,11 @@ func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 partitions than before.`,
 		Example: `  brokerctl topic add-partitions orders --partitions 8`,
 	}, func(cmd *cobra.Command, at target) error {
-		if err := o.validate(); err != nil {
-			return err
+		if total < 1 {
+			return usageError("--partitions must be set to the total number of partitions")
 		}
-		return addPartitions(cmd, g, at.topic, o.total)
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.AddPartitions(ctx, at.topic, total) }, topicView)
 	})
-	o.addFlags(cmd)
+	cmd.Flags().IntVarP(&total, "partitions", "p", 0, "total number of partitions")
 	return cmd
-}
-
-func (o *addPartitionsOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVarP(&o.total, "partitions", "p", 0, "total number of partitions")
-}
-
-func (o *addPartitionsOptions) validate() error {
-	if o.total < 1 {
-		return usageError("--partitions must be set to the total number of partitions")
-	}
-	return nil
-}
-
-func addPartitions(cmd *cobra.Command, g *globals, name string, total int) error {
-	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.AddPartitions(ctx, name, total) })
-	if err != nil {
-		return about(err, name, "")
-	}
-	return g.show(cmd, topicView(t))
 }

@@ -47,7 +47,7 @@ func alterTopic(cmd *cobra.Command, g *globals, name string, patch api.ConfigPat
 		t, err = waitFor(cmd, g, alter, replicated)
 	}
 	if err != nil {
-		return about(err, name, "")
+		return err
 	}
 	return g.show(cmd, topicView(t))
 }

@@ -30,7 +30,7 @@ existing topic with the same configuration does nothing.`,
 		if err != nil {
 			return err
 		}
-		return createTopic(cmd, g, req)
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, topicView)
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	o.addFlags(cmd)
@@ -54,12 +54,4 @@ func (o *topicCreateOptions) request(cmd *cobra.Command, name string) (api.Creat
 	setIf(f, "ordered", &patch.Ordered, o.ordered)
 	setIf(f, "ext", &patch.Ext, o.ext)
 	return api.CreateTopic{Name: name, Config: patch}, err
-}
-
-func createTopic(cmd *cobra.Command, g *globals, req api.CreateTopic) error {
-	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, topicView(t))
 }

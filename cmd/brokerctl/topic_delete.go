@@ -22,7 +22,7 @@ func newTopicDeleteCommand(g *globals) *cobra.Command {
 		Long: `Delete a topic, its messages and its channels. For 24 hours, or what --retention-trash of the topic says,
 topic restore brings it back; until then its messages take up disk space. --purge deletes it for good and at
 once, and with --incarnation one that was deleted before.`,
-	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at.topic) })
+	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at) })
 	f := cmd.Flags()
 	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
 	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: delete the topic of this incarnation, which may already be in the trash")
@@ -30,7 +30,8 @@ once, and with --incarnation one that was deleted before.`,
 	return cmd
 }
 
-func (d *deletion) run(cmd *cobra.Command, g *globals, name string) error {
+func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
+	name := at.topic
 	if d.incarnation != 0 && !d.purge {
 		return usageError("--incarnation requires --purge")
 	}
@@ -41,14 +42,10 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, name string) error {
 	if err := d.sure.askAfter(cmd, g, warning, name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	remove := func() error { return g.client.DeleteTopic(ctx, name) }
-	if d.purge {
-		remove = func() error { return g.client.Trash.Purge(ctx, name, d.incarnation) }
-	}
-	if err := remove(); err != nil {
-		return about(err, name, "")
-	}
-	return g.reportDone(cmd, done{Topic: name, Action: action})
+	return g.change(cmd, at, action, func(ctx context.Context) error {
+		if d.purge {
+			return g.client.Trash.Purge(ctx, name, d.incarnation)
+		}
+		return g.client.DeleteTopic(ctx, name)
+	})
 }

@@ -13,28 +13,23 @@ func newTopicDescribeCommand(g *globals) *cobra.Command {
 		Use:     "describe TOPIC",
 		Aliases: []string{"info"},
 		Short:   "Show a topic, its partitions and its channels",
-	}, func(cmd *cobra.Command, at target) error { return describeTopic(cmd, g, at.topic) })
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, at.topic) }, topicDetails)
+	})
 }
 
-func describeTopic(cmd *cobra.Command, g *globals, name string) error {
-	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, name) })
-	if err != nil {
-		return about(err, name, "")
-	}
-	return g.show(cmd, view{
-		object: t,
-		names:  []string{t.Name},
-		text: func(p *page) {
-			topicTable(p, *t)
+// topicDetails shows a topic with its partitions and channels.
+func topicDetails(t *api.Topic) view {
+	return view{object: t, names: []string{t.Name}, text: func(p *page) {
+		topicTable(p, *t)
+		p.line("")
+		partitionTable(p, t.Partitions)
+		if len(t.Channels) > 0 {
 			p.line("")
-			partitionTable(p, t.Partitions)
-			if len(t.Channels) > 0 {
-				p.line("")
-				channelTable(p, t.Channels)
-			}
-			p.missing(t.MissingNodes)
-		},
-	})
+			channelTable(p, t.Channels)
+		}
+		p.missing(t.MissingNodes)
+	}}
 }
 
 // partitionTable shows the partitions of one topic.

@@ -11,19 +11,12 @@ func newTopicEmptyCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "empty TOPIC",
 		Short: "Delete the messages of a topic that have not reached any channel",
-	}, func(cmd *cobra.Command, at target) error { return emptyTopic(cmd, g, sure, at.topic) })
+	}, func(cmd *cobra.Command, at target) error {
+		if err := sure.ask(cmd, g, "emptying topic", at.topic); err != nil {
+			return err
+		}
+		return g.change(cmd, at, "emptied", func(ctx context.Context) error { return g.client.EmptyTopic(ctx, at.topic) })
+	})
 	sure.addFlags(cmd)
 	return cmd
-}
-
-func emptyTopic(cmd *cobra.Command, g *globals, sure confirmation, name string) error {
-	if err := sure.ask(cmd, g, "emptying topic", name); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	if err := g.client.EmptyTopic(ctx, name); err != nil {
-		return about(err, name, "")
-	}
-	return g.reportDone(cmd, done{Topic: name, Action: "emptied"})
 }

@@ -16,22 +16,18 @@ func newTopicListCommand(g *globals) *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if deleted {
-				return listDeleted(cmd, g)
+				return answer(cmd, g, g.client.Trash.Topics, deletedView)
 			}
-			return listTopics(cmd, g)
+			return answer(cmd, g, g.client.Topics, topicsView)
 		},
 	}
 	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted topics that can be restored, most recently deleted first")
 	return cmd
 }
 
-func listTopics(cmd *cobra.Command, g *globals) error {
-	topics, err := query(cmd.Context(), g, g.client.Topics)
-	if err != nil {
-		return err
-	}
+func topicsView(topics []api.Topic) view {
 	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
-	return g.show(cmd, view{
+	return view{
 		object: api.TopicList{Topics: topics, MissingNodes: missing},
 		lines:  listing.Lines(topics),
 		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
@@ -39,5 +35,5 @@ func listTopics(cmd *cobra.Command, g *globals) error {
 			topicTable(p, topics...)
 			p.missing(missing)
 		},
-	})
+	}
 }

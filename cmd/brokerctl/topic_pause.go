@@ -10,7 +10,7 @@ func newTopicPauseCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "pause TOPIC",
 		Short: "Stop delivery from a topic to its channels",
-	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, true) })
+	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at, true) })
 }
 
 func newTopicResumeCommand(g *globals) *cobra.Command {
@@ -18,16 +18,11 @@ func newTopicResumeCommand(g *globals) *cobra.Command {
 		Use:     "resume TOPIC",
 		Aliases: []string{"unpause"},
 		Short:   "Resume delivery from a topic to its channels",
-	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, false) })
+	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at, false) })
 }
 
-func pauseTopic(cmd *cobra.Command, g *globals, name string, paused bool) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	if err := g.client.PauseTopic(ctx, name, paused); err != nil {
-		return about(err, name, "")
-	}
-	return g.reportDone(cmd, done{Topic: name, Action: pauseAction(paused)})
+func pauseTopic(cmd *cobra.Command, g *globals, at target, paused bool) error {
+	return g.change(cmd, at, pauseAction(paused), func(ctx context.Context) error { return g.client.PauseTopic(ctx, at.topic, paused) })
 }
 
 func pauseAction(paused bool) string {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -34,7 +33,7 @@ the incarnation of the one to restore deletes that one, in one step: its message
 				return err
 			}
 		}
-		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, at.topic, which) }, topicView)
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
@@ -42,30 +41,12 @@ the incarnation of the one to restore deletes that one, in one step: its message
 	return cmd
 }
 
-func restoreTopic(cmd *cobra.Command, g *globals, name string, which api.RestoreTopic) error {
-	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, name, which) })
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, topicView(t))
-}
-
-func listDeleted(cmd *cobra.Command, g *globals) error {
-	all, err := query(cmd.Context(), g, g.client.Trash.Topics)
-	if err != nil {
-		return err
-	}
-	return g.show(cmd, view{
-		object: api.DeletedTopics{Deleted: all},
-		lines:  listing.Lines(all),
-		names:  listing.Names(all, func(t api.DeletedTopic) string { return t.Name }),
-		text: func(p *page) {
-			t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
-			for _, d := range all {
-				t.row(d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
-					strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","))
-			}
-			p.table(t)
-		},
+func deletedView(all []api.DeletedTopic) view {
+	t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
+	return listView(api.DeletedTopics{Deleted: all}, all, func(t api.DeletedTopic) string { return t.Name }, t, func(d api.DeletedTopic) []any {
+		return []any{
+			d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
+			strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","),
+		}
 	})
 }
