@@ -49,7 +49,7 @@ func (a acts) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte,
 	case kindRemove:
 		return nil, a.remove(ctx, meta.NodeID(payload))
 	case kindTransfer:
-		return nil, a.store.Members().Transfer(ctx, "")
+		return nil, a.store.Members().Transfer(ctx)
 	}
 	return nil, fmt.Errorf("%w: %d", errUnknown, kind)
 }
@@ -79,7 +79,7 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 // times before that has said what became of the change.
 func (a acts) leave(ctx context.Context) error {
 	self := a.calls.self
-	if err := a.store.Members().Transfer(ctx, ""); err != nil {
+	if err := a.store.Members().Transfer(ctx); err != nil {
 		return fate.Mark(fmt.Errorf("remove %s: %w", self, err), fate.Refused)
 	}
 	for {

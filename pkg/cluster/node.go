@@ -241,7 +241,7 @@ func (n *Node) StopClean() error {
 	ctx, cancel := context.WithTimeout(n.work.ctx, transferTimeout)
 	n.desk.handlers.Store(nil) // nobody believes any more that it is there to stay
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
-		if err := n.store.Members().Transfer(ctx, ""); err != nil {
+		if err := n.store.Members().Transfer(ctx); err != nil {
 			n.o.Logger.Info("controller role not transferred before stop", "error", err)
 		}
 	}

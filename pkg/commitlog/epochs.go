@@ -44,18 +44,6 @@ func lastEpochBefore(history []EpochStart, off seq.Offset) seq.Epoch {
 	return history[i-1].Epoch
 }
 
-// endOfEpoch returns the largest epoch of a history that is at most e, and where it ends.
-func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.Epoch, seq.Offset) {
-	i := sort.Search(len(history), func(i int) bool { return history[i].Epoch > e })
-	if i == 0 {
-		return 0, start
-	}
-	if i < len(history) {
-		end = history[i].Start
-	}
-	return history[i-1].Epoch, end
-}
-
 // EpochEnding returns the epoch of the batch that ends at an offset, or 0 if it is not known for
 // certain: the batch has been damaged since before Open, and was not the last committed one then. A
 // copy of the log with a batch in that epoch that ends there is the same up to there, because one

@@ -198,17 +198,6 @@ func (l *Log) LastEpoch() seq.Epoch {
 	return epochs[len(epochs)-1].Epoch
 }
 
-// EndOfEpoch returns the largest epoch in the log not above e, and one past its last offset. If
-// there is none it returns the log's start and the epoch of the batch before it, if that is
-// known and not above e, else 0.
-func (l *Log) EndOfEpoch(e seq.Epoch) (seq.Epoch, seq.Offset) {
-	epoch, end := endOfEpoch(l.Epochs(), e, l.Start(), l.End())
-	if before := seq.Epoch(l.before.Load()); epoch == 0 && before <= e {
-		epoch = before
-	}
-	return epoch, end
-}
-
 // epochBefore returns the epoch of the batch that ends at an offset at or above the log's start, as
 // far as known.
 func epochBefore(l *Log, off seq.Offset) seq.Epoch {

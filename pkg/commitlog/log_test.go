@@ -203,7 +203,7 @@ func TestAFollowerAppendsTheSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.AppendRaw(raw[:b.Size():b.Size()]); err != nil {
+			if _, err := f.AppendRaws(raw[:b.Size():b.Size()]); err != nil {
 				t.Fatal(err)
 			}
 			raw = raw[b.Size():]
@@ -228,7 +228,7 @@ func TestAFollowerAppendsTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestAppendRawRefusesWhatDoesNotFit(t *testing.T) {
+func TestAppendRawsRefusesWhatDoesNotFit(t *testing.T) {
 	leader, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	w := mustWriter(t, leader, 3)
 	first := mustAppend(t, w, 2)
@@ -245,20 +245,20 @@ func TestAppendRawRefusesWhatDoesNotFit(t *testing.T) {
 	}{
 		{"damaged", bad, ErrInvalidBatch},
 		{"cut short", first.Raw()[:first.Size()-8], ErrInvalidBatch},
-		{"followed by more", append(append([]byte(nil), first.Raw()...), second.Raw()...), ErrInvalidBatch},
+		{"followed by what is no batch", append(append([]byte(nil), first.Raw()...), make([]byte, 8)...), ErrInvalidBatch},
 		{"ahead", second.Raw(), ErrNotContiguous},
 	} {
-		if _, err := f.AppendRaw(c.raw); !errors.Is(err, c.want) {
+		if _, err := f.AppendRaws(c.raw); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if _, err := f.AppendRaw(first.Raw()); err != nil {
+	if _, err := f.AppendRaws(first.Raw()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.AppendRaw(first.Raw()); !errors.Is(err, ErrNotContiguous) {
+	if _, err := f.AppendRaws(first.Raw()); !errors.Is(err, ErrNotContiguous) {
 		t.Errorf("again: %v", err)
 	}
-	if _, err := f.AppendRaw(second.Raw()); !errors.Is(err, errStaleEpoch) {
+	if _, err := f.AppendRaws(second.Raw()); !errors.Is(err, errStaleEpoch) {
 		t.Errorf("of a later epoch than the writer's: %v", err)
 	}
 }

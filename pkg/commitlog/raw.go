@@ -6,26 +6,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// AppendRaw appends one batch copied from another replica's log after verifying it: it must be
-// intact, begin at the log's end, and have an epoch between the log's last and the writer's.
-// The log retains raw, which must not be modified afterwards.
-func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
-	b, err := Decode(raw)
-	if err != nil {
-		return Batch{}, err
-	}
-	if b.Size() != len(raw) {
-		return Batch{}, fmt.Errorf("%w: %d trailing bytes", ErrInvalidBatch, len(raw)-b.Size())
-	}
-	added, err := w.appendRun(run{raw: raw, batches: []Batch{b}})
-	if err != nil {
-		return Batch{}, err
-	}
-	return added[0], nil
-}
-
 // AppendRaws appends several consecutive batches of another replica's log, as returned by ReadRaw,
-// with one write per segment. All are verified as by AppendRaw before any is written. It returns
+// with one write per segment. All are verified before any is written: they must be intact, begin at the
+// log's end, follow each other, and have epochs between the log's last and the writer's. It returns
 // the appended batches: fewer than all only if there was no disk space for the rest, or the right
 // to write was lost in between, and then with an error. The log retains raw, which must not be
 // changed afterwards.

@@ -46,9 +46,6 @@ func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 // SetLasts changes how long the window lasts.
 func (w *Window[W]) SetLasts(d time.Duration) { w.lasts = d }
 
-// Lasts returns how long the window lasts.
-func (w *Window[W]) Lasts() time.Duration { return w.lasts }
-
 // Prepare has the next calls for some ids, which are claims or stores, wait for memory together. It changes nothing.
 func (w *Window[W]) Prepare(hashes []Hash, stores bool) {
 	w.warmed = w.table.Warm(hashes)

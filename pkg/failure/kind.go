@@ -35,9 +35,6 @@ func (k *Kind) Error() string { return k.Text }
 // Fate says what it means for the data.
 func (k *Kind) Fate() fate.Fate { return k.Data }
 
-// Passes reports whether the same request may succeed later, or at another node.
-func (k *Kind) Passes() bool { return k.Code.Passes() }
-
 // of makes a row. All has to list it.
 func of(data fate.Fate, number uint16, text string, k Kind) *Kind {
 	k.Data, k.Number, k.Text = data, number, text

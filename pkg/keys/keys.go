@@ -67,9 +67,6 @@ func parsePointer(text string) (Rule, error) {
 	return Rule{pointer: parts}, nil
 }
 
-// None reports whether the rule finds no key in any body.
-func (r Rule) None() bool { return r.pointer == nil && !r.prefix }
-
 // Of returns the key of a body, or nil: it has none, or one that is empty or too long.
 func (r Rule) Of(body []byte) []byte {
 	if len(body) > maxBody {

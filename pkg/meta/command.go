@@ -123,21 +123,14 @@ const (
 	commandTrailer = 4
 )
 
-// EncodeCommand returns a command as it is stored:
-//
-//	+---------+------+-----------+------------------------------+
-//	| version | kind | JSON body | CRC-32C of all before, u32le |
-//	+---------+------+-----------+------------------------------+
-//
-// One that would be larger than MaxCommandBytes is refused.
-func EncodeCommand(c Command) ([]byte, error) { return EncodeCommandAt(c, 0) }
-
-// EncodeCommandAt is EncodeCommand of a command that is proposed at a moment, ns since 1970,
-// which is not 0. It has version 2, and the time between the kind and the body:
+// EncodeCommandAt returns a command as it is stored. At is when it is proposed, ns since 1970; with 0
+// it has version 1, without the time, else version 2:
 //
 //	+---------+------+-------------+-----------+------------------------------+
 //	| version | kind | time, u64le | JSON body | CRC-32C of all before, u32le |
 //	+---------+------+-------------+-----------+------------------------------+
+//
+// One that would be larger than MaxCommandBytes is refused.
 func EncodeCommandAt(c Command, at int64) ([]byte, error) {
 	body, err := json.Marshal(c)
 	if err != nil {

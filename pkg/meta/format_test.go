@@ -18,7 +18,7 @@ func sealed(b []byte) []byte {
 }
 
 func TestCommandBytes(t *testing.T) {
-	got, err := EncodeCommand(PauseTopic{"t", true})
+	got, err := EncodeCommandAt(PauseTopic{"t", true}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestACommandSaysWhenItWasProposed(t *testing.T) {
 	if c, err := DecodeCommand(got); c != (PauseTopic{"t", true}) || err != nil || CommandTime(got) != 0x0102030405060708 {
 		t.Errorf("%v, %v, at %x", c, err, CommandTime(got))
 	}
-	untimed, err := EncodeCommand(PauseTopic{"t", true})
+	untimed, err := EncodeCommandAt(PauseTopic{"t", true}, 0)
 	if err != nil || CommandTime(untimed) != 0 || CommandTime(nil) != 0 {
 		t.Errorf("%v, at %x", err, CommandTime(untimed))
 	}
@@ -147,7 +147,7 @@ func TestADamagedSnapshotIsAnError(t *testing.T) {
 
 func FuzzCommandDecode(f *testing.F) {
 	for _, c := range []Command{PauseTopic{"t", true}, CreateTopic{"t", TopicConfig{}.WithDefaults(3, false), nil}, ElectLeaders{}} {
-		data, err := EncodeCommand(c)
+		data, err := EncodeCommandAt(c, 0)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func FuzzCommandDecode(f *testing.F) {
 			return
 		}
 		sample(t).Apply(99, c)
-		again, err := EncodeCommand(c)
+		again, err := EncodeCommandAt(c, 0)
 		if err != nil {
 			return // grown beyond the limit by escapes
 		}

@@ -139,7 +139,7 @@ func TestPoliciesAreInTheSnapshot(t *testing.T) {
 		AlterTopic{Name: "orders", Patch: TopicPatch{Channels: &chosen}},
 		CreateChannel{Topic: "orders", Channel: "mail", Policy: policy.Policy{Rate: 7, OnExhausted: policy.Block}},
 	} {
-		data, err := EncodeCommand(c)
+		data, err := EncodeCommandAt(c, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

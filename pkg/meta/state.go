@@ -78,9 +78,6 @@ func EachPartition(s *State, f func(t *Topic, i int, p *Partition)) {
 	}
 }
 
-// PartitionCount returns the number of partitions of all topics.
-func (s *State) PartitionCount() int { return s.topics.partitions }
-
 // Node returns a node, or nil.
 func (s *State) Node(id NodeID) *Node {
 	if i, ok := s.findNode(id); ok {

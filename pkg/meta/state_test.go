@@ -110,8 +110,8 @@ func checkInvariants(t *testing.T, s *State) {
 			}
 		}
 	}
-	if partitions != s.PartitionCount() {
-		t.Fatalf("%d partitions, counted %d", partitions, s.PartitionCount())
+	if partitions != s.topics.partitions {
+		t.Fatalf("%d partitions, counted %d", partitions, s.topics.partitions)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestRandomHistories(t *testing.T) {
 			} else if fate.Of(res.Err) != fate.Refused {
 				t.Fatalf("%v: %v is not marked refused", c.Kind(), res.Err)
 			}
-			data, err := EncodeCommand(c)
+			data, err := EncodeCommandAt(c, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func TestLimits(t *testing.T) {
 	if err := apply(NodeStarted{Node: Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
 		t.Errorf("text: %v", err)
 	}
-	if _, err := EncodeCommand(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}); !errors.Is(err, ErrCommandTooLarge) {
+	if _, err := EncodeCommandAt(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}, 0); !errors.Is(err, ErrCommandTooLarge) {
 		t.Errorf("size: %v", err)
 	}
 }

@@ -58,29 +58,6 @@ func FuzzCommandReader(f *testing.F) {
 	})
 }
 
-// FuzzMPUB checks that an accepted body is made of exactly its messages.
-func FuzzMPUB(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc"))
-	f.Add([]byte("\x00\x00\x00\x01\xff\xff\xff\xff"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		again := append([]byte(nil), body[:min(len(body), 4)]...)
-		err := splitMPUB(body, 100, func(m []byte) {
-			if len(m) == 0 || len(m) > 100 {
-				t.Fatalf("message of %d bytes", len(m))
-			}
-			again = append(again, 0, 0, 0, byte(len(m)))
-			again = append(again, m...)
-		})
-		if err == nil && !bytes.Equal(again, body) {
-			t.Fatalf("%q was read as %q", body, again)
-		}
-		var refusal *Error
-		if err != nil && (!errors.As(err, &refusal) || !refusal.Fatal()) {
-			t.Fatalf("refused with %v", err)
-		}
-	})
-}
-
 // FuzzIdentify checks that accepted settings are within the limits.
 func FuzzIdentify(f *testing.F) {
 	f.Add([]byte(`{"feature_negotiation":true,"tls_v1":true,"heartbeat_interval":-1,"output_buffer_size":-1}`))

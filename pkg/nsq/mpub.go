@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -110,32 +109,6 @@ func (m MPUB) Each(emit func(message []byte)) {
 		emit(rest[mpubHeader:size:size])
 		rest = rest[size:]
 	}
-}
-
-// splitMPUB takes a whole body of an MPUB apart and calls emit for each message,
-// in order and without copying: the slices alias body. It calls emit for no
-// message of a body that is refused. The body must end with its last message.
-// The error, if any, is an *Error.
-func splitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
-	w := newMPUBWalk(MPUBLimits{Message: maxMessage, Body: math.MaxInt})
-	if len(body) < mpubHeader {
-		return w.cutOff(len(body))
-	}
-	// Each message takes its size at least: an empty one is refused by its number.
-	if count := int32(binary.BigEndian.Uint32(body)); int(count) > (len(body)-mpubHeader)/mpubHeader {
-		return Errorf(failure.BadBody, "MPUB invalid message count %d", count)
-	}
-	if err := w.advance(body); err != nil {
-		return err
-	}
-	if !w.done() || w.pos > len(body) {
-		return w.cutOff(len(body))
-	}
-	if n := len(body) - w.pos; n > 0 {
-		return Errorf(failure.BadBody, "MPUB body has %d bytes after its last message", n)
-	}
-	MPUB{body, w.count}.Each(emit)
-	return nil
 }
 
 // ReadMPUB reads the body of an MPUB behind its size, once all of it is there. The

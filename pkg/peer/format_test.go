@@ -159,7 +159,7 @@ func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: frame %d: %v", name, i, err)
 			}
-			if got := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload.Bytes)); !bytes.Equal(got, raw) {
+			if got := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload)); !bytes.Equal(got, raw) {
 				t.Errorf("%s: frame %d differs", name, i)
 			}
 		}
@@ -242,30 +242,6 @@ func TestTheReaderShrinksAfterALargeFrame(t *testing.T) {
 	}
 }
 
-func TestRetainedPayloadsStay(t *testing.T) {
-	var stream bytes.Buffer
-	for i := range 100 {
-		stream.Write(encode(1, 0, 1, strings.Repeat(string(rune('!'+i%90)), 1000*(i%40+1))))
-	}
-	f := testReader(iotest.HalfReader(&stream), 1<<20)
-	defer f.close()
-	var kept []buffer
-	for range 100 {
-		fr, err := f.next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		fr.payload.Retain()
-		kept = append(kept, fr.payload)
-	}
-	for i, b := range kept {
-		if want := strings.Repeat(string(rune('!'+i%90)), 1000*(i%40+1)); string(b.Bytes) != want {
-			t.Fatalf("payload %d changed", i)
-		}
-		b.Release()
-	}
-}
-
 func TestChunkClassesHoldWhatIsAsked(t *testing.T) {
 	for _, size := range []int{0, 1, smallestChunk, smallestChunk + 1, 4 * smallestChunk, 4*smallestChunk + 1, 16 << 20, 16<<20 + 1} {
 		c := new(chunkPool).get(size)
@@ -299,7 +275,7 @@ func FuzzFrame(f *testing.F) {
 			if err != nil {
 				return
 			}
-			again := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload.Bytes))
+			again := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload))
 			if !bytes.HasPrefix(rest, again) {
 				t.Fatalf("read %x from %x", again, rest)
 			}

@@ -30,7 +30,7 @@ type frame struct {
 	kind        uint8
 	flags       uint8
 	correlation uint64
-	payload     buffer
+	payload     []byte // valid until the next frame is read
 }
 
 // encodeHeader returns the header of a frame with this payload.
@@ -108,7 +108,7 @@ func (f *frameReader) ready() bool {
 }
 
 // next returns the next frame. Its payload is the reader's and valid until the
-// next call, unless it is retained. At the end of the stream between two frames
+// next call. At the end of the stream between two frames
 // the error is io.EOF, within one io.ErrUnexpectedEOF.
 func (f *frameReader) next() (frame, error) {
 	if err := f.fill(frameHeader); err != nil {
@@ -133,7 +133,7 @@ func (f *frameReader) next() (frame, error) {
 		kind:        all[4],
 		flags:       all[5],
 		correlation: binary.LittleEndian.Uint64(all[6:]),
-		payload:     buffer{Bytes: payload, chunk: f.chunk},
+		payload:     payload,
 	}
 	return fr, checkFlags(fr)
 }
@@ -144,9 +144,9 @@ func checkFlags(fr frame) error {
 	switch {
 	case fr.flags&^knownFlags != 0:
 		return fmt.Errorf("%w: unknown flags %#x", errFrame, fr.flags)
-	case isErr && (!reply || control || len(fr.payload.Bytes) < 2):
+	case isErr && (!reply || control || len(fr.payload) < 2):
 		return fmt.Errorf("%w: error frame without an error", errFrame)
-	case control && (len(fr.payload.Bytes) != 0 || fr.kind != 0):
+	case control && (len(fr.payload) != 0 || fr.kind != 0):
 		return fmt.Errorf("%w: ping with a payload", errFrame)
 	}
 	return nil
@@ -182,7 +182,7 @@ func (f *frameReader) makeRoom(n int) error {
 		return nil
 	}
 	want := min(n, max(growth*have, smallestChunk))
-	if want <= room && f.chunk.sole() && f.r > 0 {
+	if want <= room && f.r > 0 {
 		copy(f.chunk.data, f.chunk.data[f.r:f.w])
 		f.r, f.w = 0, have
 		return nil
@@ -212,14 +212,9 @@ func (f *frameReader) rewind() {
 			f.sparse = 0
 		}
 	}
-	shrink := f.sparse >= shrinkAfter && len(f.chunk.data) > smallestChunk || f.taken > 0
-	if shrink || !f.chunk.sole() {
-		size := len(f.chunk.data)
-		if shrink {
-			size = smallestChunk
-		}
+	if f.sparse >= shrinkAfter && len(f.chunk.data) > smallestChunk || f.taken > 0 {
 		f.chunk.release()
-		f.chunk, f.sparse = f.pool.get(size), 0
+		f.chunk, f.sparse = f.pool.get(smallestChunk), 0
 		f.give()
 	}
 	f.r, f.w = 0, 0

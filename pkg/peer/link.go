@@ -30,7 +30,7 @@ type link struct {
 	conn    net.Conn
 	remote  *Hello
 	session uint64
-	handler func(kind uint8, b buffer, reply func([][]byte, error)) // nil: calls are refused
+	handler func(kind uint8, payload []byte, reply func([][]byte, error)) // nil: calls are refused
 	options *Options
 	pool    *chunkPool
 	memory  *frameMemory
@@ -180,7 +180,7 @@ func (l *link) handle(fr frame) error {
 			return fmt.Errorf("%w: response %d without a call", errFrame, fr.correlation)
 		}
 		l.count.answers.Add(1)
-		b := fr.payload.Bytes
+		b := fr.payload
 		if fr.flags&flagError != 0 {
 			done(nil, &RemoteError{Code: binary.LittleEndian.Uint16(b), Text: string(b[2:])})
 			return nil

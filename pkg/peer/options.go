@@ -39,13 +39,6 @@ type Handler interface {
 	Handle(from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
 }
 
-// bufferHandler is a Handler that wants to keep payloads without copying them.
-// Its HandleBuffer is called instead of Handle, by the same rules.
-type bufferHandler interface {
-	Handler
-	HandleBuffer(from Node, session uint64, kind uint8, payload buffer, reply func(payload [][]byte, err error))
-}
-
 // Gatherer is a connection that keeps back what is sent between Hold and Release, to send it
 // together. It may be used by many goroutines, and calls may be nested. What is kept back for long, or
 // is much, is sent all the same.

@@ -393,15 +393,6 @@ func (p *Peer) Close() {
 	}
 }
 
-// Remote returns what the other node said of itself when the session that is up
-// began. It must not be changed.
-func (p *Peer) Remote() (*Hello, bool) {
-	if l := p.live.Load(); l != nil {
-		return l.remote, true
-	}
-	return nil, false
-}
-
 // Call makes a call and waits for its answer, or for ctx: then the call may still
 // be carried out, and payload must not be changed any more. The answer is the
 // caller's.

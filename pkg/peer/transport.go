@@ -189,22 +189,17 @@ func (t *Transport) handOver(conn net.Conn) {
 }
 
 // bind returns what a link calls for a handler; nil for none.
-func bind(h Handler, from Node, session uint64, by Gatherer) func(uint8, buffer, func([][]byte, error)) {
+func bind(h Handler, from Node, session uint64, by Gatherer) func(uint8, []byte, func([][]byte, error)) {
 	if h == nil {
 		return nil
 	}
-	if b, ok := h.(bufferHandler); ok {
-		return func(kind uint8, payload buffer, reply func([][]byte, error)) {
-			b.HandleBuffer(from, session, kind, payload, reply)
-		}
-	}
 	if b, ok := h.(GatheringHandler); ok {
-		return func(kind uint8, payload buffer, reply func([][]byte, error)) {
-			b.HandleBy(by, from, session, kind, payload.Bytes, reply)
+		return func(kind uint8, payload []byte, reply func([][]byte, error)) {
+			b.HandleBy(by, from, session, kind, payload, reply)
 		}
 	}
-	return func(kind uint8, payload buffer, reply func([][]byte, error)) {
-		h.Handle(from, session, kind, payload.Bytes, reply)
+	return func(kind uint8, payload []byte, reply func([][]byte, error)) {
+		h.Handle(from, session, kind, payload, reply)
 	}
 }
 

@@ -28,9 +28,6 @@ func (b *bucket) SetRate(perSecond float64, now time.Time) {
 	b.tokens = min(b.tokens, b.room(perSecond))
 }
 
-// Limits reports whether the bucket bounds anything.
-func (b *bucket) Limits() bool { return b.perSecond > 0 }
-
 // Reserve takes up to n messages out and returns how many.
 func (b *bucket) Reserve(n int, now time.Time) int {
 	if b.perSecond == 0 {

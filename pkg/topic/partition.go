@@ -245,9 +245,6 @@ func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.m
 // SetTTL sets the default time to live of messages; 0 means unlimited.
 func SetTTL(p *Partition, d time.Duration) { p.ttl.Store(int64(d)) }
 
-// Index returns the partition's number in its topic.
-func (p *Partition) Index() int { return p.o.Index }
-
 // Log returns the partition's log.
 func (p *Partition) Log() *commitlog.Log { return p.o.Log }
 

@@ -196,7 +196,7 @@ func (l *line) Append(e commitlog.Entry) error {
 	for i, n := range s.nodes {
 		n.ages.Appended(ageOf(batch), s.now)
 		if i != s.leader {
-			if _, err := n.w.AppendRaw(batch.Raw()); err != nil {
+			if _, err := n.w.AppendRaws(batch.Raw()); err != nil {
 				return err
 			}
 		}

@@ -67,17 +67,6 @@ func (k OpKind) String() string {
 	return "unknown"
 }
 
-// Changes reports whether the operation may change what is stored, or what of it
-// survives a power cut.
-func (k OpKind) Changes() bool {
-	switch k {
-	case OpOpen, OpReadDir, OpStat, OpLock, OpUsage, OpRead:
-		return false
-	case OpCreate, OpRemove, OpRename, OpMkdir, OpSyncDir, OpSyncAll, OpWrite, OpTruncate, OpPreallocate, OpSyncData, OpSync:
-	}
-	return true
-}
-
 // Op is one operation. Name is the file or directory; of a rename the new name.
 // Off and Len are bytes where they apply.
 type Op struct {

@@ -65,7 +65,7 @@ func TestTenThousandPartitions(t *testing.T) {
 		t.Errorf("%d commands", len(commands))
 	}
 	for _, c := range commands {
-		if b, err := meta.EncodeCommand(c); err != nil || len(b) > meta.MaxCommandBytes/4 {
+		if b, err := meta.EncodeCommandAt(c, 0); err != nil || len(b) > meta.MaxCommandBytes/4 {
 			t.Errorf("%d bytes, %v", len(b), err)
 		}
 	}

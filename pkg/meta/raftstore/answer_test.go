@@ -62,7 +62,7 @@ func TestErrorsWithoutACodeKeepTheirFate(t *testing.T) {
 func TestAResultThatIsNotKnownAnyMoreIsNotMadeUp(t *testing.T) {
 	m := newMachine(4)
 	for i := range uint64(6) {
-		cmd, err := meta.EncodeCommand(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+		cmd, err := meta.EncodeCommandAt(meta.NodeStarted{Node: meta.Node{ID: "n1"}}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -348,32 +348,36 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 			{"add node", follower.AddNonvoter(ctx, "x", "x"), ErrNotLeader},
 			{"promote", follower.Promote(ctx, "n3"), ErrNotLeader},
 			{"remove", follower.Remove(ctx, "n3"), ErrNotLeader},
-			{"transfer", follower.Transfer(ctx, ""), ErrNotLeader},
+			{"transfer", follower.Transfer(ctx), ErrNotLeader},
 			{"promote a stranger", lead.Promote(ctx, "x"), meta.ErrNodeNotFound},
 			{"remove a stranger", lead.Remove(ctx, "x"), meta.ErrNodeNotFound},
-			{"transfer to a stranger", lead.Transfer(ctx, "x"), meta.ErrNodeNotFound},
+
 			{"no name", lead.AddVoter(ctx, "", "x"), meta.ErrInvalidName},
 		} {
 			if !errors.Is(test.err, test.want) || fate.Of(test.err) != fate.Refused {
 				t.Errorf("%s: %v", test.name, test.err)
 			}
 		}
-		if err := lead.Transfer(ctx, "n2"); err != nil {
+		if err := lead.Transfer(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if s := c.leader(); s != c.store("n2") {
-			t.Errorf("leader %s", s.opts.NodeID)
+		s := c.leader()
+		if s == c.store("n1") {
+			t.Error("n1 still leads")
 		}
-		if err := follower.Demote(ctx, "n3"); err != nil {
-			t.Fatal(err)
+		lead = s.Members()
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			if id == s.opts.NodeID {
+				continue
+			}
+			if err := lead.Remove(ctx, id); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := follower.Transfer(ctx, "n3"); !errors.Is(err, errNotVoter) {
+		if err := lead.Remove(ctx, s.opts.NodeID); !errors.Is(err, ErrLastVoter) {
 			t.Error(err)
 		}
-		if err := follower.Remove(ctx, "n1"); err != nil {
-			t.Fatal(err)
-		}
-		if err := follower.Remove(ctx, "n2"); !errors.Is(err, ErrLastVoter) {
+		if err := lead.Transfer(ctx); !errors.Is(err, ErrLastVoter) {
 			t.Error(err)
 		}
 	})

@@ -187,7 +187,7 @@ func TestAnUnknownCommandStopsTheStore(t *testing.T) {
 	if err := s.Err(); !errors.Is(err, meta.ErrCorrupt) && !errors.Is(err, meta.ErrUnknownCommand) {
 		t.Error(err)
 	}
-	data, err := meta.EncodeCommand(topic("x"))
+	data, err := meta.EncodeCommandAt(topic("x"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

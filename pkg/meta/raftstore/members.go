@@ -92,16 +92,6 @@ func (m Members) Promote(ctx context.Context, id meta.NodeID) error {
 	return m.AddVoter(ctx, id, was.Address)
 }
 
-// Demote removes a member's vote.
-func (m Members) Demote(ctx context.Context, id meta.NodeID) error {
-	if err := m.dispensable(id); err != nil {
-		return fmt.Errorf("demote %s: %w", id, err)
-	}
-	return m.change(ctx, "demote", id, func() raft.IndexFuture {
-		return m.s.raft.DemoteVoter(raft.ServerID(id), 0, m.s.opts.ApplyTimeout)
-	})
-}
-
 // Remove permanently removes a node. A leader may remove itself and then stops leading. A node
 // that lost its metadata may rejoin under its name only after it was removed, because its old
 // vote confirmed entries that it no longer holds.
@@ -129,35 +119,18 @@ func (m Members) dispensable(id meta.NodeID) error {
 	return nil
 }
 
-// Transfer transfers leadership to another voter; "" means the most up-to-date one. It returns
-// when that one has been asked to take over; LeaderChanged signals when it has. After an error
-// this node may still lead.
-func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
-	if err := m.s.ready(ctx); err != nil {
-		return fmt.Errorf("transfer metadata leadership: %w", err)
+// Transfer transfers leadership to the most up-to-date of the other voters. It returns when that
+// one has been asked to take over; LeaderChanged signals when it has. After an error this node
+// may still lead.
+func (m Members) Transfer(ctx context.Context) error {
+	err := m.s.ready(ctx)
+	if err == nil && len(m.Configuration().Voters()) < 2 {
+		err = ErrLastVoter
 	}
-	c := m.Configuration()
-	if to == m.s.opts.NodeID {
-		return nil
+	if err == nil {
+		err = m.s.flights.request(ctx, m.s.raft.LeadershipTransfer)
 	}
-	start := m.s.raft.LeadershipTransfer
-	if to == "" {
-		if len(c.Voters()) < 2 {
-			return fmt.Errorf("transfer metadata leadership: %w", ErrLastVoter)
-		}
-	} else {
-		v, ok := c.Find(to)
-		if !ok {
-			return fmt.Errorf("transfer metadata leadership to %s: %w", to, meta.ErrNodeNotFound)
-		}
-		if !v.Voter {
-			return fmt.Errorf("transfer metadata leadership to %s: %w", to, errNotVoter)
-		}
-		start = func() raft.Future {
-			return m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
-		}
-	}
-	if err := m.s.flights.request(ctx, start); err != nil {
+	if err != nil {
 		return fmt.Errorf("transfer metadata leadership: %w", err)
 	}
 	return nil
