@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -102,7 +103,7 @@ are on disk; what several backups share counts for each of them.`,
 		t := newTable("BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY")
 		return g.show(cmd, listView(map[string][]backupSummary{"backups": all}, all, func(b backupSummary) string { return b.ID }, t,
 			func(b backupSummary) []any {
-				return []any{b.ID, b.state(), b.Topics, count(b.Messages), size(b.Bytes), b.Cluster, b.Tool}
+				return []any{b.ID, b.state(), b.Topics, count(b.Messages), words.Size(b.Bytes), b.Cluster, b.Tool}
 			}))
 	})
 }
@@ -134,7 +135,7 @@ No broker is asked.`,
 				p.line("%v", e)
 			}
 			if len(wrong) == 0 && !g.quiet {
-				p.line("backup %s is intact: %s of %s, %s", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), size(stored))
+				p.line("backup %s is intact: %s of %s, %s", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), words.Size(stored))
 			}
 		}}); err != nil {
 			return err

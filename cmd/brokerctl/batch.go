@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/words"
 )
 
 // What a batch of lines is bounded by.
@@ -85,7 +87,7 @@ func readLines(ctx context.Context, from io.Reader) <-chan line {
 		case err == nil:
 			err = io.EOF
 		case errors.Is(err, bufio.ErrTooLong):
-			err = fmt.Errorf("line longer than %s", size(maxLineBytes))
+			err = fmt.Errorf("line longer than %s", words.Size(maxLineBytes))
 		}
 		hand(line{err: err})
 	}()

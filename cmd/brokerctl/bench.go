@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -91,7 +92,7 @@ func newThroughput(c counts, took time.Duration) *throughput {
 
 func (t throughput) text(did string) string {
 	text := fmt.Sprintf("%s %s in %s (%s/s, %s/s)", did, count(t.Messages), latency(time.Duration(t.Seconds*float64(time.Second))),
-		metric(t.MessagesPerSecond), size(int64(t.BytesPerSecond)))
+		metric(t.MessagesPerSecond), words.Size(int64(t.BytesPerSecond)))
 	if t.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", count(t.Failed))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -53,7 +54,7 @@ func raftText(p *page, r *api.Raft) {
 			contact = "never"
 		}
 		t.row(m.ID, voter, roleOf(m.Leader), count(m.LastIndex), count(m.CommitIndex), count(m.AppliedIndex), contact, m.Address,
-			m.Term, count(m.SnapshotIndex), size(m.StoreBytes))
+			m.Term, count(m.SnapshotIndex), words.Size(m.StoreBytes))
 	}
 	p.table(t)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -48,43 +49,7 @@ func nameWhatIsMissing(ctx context.Context, g *globals, n named, answer *api.Err
 }
 
 func propose(answer *api.Error, name string, known []string) {
-	if best, ok := nearest(name, known); ok {
+	if best := words.Nearest(name, known); best != "" {
 		answer.Hint = didYouMean(best)
 	}
-}
-
-// nearest returns the known name that takes the fewest edits, if it is near.
-func nearest(name string, known []string) (string, bool) {
-	limit := max(1, len(name)/3)
-	best, found := "", false
-	for _, k := range known {
-		if d := editDistance(name, k); d <= limit {
-			best, found, limit = k, true, d-1
-		}
-	}
-	return best, found
-}
-
-// editDistance counts the bytes to insert, remove or replace, or to swap with
-// their neighbour, that make b of a.
-func editDistance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			differ := 1
-			if a[i-1] == b[j-1] {
-				differ = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+differ)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -23,7 +24,7 @@ func partitionView(d *api.PartitionDetail) view {
 	return view{object: d, names: []string{partitionName(d.Partition)}, text: func(p *page) {
 		t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
 		t.row(partitionName(d.Partition), leader(d.Partition), list(d.Replicas), list(d.ISR), d.Epoch,
-			count(d.LogStart), count(d.CommittedEnd), count(d.LogEnd), size(d.Bytes))
+			count(d.LogStart), count(d.CommittedEnd), count(d.LogEnd), words.Size(d.Bytes))
 		p.table(t)
 		p.line("")
 		copyTable(p, d)
@@ -54,15 +55,15 @@ func copyTable(p *page, d *api.PartitionDetail) {
 			state = "DAMAGED"
 		}
 		if c.Seen {
-			lag = count(c.Lag) + " (" + size(c.LagBytes) + ")"
+			lag = count(c.Lag) + " (" + words.Size(c.LagBytes) + ")"
 			if !c.Connected {
 				state = "not connected"
 			}
 			if c.BytesPerSecond > 0 {
-				rate = size(c.BytesPerSecond) + "/s"
+				rate = words.Size(c.BytesPerSecond) + "/s"
 			}
 		}
-		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), size(c.Bytes),
+		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), words.Size(c.Bytes),
 			lag, rate, state, behind(c.BehindFor), checked(c))
 	}
 	p.table(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -55,7 +56,7 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
 	return g.show(cmd, listView(object, partitions, partitionName, t, func(q api.Partition) []any {
 		return []any{
-			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), size(q.Bytes),
+			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), words.Size(q.Bytes),
 			q.Epoch, count(q.LogStart), count(q.LogEnd),
 		}
 	}, func(p *page) { p.missing(missing) }))

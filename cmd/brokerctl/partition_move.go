@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -61,7 +62,7 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 	}
 	if !o.cancel {
 		warning := fmt.Sprintf("moving %s from %s to %s copies up to %s to each new node, then deletes it from each old one",
-			at, list(was.Replicas), list(o.replicas), size(was.Bytes))
+			at, list(was.Replicas), list(o.replicas), words.Size(was.Bytes))
 		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/generate"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -118,7 +119,7 @@ func groupOnly(cmd *cobra.Command, args []string) error {
 	}
 	err := usageError("%s has no command %q", cmd.CommandPath(), args[0])
 	names := listing.Names(cmd.Commands(), (*cobra.Command).Name)
-	if near, ok := nearest(args[0], names); ok {
+	if near := words.Nearest(args[0], names); near != "" {
 		err.answer.Hint = didYouMean(near)
 	}
 	return err

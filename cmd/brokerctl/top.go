@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -83,7 +84,7 @@ func topTopics(topics []api.Topic) view {
 		for _, c := range x.Channels {
 			waiting += c.Depth
 		}
-		return []any{x.Name, size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting)}
+		return []any{x.Name, words.Size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting)}
 	}, func(p *page) { p.missing(missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })) })
 }
 

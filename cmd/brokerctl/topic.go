@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -98,7 +99,7 @@ func topicTable(p *page, topics ...api.Topic) {
 		if c.MaxMessageBytes != 0 {
 			largest = units.Size(c.MaxMessageBytes).String()
 		}
-		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), size(topic.Bytes), ackMeans(c), topicState(topic),
+		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), words.Size(topic.Bytes), ackMeans(c), topicState(topic),
 			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), largest)
 	}
 	p.table(t)

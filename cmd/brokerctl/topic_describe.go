@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -37,7 +38,7 @@ func partitionTable(p *page, partitions []api.Partition) {
 	t := newTable("P", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
 	for _, q := range partitions {
 		t.row(q.Partition, leader(q), list(q.Replicas), list(q.ISR), q.Epoch,
-			count(q.LogStart), count(q.CommittedEnd), count(q.LogEnd), size(q.Bytes))
+			count(q.LogStart), count(q.CommittedEnd), count(q.LogEnd), words.Size(q.Bytes))
 	}
 	p.table(t)
 }

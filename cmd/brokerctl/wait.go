@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -52,9 +53,9 @@ func progress(p api.Progress) string {
 	if p.Bytes <= 0 {
 		return ""
 	}
-	text := size(p.Bytes) + " to copy"
+	text := words.Size(p.Bytes) + " to copy"
 	if p.BytesPerSecond > 0 {
-		text += " at " + size(p.BytesPerSecond) + "/s"
+		text += " at " + words.Size(p.BytesPerSecond) + "/s"
 	}
 	if p.TimeLeft > 0 {
 		text += ", " + age(p.TimeLeft) + " left"

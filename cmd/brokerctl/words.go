@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -21,19 +20,6 @@ func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return sign + text
-}
-
-// size writes bytes for people: 12.4 GiB.
-func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }
 
 // age writes a duration for people: 1.2s, 42s, 3h12m. 0 is nothing: "-".

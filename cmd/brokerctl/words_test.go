@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -20,10 +21,10 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 		count(999):                     "999",
 		count(48_112):                  "48,112",
 		count(-1_234_567):              "-1,234,567",
-		size(1023):                     "1023 B",
-		size(1536):                     "1.5 KiB",
-		size(13_314_398_617):           "12.4 GiB",
-		size(1 << 62):                  "4.0 EiB",
+		words.Size(1023):               "1023 B",
+		words.Size(1536):               "1.5 KiB",
+		words.Size(13_314_398_617):     "12.4 GiB",
+		words.Size(1 << 62):            "4.0 EiB",
 		age(0):                         "-",
 		age(api.Duration(1234567)):     "1ms",
 		age(api.Duration(42 * 1e9)):    "42s",
@@ -45,23 +46,6 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestTheNearestNameIsProposed(t *testing.T) {
-	known := []string{"orders", "clicks", "a"}
-	for name, want := range map[string]string{"order": "orders", "oredrs": "orders", "klicks": "clicks", "b": "a", "billing": "", "ord": ""} {
-		if got, ok := nearest(name, known); got != want || ok != (want != "") {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-	for _, d := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "acb", 1}, {"kitten", "sitting", 3}} {
-		if got := editDistance(d.a, d.b); got != d.want || editDistance(d.b, d.a) != got {
-			t.Errorf("%q to %q: %d, want %d both ways", d.a, d.b, got, d.want)
 		}
 	}
 }

@@ -108,12 +108,5 @@ func yesOr(is bool) string {
 	return "no"
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // at writes a time as brokerctl does.
 func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

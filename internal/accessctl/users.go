@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -382,7 +383,7 @@ func (s *Shell) showStatus(cmd *cobra.Command, ask func(context.Context, api.Acc
 	if status.Enabled {
 		word = "on"
 	}
-	text := fmt.Sprintf("access control is %s: %s, %s", word, counted(status.Users, "user"), counted(status.Tokens, "token"))
+	text := fmt.Sprintf("access control is %s: %s, %s", word, words.Plural(status.Users, "user"), words.Plural(status.Tokens, "token"))
 	if !status.Administrator {
 		text += "\nthere is no administrator with a credential that does not expire: it cannot be enabled"
 	}

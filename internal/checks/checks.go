@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -41,7 +42,7 @@ func cluster(h *api.Health, c *api.Cluster) Result {
 			r.Summary = r.Details[0]
 		}
 	}
-	return r.end("%d of %s up, healthy", up, plural(len(c.Nodes), "node"))
+	return r.end("%d of %s up, healthy", up, words.Plural(len(c.Nodes), "node"))
 }
 
 // raft judges the agreement on the metadata.
@@ -72,7 +73,7 @@ func raft(a *api.Raft) Result {
 			r.find(Warning, "node %s is %d commands behind", m.ID, newest-m.AppliedIndex)
 		}
 	}
-	return r.end("leader %s, term %d, %s, tolerates %s", a.Leader, a.Term, plural(a.Voters, "voter"), plural(a.Tolerance, "failure"))
+	return r.end("leader %s, term %d, %s, tolerates %s", a.Leader, a.Term, words.Plural(a.Voters, "voter"), words.Plural(a.Tolerance, "failure"))
 }
 
 // maxBehind is how many commands of the metadata a node may lack that follows well.
@@ -113,16 +114,16 @@ func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 	r.figure("deferred", float64(l.Deferred), "")
 	r.figure("consumers", float64(consumers), "")
 	if l.OfflinePartitions > 0 {
-		r.find(Critical, "%s: %s without a leader", name, plural(l.OfflinePartitions, "partition"))
+		r.find(Critical, "%s: %s without a leader", name, words.Plural(l.OfflinePartitions, "partition"))
 	}
 	if len(l.MissingNodes) > 0 {
 		r.find(Unknown, "%s: its leaders %s do not answer", name, strings.Join(l.MissingNodes, ", "))
 	}
 	switch {
 	case limits.CritLag > 0 && l.Depth > limits.CritLag:
-		r.find(Critical, "%s: %s wait, more than %d", name, plural(l.Depth, "message"), limits.CritLag)
+		r.find(Critical, "%s: %s wait, more than %d", name, words.Plural(l.Depth, "message"), limits.CritLag)
 	case limits.WarnLag > 0 && l.Depth > limits.WarnLag:
-		r.find(Warning, "%s: %s wait, more than %d", name, plural(l.Depth, "message"), limits.WarnLag)
+		r.find(Warning, "%s: %s wait, more than %d", name, words.Plural(l.Depth, "message"), limits.WarnLag)
 	}
 	switch {
 	case limits.CritAge > 0 && age > limits.CritAge:
@@ -131,17 +132,17 @@ func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 		r.find(Warning, "%s: the oldest message is %s old, more than %s", name, short(age), short(limits.WarnAge))
 	}
 	if consumers < limits.MinConsumers {
-		r.find(Critical, "%s: %s, fewer than %d", name, plural(consumers, "consumer"), limits.MinConsumers)
+		r.find(Critical, "%s: %s, fewer than %d", name, words.Plural(consumers, "consumer"), limits.MinConsumers)
 	}
 	if limits.None() && l.Depth > 0 {
 		switch {
 		case l.Paused:
-			r.find(Warning, "%s is paused, %s wait", name, plural(l.Depth, "message"))
+			r.find(Warning, "%s is paused, %s wait", name, words.Plural(l.Depth, "message"))
 		case consumers == 0:
-			r.find(Warning, "%s has no consumer, %s wait", name, plural(l.Depth, "message"))
+			r.find(Warning, "%s has no consumer, %s wait", name, words.Plural(l.Depth, "message"))
 		}
 	}
-	return r.end("%s: %s wait, the oldest for %s, %s", name, plural(l.Depth, "message"), short(age), plural(consumers, "consumer"))
+	return r.end("%s: %s wait, the oldest for %s, %s", name, words.Plural(l.Depth, "message"), short(age), words.Plural(consumers, "consumer"))
 }
 
 func limit(v float64) *float64 {
@@ -228,16 +229,16 @@ func Disk(nodes []Scraped, limits diskLimits) Result {
 		}
 		switch {
 		case state >= 2:
-			r.find(Critical, "%s refuses publishes: %s free, less than its reserve of %s", n.Node, size(free), size(reserved))
+			r.find(Critical, "%s refuses publishes: %s free, less than its reserve of %s", n.Node, words.Size(int64(free)), words.Size(int64(reserved)))
 		case limits.CritFree > 0 && free < float64(limits.CritFree):
-			r.find(Critical, "%s: %s free, less than %s", n.Node, size(free), limits.CritFree)
+			r.find(Critical, "%s: %s free, less than %s", n.Node, words.Size(int64(free)), limits.CritFree)
 		case state >= 1:
-			r.find(Warning, "%s: %s free; it refuses publishes below %s", n.Node, size(free), size(reserved))
+			r.find(Warning, "%s: %s free; it refuses publishes below %s", n.Node, words.Size(int64(free)), words.Size(int64(reserved)))
 		case limits.WarnFree > 0 && free < float64(limits.WarnFree):
-			r.find(Warning, "%s: %s free, less than %s", n.Node, size(free), limits.WarnFree)
+			r.find(Warning, "%s: %s free, less than %s", n.Node, words.Size(int64(free)), limits.WarnFree)
 		}
 	}
-	return r.end("at least %s free on %s (%s)", size(max(least, 0)), plural(len(nodes), "node"), where)
+	return r.end("at least %s free on %s (%s)", words.Size(int64(max(least, 0))), words.Plural(len(nodes), "node"), where)
 }
 
 // certLimits are how long certificates and tokens are to be valid yet.
@@ -293,7 +294,7 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 		judge("access token", tokens)
 	}
 	if found == 0 {
-		return r.end("no TLS certificate is in use on %s, and no token expires", plural(len(nodes), "node"))
+		return r.end("no TLS certificate is in use on %s, and no token expires", words.Plural(len(nodes), "node"))
 	}
 	return r.end("valid for at least %s", short(first))
 }
@@ -310,24 +311,4 @@ func short(d time.Duration) string {
 		return units.FormatDuration(d.Round(time.Second))
 	}
 	return units.FormatDuration(d.Round(time.Millisecond))
-}
-
-// size writes bytes for people.
-func size(n float64) string {
-	unit := 0
-	names := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	for n >= 1024 && unit < len(names)-1 {
-		n, unit = n/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%.0f B", n)
-	}
-	return fmt.Sprintf("%.1f %s", n, names[unit])
-}
-
-func plural[T ~int | ~int64](n T, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/brokerd/brokerd/internal/words"
 )
 
 // place is where a key stands in a file; rows and columns count from 1.
@@ -37,7 +39,7 @@ func parseFile(name string, content []byte) ([]Assignment, Problems) {
 		s, ok := known[last]
 		switch {
 		case !ok:
-			problems = append(problems, at.problem(fmt.Sprintf("unknown key %q%s", strings.Join(entry.key, "."), didYouMean(nearest(last, names)))))
+			problems = append(problems, at.problem(fmt.Sprintf("unknown key %q%s", strings.Join(entry.key, "."), didYouMean(words.Nearest(last, names)))))
 		case len(entry.key) > 1:
 			problems = append(problems, at.problem(fmt.Sprintf("%s must be at the top level, not in a table", last)))
 		case s.Key == configKey:

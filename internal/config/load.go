@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/brokerd/brokerd/internal/words"
 )
 
 const (
@@ -202,7 +204,7 @@ func environment(environ []string) ([]Assignment, Problems) {
 		where := environmentWhere + name
 		key, known := byName[name]
 		if !known {
-			hint := nearest(name, slices.Sorted(maps.Keys(byName)))
+			hint := words.Nearest(name, slices.Sorted(maps.Keys(byName)))
 			problems = append(problems, Problem{Where: where, Text: "unknown setting" + didYouMean(hint)})
 			continue
 		}

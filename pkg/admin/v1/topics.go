@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/directory"
@@ -84,41 +85,15 @@ func (v topicsAPI) of(do func(*http.Request, *meta.Topic) (answer, error)) func(
 // didYouMean names the topic that is closest to a name in spelling, if any is
 // close.
 func (v topicsAPI) didYouMean(name string) string {
-	best, least := "", max(len(name)/3, 1)+1
+	var names []string
 	for _, t := range v.broker.Topics() {
-		if d := editDistance(name, t.Name, least); d < least {
-			best, least = t.Name, d
-		}
+		names = append(names, t.Name)
 	}
+	best := words.Nearest(name, names)
 	if best == "" {
 		return ""
 	}
 	return "did you mean " + best + "?"
-}
-
-// editDistance returns how many bytes have to be put in, taken out or changed
-// to make a into b, or any number of at least limit if it is at least that.
-func editDistance(a, b string, limit int) int {
-	if d := len(a) - len(b); d >= limit || -d >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func (v topicsAPI) list(r *http.Request) (answer, error) {

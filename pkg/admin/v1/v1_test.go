@@ -63,22 +63,3 @@ func TestAPatchChangesOnlyWhatItNames(t *testing.T) {
 		}
 	}
 }
-
-func TestEditDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b  string
-		limit int
-		want  int
-	}{
-		{"orders", "orders", 9, 0},
-		{"order", "orders", 9, 1},
-		{"oders", "orders", 9, 1},
-		{"kitten", "sitting", 9, 3},
-		{"", "abc", 9, 3},
-		{"a", "abcdef", 2, 2},
-	} {
-		if got := editDistance(test.a, test.b, test.limit); got != test.want {
-			t.Errorf("%q to %q: got %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}

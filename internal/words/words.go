@@ -1,0 +1,61 @@
+// Package words has what the programs say of numbers, sizes and names.
+package words
+
+import "fmt"
+
+// Plural returns "1 message" or "3 messages".
+func Plural[T ~int | ~int64](n T, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Size writes bytes for people: 12.4 GiB.
+func Size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}
+
+// Nearest returns the known name that takes the fewest edits, if it is near a name; "": none is.
+func Nearest(name string, known []string) string {
+	limit := 1 + len(name)/3
+	best := ""
+	for _, k := range known {
+		if d := editDistance(name, k); d <= limit {
+			best, limit = k, d-1
+		}
+	}
+	return best
+}
+
+// editDistance counts the bytes to insert, remove or replace, or to swap with
+// their neighbour, that make b of a.
+func editDistance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			differ := 1
+			if a[i-1] == b[j-1] {
+				differ = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+differ)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
