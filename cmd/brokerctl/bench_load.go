@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
@@ -127,7 +128,7 @@ func (p *producer) run(ctx context.Context) {
 		if due.IsZero() {
 			due = time.Now()
 		} else if wait := time.Until(due); wait > 0 {
-			pause(ctx, wait)
+			beat.Pause(ctx, wait)
 		}
 		var bodies [][]byte
 		select {

@@ -20,8 +20,6 @@ import (
 // clock is when the tests happen.
 func clock() time.Time { return time.Date(2026, 11, 21, 9, 14, 2, 0, time.UTC) }
 
-func ptr[T any](v T) *T { return &v }
-
 // fakeBroker serves /v1 with answers that the test sets, by "METHOD path".
 type fakeBroker struct {
 	*httptest.Server
@@ -174,7 +172,7 @@ func ordinaryAnswers() map[string]any {
 				Topic: "orders", Partition: 1, Offset: 17, ID: "18ef8ddbaa4d0233", Channel: "invoice", FirstTimestampNS: clock().UnixNano(),
 				Attempts: 5, LastConsumer: "worker-7 (10.0.1.9:51234)", Reason: "max-attempts",
 			},
-			Peeked: api.Peeked{ID: "0a5cf09404cdaedc", Timestamp: clock(), State: api.PeekReady, Headers: json.RawMessage(`{}`), Body: []byte("poison"), Text: ptr("poison")},
+			Peeked: api.Peeked{ID: "0a5cf09404cdaedc", Timestamp: clock(), State: api.PeekReady, Headers: json.RawMessage(`{}`), Body: []byte("poison"), Text: new("poison")},
 		}}},
 		"POST /v1/topics/orders/channels/invoice/dead-letters/redrive": redriveOrders(),
 		"POST /v1/topics/orders/channels/invoice/dead-letters/purge":   api.DeadLetterResult{Topic: "orders", Channel: "invoice", Count: 12, Skipped: 1, DryRun: true},

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/brokerd/brokerd/internal/beat"
 )
 
 func main() {
@@ -27,7 +29,7 @@ func main() {
 		stderr: os.Stderr,
 		getenv: os.Getenv,
 		now:    time.Now,
-		pause:  pause,
+		pause:  func(ctx context.Context, d time.Duration) { beat.Pause(ctx, d) },
 		readSecret: func() (string, error) {
 			text, err := term.ReadPassword(int(os.Stdin.Fd()))
 			return string(text), err

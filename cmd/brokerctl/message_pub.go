@@ -73,10 +73,8 @@ func (o *pubOptions) validate(messages []string) error {
 	case o.file != "" && len(messages) > 0:
 		return usageError("give messages on the command line or with --file, not both")
 	}
-	for _, m := range messages {
-		if m == "" {
-			return usageError("a message must not be empty")
-		}
+	if slices.Contains(messages, "") {
+		return usageError("a message must not be empty")
 	}
 	return nil
 }

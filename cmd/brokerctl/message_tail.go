@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strconv"
 	"time"
 
@@ -105,14 +104,4 @@ func tail(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) 
 		return nil
 	}
 	return err
-}
-
-// pause waits for a while, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -54,7 +54,7 @@ func operatorAnswers() map[string]any {
 		},
 		"GET /v1/topics/orders/messages/2b839aa76e4d64b7": api.MessageDetail{
 			Topic: "orders", Peeked: api.Peeked{
-				ID: "2b839aa76e4d64b7", Timestamp: midnight(), Attempts: 0, State: api.PeekStored, Headers: []byte("{}"), Body: []byte(`{"id":1}`), Text: ptr(`{"id":1}`),
+				ID: "2b839aa76e4d64b7", Timestamp: midnight(), Attempts: 0, State: api.PeekStored, Headers: []byte("{}"), Body: []byte(`{"id":1}`), Text: new(`{"id":1}`),
 			},
 			Channels: []api.MessageChannel{{Channel: "bill", State: api.PeekFinished}, {Channel: "invoice", State: api.PeekInFlight, Attempts: 212}},
 		},
@@ -72,8 +72,8 @@ func operatorAnswers() map[string]any {
 
 func lagOfAll() api.Lag {
 	return api.Lag{Channels: []api.ChannelLag{
-		{Topic: "clicks", Channel: "s3", Depth: 1204, OldestAgeMS: 18_000, InPerS: 90, OutPerS: 160.4, InPerS15M: 90, OutPerS15M: 0.04, DrainsInMS: ptr(int64(17_200))},
-		{Topic: "orders", Channel: "bill", InPerS: 0.25, OutPerS: 0.25, DrainsInMS: ptr(int64(0)), Paused: true},
+		{Topic: "clicks", Channel: "s3", Depth: 1204, OldestAgeMS: 18_000, InPerS: 90, OutPerS: 160.4, InPerS15M: 90, OutPerS15M: 0.04, DrainsInMS: new(int64(17_200))},
+		{Topic: "orders", Channel: "bill", InPerS: 0.25, OutPerS: 0.25, DrainsInMS: new(int64(0)), Paused: true},
 		{
 			Topic: "orders", Channel: "invoice", Depth: 48_112, OldestAgeMS: 11_520_000, InPerS: 4110, InPerS15M: 41, OutPerS15M: 9.96,
 			InFlight: 4, Deferred: 1, MissingNodes: []string{"n3"}, OfflinePartitions: 1,

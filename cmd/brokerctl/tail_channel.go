@@ -48,8 +48,7 @@ func numberingOf(ctx context.Context, g *globals, topic string) (*seq.Numbering,
 	if err != nil {
 		return nil, fmt.Errorf("first_id of %s is %q: %w", topic, t.FirstID, err)
 	}
-	ids := seq.NumberingFrom(first)
-	return &ids, nil
+	return new(seq.NumberingFrom(first)), nil
 }
 
 // take calls show for n messages, 0: for all, finishes those that were shown, and leaves.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -116,7 +117,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 			}
 		}
 		if len(messages) == 0 {
-			pause(ctx, pollInterval)
+			beat.Pause(ctx, pollInterval)
 		}
 		for {
 			described, err := tail.describe(ctx)
@@ -128,7 +129,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 				return err
 			}
 			tail.report(nil, err)
-			pause(ctx, redialPause)
+			beat.Pause(ctx, redialPause)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func accessAnswers() map[string]any {
 		Rules: []api.Rule{{Right: "publish", Topic: "invoices*"}, {Right: "subscribe", Topic: "orders", Channel: "billing"}},
 	}
 	ops := api.User{Name: "ops", HasPassword: true, Certificates: []string{}, Rules: []api.Rule{{Right: "admin"}}}
-	token := api.Token{ID: "0123456789abcdef", User: "billing", Description: "production", Created: clock(), Expires: ptr(clock().Add(time.Hour))}
+	token := api.Token{ID: "0123456789abcdef", User: "billing", Description: "production", Created: clock(), Expires: new(clock().Add(time.Hour))}
 	secret := token
 	secret.Secret = testToken
 	return map[string]any{

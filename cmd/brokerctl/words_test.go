@@ -56,8 +56,8 @@ func TestPlacesAreRead(t *testing.T) {
 	for text, want := range map[string]api.Seek{
 		"start":                     {To: api.SeekStart},
 		"end":                       {To: api.SeekEnd},
-		"0":                         {Offset: ptr(uint64(0))},
-		"4881203":                   {Offset: ptr(uint64(4881203))},
+		"0":                         {Offset: new(uint64(0))},
+		"4881203":                   {Offset: new(uint64(4881203))},
 		"-90m":                      at(clock().Add(-90 * time.Minute)),
 		"-2d":                       at(clock().Add(-48 * time.Hour)),
 		"2026-11-21T06:00:00Z":      at(time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)),
@@ -123,8 +123,8 @@ func TestFlagsTakeSizesAndDurations(t *testing.T) {
 	}
 	got, err := o.patch(f)
 	want := api.ConfigPatch{
-		Retention: ptr(api.Duration(168 * time.Hour)), RetentionBytes: ptr(int64(50 << 30)),
-		MaxMessageBytes: ptr(64 << 10), SyncInterval: ptr(api.Duration(500 * time.Millisecond)),
+		Retention: new(api.Duration(168 * time.Hour)), RetentionBytes: new(int64(50 << 30)),
+		MaxMessageBytes: new(64 << 10), SyncInterval: new(api.Duration(500 * time.Millisecond)),
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)

@@ -275,8 +275,7 @@ func (a *standInArgs) readFile() ([]standInArg, error) {
 	}
 	var tree map[string]any
 	if err := toml.Unmarshal(content, &tree); err != nil {
-		var at *toml.DecodeError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 			return nil, exitWith(exitConfig, fmt.Errorf("%s:\n%s", name, at.String()))
 		}
 		return nil, exitWith(exitConfig, fmt.Errorf("%s: %w", name, err))

@@ -18,7 +18,7 @@ func TestCompatibilityIsShownByTests(t *testing.T) {
 	tests := testsByName(t)
 	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z0-9]+)`")
 	rows := 0
-	for _, line := range strings.Split(string(page), "\n") {
+	for line := range strings.SplitSeq(string(page), "\n") {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ---") || strings.HasSuffix(line, "| shown by |") {
 			continue
 		}

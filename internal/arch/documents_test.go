@@ -58,7 +58,7 @@ func TestEveryLessonHasItsTests(t *testing.T) {
 	tests := testsByName(t)
 	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z]+)`")
 	n := 0
-	for _, line := range strings.Split(string(page), "\n") {
+	for line := range strings.SplitSeq(string(page), "\n") {
 		if !strings.HasPrefix(line, fmt.Sprintf("| %d |", n+1)) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -86,12 +87,7 @@ func inBubble(s source) bool {
 	if s.dir == "test/sim" || strings.HasPrefix(s.dir, "test/sim/") {
 		return true
 	}
-	for _, imp := range s.imports() {
-		if imp == "testing/synctest" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.imports(), "testing/synctest")
 }
 
 // TestAtomicsAreTyped finds the functions of sync/atomic that take a pointer.

@@ -369,8 +369,7 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 		return nil, nil
 	}
 	var last *backup.Message
-	end := chunks[len(chunks)-1]
-	if err := t.d.EachMessage(&end, func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
+	if err := t.d.EachMessage(new(chunks[len(chunks)-1]), func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
 		return nil, nil // it is copied again
 	}
 	same := false

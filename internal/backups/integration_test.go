@@ -241,8 +241,7 @@ func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
 	c := clusterOf(t, brokertest.Start(t))
-	ordered := true
-	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ordered: &ordered}}))(t)
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ordered: new(true)}}))(t)
 	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
 	saved := *must(c.Make(ctx, d, backups.Create{}))(t).Manifest.Topic("t")
 	saved.Channels = slices.Clone(saved.Channels)
@@ -278,8 +277,7 @@ func TestABackupIsTakenUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			zero := 0
-			if _, err := c.Client.Publish(ctx, "load", api.Publish{Messages: numbered(n, n+1), Partition: &zero}); err != nil {
+			if _, err := c.Client.Publish(ctx, "load", api.Publish{Messages: numbered(n, n+1), Partition: new(0)}); err != nil {
 				t.Error(err)
 			}
 		}

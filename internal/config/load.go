@@ -94,8 +94,7 @@ func (l Loaded) FromEnvironment() []string {
 
 // whole returns what was loaded, unless there were problems before it or in it.
 func whole(loaded Loaded, problems Problems, err error) (Loaded, error) {
-	var more Problems
-	if errors.As(err, &more) {
+	if more, ok := errors.AsType[Problems](err); ok {
 		problems = append(problems, more...)
 	} else if err != nil {
 		return Loaded{}, err

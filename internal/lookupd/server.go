@@ -108,8 +108,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 		known := s.id != 0
 		answer, err := s.next()
 		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-		var told *refusal
-		if errors.As(err, &told) {
+		if told, ok := errors.AsType[*refusal](err); ok {
 			srv.complaints.Warn(srv.Log, time.Now(), "refused", "address", remote, "error", err)
 			tell(conn, told.text)
 			return

@@ -1,4 +1,4 @@
-// Package signal wakes any number of waiting goroutines when something has changed.
+// Package signal wakes waiting goroutines when something has changed.
 package signal
 
 import "sync"
@@ -28,5 +28,13 @@ func (s *Signal) Fire() {
 	if s.ch != nil {
 		close(s.ch)
 		s.ch = nil
+	}
+}
+
+// Poke wakes the one goroutine that waits for a channel with room for one, now or when it next does.
+func Poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

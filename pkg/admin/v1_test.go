@@ -143,14 +143,12 @@ func TestV1ByItsClient(t *testing.T) {
 	if stored.Count != 2 || stored.Topic != "orders" {
 		t.Errorf("stored %+v", stored)
 	}
-	from := uint64(7)
-	seen, err := c.Peek(ctx, "orders", "bill", api.PeekOptions{Partition: &one, From: &from, Max: 2})
+	seen, err := c.Peek(ctx, "orders", "bill", api.PeekOptions{Partition: &one, From: new(uint64(7)), Max: 2})
 	want("peek", err, "")
 	if len(seen) != 2 || string(seen[0].Body) != "text" || seen[0].Text == nil || seen[1].Text != nil || seen[1].DeliverAt == nil {
 		t.Errorf("saw %+v", seen)
 	}
-	offset := seq.Offset(7)
-	if diff := cmp.Diff(operate.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
+	if diff := cmp.Diff(operate.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: new(seq.Offset(7)), Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
 		t.Errorf("peeked (-want +got):\n%s", diff)
 	}
 	verified, err := c.Verify(ctx, "orders")

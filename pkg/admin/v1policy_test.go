@@ -12,16 +12,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-func pointer[T any](v T) *T { return &v }
-
 func TestAnOrderedTopicRefusesChannelsWithoutAnOrder(t *testing.T) {
 	f := orders()
 	f.create("steps", meta.TopicConfig{Partitions: 1, Ordered: true}.WithDefaults(1, false))
 	f.withChannel("steps", "c")
 	c := clientOf(t, f)
 	_, create := c.CreateChannel(t.Context(), "steps", api.CreateChannel{Name: "new", Order: "none"})
-	_, alter := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Order: pointer("none")})
-	_, flag := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Ordered: pointer(false)})
+	_, alter := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Order: new("none")})
+	_, flag := c.AlterChannel(t.Context(), "steps", "c", api.AlterChannel{Ordered: new(false)})
 	for what, err := range map[string]error{"create": create, "alter": alter, "alter by the flag": flag} {
 		if err == nil || !strings.Contains(err.Error(), "topic steps is ordered") {
 			t.Errorf("%s: %v", what, err)
@@ -36,40 +34,40 @@ func TestPoliciesByTheClient(t *testing.T) {
 	f := orders()
 	c := clientOf(t, f)
 	ctx := t.Context()
-	ch, err := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "new", Policy: &api.PolicyPatch{MaxAttempts: pointer(5), Backoff: pointer("1s..10m")}})
+	ch, err := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "new", Policy: &api.PolicyPatch{MaxAttempts: new(5), Backoff: new("1s..10m")}})
 	if err != nil || ch.Policy.MaxAttempts != 5 || ch.Policy.Backoff != "1s..10m" || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "backoff"}) {
 		t.Errorf("made %+v, %v", ch.Policy, err)
 	}
-	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Ordered: pointer(true), Policy: &api.PolicyPatch{
-		OnExhausted: pointer("block"), OnExpired: pointer("dead-letter"), DeadLetterTopic: pointer("failed"), Rate: pointer(100), Reset: []string{"backoff"},
+	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Ordered: new(true), Policy: &api.PolicyPatch{
+		OnExhausted: new("block"), OnExpired: new("dead-letter"), DeadLetterTopic: new("failed"), Rate: new(100), Reset: []string{"backoff"},
 	}})
 	want := api.Policy{MaxAttempts: 5, OnExhausted: "block", OnExpired: "dead-letter", DeadLetterTopic: "failed", Backoff: "off", Rate: 100, Own: []string{"max_attempts", "on_exhausted", "on_expired", "dead_letter_topic", "rate"}}
 	if got, _ := json.Marshal(ch.Policy); err != nil || !ch.Ordered || string(got) != text(t, want) {
 		t.Errorf("altered to %s, ordered %v, %v", got, ch.Ordered, err)
 	}
 	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &api.PolicyPatch{
-		MaxAttempts: pointer(0), Rate: pointer(0), Reset: []string{"on_exhausted", "on_expired", "dead_letter_topic"},
+		MaxAttempts: new(0), Rate: new(0), Reset: []string{"on_exhausted", "on_expired", "dead_letter_topic"},
 	}})
 	if err != nil || ch.Policy.MaxAttempts != 0 || ch.Policy.Rate != 0 || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "rate"}) {
 		t.Errorf("without limits: %+v, %v", ch.Policy, err)
 	}
 	for _, p := range []api.PolicyPatch{
-		{MaxAttempts: pointer(-1)},
-		{MaxAttempts: pointer(4001)},
-		{Rate: pointer(-1)},
-		{OnExhausted: pointer("explode")},
-		{OnExpired: pointer("block")},
-		{Backoff: pointer("10m..1s")},
+		{MaxAttempts: new(-1)},
+		{MaxAttempts: new(4001)},
+		{Rate: new(-1)},
+		{OnExhausted: new("explode")},
+		{OnExpired: new("block")},
+		{Backoff: new("10m..1s")},
 		{Reset: []string{"name"}},
 	} {
 		if _, err := c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &p}); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%s: %v", text(t, p), err)
 		}
 	}
-	if _, err := c.AlterChannel(ctx, "orders", "tail#ephemeral", api.AlterChannel{Ordered: pointer(true)}); api.CodeOf(err) != api.CodePrecondition {
+	if _, err := c.AlterChannel(ctx, "orders", "tail#ephemeral", api.AlterChannel{Ordered: new(true)}); api.CodeOf(err) != api.CodePrecondition {
 		t.Errorf("an ephemeral channel: %v", err)
 	}
-	topic, err := c.AlterTopic(ctx, "orders", api.ConfigPatch{ChannelPolicy: &api.PolicyPatch{MaxAttempts: pointer(7), Rate: pointer(0)}})
+	topic, err := c.AlterTopic(ctx, "orders", api.ConfigPatch{ChannelPolicy: &api.PolicyPatch{MaxAttempts: new(7), Rate: new(0)}})
 	if err != nil || text(t, topic.Config.ChannelPolicy) != `{"max_attempts":7,"rate":0}` {
 		t.Errorf("for all channels: %s, %v", text(t, topic.Config.ChannelPolicy), err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/directory"
@@ -133,12 +134,7 @@ func (c *consumer) told(id seq.MessageID) error {
 
 func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "test"} }
 func (c *consumer) Disconnect(err error)      { c.ended.Store(&err); c.wake() }
-func (c *consumer) wake() {
-	select {
-	case c.woken <- struct{}{}:
-	default:
-	}
-}
+func (c *consumer) wake()                     { signal.Poke(c.woken) }
 
 func (n *node) subscribe(name, channel string, change ...func(*consume.Subscribe)) *consumer {
 	n.t.Helper()

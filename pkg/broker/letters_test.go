@@ -35,8 +35,6 @@ func (n *node) bound(name, channel string, p policy.Patch) {
 	}
 }
 
-func chosen[T any](v T) *T { return &v }
-
 // channelStats returns the figures of a channel on this node.
 func (n *node) channelStats(name, channel string) stats.Channel {
 	n.t.Helper()
@@ -47,7 +45,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(3)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(3)})
 		if r := n.publish(publish.Request{Topic: "orders", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("poison"), Header: []byte(`{"a":1}`)}}}); r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -76,7 +74,7 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill", func(s *consume.Subscribe) { s.Ordered = true })
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(2), OnExhausted: chosen(policy.Block)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(2), OnExhausted: new(policy.Block)})
 		n.put("orders", "poison", "next")
 		c.poison(2)
 		time.Sleep(time.Minute)
@@ -87,7 +85,7 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 		if got, err := c.Take(time.Now(), 9, func(*topic.Delivery) error { return nil }); got != 0 || err != nil {
 			t.Fatalf("%d delivered behind it, %v", got, err)
 		}
-		n.bound("orders", "bill", policy.Patch{OnExhausted: chosen(policy.Drop)})
+		n.bound("orders", "bill", policy.Patch{OnExhausted: new(policy.Drop)})
 		if got := c.take(1); got != "next" {
 			t.Errorf("after it was dropped: %q", got)
 		}
@@ -108,7 +106,7 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 		if _, err := n.Directory.CreateTopic(t.Context(), "failed", meta.TopicConfig{MaxMessage: 3}); err != nil {
 			t.Fatal(err)
 		}
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1), DeadLetterTopic: chosen("failed")})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(1), DeadLetterTopic: new("failed")})
 		n.put("orders", "poison")
 		c.poison(1)
 		time.Sleep(10 * time.Second)
@@ -142,7 +140,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(3)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(3)})
 		n.put("orders", "poison")
 		c.poison(2)
 		c.Close()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/logtest"
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -228,12 +229,7 @@ func (l *meshLink) answer(c *meshCall, reply []byte, err error) {
 	l.wake()
 }
 
-func (l *meshLink) wake() {
-	select {
-	case l.wakeup <- struct{}{}:
-	default:
-	}
-}
+func (l *meshLink) wake() { signal.Poke(l.wakeup) }
 
 // hold keeps calls from arriving, or lets them.
 func (l *meshLink) hold(held bool) {

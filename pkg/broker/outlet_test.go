@@ -40,8 +40,7 @@ func (n *meshNode) log(name string, partition int) []string {
 	n.t.Helper()
 	var bodies []string
 	for {
-		from := seq.Offset(len(bodies))
-		all, err := n.Node.PeekHere(n.t.Context(), operate.Peek{Topic: name, Partition: partition, From: &from, Max: operate.MaxPeek})
+		all, err := n.Node.PeekHere(n.t.Context(), operate.Peek{Topic: name, Partition: partition, From: new(seq.Offset(len(bodies))), Max: operate.MaxPeek})
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -64,8 +63,7 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 	if r.Err != nil || r.Partition != 2 || r.First != 0 || r.Count != 2 || r.RawSize == 0 {
 		t.Fatalf("got %+v", r)
 	}
-	from := seq.Offset(0)
-	got, err := m.nodes["n2"].Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 2, From: &from, Max: 10})
+	got, err := m.nodes["n2"].Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 2, From: new(seq.Offset(0)), Max: 10})
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %v, %v", got, err)
 	}

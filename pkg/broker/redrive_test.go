@@ -36,7 +36,7 @@ func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c, other := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(1)})
 		for i := range 70 {
 			n.put("orders", fmt.Sprintf("%02d", i))
 		}
@@ -89,7 +89,7 @@ func TestAMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(1)})
 		n.put("orders", "poison")
 		ids := map[string]bool{}
 		fails := func(how string, letters int) {
@@ -127,7 +127,7 @@ func TestSharedDeadLettersAreToldApart(t *testing.T) {
 		n := newNode(t)
 		a, b := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
 		for _, name := range []string{"bill", "mail"} {
-			n.bound("orders", name, policy.Patch{MaxAttempts: chosen(1), DeadLetterTopic: chosen("failed")})
+			n.bound("orders", name, policy.Patch{MaxAttempts: new(1), DeadLetterTopic: new("failed")})
 		}
 		n.put("orders", "x", "y")
 		a.poison(2)
@@ -161,7 +161,7 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
-		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: new(1)})
 		n.put("orders", "poison")
 		c.poison(1)
 		time.Sleep(time.Second)

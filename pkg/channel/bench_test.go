@@ -58,7 +58,7 @@ func BenchmarkTakeFinishAmongDeferred(b *testing.B) {
 	s, now := New(0, false), time.Unix(1000, 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	const end = 1_000_000
-	for o := seq.Offset(0); o < end; o++ {
+	for o := range seq.Offset(end) {
 		s.Defer(o, now, time.Hour+time.Duration(rng.Int64N(1e15)))
 	}
 	var out []Delivery

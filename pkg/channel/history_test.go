@@ -36,7 +36,7 @@ func TestAReturnIsExact(t *testing.T) {
 			return state != Finished
 		}
 		var want []seq.Offset
-		for o := seq.Offset(0); o < end; o++ {
+		for o := range seq.Offset(end) {
 			if open(o) {
 				want = append(want, o)
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
@@ -177,12 +178,7 @@ func (x *Consumer) keep(address string) {
 }
 
 // wake has who waits for c look again; it may be about to.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func wake(c chan<- struct{}) { signal.Poke(c) }
 
 // SetMaxInFlight bounds the messages in flight anew, from 0, which pauses the consumer, to what it
 // was created with (WithMaxInFlight). What is in flight already stays. Over one connection it takes

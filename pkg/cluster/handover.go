@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -49,7 +50,7 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 		return c.propose(ctx, meta.ElectLeaders{Elections: refused})
 	}
 	if c.store.Applied() == state.Index() { // whoever said yes did nothing, and is to be asked again, but not at once
-		pause(ctx, askAgain)
+		beat.Pause(ctx, askAgain)
 	}
 	return r, err
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -53,7 +54,7 @@ func (c *chair) lead() {
 		if c.store.IsLeader() {
 			c.leadOnce(ctx, c.former(former))
 			former = ""
-			pause(ctx, leadAgain) // it may still seem to lead, while it hands that over
+			beat.Pause(ctx, leadAgain) // it may still seem to lead, while it hands that over
 			continue
 		}
 		if leader, known := c.store.Leader(); known && leader != c.self {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -107,7 +108,7 @@ func (s *succession) suspect(id meta.NodeID, why suspicion) {
 func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) {
 	address := (*s.calls.roster.members.Load())[dead]
 	for range looks {
-		if !pause(ctx, quiet) || replaced(store, dead) {
+		if !beat.Pause(ctx, quiet) || replaced(store, dead) {
 			return
 		}
 		look, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
@@ -120,7 +121,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		if !agreed {
 			continue
 		}
-		if !pause(ctx, time.Duration(place)*succeedEvery) || replaced(store, dead) {
+		if !beat.Pause(ctx, time.Duration(place)*succeedEvery) || replaced(store, dead) {
 			return
 		}
 		s.log.Info("metadata leader is dead; starting an election", "leader", dead)
@@ -135,18 +136,6 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 func replaced(store *raftstore.Store, dead meta.NodeID) bool {
 	leader, known := store.Leader()
 	return known && leader != dead
-}
-
-// pause waits for d, and reports false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // voter is a voter that has not heard of the leader, and how much it holds.

@@ -31,8 +31,7 @@ const (
 
 // scratches hold memory in which batches are formed.
 var scratches = sync.Pool{New: func() any {
-	p := make([]byte, 0, newScratchBytes)
-	return &p
+	return new(make([]byte, 0, newScratchBytes))
 }}
 
 // Next adds a record and returns its n bytes, all of which the caller must fill. They are valid

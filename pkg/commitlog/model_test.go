@@ -235,8 +235,7 @@ func TestManyReadersReadWhatOneWriterAppends(t *testing.T) {
 	wg.Go(func() {
 		for l.CommittedEnd() < end {
 			if _, err := l.ReadRaw(l.Start(), 1<<12, nil); err != nil {
-				var below *BelowStartError
-				if !errors.As(err, &below) {
+				if _, ok := errors.AsType[*BelowStartError](err); !ok {
 					t.Error(err)
 					return
 				}

@@ -369,8 +369,7 @@ func checkAround(t *testing.T, l *Log, damaged []Damage) {
 	defer r.Release()
 	for off := l.Start(); off < l.End(); {
 		b, err := r.batch(off)
-		var corrupt *CorruptionError
-		if errors.As(err, &corrupt) {
+		if corrupt, ok := errors.AsType[*CorruptionError](err); ok {
 			if len(damaged) != 1 || corrupt.From != damaged[0].From || corrupt.Next != damaged[0].Next || fate.Of(err) != fate.Corrupt {
 				t.Fatalf("at %d: %v", off, err)
 			}

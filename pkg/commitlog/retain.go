@@ -76,8 +76,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	l.start.Store(uint64(start))
 	l.startPos.Store(rest[0].basePos)
 	l.segments.Store(&rest)
-	epochs := cutEpochs(l.Epochs(), start, l.End())
-	l.epochs.Store(&epochs)
+	l.epochs.Store(new(cutEpochs(l.Epochs(), start, l.End())))
 	if start == l.End() {
 		l.tail.drop()
 	}
@@ -234,7 +233,6 @@ func (r retaining) retireLocked() (begun bool, err error) {
 		old.seg.unpin()
 	}
 	r.log.out = out
-	grown := append(slices.Clone(r.log.view()), out.seg)
-	r.log.segments.Store(&grown)
+	r.log.segments.Store(new(append(slices.Clone(r.log.view()), out.seg)))
 	return true, nil
 }

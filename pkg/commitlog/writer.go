@@ -173,8 +173,7 @@ func (w *Writer) outputLocked(n int64) error {
 		l.rolled = append(l.rolled, l.out)
 	}
 	l.out = out
-	grown := append(slices.Clone(view), out.seg)
-	l.segments.Store(&grown)
+	l.segments.Store(new(append(slices.Clone(view), out.seg)))
 	return nil
 }
 
@@ -197,8 +196,7 @@ func (w *Writer) enterLocked(b Batch) Batch {
 	at := o.seg.size.Load()
 	b.position = o.seg.position(at)
 	if history := l.Epochs(); len(history) == 0 || b.Epoch() > l.LastEpoch() {
-		epochs := addEpoch(slices.Clone(history), b)
-		l.epochs.Store(&epochs)
+		l.epochs.Store(new(addEpoch(slices.Clone(history), b)))
 	}
 	o.seg.addBatch(b, at, l.opts.IndexBytes)
 	l.tail.push(b)

@@ -1,12 +1,9 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -65,7 +62,7 @@ func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, ar
 	if err != nil {
 		return answer, err
 	}
-	if err := decodeStrictly(reply, &answer); err != nil {
+	if err := meta.DecodeStrict(reply, &answer); err != nil {
 		return answer, fmt.Errorf("decode response of node %q to %q: %w", node, o, err)
 	}
 	return answer, nil
@@ -82,7 +79,7 @@ func Register[A, R any](all Operations, o Operation[A, R], f func(context.Contex
 	}
 	all[string(o)] = func(ctx context.Context, raw []byte) (any, error) {
 		var args A
-		if err := decodeStrictly(raw, &args); err != nil {
+		if err := meta.DecodeStrict(raw, &args); err != nil {
 			return nil, fate.Mark(fmt.Errorf("decode arguments of operation %q: %w", o, err), fate.Refused)
 		}
 		return f(ctx, args)
@@ -104,17 +101,4 @@ func (all Operations) Do(ctx context.Context, m Operate) ([][]byte, error) {
 		return nil, fmt.Errorf("encode response of operation %q: %w", m.Op, err)
 	}
 	return [][]byte{p}, nil
-}
-
-// decodeStrictly reads one JSON value that says nothing that v has no place for.
-func decodeStrictly(raw []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
-	}
-	return nil
 }

@@ -91,7 +91,7 @@ func TestGlobs(t *testing.T) {
 			continue
 		}
 		for want, list := range map[bool]string{true: test.yes, false: test.no} {
-			for _, value := range strings.Split(list, "|") {
+			for value := range strings.SplitSeq(list, "|") {
 				if list != "" && f.Match(fmt.Appendf(nil, `{"k":%q}`, value)) != want {
 					t.Errorf("%s matches %q: %v", test.glob, value, !want)
 				}

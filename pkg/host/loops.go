@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -55,10 +56,7 @@ func (u *unsaved) add(h *Topic, hp *Held) {
 	}
 	u.all[hp] = h
 	if len(u.all) == 1 {
-		select {
-		case u.wakeup <- struct{}{}:
-		default:
-		}
+		signal.Poke(u.wakeup)
 	}
 }
 
@@ -181,10 +179,7 @@ func (t *timers) arm(c *topic.Channel) {
 	first := len(t.armed) == 1
 	t.mu.Unlock()
 	if first {
-		select {
-		case t.wakeup <- struct{}{}:
-		default:
-		}
+		signal.Poke(t.wakeup)
 	}
 }
 

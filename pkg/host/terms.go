@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/lease"
 )
@@ -68,10 +69,7 @@ func (t *terms) stir(term *coord.Term) {
 	}
 	t.stirred[term] = lp
 	if len(t.stirred) == 1 {
-		select {
-		case t.wakeup <- struct{}{}:
-		default:
-		}
+		signal.Poke(t.wakeup)
 	}
 }
 

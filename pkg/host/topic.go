@@ -107,8 +107,7 @@ func (h *Topic) grow(n int) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	if all := h.AllHeld(); len(all) < n {
-		next := append(slices.Clone(all), make([]*Held, n-len(all))...)
-		h.held.Store(&next)
+		h.held.Store(new(append(slices.Clone(all), make([]*Held, n-len(all))...)))
 	}
 }
 

@@ -194,14 +194,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func decodeAs[T Command](body []byte) (Command, error) {
 	var c T
-	if err := decodeStrict(body, &c); err != nil {
+	if err := DecodeStrict(body, &c); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// decodeStrict reads one JSON value that has no field unknown to v.
-func decodeStrict(text []byte, v any) error {
+// DecodeStrict reads one JSON value that has no field unknown to v.
+func DecodeStrict(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {

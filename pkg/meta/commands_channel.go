@@ -168,8 +168,7 @@ func (s *State) editChannel(topic, channel string) (*Topic, *Channel, error) {
 	if was == nil {
 		return nil, nil, ErrChannelNotFound
 	}
-	ch := *was
-	return t, &ch, nil
+	return t, new(*was), nil
 }
 
 func validateChannel(topic, channel string) error {

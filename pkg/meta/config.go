@@ -255,7 +255,7 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 // zero; unknown ones are an error.
 func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 	var j configJSON
-	if err := decodeStrict(text, &j); err != nil {
+	if err := DecodeStrict(text, &j); err != nil {
 		return err
 	}
 	*c = TopicConfig{

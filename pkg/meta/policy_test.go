@@ -25,12 +25,10 @@ func policed(t *testing.T, topic, channel string) *State {
 	return s
 }
 
-func num(n int) *int { return &n }
-
 func TestAChannelsPolicyIsAltered(t *testing.T) {
 	s := policed(t, "orders", "bill")
 	backoff := policy.Backoff{Min: time.Second, Max: time.Minute}
-	patch := AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: num(5), Backoff: &backoff}}
+	patch := AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: new(5), Backoff: &backoff}}
 	if err := s.Apply(9, patch).Err; err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +38,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	if got := of(); got != (policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter, OnExpired: policy.Drop, Backoff: backoff}) {
 		t.Errorf("altered: %+v", got)
 	}
-	if err := s.Apply(10, AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: num(0)}}).Err; err != nil {
+	if err := s.Apply(10, AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: new(0)}}).Err; err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Apply(11, SetSettings{Values: map[string]string{SettingChannelMaxAttempts: "8", settingChannelOnExhausted: "drop", settingChannelRate: "9/s"}}).Err; err != nil {
@@ -49,8 +47,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	if got := of(); got != (policy.Policy{MaxAttempts: 8, OnExhausted: policy.Drop, OnExpired: policy.Drop, Backoff: backoff, Rate: 9}) {
 		t.Errorf("left to the cluster: %+v", got)
 	}
-	chosen := policy.Policy{MaxAttempts: 3}
-	if err := s.Apply(12, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: &chosen}}).Err; err != nil {
+	if err := s.Apply(12, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 3})}}).Err; err != nil {
 		t.Fatal(err)
 	}
 	if got := of(); got.MaxAttempts != 3 || got.Rate != 9 {
@@ -64,7 +61,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 func TestDeadLettersNeedAPlace(t *testing.T) {
 	long := strings.Repeat("c", 60)
 	s := policed(t, "orders", long)
-	attempts := &policy.Patch{MaxAttempts: num(5)}
+	attempts := &policy.Patch{MaxAttempts: new(5)}
 	err := s.Apply(9, AlterChannel{Topic: "orders", Channel: long, Policy: attempts}).Err
 	if !errors.Is(err, ErrInvalidConfig) || !strings.Contains(err.Error(), "choose another dead-letter topic") {
 		t.Errorf("a default that is too long: %v", err)
@@ -72,15 +69,14 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 	if p := s.Topic("orders").Channels[long].Policy; p != (policy.Policy{}) {
 		t.Errorf("a refused change has made it %+v", p)
 	}
-	chosen := policy.Policy{MaxAttempts: 5}
-	if err := s.Apply(10, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: &chosen}}).Err; !errors.Is(err, ErrInvalidConfig) {
+	if err := s.Apply(10, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 5})}}).Err; !errors.Is(err, ErrInvalidConfig) {
 		t.Errorf("for all channels: %v", err)
 	}
 	index := uint64(20)
 	for _, p := range []policy.Patch{
-		{MaxAttempts: num(5), OnExhausted: chose(policy.Drop)},
-		{OnExhausted: chose(policy.DeadLetter), DeadLetterTopic: text("failed")},
-		{Rate: num(1)},
+		{MaxAttempts: new(5), OnExhausted: new(policy.Drop)},
+		{OnExhausted: new(policy.DeadLetter), DeadLetterTopic: new("failed")},
+		{Rate: new(1)},
 	} {
 		index++
 		if err := s.Apply(index, AlterChannel{Topic: "orders", Channel: long, Policy: &p}).Err; err != nil {
@@ -106,9 +102,6 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 		t.Errorf("a topic with its own dead letters: %v", err)
 	}
 }
-
-func chose(o policy.Outcome) *policy.Outcome { return &o }
-func text(s string) *string                  { return &s }
 
 // A name that nobody chose fits, and two are not one.
 func TestInheritedDeadLetterTopicsHaveNamesThatFit(t *testing.T) {

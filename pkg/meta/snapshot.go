@@ -213,7 +213,7 @@ func decodeLines(body []byte) (*State, error) {
 			return io.ErrUnexpectedEOF
 		}
 		body = rest
-		return decodeStrict(line, v)
+		return DecodeStrict(line, v)
 	}
 	if err := peekLevel(body); err != nil {
 		return nil, err

@@ -138,8 +138,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 		out.topics(src.Topics(), s.maxObjects)
 	}
 	if src.Placement != nil {
-		p := src.Placement()
-		putAll(out, placementMetrics, &p)
+		putAll(out, placementMetrics, new(src.Placement()))
 	}
 	if src.Server != nil {
 		out.server(src.Server())
@@ -200,8 +199,7 @@ func (s sink) put(metrics ...prometheus.Metric) {
 // stored tells what is on the disk, the metadata included.
 func (s sink) stored(src *Sources) {
 	if src.Logs != nil {
-		l := src.Logs()
-		putAll(s, logMetrics, &l)
+		putAll(s, logMetrics, new(src.Logs()))
 	}
 	if src.Scrubber != nil {
 		c := src.Scrubber()
@@ -212,12 +210,10 @@ func (s sink) stored(src *Sources) {
 		s.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
 	}
 	if src.Disk != nil {
-		d := src.Disk()
-		putAll(s, diskMetrics, &d)
+		putAll(s, diskMetrics, new(src.Disk()))
 	}
 	if src.Raft != nil {
-		r := src.Raft()
-		s.raft(&r)
+		s.raft(new(src.Raft()))
 	}
 	if src.Tolerance != nil {
 		s.put(raftTolerance.is(float64(src.Tolerance())))

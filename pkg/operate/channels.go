@@ -254,8 +254,7 @@ func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		if r.Bytes = bytesLeft(r.Bytes, part.Messages); !part.More || r.Bytes < 0 || r.Max <= 0 || len(part.Messages) == 0 {
 			return all, nil
 		}
-		next := part.Messages[len(part.Messages)-1].Offset + 1
-		r.From = &next
+		r.From = new(part.Messages[len(part.Messages)-1].Offset + 1)
 	}
 }
 

@@ -190,8 +190,7 @@ func (m operatorMove) move(ctx context.Context) error {
 	}
 	return errors.Join(planned, fan.Join(len(moves), askTogether, func(i int) error {
 		x := &moves[i]
-		to := seq.Offset(x.Target)
-		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: &to}}
+		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: new(seq.Offset(x.Target))}}
 		_, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a)
 		return err
 	}))

@@ -39,8 +39,7 @@ var askCopy = question[copyArgs, api.Copy]{"copy", func(o *Node, _ context.Conte
 	c.LogStart = uint64(l.Start())
 	checked, part := o.host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
 	if c.Checking = part; checked != 0 {
-		at := time.Unix(0, checked)
-		c.CheckedAt = &at
+		c.CheckedAt = new(time.Unix(0, checked))
 	}
 	return c, nil
 }}

@@ -157,8 +157,7 @@ func (x *Exporter) build() {
 			hand()
 		case <-x.quit:
 			for range len(x.events) {
-				e := <-x.events
-				t.add(&e)
+				t.add(new(<-x.events))
 			}
 			t.close()
 			hand()

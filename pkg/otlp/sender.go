@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -184,9 +185,7 @@ func (s *sender) post(body []byte) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	for name, values := range s.x.o.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, s.x.o.Header)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	req.Header.Set("User-Agent", "brokerd/"+s.x.o.Version)
 	resp, err := s.client.Do(req)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/signal"
 )
 
 // copyBelow is the size from which a slice of a payload goes to the socket from
@@ -176,12 +178,7 @@ func (o *outbox) writeLocked() {
 	o.awake = o.waiting.bytes > 0
 }
 
-func (o *outbox) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
+func (o *outbox) signal() { signal.Poke(o.wake) }
 
 // Hold implements Gatherer.
 func (o *outbox) Hold() {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/signal"
 )
 
 // Peer is the way to one node in one class: a connection that is made when it is
@@ -219,10 +221,7 @@ func (p *Peer) Hurry() {
 	p.mu.Lock()
 	p.attempt, p.retryAt, p.lastErr = 0, time.Time{}, nil
 	p.mu.Unlock()
-	select {
-	case p.hurried <- struct{}{}:
-	default:
-	}
+	signal.Poke(p.hurried)
 }
 
 // startLocked sees to a goroutine that connects. It reports false when the

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/peertest"
 )
 
@@ -311,7 +312,7 @@ func TestAVisitEnds(t *testing.T) {
 				if _, err := conn.Write(header[:]); err != nil {
 					return
 				}
-				wait(t.Context(), DefaultKeepAlive)
+				beat.Pause(t.Context(), DefaultKeepAlive)
 			}
 		}()
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, io.ErrClosedPipe) {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
 )
 
 // Transport is one node's end of all connections to others. Its methods may be
@@ -104,7 +106,7 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("accept cluster connection: %w", err)
 		case err != nil: // no file descriptors, perhaps
 			failures++
-			wait(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
+			beat.Pause(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
 			continue
 		}
 		failures = 0
@@ -118,16 +120,6 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			defer p.free()
 			t.accepted(ctx, conn, &p)
 		})
-	}
-}
-
-// wait waits for d or the end of ctx.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -280,12 +281,7 @@ func (o *queue) delayLocked(seen *meta.Topic) {
 	o.retryAt = time.Now().Add(o.pause)
 }
 
-func (s *queues) poke() {
-	select {
-	case s.stir <- struct{}{}:
-	default:
-	}
-}
+func (s *queues) poke() { signal.Poke(s.stir) }
 
 // absent says why a partition has no leader.
 func (s *queues) absent(k queueKey) error {

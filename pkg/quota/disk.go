@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -62,10 +63,7 @@ func (d *Disk) tell(now time.Time) {
 	if d.full == nil || now.UnixNano()-last < int64(tellEvery) || !d.told.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	select {
-	case d.full <- struct{}{}:
-	default:
-	}
+	signal.Poke(d.full)
 }
 
 // Dropped notes that messages went which some channel had not finished.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -56,12 +57,7 @@ func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 	return nil
 }
 
-func (e *Memory) tell() {
-	select {
-	case e.full <- struct{}{}:
-	default:
-	}
-}
+func (e *Memory) tell() { signal.Poke(e.full) }
 
 // Refund gives back what is paid for and not stored any more.
 func (e *Memory) Refund(stored int64) {

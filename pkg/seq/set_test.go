@@ -2,6 +2,7 @@ package seq
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
@@ -51,15 +52,15 @@ func checkSet(t *testing.T, s *Set, model []bool, base, unit Offset) {
 	t.Helper()
 	var n uint64
 	next := base + Offset(len(model))*unit // first absent from here on
-	for i := len(model) - 1; i >= 0; i-- {
+	for i, m := range slices.Backward(model) {
 		at := base + Offset(i)*unit
-		if model[i] {
+		if m {
 			n += uint64(unit)
 		} else {
 			next = at
 		}
-		if s.Contains(at) != model[i] || s.Contains(at+unit-1) != model[i] {
-			t.Fatalf("%d x %d: contains %v, want %v", i, unit, s.Contains(at), model[i])
+		if s.Contains(at) != m || s.Contains(at+unit-1) != m {
+			t.Fatalf("%d x %d: contains %v, want %v", i, unit, s.Contains(at), m)
 		}
 		if got := s.NextAbsent(at); got != next {
 			t.Fatalf("%d x %d: next absent %d, want %d", i, unit, got, next)
@@ -167,7 +168,7 @@ func BenchmarkScatteredHoles(b *testing.B) {
 		if i == holes {
 			b.StopTimer()
 			i, s = 0, Set{}
-			for h := Offset(0); h < holes; h++ {
+			for h := range Offset(holes) {
 				s.AddRange(h*apart+1, (h+1)*apart)
 			}
 			b.StartTimer()

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -149,14 +150,11 @@ func (q *answerQueue) popReady(batch []*answer) int {
 	if q.n == 0 && len(q.ring) > keepRing {
 		q.ring, q.head = nil, 0
 	}
-	signal := q.full && n > 0
+	room := q.full && n > 0
 	q.full = q.full && n == 0
 	q.mu.Unlock()
-	if signal {
-		select {
-		case q.room <- struct{}{}:
-		default:
-		}
+	if room {
+		signal.Poke(q.room)
 	}
 	return n
 }

@@ -117,8 +117,7 @@ func (r *rights) certificate() *guard.Identity {
 	if r.link.tls == nil {
 		return nil
 	}
-	state := r.link.tls.ConnectionState()
-	return guard.Certificate(guard.Verified(&state))
+	return guard.Certificate(guard.Verified(new(r.link.tls.ConnectionState())))
 }
 
 // ask asks what the connection may do. Why it failed is logged and not told.

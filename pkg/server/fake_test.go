@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -190,8 +191,8 @@ func (b *fakeBroker) release() {
 	held := b.held
 	b.held = nil
 	b.mu.Unlock()
-	for i := len(held) - 1; i >= 0; i-- {
-		held[i]()
+	for _, h := range slices.Backward(held) {
+		h()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -184,12 +185,7 @@ func (l *link) Unfinished(id seq.MessageID, reason error) {
 }
 
 // poke makes the writer look at what there is.
-func (l *link) poke() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *link) poke() { signal.Poke(l.wake) }
 
 // newAnswer returns an answer that is ready as it stands.
 func (l *link) newAnswer() *answer {

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -105,10 +106,7 @@ func (s *Board) Begin(k Key, since time.Time, why string) {
 		return
 	}
 	s.open[k] = &open{since: since, why: why}
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
+	signal.Poke(s.wakeup)
 }
 
 // End says that it progresses again, or no longer has to.

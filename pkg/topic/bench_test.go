@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -121,10 +122,7 @@ func benchConsume(b *testing.B, p *Partition, ordered bool) {
 	}
 	woken := make(chan struct{}, 1)
 	k, err := c.Join(ConsumerOptions{Timeout: time.Minute, MaxTimeout: time.Hour, Wake: func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
+		signal.Poke(woken)
 	}, Ended: func(error) {}}, 0)
 	if err != nil {
 		b.Fatal(err)

@@ -65,8 +65,7 @@ func (g *collector) pause() *seq.Offset {
 	if at == notPaused {
 		return nil
 	}
-	o := seq.Offset(at)
-	return &o
+	return new(seq.Offset(at))
 }
 
 // changes implements source. Without a large channel, a snapshot is just as small.

@@ -81,8 +81,7 @@ func deferring(b *testing.B, disk vfs.FS, messages int) *Consumer {
 	for range messages / 1024 {
 		builder := new(commitlog.Builder)
 		for range 1024 {
-			m := Message{Body: []byte("body")}
-			appendRecord(&m, builder)
+			appendRecord(new(Message{Body: []byte("body")}), builder)
 		}
 		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
 			b.Fatal(err)

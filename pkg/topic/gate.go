@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
@@ -77,10 +78,7 @@ func (g *gate) stir() {
 	if !g.suspended.Load() {
 		return
 	}
-	select {
-	case g.stirred <- struct{}{}:
-	default:
-	}
+	signal.Poke(g.stirred)
 }
 
 // Disconnect disconnects all consumers for a reason. Their messages in flight are ready again

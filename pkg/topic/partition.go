@@ -359,8 +359,7 @@ func (p *Partition) forget(c *Channel) error {
 }
 
 func listOf(channels map[string]*Channel) *[]*Channel {
-	l := slices.Collect(maps.Values(channels))
-	return &l
+	return new(slices.Collect(maps.Values(channels)))
 }
 
 // SetPaused hides messages published from now on from the channels, or shows all again. Setting the

@@ -87,7 +87,7 @@ func TestPositionsShrinkTheFile(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	large := Snapshot{}
-	for o := seq.Offset(0); o < 100_000; o++ {
+	for o := range seq.Offset(100_000) {
 		if large.Channels == nil {
 			large.Channels = []ChannelPosition{{Name: "c"}}
 		}
@@ -301,8 +301,7 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 }
 
 func TestPositionsFileIsGolden(t *testing.T) {
-	at := seq.Offset(300)
-	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: &at, Channels: []ChannelPosition{
+	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: new(seq.Offset(300)), Channels: []ChannelPosition{
 		{Name: "a", Version: 9, Position: channel.Position{Floor: 20}},
 		{Name: "b", Version: 300, Position: sampleSnapshot(1).Channels[0].Position},
 	}})

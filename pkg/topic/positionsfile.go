@@ -202,8 +202,7 @@ func (d *positionsReader) bytes() []byte {
 func (d *positionsReader) snapshot(paused bool) Snapshot {
 	s := Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number())}
 	if paused {
-		at := seq.Offset(d.number())
-		s.PausedAt = &at
+		s.PausedAt = new(seq.Offset(d.number()))
 	}
 	s.Channels = d.channels()
 	return s

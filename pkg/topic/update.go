@@ -106,8 +106,7 @@ func decodeUpdate(data []byte) (update, error) {
 	}
 	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number()), Lost: flags&flagLost != 0}
 	if flags&flagPaused != 0 {
-		at := seq.Offset(d.number())
-		u.header.PausedAt = &at
+		u.header.PausedAt = new(seq.Offset(d.number()))
 	}
 	for range d.count(minNameBytes) {
 		u.removed = append(u.removed, string(d.bytes()))

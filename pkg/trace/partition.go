@@ -170,8 +170,7 @@ func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
 			n.key = HashKey(m.Key)
 		}
 		if m.Address != nil {
-			of := *m.Address
-			n.copyOf = &of
+			n.copyOf = new(*m.Address)
 		}
 		if n.traceID != 0 || n.key != 0 || n.copyOf != nil || n.context.Valid() {
 			x.notes = append(x.notes, n)

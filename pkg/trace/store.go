@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -181,12 +182,7 @@ func (s *Store) context(header []byte) Context {
 	return contextOf(header)
 }
 
-func (s *Store) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Store) poke() { signal.Poke(s.wake) }
 
 // sealLocked has the active frame wait to be written. Where too many wait, the oldest that
 // is not being written is lost.

@@ -123,6 +123,5 @@ func (b *block) copy() *block {
 	if b == nil {
 		return nil
 	}
-	copied := *b
-	return &copied
+	return new(*b)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +24,7 @@ func threeNodes(t *testing.T) (c *nodes.Cluster, addresses []string, ctl func(ar
 	}
 	return c, addresses, func(args ...string) string {
 		t.Helper()
-		code, out, errs := run(t, "brokerctl", append(flags[:len(flags):len(flags)], args...)...)
+		code, out, errs := run(t, "brokerctl", append(slices.Clip(flags), args...)...)
 		if code != 0 {
 			t.Fatalf("%v: exit %d\n%s", args, code, errs)
 		}

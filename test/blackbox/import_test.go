@@ -3,6 +3,7 @@ package blackbox
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,9 +86,7 @@ func (n *node) serveAsNsqd() {
 	at := listening(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for protocol, address := range at {
-		n.addresses[protocol] = address
-	}
+	maps.Copy(n.addresses, at)
 }
 
 // imported checks what waits after nsqdData(n).

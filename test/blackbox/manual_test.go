@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"errors"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -56,11 +57,9 @@ func TestTheHandbookIsFollowed(t *testing.T) {
 			n := threeMachines(t, nil)
 			n.topic("one", "two", "three")
 			n.ctl("backup create backups")
-			for word, is := range map[string]string{
+			maps.Copy(n.words, map[string]string{
 				"DIR": "backups", "FILE": "bundle.tar.gz", "CERT": "cert.pem", "DISK": "sda", "N": "6", "NODE": "n2", "PARTITION": "0",
-			} {
-				n.words[word] = is
-			}
+			})
 			ran := 0
 			for _, line := range commands {
 				if line == "" {
@@ -110,8 +109,7 @@ func (n *night) follow(line string) {
 
 // exitCode is that of a program that ended with an error, -1 if it did not run.
 func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	return -1

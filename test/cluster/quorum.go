@@ -156,8 +156,7 @@ func publishRefused(st *stage, n *nodes.Node, topic string) error {
 // createRefuses asks for what needs the metadata.
 func createRefuses(st *stage) error {
 	err := st.c.CreateTopic(st.ctx, "late", nil)
-	var status *nodes.StatusError
-	if !errors.As(err, &status) {
+	if _, ok := errors.AsType[*nodes.StatusError](err); !ok {
 		return fmt.Errorf("a topic is made without a quorum, or that it cannot be is not said: %w", err)
 	}
 	st.note("refused: %v", err)

@@ -32,7 +32,7 @@ func examples(markdown string) ([]example, error) {
 	var found []example
 	var code []string
 	lang, inside, marked, alone := "", false, false, false
-	for _, line := range strings.Split(markdown, "\n") {
+	for line := range strings.SplitSeq(markdown, "\n") {
 		switch {
 		case !inside && strings.TrimSpace(line) == runMark:
 			marked = true

@@ -78,12 +78,10 @@ func (o JournalOptions) query() url.Values {
 
 // Audit returns what operators did.
 func (i Insights) Audit(ctx context.Context, o JournalOptions) (*AuditLog, error) {
-	out := new(AuditLog)
-	return out, i.t.get(ctx, path("audit"), o.query(), out)
+	return find[AuditLog](ctx, i.t, path("audit"), o.query())
 }
 
 // Events returns what happened.
 func (i Insights) Events(ctx context.Context, o JournalOptions) (*EventLog, error) {
-	out := new(EventLog)
-	return out, i.t.get(ctx, path("events"), o.query(), out)
+	return find[EventLog](ctx, i.t, path("events"), o.query())
 }

@@ -94,8 +94,7 @@ func (c *Client) Topic(ctx context.Context, name string) (*Topic, error) {
 // CreateTopic creates a topic. If the topic exists, it is returned if its configuration is the
 // same; otherwise CreateTopic fails with CodeExists.
 func (c *Client) CreateTopic(ctx context.Context, req CreateTopic) (*Topic, error) {
-	out := new(Topic)
-	return out, c.t.send(ctx, http.MethodPost, path("topics"), req, out)
+	return post[Topic](ctx, &c.t, path("topics"), req)
 }
 
 // AlterTopic applies a patch and returns the topic as it is afterwards.
@@ -106,8 +105,7 @@ func (c *Client) AlterTopic(ctx context.Context, name string, patch ConfigPatch)
 
 // AddPartitions raises the number of partitions of a topic to total.
 func (c *Client) AddPartitions(ctx context.Context, name string, total int) (*Topic, error) {
-	out := new(Topic)
-	return out, c.t.send(ctx, http.MethodPost, path("topics", name, "partitions"), AddPartitions{total}, out)
+	return post[Topic](ctx, &c.t, path("topics", name, "partitions"), AddPartitions{total})
 }
 
 // PauseTopic stops or resumes the transfer of messages from a topic to its channels.
@@ -160,8 +158,7 @@ func (c *Client) ExplainChannel(ctx context.Context, topic, channel string) (*Ex
 
 // CreateChannel creates a channel, or returns the existing one.
 func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChannel) (*Channel, error) {
-	out := new(Channel)
-	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels"), req, out)
+	return post[Channel](ctx, &c.t, path("topics", topic, "channels"), req)
 }
 
 // AlterChannel changes a channel and returns it as it is afterwards.
@@ -182,8 +179,7 @@ func (c *Client) EmptyChannel(ctx context.Context, topic, channel string) error 
 
 // SeekChannel moves a channel and returns it as it is afterwards.
 func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek) (*Channel, error) {
-	out := new(Channel)
-	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "seek"), to, out)
+	return post[Channel](ctx, &c.t, path("topics", topic, "channels", channel, "seek"), to)
 }
 
 // DeleteChannel deletes a channel and disconnects its consumers.
@@ -196,8 +192,7 @@ func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) error
 
 // Publish stores messages. After an error of CodeUncertain they may be stored.
 func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Published, error) {
-	out := new(Published)
-	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "messages"), req, out)
+	return post[Published](ctx, &c.t, path("topics", topic, "messages"), req)
 }
 
 // MaxFiltered is how many messages of a partition a node looks at for one Peek with a Filter.

@@ -51,8 +51,6 @@ func newTestClient(t *testing.T, addrs ...string) *Client {
 	return c
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestEachCallAsksItsEndpoint(t *testing.T) {
 	when := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	sync := Sync(100)
@@ -68,11 +66,11 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 			asked{"GET", "/v1/topics/t%23ephemeral", ""},
 		},
 		{"create topic", func(ctx context.Context, c *Client) error {
-			_, err := c.CreateTopic(ctx, CreateTopic{Name: "t", Config: ConfigPatch{Partitions: ptr(2), Sync: &sync}})
+			_, err := c.CreateTopic(ctx, CreateTopic{Name: "t", Config: ConfigPatch{Partitions: new(2), Sync: &sync}})
 			return err
 		}, asked{"POST", "/v1/topics", `{"name":"t","config":{"partitions":2,"sync":100}}`}},
 		{"alter topic", func(ctx context.Context, c *Client) error {
-			_, err := c.AlterTopic(ctx, "t", ConfigPatch{Retention: ptr(Duration(72 * time.Hour))})
+			_, err := c.AlterTopic(ctx, "t", ConfigPatch{Retention: new(Duration(72 * time.Hour))})
 			return err
 		}, asked{"PATCH", "/v1/topics/t", `{"retention":"72h0m0s"}`}},
 		{
@@ -121,7 +119,7 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 		{"publish", func(ctx context.Context, c *Client) error {
 			_, err := c.Publish(ctx, "t", Publish{
 				Messages:  []Message{{Text: "a", Delay: Duration(time.Minute)}, {Body: []byte{0xff}}},
-				Partition: ptr(0), Key: "k",
+				Partition: new(0), Key: "k",
 			})
 			return err
 		}, asked{
@@ -129,7 +127,7 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 			`{"messages":[{"text":"a","delay":"1m0s"},{"body":"/w=="}],"partition":0,"key":"k"}`,
 		}},
 		{"peek a topic", func(ctx context.Context, c *Client) error {
-			_, err := c.Peek(ctx, "t", "", PeekOptions{Partition: ptr(1), From: ptr(uint64(7)), Max: 3})
+			_, err := c.Peek(ctx, "t", "", PeekOptions{Partition: new(1), From: new(uint64(7)), Max: 3})
 			return err
 		}, asked{"GET", "/v1/topics/t/messages?from=7&n=3&partition=1", ""}},
 		{

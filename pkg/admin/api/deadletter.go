@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"strconv"
 )
@@ -125,6 +124,5 @@ func (d DeadLetterClient) Purge(ctx context.Context, topic, channel string, req 
 }
 
 func (d DeadLetterClient) redriveOrPurge(ctx context.Context, topic, channel, verb string, req DeadLetterAction) (*DeadLetterResult, error) {
-	out := new(DeadLetterResult)
-	return out, d.c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "dead-letters", verb), req, out)
+	return post[DeadLetterResult](ctx, &d.c.t, path("topics", topic, "channels", channel, "dead-letters", verb), req)
 }

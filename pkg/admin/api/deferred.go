@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -81,8 +80,7 @@ func (d DeferredClient) List(ctx context.Context, topic, channel string, q Defer
 	if q.Next != "" {
 		v.Set("next", q.Next)
 	}
-	out := new(DeferredList)
-	return out, d.c.t.get(ctx, path("topics", topic, "channels", channel, "deferred"), v, out)
+	return find[DeferredList](ctx, &d.c.t, path("topics", topic, "channels", channel, "deferred"), v)
 }
 
 // Cancel finishes deferred messages without delivery.
@@ -96,6 +94,5 @@ func (d DeferredClient) Advance(ctx context.Context, topic, channel string, r Re
 }
 
 func (d DeferredClient) change(ctx context.Context, topic, channel, verb string, r Reschedule) (*Rescheduled, error) {
-	out := new(Rescheduled)
-	return out, d.c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "deferred", verb), r, out)
+	return post[Rescheduled](ctx, &d.c.t, path("topics", topic, "channels", channel, "deferred", verb), r)
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -82,14 +81,12 @@ func (h History) PlanSeek(ctx context.Context, topic, channel string, to Seek) (
 	if to.Partition != nil {
 		q.Set("partition", strconv.Itoa(*to.Partition))
 	}
-	out := new(MovePlan)
-	return out, h.t.get(ctx, path("topics", topic, "channels", channel, "seek"), q, out)
+	return find[MovePlan](ctx, h.t, path("topics", topic, "channels", channel, "seek"), q)
 }
 
 // Skip skips the unfinished messages of a channel in a partition before an offset.
 func (h History) Skip(ctx context.Context, topic, channel string, s Skip) (*Channel, error) {
-	out := new(Channel)
-	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "skip"), s, out)
+	return post[Channel](ctx, h.t, path("topics", topic, "channels", channel, "skip"), s)
 }
 
 // Saved returns the saved positions of a channel.
@@ -99,12 +96,10 @@ func (h History) Saved(ctx context.Context, topic, channel string) (*ChannelHist
 
 // Undo undoes the last move of a channel that has not been undone.
 func (h History) Undo(ctx context.Context, topic, channel string) (*UndoneMove, error) {
-	out := new(UndoneMove)
-	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "undo"), nil, out)
+	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "undo"), nil)
 }
 
 // RestoreChannel restores a deleted channel at its last position.
 func (h History) RestoreChannel(ctx context.Context, topic, channel string) (*UndoneMove, error) {
-	out := new(UndoneMove)
-	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "restore"), nil, out)
+	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "restore"), nil)
 }

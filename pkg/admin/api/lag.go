@@ -59,8 +59,7 @@ func (o Insights) Lag(ctx context.Context, topic, channel string) (*Lag, error) 
 	if channel != "" {
 		q.Set("channel", channel)
 	}
-	out := new(Lag)
-	return out, o.t.get(ctx, path("lag"), q, out)
+	return find[Lag](ctx, o.t, path("lag"), q)
 }
 
 // Consumers returns the consumers of all channels.

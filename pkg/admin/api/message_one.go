@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 )
 
@@ -38,8 +37,7 @@ func (i Insights) Message(ctx context.Context, topic, id, channel string) (*Mess
 	if channel != "" {
 		q.Set("channel", channel)
 	}
-	out := new(MessageDetail)
-	return out, i.t.get(ctx, path("topics", topic, "messages", id), q, out)
+	return find[MessageDetail](ctx, i.t, path("topics", topic, "messages", id), q)
 }
 
 // History are the requests that move channels and undo moves.
@@ -48,6 +46,5 @@ type History struct{ t *transport }
 // FinishMessage finishes a message in a channel, whatever its state. If a consumer has it in
 // flight, that consumer's FIN fails.
 func (h History) FinishMessage(ctx context.Context, topic, channel, id string) (*FinishedMessage, error) {
-	out := new(FinishedMessage)
-	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "messages", id, "finish"), nil, out)
+	return post[FinishedMessage](ctx, h.t, path("topics", topic, "channels", channel, "messages", id, "finish"), nil)
 }

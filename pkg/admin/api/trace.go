@@ -51,8 +51,7 @@ func (i Insights) Trace(ctx context.Context, topic, id string) (*MessageTrace, e
 	if topic != "" {
 		q.Set("topic", topic)
 	}
-	out := new(MessageTrace)
-	return out, i.t.get(ctx, path("messages", id, "trace"), q, out)
+	return find[MessageTrace](ctx, i.t, path("messages", id, "trace"), q)
 }
 
 // TracesBy returns the events of the messages of a topic published with a trace id (decimal) or
@@ -65,6 +64,5 @@ func (i Insights) TracesBy(ctx context.Context, topic, traceID, key string) (*Tr
 	if key != "" {
 		q.Set("key", key)
 	}
-	out := new(TraceList)
-	return out, i.t.get(ctx, path("topics", topic, "traces"), q, out)
+	return find[TraceList](ctx, i.t, path("topics", topic, "traces"), q)
 }

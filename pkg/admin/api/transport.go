@@ -102,6 +102,12 @@ func into[T any](ctx context.Context, t *transport, path string) (*T, error) {
 	return out, t.get(ctx, path, nil, out)
 }
 
+// find gets the object that a query chooses.
+func find[T any](ctx context.Context, t *transport, path string, query url.Values) (*T, error) {
+	out := new(T)
+	return out, t.get(ctx, path, query, out)
+}
+
 func (t *transport) get(ctx context.Context, path string, query url.Values, out any) error {
 	if len(query) > 0 {
 		path += "?" + query.Encode()

@@ -57,8 +57,7 @@ func (a Trash) Holder(ctx context.Context, name string) (uint64, error) {
 
 // Restore restores a deleted topic with its messages, channels and positions.
 func (a Trash) Restore(ctx context.Context, name string, which RestoreTopic) (*Topic, error) {
-	out := new(Topic)
-	return out, a.t.send(ctx, http.MethodPost, path("deleted", name, "restore"), which, out)
+	return post[Topic](ctx, a.t, path("deleted", name, "restore"), which)
 }
 
 // Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which

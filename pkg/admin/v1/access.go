@@ -238,8 +238,7 @@ func (v accessAPI) revokeToken(r *http.Request) (answer, error) {
 func apiToken(t *access.Token, now time.Time) api.Token {
 	out := api.Token{ID: t.ID, User: t.User, Description: t.Description, Created: time.Unix(0, t.Created).UTC(), Expired: t.Expired(now.UnixNano())}
 	if t.Expires != 0 {
-		at := time.Unix(0, t.Expires).UTC()
-		out.Expires = &at
+		out.Expires = new(time.Unix(0, t.Expires).UTC())
 	}
 	return out
 }

@@ -137,8 +137,8 @@ func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error
 // ServeMux clean such paths, and the clean one names another resource. The last
 // segment may be empty: no endpoint has such a path.
 func straight(u *url.URL) bool {
-	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/"), "/")
-	for _, s := range segments {
+	segments := strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/"), "/")
+	for s := range segments {
 		name, err := url.PathUnescape(s)
 		if err != nil || name == "" || meta.IsDotSegment(name) || strings.Contains(name, "/") {
 			return false

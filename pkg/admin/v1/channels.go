@@ -295,8 +295,7 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 			Lag:       p.Lag,
 		}
 		if p.Blocked != nil {
-			seq := uint64(*p.Blocked)
-			place.Blocked = &seq
+			place.Blocked = new(uint64(*p.Blocked))
 		}
 		if b := p.KeyBlock; b != nil {
 			place.KeyBlocked = &api.KeyBlock{

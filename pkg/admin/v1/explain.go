@@ -27,8 +27,7 @@ func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (an
 	if err != nil {
 		return answer{}, err
 	}
-	topic := v.topics.info(r.Context(), t)
-	return success(explained(&topic, &before, &now))
+	return success(explained(new(v.topics.info(r.Context(), t)), &before, &now))
 }
 
 // untilItMoves returns a channel as it is once a message was finished, or has had the time

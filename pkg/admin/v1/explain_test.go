@@ -99,8 +99,7 @@ func TestExplained(t *testing.T) {
 		},
 		"a message has had all its attempts and blocks": {
 			before: func(c *api.Channel) {
-				seq := uint64(7)
-				c.Exhausted, c.Partitions[0].Blocked, c.Policy.MaxAttempts = 1, &seq, 5
+				c.Exhausted, c.Partitions[0].Blocked, c.Policy.MaxAttempts = 1, new(uint64(7)), 5
 			},
 			causes: []api.CauseCode{api.CauseExhausted}, says: "have used up their 5 attempts and block, they are not delivered; the first, partition/sequence: 0/7", count: 1,
 		},

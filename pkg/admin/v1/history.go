@@ -70,8 +70,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 	if req.To > uint64(seq.MaxOffset) {
 		return answer{}, api.Errorf(api.CodeInvalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
 	}
-	to := seq.Offset(req.To)
-	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, operate.SeekTo{Offset: &to, Partition: &req.Partition, Forward: true})
+	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, operate.SeekTo{Offset: new(seq.Offset(req.To)), Partition: &req.Partition, Forward: true})
 	if err != nil {
 		return answer{}, err
 	}

@@ -91,8 +91,7 @@ func channelLag(topic string, c stats.Channel) api.ChannelLag {
 		InFlight: c.InFlight, Deferred: c.Deferred, Paused: c.Paused,
 	}
 	if d, ever := c.Rates.DrainsIn(c.Depth); ever {
-		ms := api.Milliseconds(d)
-		l.DrainsInMS = &ms
+		l.DrainsInMS = new(api.Milliseconds(d))
 	}
 	return l
 }

@@ -142,8 +142,7 @@ func (v messagesAPI) numbering(name string) seq.Numbering {
 	b := v.channels.topics.broker
 	cluster := v.cluster.Load()
 	if cluster == nil {
-		id := b.Cluster().ClusterID
-		cluster = &id
+		cluster = new(b.Cluster().ClusterID)
 		v.cluster.Store(cluster) // it has the same name for ever
 	}
 	t, err := b.Topic(name)
@@ -398,8 +397,7 @@ func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 		if err != nil || n > uint64(seq.MaxOffset) {
 			return api.Errorf(api.CodeInvalid, "from is %q, must be an offset", text)
 		}
-		from := seq.Offset(n)
-		req.From = &from
+		req.From = new(seq.Offset(n))
 	}
 	return nil
 }
@@ -427,15 +425,13 @@ func apiPeeked(m operate.Peeked) api.Peeked {
 		out.Body = []byte{}
 	}
 	if !m.DeliverAt.IsZero() {
-		at := m.DeliverAt
-		out.DeliverAt = &at
+		out.DeliverAt = new(m.DeliverAt)
 	}
 	if json.Valid(m.Header) {
 		out.Headers = m.Header
 	}
 	if utf8.Valid(m.Body) {
-		text := string(m.Body)
-		out.Text = &text
+		out.Text = new(string(m.Body))
 	}
 	return out
 }

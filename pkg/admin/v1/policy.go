@@ -77,8 +77,7 @@ func limitOf(name string, n *int) (*int, error) {
 	case *n < 0:
 		return nil, api.Errorf(api.CodeInvalid, "%s is %d, must not be negative; 0 is no limit", name, *n)
 	case *n == 0:
-		none := policy.Unlimited
-		return &none, nil
+		return new(policy.Unlimited), nil
 	}
 	return n, nil
 }

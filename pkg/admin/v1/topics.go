@@ -324,14 +324,6 @@ func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 	return out
 }
 
-func texts(ids []meta.NodeID) []string {
-	out := make([]string, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, string(id))
-	}
-	return out
-}
-
 // apiChannels lists a topic's channels: those of the metadata, and the ephemeral
 // ones that this node has.
 func apiChannels(t *meta.Topic, stats *stats.Topic) []api.ChannelSummary {

@@ -37,7 +37,9 @@ func (v trashAPI) list(*http.Request) (answer, error) {
 func apiDeleted(d *meta.Deleted) api.DeletedTopic {
 	var nodes []string
 	for i := range d.Topic.Partitions {
-		nodes = append(nodes, texts(d.Topic.Partitions[i].Replicas)...)
+		for _, id := range d.Topic.Partitions[i].Replicas {
+			nodes = append(nodes, string(id))
+		}
 	}
 	slices.Sort(nodes)
 	return api.DeletedTopic{

@@ -87,10 +87,7 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 	if r.ContentLength > int64(most) {
 		return nil, ErrBodyTooLarge
 	}
-	announced := r.ContentLength
-	if announced < 0 {
-		announced = 0
-	}
+	announced := max(r.ContentLength, 0)
 	// One more than announced, so that the end is found without growing.
 	b := &Body{from: s, share: s.memory.Share(limit.Bodies)}
 	defer func() {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -251,9 +252,7 @@ func TestDecidingTwice(t *testing.T) {
 		first := decisions(&c.state, nodes, c.opts)
 		for range 3 {
 			again := Conditions{} // with another order inside
-			for id, how := range nodes {
-				again[id] = how
-			}
+			maps.Copy(again, nodes)
 			if d := cmp.Diff(first, decisions(c.state.Snapshot(), again, c.opts)); d != "" {
 				t.Fatalf("round %d: %s", round, d)
 			}

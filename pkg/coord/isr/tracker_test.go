@@ -96,7 +96,7 @@ func TestScripts(t *testing.T) {
 
 func nodes(text string) []meta.NodeID {
 	var all []meta.NodeID
-	for _, n := range strings.Fields(text) {
+	for n := range strings.FieldsSeq(text) {
 		all = append(all, meta.NodeID(n))
 	}
 	return all

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/internal/signal"
 )
 
 // announceAgain is how long the announcer waits after a barrier that was refused.
@@ -23,12 +25,7 @@ type announcer struct {
 }
 
 // applied asks for a barrier. It does not block.
-func (a announcer) applied() {
-	select {
-	case a.due <- struct{}{}:
-	default:
-	}
-}
+func (a announcer) applied() { signal.Poke(a.due) }
 
 // keep appends the barriers of s while it leads and has followers, until Close.
 func (a announcer) keep(s *Store) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -27,10 +28,7 @@ type badDisk struct {
 
 func (d *badDisk) StoreLogs(l []*raft.Log) error {
 	if block := d.block.Load(); block != nil {
-		select {
-		case d.hangs <- struct{}{}:
-		default:
-		}
+		signal.Poke(d.hangs)
 		<-*block
 	}
 	if err := d.err.Load(); err != nil {

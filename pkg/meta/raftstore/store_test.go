@@ -413,8 +413,7 @@ func TestAFirstStartThatWasCutOffStartsAnew(t *testing.T) {
 			}
 		}},
 		{"after the term, before the first entry", func(t *testing.T, dir string) {
-			o := options(dir)
-			p, err := openParts(&o)
+			p, err := openParts(new(options(dir)))
 			if err != nil {
 				t.Fatal(err)
 			}
