@@ -76,12 +76,8 @@ secret that a node has written to the file first-administrator in its data direc
 					return err
 				}
 			}
-			var u *api.User
-			err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { u, err = c.CreateUser(ctx, req); return err })
-			if err != nil {
-				return err
-			}
-			return s.Show(cmd, said(u, u.Name, "user %s created", u.Name))
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) { return c.CreateUser(ctx, req) },
+				func(u *api.User) Answer { return said(u, u.Name, "user %s created", u.Name) })
 		},
 	}
 	f := cmd.Flags()
@@ -102,32 +98,27 @@ func (s *Shell) listUsers() *cobra.Command {
 		Short: "List the users and their rules",
 		Args:  s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			users, err := s.someUsers(cmd, nil)
-			if err != nil {
-				return err
-			}
-			a := usersAnswer(users)
-			a.Header = []string{"NAME", "PASSWORD", "TOKENS", "RULES", "CERTIFICATES"}
-			for _, u := range users {
-				a.Rows = append(a.Rows, []any{u.Name, yesOr(u.HasPassword), u.Tokens, rulesText(u.Rules), strings.Join(u.Certificates, ",")})
-			}
-			return s.Show(cmd, a)
+			return answer(s, cmd, someUsers(nil), func(users []api.User) Answer {
+				a := usersAnswer(users)
+				a.Header = []string{"NAME", "PASSWORD", "TOKENS", "RULES", "CERTIFICATES"}
+				for _, u := range users {
+					a.Rows = append(a.Rows, []any{u.Name, yesOr(u.HasPassword), u.Tokens, rulesText(u.Rules), strings.Join(u.Certificates, ",")})
+				}
+				return a
+			})
 		},
 	}
 }
 
-// someUsers returns the users that are named, or all.
-func (s *Shell) someUsers(cmd *cobra.Command, names []string) (users []api.User, err error) {
-	err = s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+// someUsers asks for the users that are named, or all.
+func someUsers(names []string) func(context.Context, api.Access) ([]api.User, error) {
+	return func(ctx context.Context, c api.Access) ([]api.User, error) {
 		if len(names) == 0 {
-			users, err = c.Users(ctx)
-			return err
+			return c.Users(ctx)
 		}
 		u, err := c.User(ctx, names[0])
-		users = append(users, *u)
-		return err
-	})
-	return users, err
+		return []api.User{*u}, err
+	}
 }
 
 func usersAnswer(users []api.User) Answer {
@@ -145,10 +136,7 @@ func (s *Shell) deleteUser() *cobra.Command {
 			if err := s.Confirm(cmd, yes, "deleting user", name); err != nil {
 				return err
 			}
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) error { return c.DeleteUser(ctx, name) }); err != nil {
-				return err
-			}
-			return s.Show(cmd, said(map[string]string{"user": name, "action": "deleted"}, name, "user %s deleted", name))
+			return s.remove(cmd, "user", name, "deleted", func(ctx context.Context, c api.Access) error { return c.DeleteUser(ctx, name) })
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation; cannot be undone")
@@ -168,14 +156,8 @@ func (s *Shell) passwd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var u *api.User
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
-				u, err = c.SetPassword(ctx, args[0], secret)
-				return err
-			}); err != nil {
-				return err
-			}
-			return s.Show(cmd, said(u, u.Name, "password of user %s changed", u.Name))
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) { return c.SetPassword(ctx, args[0], secret) },
+				func(u *api.User) Answer { return said(u, u.Name, "password of user %s changed", u.Name) })
 		},
 	}
 	passwordFlag(cmd.Flags(), &password, "-")
@@ -213,11 +195,8 @@ Authorization: Bearer.`,
 					return refuse("--out: %w", err)
 				}
 			}
-			var t *api.Token
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
-				t, err = c.CreateToken(ctx, args[0], req)
-				return err
-			}); err != nil {
+			t, err := ask(s, cmd, func(ctx context.Context, c api.Access) (*api.Token, error) { return c.CreateToken(ctx, args[0], req) })
+			if err != nil {
 				return err
 			}
 			if out == "" {
@@ -243,11 +222,10 @@ func (s *Shell) listTokens() *cobra.Command {
 		Short: "List the tokens of a user, or all, without their secrets",
 		Args:  s.need(0, 1, "at most a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var tokens []api.Token
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
-				tokens, err = c.Tokens(ctx, strings.Join(args, ""))
-				return err
-			}); err != nil {
+			tokens, err := ask(s, cmd, func(ctx context.Context, c api.Access) ([]api.Token, error) {
+				return c.Tokens(ctx, strings.Join(args, ""))
+			})
+			if err != nil {
 				return err
 			}
 			a := Answer{Object: api.TokenList{Tokens: tokens}, Lines: listing.Lines(tokens), Names: listing.Names(tokens, func(t api.Token) string { return t.ID })}
@@ -277,10 +255,7 @@ func (s *Shell) revokeToken() *cobra.Command {
 			if rest, whole := strings.CutPrefix(id, "brk_"); whole { // its secret is nobody's business
 				id, _, _ = strings.Cut(rest, "_")
 			}
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) }); err != nil {
-				return err
-			}
-			return s.Show(cmd, said(map[string]string{"token": id, "action": "revoked"}, id, "token %s revoked", id))
+			return s.remove(cmd, "token", id, "revoked", func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) })
 		},
 	}
 }
@@ -311,18 +286,13 @@ is on.`,
 			if err != nil {
 				return usage(err)
 			}
-			var u *api.User
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) {
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) {
 				change := c.Revoke
 				if grant {
 					change = c.Grant
 				}
-				u, err = change(ctx, args[0], []api.Rule{r})
-				return err
-			}); err != nil {
-				return err
-			}
-			return s.Show(cmd, said(u, u.Name, "%s %s user %s", ruleText(r), past, u.Name))
+				return change(ctx, args[0], []api.Rule{r})
+			}, func(u *api.User) Answer { return said(u, u.Name, "%s %s user %s", ruleText(r), past, u.Name) })
 		},
 	}
 }
@@ -333,18 +303,16 @@ func (s *Shell) listRules() *cobra.Command {
 		Short: "List the rules of a user, or of all",
 		Args:  s.need(0, 1, "at most a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			users, err := s.someUsers(cmd, args)
-			if err != nil {
-				return err
-			}
-			a := usersAnswer(users)
-			a.Header = []string{"USER", "RIGHT", "TOPIC", "CHANNEL"}
-			for _, u := range users {
-				for _, r := range u.Rules {
-					a.Rows = append(a.Rows, []any{u.Name, r.Right, r.Topic, r.Channel})
+			return answer(s, cmd, someUsers(args), func(users []api.User) Answer {
+				a := usersAnswer(users)
+				a.Header = []string{"USER", "RIGHT", "TOPIC", "CHANNEL"}
+				for _, u := range users {
+					for _, r := range u.Rules {
+						a.Rows = append(a.Rows, []any{u.Name, r.Right, r.Topic, r.Channel})
+					}
 				}
-			}
-			return s.Show(cmd, a)
+				return a
+			})
 		},
 	}
 }
@@ -354,31 +322,25 @@ func (s *Shell) access() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Show whether access control is on", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.showStatus(cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Status(ctx) })
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Status(ctx) }, statusAnswer)
 		},
 	}
 	whoami := &cobra.Command{
 		Use: "whoami", Short: "Show which user the credentials are of, and his rules", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var self *api.Self
-			if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { self, err = c.Self(ctx); return err }); err != nil {
-				return err
-			}
-			a := Answer{Object: self, Names: []string{self.User}, Said: "nobody known", Result: true}
-			if self.User != "" {
-				a.Said = fmt.Sprintf("user %s: %s", self.User, rulesText(self.Rules))
-			}
-			return s.Show(cmd, a)
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.Self, error) { return c.Self(ctx) }, func(self *api.Self) Answer {
+				a := Answer{Object: self, Names: []string{self.User}, Said: "nobody known", Result: true}
+				if self.User != "" {
+					a.Said = fmt.Sprintf("user %s: %s", self.User, rulesText(self.Rules))
+				}
+				return a
+			})
 		},
 	}
 	return s.group("access", "Switch access control on or off", s.switchAccess(true), s.switchAccess(false), status, whoami)
 }
 
-func (s *Shell) showStatus(cmd *cobra.Command, ask func(context.Context, api.Access) (*api.AccessStatus, error)) error {
-	var status *api.AccessStatus
-	if err := s.ask(cmd, func(ctx context.Context, c api.Access) (err error) { status, err = ask(ctx, c); return err }); err != nil {
-		return err
-	}
+func statusAnswer(status *api.AccessStatus) Answer {
 	word := "off"
 	if status.Enabled {
 		word = "on"
@@ -387,7 +349,7 @@ func (s *Shell) showStatus(cmd *cobra.Command, ask func(context.Context, api.Acc
 	if !status.Administrator {
 		text += "\nthere is no administrator with a credential that does not expire: it cannot be enabled"
 	}
-	return s.Show(cmd, Answer{Object: status, Names: []string{word}, Said: text, Result: true})
+	return Answer{Object: status, Names: []string{word}, Said: text, Result: true}
 }
 
 func (s *Shell) switchAccess(on bool) *cobra.Command {
@@ -395,7 +357,7 @@ func (s *Shell) switchAccess(on bool) *cobra.Command {
 		Use: "disable", Short: "Allow everybody everything", Long: `Allow everybody who can reach a node everything. Users, tokens and rules stay.`,
 		Args: s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.showStatus(cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) })
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) }, statusAnswer)
 		},
 	}
 	if on {

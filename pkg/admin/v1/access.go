@@ -69,10 +69,7 @@ func (v accessAPI) status(*http.Request) (answer, error) {
 
 func (v accessAPI) enable(verb access.Verb) func(*http.Request) (answer, error) {
 	return func(r *http.Request) (answer, error) {
-		if err := v.change(r, "", access.Change{Verb: verb}); err != nil {
-			return answer{}, err
-		}
-		return v.status(r)
+		return then(v.change(r, "", access.Change{Verb: verb}), r, v.status)
 	}
 }
 

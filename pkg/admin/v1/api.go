@@ -85,6 +85,22 @@ type answer struct {
 func success(v any) (answer, error) { return answer{status: http.StatusOK, value: v}, nil }
 func created(v any) (answer, error) { return answer{status: http.StatusCreated, value: v}, nil }
 
+// reply is the answer of what has something to say, or its error.
+func reply(v any, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v)
+}
+
+// then answers a change that was made with what an endpoint says afterwards.
+func then(err error, r *http.Request, say func(*http.Request) (answer, error)) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	return say(r)
+}
+
 // done is the answer of what has nothing to say but its error.
 func done(err error) (answer, error) { return answer{status: http.StatusNoContent}, err }
 

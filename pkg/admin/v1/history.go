@@ -107,8 +107,7 @@ func (v historyAPI) history(r *http.Request, t *meta.Topic) (answer, error) {
 }
 
 func (v historyAPI) undo(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	u, err := v.channels.topics.broker.UndoChannel(r.Context(), t.Name, channel)
-	return undone(u, err)
+	return reply(v.channels.topics.broker.UndoChannel(r.Context(), t.Name, channel))
 }
 
 func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
@@ -116,13 +115,5 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	u, err := v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel)
-	return undone(u, err)
-}
-
-func undone(u api.UndoneMove, err error) (answer, error) {
-	if err != nil {
-		return answer{}, err
-	}
-	return success(u)
+	return reply(v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel))
 }

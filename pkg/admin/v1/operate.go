@@ -35,11 +35,7 @@ func (v operateAPI) route(t *API) {
 func nodeOf(r *http.Request) meta.NodeID { return meta.NodeID(r.PathValue("node")) }
 
 func (v operateAPI) node(r *http.Request) (answer, error) {
-	d, err := v.of.DescribeNode(r.Context(), nodeOf(r))
-	if err != nil {
-		return answer{}, err
-	}
-	return success(d)
+	return reply(v.of.DescribeNode(r.Context(), nodeOf(r)))
 }
 
 func (v operateAPI) drain(r *http.Request) (answer, error) {
@@ -47,17 +43,11 @@ func (v operateAPI) drain(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	if err := v.of.DrainNode(r.Context(), nodeOf(r), req.Force, req.Stopping); err != nil {
-		return answer{}, err
-	}
-	return v.node(r)
+	return then(v.of.DrainNode(r.Context(), nodeOf(r), req.Force, req.Stopping), r, v.node)
 }
 
 func (v operateAPI) undrain(r *http.Request) (answer, error) {
-	if err := v.of.UndrainNode(r.Context(), nodeOf(r)); err != nil {
-		return answer{}, err
-	}
-	return v.node(r)
+	return then(v.of.UndrainNode(r.Context(), nodeOf(r)), r, v.node)
 }
 
 func (v operateAPI) decommission(r *http.Request) (answer, error) {
@@ -65,10 +55,7 @@ func (v operateAPI) decommission(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	if err := v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force); err != nil {
-		return answer{}, err
-	}
-	return v.node(r)
+	return then(v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force), r, v.node)
 }
 
 func (v operateAPI) remove(r *http.Request) (answer, error) {
@@ -93,11 +80,7 @@ func (v operateAPI) partition(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	d, err := v.of.DescribePartition(r.Context(), topic, i)
-	if err != nil {
-		return answer{}, err
-	}
-	return success(d)
+	return reply(v.of.DescribePartition(r.Context(), topic, i))
 }
 
 // onPartition carries out a change of the partition that the path names.
@@ -177,10 +160,7 @@ func (v operateAPI) raft(r *http.Request) (answer, error) {
 }
 
 func (v operateAPI) transferController(r *http.Request) (answer, error) {
-	if err := v.of.TransferController(r.Context()); err != nil {
-		return answer{}, err
-	}
-	return v.raft(r)
+	return then(v.of.TransferController(r.Context()), r, v.raft)
 }
 
 // readOptionalJSON reads a body that may be left out.

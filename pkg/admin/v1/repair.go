@@ -12,11 +12,7 @@ func (v operateAPI) copies(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	copies, err := v.of.Copies(r.Context(), topic, i)
-	if err != nil {
-		return answer{}, err
-	}
-	return success(copies)
+	return reply(v.of.Copies(r.Context(), topic, i))
 }
 
 func (v operateAPI) repair(r *http.Request) (answer, error) {
