@@ -70,27 +70,42 @@ func (d Dir) Replay() error {
 }
 
 // suspectAll makes it durable that every replica of a node may lack what it acknowledged
-// last.
+// last. What is no directory is no replica.
 func (d Dir) suspectAll() error {
-	topics, err := d.FS.ReadDir(d.Topics())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	topics, err := d.directoriesIn(d.Topics())
 	if err != nil {
 		return err
 	}
 	for _, topic := range topics {
-		dir := filepath.Join(d.Topics(), topic)
-		partitions, err := d.FS.ReadDir(dir)
+		replicas, err := d.directoriesIn(topic)
 		if err != nil {
 			return err
 		}
-		for _, partition := range partitions {
-			mark := filepath.Join(dir, partition, MarkSuspect)
+		for _, replica := range replicas {
+			mark := filepath.Join(replica, MarkSuspect)
 			if err := vfs.WriteFileSynced(d.FS, mark, []byte(`"redo journal corrupt"`)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// directoriesIn returns the paths of the directories in one, which need not be there.
+func (d Dir) directoriesIn(dir string) (paths []string, err error) {
+	names, err := d.FS.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		info, err := d.FS.Stat(path)
+		switch {
+		case err == nil && info.IsDir():
+			paths = append(paths, path)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return paths, nil
 }

@@ -27,17 +27,21 @@ var errFormat = errors.New("corrupt journal record")
 // head is what a file of the journal begins with. Generation 0: it was never used.
 type head struct {
 	generation uint64
-	settled    bool // its records do not count any more
+	before     uint64 // the number of the last record of the generation before; 0: it is not known
+	settled    bool   // its records do not count any more
 }
+
+// counts reports whether the records behind the head count.
+func (h head) counts() bool { return h.generation > 0 && !h.settled }
 
 func (h head) encode() []byte {
 	p := make([]byte, headBytes)
 	copy(p, headMagic)
-	generation := h.generation
 	if h.settled {
 		binary.LittleEndian.PutUint32(p[12:], 1)
 	}
-	binary.LittleEndian.PutUint64(p[16:], generation)
+	binary.LittleEndian.PutUint64(p[16:], h.generation)
+	binary.LittleEndian.PutUint64(p[24:], h.before)
 	binary.LittleEndian.PutUint32(p[8:], crc32.Checksum(p[12:], castagnoli()))
 	return p
 }
@@ -54,7 +58,7 @@ func decodeHead(p []byte) (head, error) {
 	if string(p[:8]) != headMagic || le.Uint32(p[8:]) != crc32.Checksum(p[12:], castagnoli()) || le.Uint64(p[16:]) == 0 {
 		return head{}, errFormat
 	}
-	return head{le.Uint64(p[16:]), le.Uint32(p[12:]) == 1}, nil
+	return head{le.Uint64(p[16:]), le.Uint64(p[24:]), le.Uint32(p[12:]) == 1}, nil
 }
 
 // sealRecord fills in the header of a record, for which p has room at its front, and

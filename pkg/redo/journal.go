@@ -42,6 +42,7 @@ type journal struct {
 	active     int  // the half that is written
 	generation uint64
 	number     uint64 // of the last record
+	before     uint64 // of the last record of the generation before; 0: this process has written none
 	tail       int64  // where the next record goes
 	lives      [2]map[*file]struct{}
 	lastFile   uint64
@@ -188,7 +189,7 @@ func makeHalf(fsys vfs.FS, path string, size int64) (vfs.File, error) {
 
 // beginLocked has a half written from its start, in a new generation.
 func (j *journal) beginLocked(half int) {
-	j.active, j.tail, j.number = half, headBytes, 0
+	j.active, j.tail, j.before, j.number = half, headBytes, j.number, 0
 	j.generation++
 	j.lives[half] = map[*file]struct{}{}
 }
@@ -382,7 +383,7 @@ func (j *journal) putLocked(group []*request) error {
 	j.mu.Unlock()
 	var err error
 	if first {
-		_, err = half.WriteAt(head{generation: j.generation}.encode(), 0)
+		_, err = half.WriteAt(head{generation: j.generation, before: j.before}.encode(), 0)
 	}
 	if err == nil {
 		_, err = half.WriteAt(p, at)
@@ -480,7 +481,7 @@ func (j *journal) rotateLocked() error {
 		return j.failed
 	}
 	old := j.active
-	sealed := head{generation: j.generation, settled: true}
+	sealed := head{generation: j.generation, before: j.before, settled: true}
 	done := make(chan struct{})
 	j.settling = done
 	j.beginLocked(1 - old)

@@ -275,6 +275,9 @@ func (h *history) move(name string) {
 // check opens what a crash left.
 func (h *history) check(left *vfs.Mem) {
 	h.t.Helper()
+	if h.rng.IntN(3) == 0 {
+		h.checkHarmed(left.CrashClone(vfs.Crash{}))
+	}
 	s, r, err := Open(left, h.options())
 	if err != nil || r.Damaged {
 		h.t.Fatalf("%+v, %v", r, err)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,7 +21,7 @@ type Report struct {
 	Records int   // that counted
 	Files   int   // that were written again
 	Bytes   int64 // that were written again
-	Damaged bool  // records are damaged that were acknowledged
+	Damaged bool  // records are damaged, or cannot be read, that may have been acknowledged
 	// OnDisk says that everything below the root was made durable, also what was never in
 	// the journal.
 	OnDisk bool
@@ -74,10 +76,11 @@ func (y *recovery) replay() error {
 	}
 	r := &y.report
 	writes := map[string][]again{}
-	for _, m := range images {
-		m.collect(writes, r)
+	for i, m := range images {
+		m.collect(writes, r, lastOf(images, i))
 		y.generation = max(y.generation, m.head.generation)
 	}
+	r.Damaged = r.Damaged || halfMissing(images)
 	if r.Damaged && y.o.Damaged != nil {
 		if err := y.o.Damaged(); err != nil {
 			return err
@@ -134,50 +137,148 @@ func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) err
 type image struct {
 	half    int
 	head    head
-	damaged bool // the head is
-	content []byte
+	damaged bool // the head is, or cannot be read
+	size    int64
+	content []byte // behind the head, of a file that is not settled
+	holes   bool   // some of content could not be read, and is zeros
 }
+
+// counts reports whether the records of the file count.
+func (m *image) counts() bool { return !m.damaged && m.head.counts() }
 
 // read returns the files of the journal, the older first.
 func (y *recovery) read() (images []image, err error) {
 	for i := range y.halves {
-		content, err := vfs.ReadFile(y.fs, halfPath(y.o.Dir, i), maxHalf)
+		m := image{half: i}
+		err := m.read(y.fs, halfPath(y.o.Dir, i))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		m := image{half: i, content: content}
-		m.head, err = decodeHead(content)
-		m.damaged = err != nil
 		images = append(images, m)
 	}
 	slices.SortFunc(images, func(a, b image) int { return cmp.Compare(a.head.generation, b.head.generation) })
 	return images, nil
 }
 
-// maxHalf bounds what is read of a file of the journal.
-const maxHalf = 4 << 30
+// Limits of what is read of a file of the journal: its size, the bytes read at a time, and how many reads may fail
+// before pieces that cannot be read are not divided any more, down to pages.
+const (
+	maxHalf    = 4 << 30
+	readPiece  = 1 << 20
+	leastPiece = 4 << 10
+	mostFailed = 256
+)
 
-// collect adds the writes of an image that count, and takes off those that it voids.
-func (m *image) collect(writes map[string][]again, r *Report) {
+// isDamage reports whether an error of a read says that the bytes are lost, and not that another try may find them.
+func isDamage(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// read reads the head of a file, and the rest if it counts. What the disk cannot read is damage.
+func (m *image) read(fsys vfs.FS, path string) error {
+	f, err := fsys.Open(path)
+	if err == nil {
+		err = errors.Join(m.readFrom(f, path), f.Close())
+	}
+	if isDamage(err) {
+		m.damaged = true
+		return nil
+	}
+	return err
+}
+
+func (m *image) readFrom(f vfs.File, path string) (err error) {
+	if m.size, err = f.Size(); err != nil {
+		return err
+	}
+	if m.size > maxHalf {
+		return &fs.PathError{Op: "read", Path: path, Err: vfs.ErrTooLong}
+	}
+	p := make([]byte, min(m.size, headBytes))
+	if err := vfs.ReadFull(f, p, 0); err != nil {
+		return err
+	}
+	if m.head, err = decodeHead(p); err != nil {
+		m.damaged = true
+		return nil
+	}
+	if !m.counts() {
+		return nil
+	}
+	m.content = make([]byte, m.size-headBytes)
+	failed := 0
+	for at := int64(headBytes); at < m.size; at = (at/readPiece + 1) * readPiece {
+		if err := m.readPiece(f, at, min((at/readPiece+1)*readPiece, m.size), &failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPiece reads what stands between two places of the file. Where that cannot be read, it reads the pages that can,
+// since the system reads whole ones.
+func (m *image) readPiece(f vfs.File, from, to int64, failed *int) error {
+	p := m.content[from-headBytes : to-headBytes]
+	err := vfs.ReadFull(f, p, from)
+	if !isDamage(err) {
+		return err
+	}
+	*failed++
+	if middle := (from + to) / 2 / leastPiece * leastPiece; middle > from && *failed < mostFailed {
+		if err := m.readPiece(f, from, middle, failed); err != nil {
+			return err
+		}
+		return m.readPiece(f, middle, to, failed)
+	}
+	clear(p)
+	m.holes = true
+	return nil
+}
+
+// lastOf returns the number of the last record that a file held, as the newer one says; 0: it is not known.
+func lastOf(images []image, i int) uint64 {
+	if i+1 < len(images) && images[i+1].head.generation == images[i].head.generation+1 {
+		return images[i+1].head.before
+	}
+	return 0
+}
+
+// halfMissing reports whether the newest records count, and the file is not there that was written before them or
+// behind them: the files are made together, and removed once neither counts.
+func halfMissing(images []image) bool {
+	if len(images) == 0 {
+		return false
+	}
+	older, newest := images[0], images[len(images)-1]
+	if !newest.counts() {
+		return false
+	}
+	return len(images) == 1 || newest.head.before > 0 && older.head.generation+1 != newest.head.generation
+}
+
+// collect adds the writes of an image that count, and takes off those that it voids. last is the number of its last
+// record; 0: that is not known, and what cannot be read behind the records may have been one.
+func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
 	if m.damaged {
 		r.Damaged = true
-		return
 	}
-	if m.head.generation == 0 || m.head.settled {
+	if !m.counts() {
 		return
 	}
 	names := map[uint64]string{}
-	for rest := m.content[headBytes:]; ; {
+	read := uint64(0) // the number of the last record that could be read
+	for rest := m.content; ; {
 		rec, at, ok := m.next(rest)
 		if !ok {
-			return
+			break
 		}
-		if at > 0 {
+		if rec.number != read+1 {
 			r.Damaged = true // what stands before was synced when this was written
 		}
+		read = rec.number
 		rest = rest[min(at+rec.size, int64(len(rest))):]
 		r.Records++
 		err := decodeEntries(rec.entries, func(e entry) error {
@@ -197,6 +298,9 @@ func (m *image) collect(writes map[string][]again, r *Report) {
 		if err != nil {
 			r.Damaged = true
 		}
+	}
+	if read < last || last == 0 && m.holes {
+		r.Damaged = true
 	}
 }
 
@@ -235,30 +339,44 @@ func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) 
 func (y *recovery) reuse(images []image) error {
 	whole := len(images) == len(y.halves) && !y.report.Damaged
 	for _, m := range images {
-		path := halfPath(y.o.Dir, m.half)
-		f, err := y.fs.OpenReadWrite(path)
-		if err != nil {
+		if err := y.settle(m); err != nil {
 			return err
 		}
-		if m.head.generation > 0 && !m.head.settled {
-			if _, err = f.WriteAt(head{m.head.generation, true}.encode(), 0); err == nil {
-				err = f.SyncData()
-			}
-		}
-		if err != nil {
-			return errors.Join(err, f.Close())
-		}
-		whole = whole && int64(len(m.content)) == y.o.FileBytes
-		y.halves[m.half] = f
+		whole = whole && m.size == y.o.FileBytes
 	}
 	if whole {
 		return nil
 	}
-	for _, m := range images {
-		if err := errors.Join(y.halves[m.half].Close(), y.fs.Remove(halfPath(y.o.Dir, m.half))); err != nil {
+	for i, f := range y.halves {
+		if f == nil {
+			continue
+		}
+		if err := errors.Join(f.Close(), y.fs.Remove(halfPath(y.o.Dir, i))); err != nil {
 			return err
 		}
 	}
 	y.halves = [2]vfs.File{}
 	return y.fs.SyncDir(y.o.Dir)
+}
+
+// settle says of an image durably that it does not count any more. One that could not be read is removed instead:
+// a write to a part of a block has the system read the rest of it.
+func (y *recovery) settle(m image) error {
+	path := halfPath(y.o.Dir, m.half)
+	if m.damaged || m.holes {
+		return errors.Join(y.fs.RemoveAll(path), y.fs.SyncDir(y.o.Dir))
+	}
+	f, err := y.fs.OpenReadWrite(path)
+	if err != nil {
+		return err
+	}
+	y.halves[m.half] = f
+	if !m.counts() {
+		return nil
+	}
+	m.head.settled = true
+	if _, err = f.WriteAt(m.head.encode(), 0); err == nil {
+		err = f.SyncData()
+	}
+	return err
 }

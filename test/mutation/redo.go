@@ -54,7 +54,15 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "a damaged record is taken for the end", file: "pkg/redo/replay.go",
-			old: "		if at > 0 {\n", with: "		if at > 1<<40 {\n", tests: tests,
+			old: "		if rec.number != read+1 {\n", with: "		if rec.number <= read {\n", tests: tests,
+		},
+		{
+			name: "redo: the end of the older half is not known", file: "pkg/redo/journal.go",
+			old: "head{generation: j.generation, before: j.before}.encode()", with: "head{generation: j.generation}.encode()", tests: tests, run: "LastRecordOfTheOlder|BothHalves",
+		},
+		{
+			name: "redo: what cannot be read behind the records was none", file: "pkg/redo/replay.go",
+			old: " || last == 0 && m.holes", with: "", tests: tests, run: "CannotBeRead",
 		},
 	}
 }

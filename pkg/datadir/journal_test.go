@@ -1,0 +1,40 @@
+package datadir
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// TestEveryReplicaIsSuspect marks those of a directory in which there are also files, and a link to nothing.
+func TestEveryReplicaIsSuspect(t *testing.T) {
+	d := At(vfs.OS{}, t.TempDir())
+	in := func(name string) string { return d.Topics() + "/" + name }
+	for _, dir := range []string{"a.1/0", "a.1/1", "b.2", "c.3/0"} {
+		if err := d.FS.MkdirAll(in(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".DS_Store", "aa", "a.1/README", "zz"} {
+		f, err := d.FS.Create(in(name))
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(in("nothing"), in("b.link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.suspectAll(); err != nil {
+		t.Fatal(err)
+	}
+	for _, replica := range []string{"a.1/0", "a.1/1", "c.3/0"} {
+		if _, err := d.FS.Stat(in(replica + "/" + MarkSuspect)); err != nil {
+			t.Error(err)
+		}
+	}
+	if names, err := d.FS.ReadDir(in("b.2")); err != nil || len(names) > 0 {
+		t.Errorf("in a topic without replicas there is %q, %v", names, err)
+	}
+}
