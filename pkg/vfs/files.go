@@ -54,6 +54,7 @@ type Files struct {
 	events    FilesEvents
 	elsewhere atomic.Int64 // descriptors that were told of
 	given     atomic.Int64 // how many were given up so far
+	losses    losses
 
 	mu    sync.Mutex // guards what follows; it may be taken with a lentFile's
 	lent  []*lentFile

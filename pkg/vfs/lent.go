@@ -12,7 +12,8 @@ import (
 // lentFile is a file that is open for writing and has a descriptor of a Files while it is
 // used, and otherwise until another file needs it. What was written is made durable
 // before it is given up, so that an error of the disk meets the file's owner: a file that
-// was closed may never tell of it.
+// was closed may never tell of it. Whoever else has the file, or opens it, is told as well: see
+// losses.
 //
 // It is opened again by its name. If another file has that name by then, or none, the file
 // fails, as it does when it cannot be made durable: nothing is written to what is not it.
@@ -90,7 +91,10 @@ func (l *lentFile) mayRest() bool { return l.users == 0 && l.failed == nil && !l
 // holds the lock.
 func (l *lentFile) rest() bool {
 	if l.wrote > l.synced {
-		if l.failed = l.system.syncData(l.file); l.failed != nil {
+		l.failed = l.system.Files.losses.syncing(l.file, func() error {
+			return named("fdatasync", l.file, l.system.Syncs.data(l.file))
+		})
+		if l.failed != nil {
 			return false
 		}
 		l.synced = l.wrote
@@ -213,7 +217,7 @@ func (l *lentFile) SyncData() error { return l.sync(l.system.syncData) }
 func (l *lentFile) SyncAside() error { return l.sync(l.system.syncAside) }
 
 // Sync implements File.
-func (l *lentFile) Sync() error { return l.sync((*os.File).Sync) }
+func (l *lentFile) Sync() error { return l.sync(l.system.syncWhole) }
 
 // Close implements File.
 func (l *lentFile) Close() error {

@@ -44,7 +44,19 @@ func (s OS) openFile(name string, flag int) (f *os.File, err error) {
 		f, err = openBlocking(name, flag)
 		return err
 	})
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case flag&os.O_TRUNC != 0:
+		s.Files.renewed(f)
+	case flag == os.O_RDWR:
+		if err := s.Files.lost(f); err != nil {
+			_ = f.Close() // nothing was written to it
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 // openBlocking is os.OpenFile of what is a file, which has no use for the runtime's poller: to ask for it and
@@ -234,12 +246,28 @@ func (f osFile) SyncData() error { return f.system.syncData(f.File) }
 // SyncAside is SyncData: see the function SyncAside.
 func (f osFile) SyncAside() error { return f.system.syncAside(f.File) }
 
+// Sync implements File.
+func (f osFile) Sync() error { return f.system.syncWhole(f.File) }
+
 // syncData is File.SyncData with fdatasync(2), or what does the same in the kernel: see
 // Syncs.
-func (s OS) syncData(f *os.File) error { return named("fdatasync", f, s.Syncs.data(f)) }
+func (s OS) syncData(f *os.File) error { return s.synced(f, named("fdatasync", f, s.Syncs.data(f))) }
 
 // syncAside is syncData: see the function SyncAside.
-func (s OS) syncAside(f *os.File) error { return named("fdatasync", f, s.Syncs.aside(f, dataSync)) }
+func (s OS) syncAside(f *os.File) error {
+	return s.synced(f, named("fdatasync", f, s.Syncs.aside(f, dataSync)))
+}
+
+// syncWhole is File.Sync.
+func (s OS) syncWhole(f *os.File) error { return s.synced(f, f.Sync()) }
+
+// synced returns the error of a sync, or of an earlier one that the system does not tell of any more.
+func (s OS) synced(f *os.File, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.Files.lost(f)
+}
 
 // named says what failed, and with which file.
 func named(op string, f *os.File, err error) error {

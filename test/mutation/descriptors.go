@@ -20,6 +20,14 @@ func descriptorMistakes() []mistake {
 			old: "l.synced = max(l.synced, wrote)", with: "l.synced = max(l.wrote, wrote)", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
 		},
 		{
+			name: "nobody else is told that a file could not be made durable", file: "pkg/vfs/losses.go",
+			old: "x.err == nil {\n			x.err = err", with: "x.err == nil {\n			_ = x", tests: []string{"./pkg/vfs"}, run: "ToldToEveryHandle|JournalKeeps",
+		},
+		{
+			name: "a new file inherits what another one lost", file: "pkg/vfs/losses.go",
+			old: "func(x *loss) { x.err = nil }", with: "func(*loss) {}", tests: []string{"./pkg/vfs"}, run: "ToldToEveryHandle",
+		},
+		{
 			name: "a file that cannot be made durable is synced again", file: "pkg/vfs/lent.go",
 			old: " && !l.unsynced", with: "", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
 		},
