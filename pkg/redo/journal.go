@@ -271,16 +271,39 @@ func (j *journal) flush(f *file) error {
 	return j.void(f)
 }
 
+// While the process has no descriptor for a file the journal waits, but not for ever: another process has all.
+const (
+	filesFor   = time.Minute
+	filesPause = 10 * time.Millisecond
+)
+
+// untilFiles calls do, and again while it lacks a descriptor. A failure would fail the journal, and with it the node,
+// which connections can bring about.
+func untilFiles(do func() error) error {
+	err := do()
+	if !vfs.OutOfFiles(err) {
+		return err
+	}
+	for until := time.Now().Add(filesFor); vfs.OutOfFiles(err) && time.Now().Before(until); err = do() {
+		time.Sleep(filesPause)
+	}
+	return err
+}
+
 // syncFile syncs a file by its name. One that is gone needs no sync.
 func (j *journal) syncFile(path string) error {
-	h, err := j.fs.OpenReadWrite(path)
+	var h vfs.File
+	err := untilFiles(func() (err error) {
+		h, err = j.fs.OpenReadWrite(path)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(vfs.SyncAside(h), h.Close())
+	return errors.Join(untilFiles(func() error { return vfs.SyncAside(h) }), h.Close())
 }
 
 // submit has requests written and synced together with those of others, in their order.
@@ -381,16 +404,18 @@ func (j *journal) putLocked(group []*request) error {
 	j.record = p
 	half, at, first := j.halves[j.active], j.tail, j.number == 0
 	j.mu.Unlock()
-	var err error
-	if first {
-		_, err = half.WriteAt(head{generation: j.generation, before: j.before}.encode(), 0)
-	}
-	if err == nil {
-		_, err = half.WriteAt(p, at)
-	}
-	if err == nil {
-		err = vfs.SyncAside(half)
-	}
+	err := untilFiles(func() (err error) {
+		if first {
+			_, err = half.WriteAt(head{generation: j.generation, before: j.before}.encode(), 0)
+		}
+		if err == nil {
+			_, err = half.WriteAt(p, at)
+		}
+		if err == nil {
+			err = vfs.SyncAside(half)
+		}
+		return err
+	})
 	j.mu.Lock()
 	if err != nil {
 		return j.failLocked(err)
@@ -516,10 +541,12 @@ func (j *journal) flushHalf(half int, sealed head) {
 		}
 	}
 	if err == nil {
-		_, err = at.WriteAt(sealed.encode(), 0)
-	}
-	if err == nil {
-		err = vfs.SyncAside(at)
+		err = untilFiles(func() error {
+			if _, err := at.WriteAt(sealed.encode(), 0); err != nil {
+				return err
+			}
+			return vfs.SyncAside(at)
+		})
 	}
 	j.mu.Lock()
 	j.settling = nil

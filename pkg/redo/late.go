@@ -64,8 +64,9 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	full := len(*f.late.p) >= latePiece
 	f.mu.Unlock()
 	if full {
-		if err := j.land(f); err != nil {
-			return len(p), err // they are kept: whoever reads the file has them written, if that can be done then
+		if err := f.land(j); !vfs.OutOfFiles(err) { // else the next write tries again
+			// After an error they are kept: whoever reads the file has them written, if that can be done then.
+			return len(p), j.landed(f, err)
 		}
 	}
 	return len(p), nil
@@ -77,9 +78,11 @@ func (j *journal) land(f *file) error {
 	if !f.isLate.Load() {
 		return nil
 	}
-	f.mu.Lock()
-	err := f.landLocked(j)
-	f.mu.Unlock()
+	return j.landed(f, untilFiles(func() error { return f.land(j) }))
+}
+
+// landed fails the journal after an error of what was kept.
+func (j *journal) landed(f *file, err error) error {
 	if err != nil {
 		_ = j.fail(err)
 		return &landError{f.path, err}
@@ -87,7 +90,9 @@ func (j *journal) land(f *file) error {
 	return nil
 }
 
-func (f *file) landLocked(j *journal) error {
+func (f *file) land(j *journal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.late.p == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "a half is settled without a sync of its head", file: "pkg/redo/journal.go",
-			old: "		err = vfs.SyncAside(at)\n", with: "		err = nil\n", tests: tests,
+			old: "			return vfs.SyncAside(at)\n", with: "			return nil\n", tests: tests,
 		},
 		{
 			name: "a file that is settled in one half is settled in both", file: "pkg/redo/journal.go",
@@ -223,6 +223,10 @@ func landMistakes() []mistake {
 		{
 			name: "land: the journal goes on without what cannot be put in place", file: "pkg/redo/late.go",
 			old: "\t\t_ = j.fail(err)\n", with: "", tests: tests, run: "CannotBePutInPlace",
+		},
+		{
+			name: "land: a journal without a descriptor ends the node", file: "pkg/redo/journal.go",
+			old: "	if !vfs.OutOfFiles(err) {\n", with: "	if err != nil || true {\n", tests: tests, run: "LacksADescriptor",
 		},
 		{
 			name: "land: any number of bytes wait", file: "pkg/redo/late.go",
