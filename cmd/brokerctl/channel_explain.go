@@ -43,7 +43,7 @@ func explanation(p *page, e *api.Explanation) {
 		p.line("    -> %s", c.Do)
 	}
 	if !e.Moving && len(e.Causes) == 0 {
-		p.line("No cause found: messages are ready and the consumers have capacity. Repeat the command, and see brokerctl channel describe.")
+		p.line("No cause found. Repeat the command, and see brokerctl channel describe.")
 	}
 	p.missing(e.MissingNodes)
 }

@@ -19,7 +19,8 @@ func newChannelLagCommand(g *globals) *cobra.Command {
 OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are messages that came
 and that were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is the
 time until none waits if that goes on, by what goes out less what comes in: never if that is
-nothing, or less.`,
+nothing, or less. Where none waits but the oldest in flight is older than 10s, it is the time until
+those in flight are finished: never if none is.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return answer(cmd, g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, at.topic, at.channel) }, lagView)
 	})

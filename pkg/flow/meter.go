@@ -42,14 +42,22 @@ func (r *Rates) Add(o Rates) {
 	r.OutLong += o.OutLong
 }
 
-// DrainsIn says how long a channel takes to have nothing left, if it continues as in the
-// last minute: what goes out less what comes in counts. It returns false where that is
-// never: as much comes in as goes out, or more.
-func (r Rates) DrainsIn(depth int64) (time.Duration, bool) {
-	if depth <= 0 {
-		return 0, true
-	}
+// heldAfter is the age of the oldest message from which on DrainsIn counts what is in flight.
+const heldAfter = 10 * time.Second
+
+// DrainsIn says how long a channel takes until none of its messages waits, depth of them, if
+// it continues as in the last minute: what goes out less what comes in counts. Where none
+// waits, but some are in flight and the oldest is unfinished for more than 10 seconds, it is
+// how long those in flight take at the rate of what goes out. It returns false where that is
+// never: as much comes in as goes out, or more, or nothing goes out.
+func (r Rates) DrainsIn(depth, inFlight int64, oldest time.Duration) (time.Duration, bool) {
 	net := r.Out - r.In
+	if depth <= 0 {
+		if inFlight <= 0 || oldest < heldAfter {
+			return 0, true
+		}
+		depth, net = inFlight, r.Out
+	}
 	if net <= 0 {
 		return 0, false
 	}

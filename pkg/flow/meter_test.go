@@ -102,19 +102,25 @@ func TestDrainsInIsNet(t *testing.T) {
 		name  string
 		rates flow.Rates
 		depth int64
+		held  int64
+		old   time.Duration
 		want  time.Duration
 		ever  bool
 	}{
-		{"nothing is left", flow.Rates{In: 10}, 0, 0, true},
-		{"more goes than comes", flow.Rates{In: 10, Out: 30}, 100, 5 * time.Second, true},
-		{"as much comes", flow.Rates{In: 10, Out: 10}, 1, 0, false},
-		{"it grows", flow.Rates{In: 10, Out: 5}, 1, 0, false},
-		{"nothing moves", flow.Rates{}, 1, 0, false},
-		{"all but nothing goes", flow.Rates{Out: 1e-12}, math.MaxInt64, 0, false},
+		{"nothing is left", flow.Rates{In: 10}, 0, 0, time.Hour, 0, true},
+		{"more goes than comes", flow.Rates{In: 10, Out: 30}, 100, 0, time.Hour, 5 * time.Second, true},
+		{"as much comes", flow.Rates{In: 10, Out: 10}, 1, 0, time.Hour, 0, false},
+		{"it grows", flow.Rates{In: 10, Out: 5}, 1, 0, time.Hour, 0, false},
+		{"nothing moves", flow.Rates{}, 1, 0, time.Hour, 0, false},
+		{"all but nothing goes", flow.Rates{Out: 1e-12}, math.MaxInt64, 0, time.Hour, 0, false},
+		{"some are in flight", flow.Rates{In: 1, Out: 1}, 0, 20, 9 * time.Second, 0, true},
+		{"some are held", flow.Rates{In: 100}, 0, 844, 27 * time.Second, 0, false},
+		{"all take long", flow.Rates{In: 10, Out: 10}, 0, 300, 30 * time.Second, 30 * time.Second, true},
+		{"some are held, and others wait", flow.Rates{In: 10, Out: 30}, 100, 5, time.Hour, 5 * time.Second, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, ever := tt.rates.DrainsIn(tt.depth); got != tt.want || ever != tt.ever {
+			if got, ever := tt.rates.DrainsIn(tt.depth, tt.held, tt.old); got != tt.want || ever != tt.ever {
 				t.Errorf("%v %v, want %v %v", got, ever, tt.want, tt.ever)
 			}
 		})

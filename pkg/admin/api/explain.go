@@ -40,7 +40,7 @@ const (
 	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
 	CauseExhausted    CauseCode = "exhausted"      // messages have had all their attempts, and stay
 	CauseKeyBlocked   CauseCode = "key_blocked"    // messages wait for others of their key
-	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may
+	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may, or answer none
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
 	CauseFiltered     CauseCode = "filtered"       // the channel's filter leaves messages out, or cannot be used

@@ -21,8 +21,9 @@ type ChannelLag struct {
 	OutPerS     float64 `json:"out_per_s"`     // finished, likewise
 	InPerS15M   float64 `json:"in_per_s_15m"`  // over the last 15 minutes
 	OutPerS15M  float64 `json:"out_per_s_15m"`
-	// DrainsInMS estimates when the backlog will be empty, from the outgoing minus the incoming
-	// rate; null means never.
+	// DrainsInMS estimates when no message will be waiting, from the outgoing minus the incoming
+	// rate; null means never. If none waits, but the oldest in flight is unfinished for more than
+	// 10 s, it is when those in flight will be finished, from the outgoing rate.
 	DrainsInMS *int64 `json:"drains_in_ms"`
 	InFlight   int64  `json:"in_flight"`
 	Deferred   int64  `json:"deferred"`

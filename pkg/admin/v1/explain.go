@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // How long a channel is looked at, and how often: until it moves.
@@ -144,7 +145,7 @@ func (d *diagnosis) ofTheConsumers() {
 		d.add(api.CauseNoConsumer, unfinished(d.now), "start a consumer of the channel", "no consumer is subscribed")
 		return
 	}
-	var zero, backoff, full []api.Consumer
+	var zero, backoff, full, silent []api.Consumer
 	held, timedOut := int64(0), d.now.TimedOutTotal-min(d.before.TimedOutTotal, d.now.TimedOutTotal)
 	var late []api.Consumer
 	for _, c := range d.now.Consumers {
@@ -156,6 +157,8 @@ func (d *diagnosis) ofTheConsumers() {
 			backoff = append(backoff, c)
 		case c.Ready == 0:
 			zero = append(zero, c)
+		case c.InFlight > 0 && d.answersNone(c):
+			silent = append(silent, c)
 		}
 		if c.TimedOutTotal > 0 {
 			late = append(late, c)
@@ -173,6 +176,9 @@ func (d *diagnosis) ofTheConsumers() {
 	if len(full) > 0 {
 		d.held(full, held)
 	}
+	if len(silent) > 0 {
+		d.unanswered(silent)
+	}
 	if len(late) > 0 {
 		d.add(api.CauseSlowConsumer, int64(len(late)), "raise the message timeout, send TOUCH, or make the consumers faster",
 			"messages time out at %d of %d consumers (%d during the observation): %s", len(late), of, timedOut, those(late))
@@ -188,6 +194,44 @@ func (d *diagnosis) held(full []api.Consumer, messages int64) {
 		do = "find out what these consumers wait for"
 	}
 	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, those(full))
+}
+
+// silentAfter is how long a consumer of a channel that moves has been connected at least that is
+// said to answer nothing.
+const silentAfter = 10 * time.Second
+
+// neverAnswered reports whether a consumer has finished and requeued nothing since it connected.
+func neverAnswered(c api.Consumer) bool { return c.FinishedTotal+c.RequeuedTotal == 0 }
+
+// answersNone reports whether a consumer, who holds messages, answers none of them: between the
+// looks of a channel that does not move, or ever of one that does.
+func (d *diagnosis) answersNone(c api.Consumer) bool {
+	if d.now.FinishedTotal > d.before.FinishedTotal {
+		return neverAnswered(c) && time.Since(c.ConnectedAt) >= silentAfter
+	}
+	return slices.ContainsFunc(d.before.Consumers, func(b api.Consumer) bool {
+		return b.Address == c.Address && b.InFlight > 0 && b.FinishedTotal == c.FinishedTotal && b.RequeuedTotal == c.RequeuedTotal
+	})
+}
+
+// unanswered says who holds messages in flight and answers none of them, though RDY allows more.
+func (d *diagnosis) unanswered(silent []api.Consumer) {
+	held, since, names := int64(0), "since they connected", make([]string, len(silent))
+	for i, c := range silent {
+		held += c.InFlight
+		names[i] = nameOf(c)
+		if neverAnswered(c) {
+			names[i] += ", connected for " + units.FormatDuration(time.Since(c.ConnectedAt).Truncate(time.Second))
+		} else {
+			since = "during the observation of " + units.FormatDuration(explainFor)
+		}
+	}
+	of := fmt.Sprintf("%d of %d", held, d.now.InFlight)
+	if held >= d.now.InFlight {
+		of = fmt.Sprintf("all %d", held)
+	}
+	d.add(api.CauseInFlightHeld, held, "find out whether these consumers hang or do not read from their connections; end those that do: their messages are redelivered at once",
+		"%d of %d consumers hold %s messages in flight and have answered none %s: %s", len(silent), len(d.now.Consumers), of, since, list(names))
 }
 
 // ofThePolicy looks for what the channel's policy holds back.
@@ -270,12 +314,17 @@ const maxNamed = 3
 func those(consumers []api.Consumer) string {
 	names := make([]string, len(consumers))
 	for i, c := range consumers {
-		names[i] = c.Address
-		if c.ClientID != "" {
-			names[i] = fmt.Sprintf("%s (%s)", c.ClientID, c.Address)
-		}
+		names[i] = nameOf(c)
 	}
 	return list(names)
+}
+
+// nameOf names a consumer.
+func nameOf(c api.Consumer) string {
+	if c.ClientID == "" {
+		return c.Address
+	}
+	return fmt.Sprintf("%s (%s)", c.ClientID, c.Address)
 }
 
 // list names the first few.

@@ -13,7 +13,7 @@ import (
 func busyChannel() api.Channel {
 	return api.Channel{
 		Topic: "t", Name: "c", Depth: 10, InFlight: 2, OldestAge: api.Duration(3 * time.Second), FinishedTotal: 100,
-		Consumers:  []api.Consumer{{Address: "10.0.0.9:1", ClientID: "worker", Ready: 5, InFlight: 2}},
+		Consumers:  []api.Consumer{{Address: "10.0.0.9:1", ClientID: "worker", Ready: 5, InFlight: 2, ConnectedAt: time.Now()}},
 		Partitions: []api.ChannelPartition{{Partition: 0, Leader: "n1"}},
 	}
 }
@@ -24,6 +24,7 @@ func TestExplained(t *testing.T) {
 		topic  func(*api.Topic)
 		before func(*api.Channel) // than both looks are
 		now    func(*api.Channel)
+		silent bool // the consumer answers nothing between the looks
 		moving bool
 		causes []api.CauseCode
 		says   string // of the first cause
@@ -82,6 +83,46 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.Consumers[0].Ready = 0 },
 			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "2 in all", count: 2,
 		},
+		"one holds all and answers none, though it may have more": {
+			silent: true,
+			before: func(c *api.Channel) {
+				c.Depth, c.Consumers[0].ConnectedAt, c.Consumers[0].FinishedTotal = 0, time.Now().Add(-27*time.Second), 0
+			},
+			causes: []api.CauseCode{api.CauseInFlightHeld}, count: 2,
+			says: "1 of 1 consumers hold all 2 messages in flight and have answered none since they connected: worker (10.0.0.9:1), connected for 27s",
+		},
+		"one holds some, others answer": {
+			silent: true,
+			before: func(c *api.Channel) {
+				c.Depth, c.InFlight, c.Consumers[0].ConnectedAt = 0, 3, time.Now().Add(-2*time.Minute)
+				c.Consumers = append(c.Consumers, api.Consumer{Address: "10.0.0.9:2", Ready: 5, InFlight: 1, FinishedTotal: 8})
+			},
+			now: func(c *api.Channel) {
+				c.FinishedTotal = 101
+				c.Consumers[1].FinishedTotal++
+			},
+			moving: true,
+			causes: []api.CauseCode{api.CauseInFlightHeld}, count: 2,
+			says: "1 of 2 consumers hold 2 of 3 messages in flight and have answered none since they connected: worker (10.0.0.9:1), connected for 2m",
+		},
+		"one has answered before, but does no longer": {
+			silent: true,
+			before: func(c *api.Channel) { c.Consumers[0].FinishedTotal = 100 },
+			causes: []api.CauseCode{api.CauseInFlightHeld}, count: 2,
+			says: "1 of 1 consumers hold all 2 messages in flight and have answered none during the observation of 1s: worker (10.0.0.9:1)",
+		},
+		"one has just come": {
+			silent: true,
+			now: func(c *api.Channel) {
+				c.Consumers = []api.Consumer{{Address: "10.0.0.9:7", Ready: 5, InFlight: 2, ConnectedAt: time.Now()}}
+			},
+		},
+		"one requeues what it gets": {
+			silent: true,
+			now: func(c *api.Channel) {
+				c.Consumers[0].RequeuedTotal++
+			},
+		},
 		"strict order": {
 			before: func(c *api.Channel) { c.Ordered, c.Consumers[0].InFlight, c.InFlight = true, 1, 1 },
 			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "one message of a partition at a time", count: 1,
@@ -133,6 +174,9 @@ func TestExplained(t *testing.T) {
 			x.before(&before)
 		}
 		now := before
+		if now.Consumers = slices.Clone(now.Consumers); len(now.Consumers) > 0 && !x.silent {
+			now.Consumers[0].FinishedTotal++
+		}
 		if x.now != nil {
 			x.now(&now)
 		}

@@ -90,7 +90,7 @@ func channelLag(topic string, c stats.Channel) api.ChannelLag {
 		InPerS: rounded(c.Rates.In), OutPerS: rounded(c.Rates.Out), InPerS15M: rounded(c.Rates.InLong), OutPerS15M: rounded(c.Rates.OutLong),
 		InFlight: c.InFlight, Deferred: c.Deferred, Paused: c.Paused,
 	}
-	if d, ever := c.Rates.DrainsIn(c.Depth); ever {
+	if d, ever := c.Rates.DrainsIn(c.Depth, c.InFlight, c.OldestAge); ever {
 		l.DrainsInMS = new(api.Milliseconds(d))
 	}
 	return l
