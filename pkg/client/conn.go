@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -50,6 +51,9 @@ type conn struct {
 	wake    chan struct{} // says that queued has something
 	goodbye chan struct{} // closed when the broker has answered CLS
 	over    chan struct{} // closed when run has returned
+
+	got  atomic.Uint64 // messages that a consumer took
+	held atomic.Int64  // of those, not answered
 
 	mu     sync.Mutex // guards what follows
 	queued []byte     // commands that are to be written

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,10 +19,6 @@ import (
 // may also finish or requeue the message itself. ctx ends with the context of Run.
 type Handler func(ctx context.Context, m *Message) error
 
-// turnTime is how often another connection has its turn where less may be in flight than
-// there are connections.
-const turnTime = 5 * time.Second
-
 // Consumer consumes a channel from all nodes that serve it until it is closed. Use either Run
 // or Messages, once. Its methods are safe for concurrent use.
 type Consumer struct {
@@ -37,11 +32,13 @@ type Consumer struct {
 	wake           chan struct{} // says that nodes may have changed
 	work           sync.WaitGroup
 
-	mu       sync.Mutex    // guards what follows
-	conns    map[*conn]int // the ready count that it was told
+	mu       sync.Mutex // guards what follows
+	sources  []*source  // in the order in which they come first
+	scarce   bool       // less may be in flight than there are connections
+	tick     *time.Timer
+	turned   time.Time // the last time that another came first
 	attached map[string]bool
 	throttle throttle
-	turn     int
 	most     int           // messages that may be in flight
 	inHand   int           // messages that were handed over and not answered
 	empty    chan struct{} // closed once it leaves and none is in hand
@@ -65,7 +62,7 @@ func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*C
 	x := &Consumer{
 		client: c, topic: topic, channel: channel, cfg: cfg,
 		arrivals: make(chan *Message, 2*cfg.maxInFlight), leaving: make(chan struct{}), wake: make(chan struct{}, 1),
-		conns: map[*conn]int{}, attached: map[string]bool{}, empty: make(chan struct{}),
+		tick: time.NewTimer(turnTime), turned: time.Now(), attached: map[string]bool{}, empty: make(chan struct{}),
 		throttle: throttle{least: cfg.minBackoff, most: cfg.maxBackoff}, most: cfg.maxInFlight,
 	}
 	x.ctx, x.stop = context.WithCancelCause(c.ctx)
@@ -82,18 +79,16 @@ func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*C
 // run keeps connections to the nodes until the consumer is closed.
 func (x *Consumer) run() {
 	defer x.work.Wait()
-	tick := time.NewTicker(turnTime)
-	defer tick.Stop()
+	defer x.tick.Stop()
 	refresh := time.NewTimer(0)
 	defer refresh.Stop()
 	for {
 		select {
 		case <-x.ctx.Done():
 			return
-		case <-tick.C:
+		case <-x.tick.C:
 			x.mu.Lock()
-			x.turn++
-			x.shareLocked(time.Now())
+			x.tick.Reset(x.turnLocked(time.Now()))
 			x.mu.Unlock()
 			continue
 		case <-x.wake:
@@ -186,7 +181,11 @@ func wake(c chan<- struct{}) { signal.Poke(c) }
 func (x *Consumer) SetMaxInFlight(n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.most = min(max(n, 0), x.cfg.maxInFlight)
+	n = min(max(n, 0), x.cfg.maxInFlight)
+	if n < x.most {
+		x.putLast((*source).busy) // who has delivered nothing may have the next
+	}
+	x.most = n
 	x.shareLocked(time.Now())
 }
 
@@ -238,55 +237,19 @@ func (x *Consumer) visit(address string) error {
 func (x *Consumer) join(cn *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.conns[cn] = 0
+	x.sources = append(x.sources, &source{conn: cn, used: time.Now()})
 	x.shareLocked(time.Now())
 }
 
 func (x *Consumer) part(cn *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.conns, cn)
+	x.sources = slices.DeleteFunc(x.sources, func(s *source) bool { return s.conn == cn })
 	x.shareLocked(time.Now())
 }
 
-// shareLocked tells each connection how many messages may be in flight on it.
-func (x *Consumer) shareLocked(now time.Time) {
-	all := x.most
-	switch x.throttle.flow(now) {
-	case flowOne:
-		all = min(all, 1)
-	case flowNone:
-		all = 0
-	case flowAll:
-	}
-	if x.left {
-		all = 0
-	}
-	conns := slices.SortedFunc(maps.Keys(x.conns), func(a, b *conn) int { return compare(a.address, b.address) })
-	for i, n := range shares(all, len(conns), x.turn) {
-		cn := conns[i]
-		if most := cn.server.MaxRdyCount; most > 0 {
-			n = min(n, most)
-		}
-		if x.conns[cn] != n {
-			x.conns[cn] = n
-			cn.queue(command{name: cmdRDY, count: n})
-		}
-	}
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // received implements owner.
-func (x *Consumer) received(_ *conn, m *Message) {
+func (x *Consumer) received(cn *conn, m *Message) {
 	if closed(x.leaving) {
 		giveBack(m) // someone else takes it
 		return
@@ -295,9 +258,12 @@ func (x *Consumer) received(_ *conn, m *Message) {
 	if hook := x.client.cfg.hooks.Received; hook != nil {
 		hook(x.topic, x.channel, m)
 	}
+	cn.got.Add(1)
+	cn.held.Add(1)
 	select {
 	case x.arrivals <- m:
 	default: // more than was asked for
+		cn.held.Add(-1)
 		giveBack(m)
 	}
 }
@@ -359,8 +325,14 @@ func (x *Consumer) hand(m *Message) bool {
 }
 
 // answeredOne is called for each message when it is finished or requeued.
-func (x *Consumer) answeredOne(_ *Message, finished bool) {
+func (x *Consumer) answeredOne(m *Message, finished bool) {
 	x.mu.Lock()
+	if m.conn.held.Add(-1) < 0 {
+		m.conn.held.Add(1) // it had timed out
+	}
+	if x.scarce {
+		x.shareLocked(time.Now()) // another may wait for what was this one's
+	}
 	x.inHand--
 	if x.left && x.inHand == 0 {
 		close(x.empty)
@@ -445,7 +417,11 @@ func (x *Consumer) beginToLeave() {
 func (x *Consumer) connections() []*conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.Collect(maps.Keys(x.conns))
+	all := make([]*conn, len(x.sources))
+	for i, s := range x.sources {
+		all[i] = s.conn
+	}
+	return all
 }
 
 func (c *Client) forget(x *Consumer) {

@@ -214,19 +214,24 @@ func TestSlowHandlersHaveTheirMessagesTouched(t *testing.T) {
 
 func TestSharesDivideWhatMayBeInFlight(t *testing.T) {
 	for _, tt := range []struct {
-		all, connections, turn int
-		want                   []int
+		all  int
+		held []int
+		want []int
 	}{
-		{10, 0, 0, []int{}},
-		{10, 1, 3, []int{10}},
-		{10, 3, 0, []int{4, 3, 3}},
-		{10, 3, 2, []int{3, 3, 4}},
-		{2, 3, 1, []int{0, 1, 1}},
-		{2, 3, 2, []int{1, 0, 1}},
-		{0, 2, 1, []int{0, 0}},
+		{10, nil, []int{}},
+		{10, []int{3}, []int{10}},
+		{10, []int{0, 9, 9}, []int{4, 3, 3}},
+		{2, []int{0, 0, 0}, []int{1, 1, 0}},
+		{2, []int{0, 1, 0}, []int{1, 1, 0}},
+		{2, []int{0, 0, 1}, []int{1, 0, 0}},
+		{2, []int{0, 1, 1}, []int{0, 1, 0}},
+		{2, []int{0, 0, 2}, []int{0, 0, 0}},
+		{2, []int{3, 0, 0}, []int{0, 0, 0}},
+		{2, []int{2, 0, 0}, []int{1, 0, 0}},
+		{0, []int{0, 0}, []int{0, 0}},
 	} {
-		if got := shares(tt.all, tt.connections, tt.turn); !slices.Equal(got, tt.want) {
-			t.Errorf("%d for %d at turn %d: %v, want %v", tt.all, tt.connections, tt.turn, got, tt.want)
+		if got := shares(tt.all, tt.held); !slices.Equal(got, tt.want) {
+			t.Errorf("%d for those that hold %d: %v, want %v", tt.all, tt.held, got, tt.want)
 		}
 	}
 }

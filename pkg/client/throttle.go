@@ -65,16 +65,3 @@ func (t *throttle) flow(now time.Time) flow {
 	}
 	return flowOne
 }
-
-// shares divides what may be in flight among connections, in turns that differ by at most
-// one; where there is less than one for each, turn says who is first.
-func shares(all, connections, turn int) []int {
-	out := make([]int, connections)
-	for i := range out {
-		out[i] = all / connections
-	}
-	for i := range all % max(connections, 1) {
-		out[(turn+i)%connections]++
-	}
-	return out
-}

@@ -57,6 +57,16 @@ func consumerMistakes() []mistake {
 	tests := []string{"./pkg/client"}
 	return []mistake{
 		{
+			name: "client: credit that is held is given to another connection", file: "pkg/client/credit.go",
+			old: "		free -= n\n", with: "		free -= 0 * n\n",
+			tests: tests, run: "TestAHeldMessageKeepsItsCredit",
+		},
+		{
+			name: "client: a connection without messages keeps its turn", file: "pkg/client/credit.go",
+			old: "		x.putLast(idle)\n", with: "		_ = idle\n",
+			tests: tests, run: "TestFewMessagesInFlight",
+		},
+		{
 			name: "client: a message does not wait for the one before it of its key", file: "pkg/client/lanes.go",
 			old: "if others, busy := l.behind[w.key]; busy {", with: "if others, busy := l.behind[w.key]; busy && others != nil {",
 			tests: tests, run: "TestMessagesOfAKeyAreHandledInOrder",
