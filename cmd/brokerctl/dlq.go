@@ -21,7 +21,7 @@ func newDLQListCommand(g *globals) *cobra.Command {
 		Short: "List channels that have dead letters, or may have some",
 		Long: `List the channels that bound the attempts of a message, and those that have a dead-letter topic, with the
 dead letters that wait in it. Where several channels share a dead-letter topic, it counts for each of them. With a filter, those of the channel
-are counted that it chooses.`,
+are counted that it chooses. DEAD-LETTERED and DROPPED count since the present leaders of the partitions lead.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return listDeadLetters(cmd, g, at.topic, at.channel, filter)
 	})

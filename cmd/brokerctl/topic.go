@@ -44,7 +44,7 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.syncInterval, "sync-interval", "maximum time an acknowledged message stays unsynced, unless --sync always")
 	durationVar(f, &o.retention, "retention", "retention time of finished messages; 0 deletes them at once")
 	sizeVar(f, &o.retentionBytes, "retention-bytes", "retention `SIZE` of a partition, such as 50GiB, finished or not; 0 means no limit")
-	sizeVar(f, &o.maxMessage, "max-message-bytes", "maximum message `SIZE`; 0 means the node's limit")
+	sizeVar(f, &o.maxMessage, "max-message-bytes", "maximum message `SIZE`, at most the nodes' max-msg-size (1MiB by default); 0 means that limit")
 	durationVar(f, &o.dedupWindow, "dedup-window", "store a message with a dedup id once within this time, at most 24h; 10m once ids are used")
 	f.StringVar(&o.keyFrom, "key-from", "", "take the key of a message from its body by a `RULE`: json:/POINTER or prefix:C; none if empty")
 	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")

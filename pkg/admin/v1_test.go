@@ -197,6 +197,8 @@ func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":0}}`, 400, "partitions is 0"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":-1}}`, 400, "partitions is -1"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":100000}}`, 400, "100000 partitions"},
+		{"POST /v1/topics", `{"name":"a","config":{"max_message_bytes":11}}`, 400, "more than the 10 bytes that this node takes from its clients (max-msg-size 10)"},
+		{"PATCH /v1/topics/orders", `{"max_message_bytes":11}`, 400, "max-msg-size"},
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"3 days"}}`, 400, "not a valid duration"},
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"-1h"}}`, 400, "negative"},
 		{"POST /v1/topics", `{"name":"a","config":{"sync":"never"}}`, 400, "not a sync policy"},

@@ -68,7 +68,8 @@ type CreateChannel struct {
 	From *Seek `json:"from,omitempty"`
 }
 
-// Channel describes a channel, its consumers and its position in each partition.
+// Channel describes a channel, its consumers and its position in each partition. The totals count
+// since the present leaders of the partitions lead.
 type Channel struct {
 	Topic          string   `json:"topic"`
 	Name           string   `json:"name"`

@@ -24,7 +24,7 @@ type Config struct {
 	Retention        Duration `json:"retention"` // finished messages older than this may go; 0s: at once
 	RetentionMS      int64    `json:"retention_ms"`
 	RetentionBytes   int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
-	MaxMessageBytes  int      `json:"max_message_bytes"` // largest body; 0: the node's limit
+	MaxMessageBytes  int      `json:"max_message_bytes"` // largest body, at most the node's max-msg-size; 0: that
 	DedupWindow      Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
 	DedupWindowMS    int64    `json:"dedup_window_ms"`
 	KeyFrom          string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
@@ -92,7 +92,7 @@ type Topic struct {
 	Paused        bool   `json:"paused"`
 	Ephemeral     bool   `json:"ephemeral"`
 	Depth         int64  `json:"depth"`          // messages that no channel has got yet
-	MessagesTotal uint64 `json:"messages_total"` // published
+	MessagesTotal uint64 `json:"messages_total"` // published, since the present leaders lead, as all totals
 	BytesTotal    uint64 `json:"bytes_total"`    // of their bodies
 	Bytes         int64  `json:"bytes"`          // on disk
 	// DuplicatesTotal counts duplicates not stored because of their dedup ids, RefusedTotal
@@ -124,7 +124,7 @@ type Partition struct {
 	Replicas     []string `json:"replicas"` // the preferred leader first
 	ISR          []string `json:"isr"`      // in sync
 	LogStart     uint64   `json:"log_start"`
-	CommittedEnd uint64   `json:"committed_end"`
+	CommittedEnd uint64   `json:"committed_end"` // also the number of messages ever stored
 	LogEnd       uint64   `json:"log_end"`
 	Bytes        int64    `json:"bytes"`              // on the leader's disk
 	Adding       []string `json:"adding,omitempty"`   // replicas that are being made

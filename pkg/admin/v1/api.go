@@ -49,7 +49,7 @@ type Options struct {
 // New returns all of the interface.
 func New(o Options) *API {
 	v := &API{mux: http.NewServeMux(), answers: cmp.Or(o.Answers, &web.Answers{})}
-	topics := topicsAPI{o.Broker, o.Policies}
+	topics := topicsAPI{o.Broker, o.Policies, o.Publishing.Limits.MaxMessage}
 	topics.route(v)
 	trashAPI{topics, o.Trash}.route(v)
 	channels := channelsAPI{topics, o.Policies}

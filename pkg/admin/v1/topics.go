@@ -16,12 +16,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // topicsAPI is topics and partitions.
 type topicsAPI struct {
-	broker   Broker
-	policies Policies
+	broker     Broker
+	policies   Policies
+	maxMessage int // of the clients of this node, in bytes
 }
 
 func (v topicsAPI) route(t *API) {
@@ -129,6 +131,9 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	var cfg meta.TopicConfig
+	if err := v.checkMessageSize(req.Config); err != nil {
+		return answer{}, err
+	}
 	if err := patchConfig(&cfg, req.Config); err != nil {
 		return answer{}, err
 	}
@@ -164,6 +169,9 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := checkAlter(t.Config, patch); err != nil {
 		return answer{}, err
 	}
+	if err := v.checkMessageSize(patch); err != nil {
+		return answer{}, err
+	}
 	letters, err := patchPolicy(patch.ChannelPolicy)
 	if err != nil {
 		return answer{}, err
@@ -181,6 +189,18 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, err
 	}
 	return v.describe(r)
+}
+
+// checkMessageSize refuses a maximum message size above that of this node: its clients could not
+// publish such messages.
+func (v topicsAPI) checkMessageSize(p api.ConfigPatch) error {
+	if p.MaxMessageBytes == nil || *p.MaxMessageBytes <= v.maxMessage {
+		return nil
+	}
+	e := api.Errorf(api.CodeInvalid, "max_message_bytes is %d, more than the %d bytes that this node takes from its clients (max-msg-size %v)",
+		*p.MaxMessageBytes, v.maxMessage, units.Size(v.maxMessage))
+	e.Hint = "raise max-msg-size on all nodes first, and max-body-size if it is smaller, or choose a smaller size"
+	return e
 }
 
 // checkAlter refuses what altering cannot do.
