@@ -66,12 +66,10 @@ func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 		return api.Seek{Offset: &n}, nil
 	}
 	if ago, back := strings.CutPrefix(text, "-"); back {
-		d, err := units.ParseDuration(ago)
-		if err != nil {
-			return api.Seek{}, usageError("%s %q: %q %w", flag, text, ago, err)
+		if d, err := units.ParseDuration(ago); err == nil {
+			at := now.Add(-d).UTC()
+			return api.Seek{Time: &at}, nil
 		}
-		at := now.Add(-d).UTC()
-		return api.Seek{Time: &at}, nil
 	}
 	if at, ok := parseTime(text, now); ok {
 		return api.Seek{Time: &at}, nil
@@ -100,6 +98,9 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 	if err != nil {
 		return err
 	}
+	if note := elsewhere(plan, o.to, to, g.env.now()); note != "" && !g.quiet {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note) // an error of stderr cannot be reported
+	}
 	if o.dryRun {
 		return g.show(cmd, planView(plan))
 	}
@@ -113,6 +114,30 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 	return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
 		return g.client.SeekChannel(ctx, at.topic, at.channel, to)
 	}, channelView)
+}
+
+// elsewhere says where a seek goes that names an offset outside the log of a partition, or a time
+// that is to come; "" for any other.
+func elsewhere(plan *api.MovePlan, text string, to api.Seek, now time.Time) string {
+	var targets []string
+	future := to.Time != nil && to.Time.After(now)
+	for _, p := range plan.Partitions {
+		if future || to.Offset != nil && p.Target != *to.Offset {
+			targets = append(targets, fmt.Sprintf("%s in partition %d", count(p.Target), p.Partition))
+		}
+	}
+	if len(targets) == 0 {
+		return ""
+	}
+	const most = 3
+	if more := len(targets) - most; more > 0 {
+		targets = append(targets[:most], fmt.Sprintf("and %d more", more))
+	}
+	why := "outside the log"
+	if future {
+		why = "in the future"
+	}
+	return fmt.Sprintf("--to %s is %s; the target is %s", text, why, strings.Join(targets, ", "))
 }
 
 func sumsOf(plan *api.MovePlan) (again, skipped int64) {

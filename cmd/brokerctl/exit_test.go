@@ -64,6 +64,25 @@ func TestExitCodes(t *testing.T) {
 			"error: deleting topic orders can be undone for a time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
+			"partitions by alter", nil,
+			[]string{"topic", "alter", "orders", "--partitions", "4"},
+			exitUsage,
+			"error: unknown flag: --partitions (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
+		},
+		{
+			"partitions by alter, in short", nil,
+			[]string{"topic", "alter", "orders", "-p4"},
+			exitUsage,
+			"error: unknown shorthand flag: 'p' in -p4 (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
+		},
+		{"another flag of alter", nil, []string{"topic", "alter", "orders", "--nope"}, exitUsage, "error: unknown flag: --nope"},
+		{
+			"an age without a unit", nil,
+			[]string{"channel", "seek", "orders/invoice", "--to", "-5"},
+			exitUsage,
+			`error: --to "-5" is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
+		},
+		{
 			"nothing to alter", nil,
 			[]string{"topic", "alter", "orders"},
 			exitUsage,

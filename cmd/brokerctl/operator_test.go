@@ -155,6 +155,9 @@ func planOrders(r *http.Request, _ []byte) any {
 	case "end":
 		p.Partitions[1].Skipped = 1000
 	}
+	if r.FormValue("offset") == "120" {
+		p.Partitions[0].Target, p.Partitions[1].Target = 120, 120
+	}
 	if r.FormValue("offset") == "99" {
 		p.Partitions[1].Skipped = 5000
 	}
@@ -162,6 +165,33 @@ func planOrders(r *http.Request, _ []byte) any {
 		p.Partitions = p.Partitions[1:]
 	}
 	return p
+}
+
+// A seek to an offset outside the log, or to a time that is to come, says where it goes.
+func TestASeekSaysWhereItGoesInstead(t *testing.T) {
+	for to, want := range map[string]string{
+		"999999999":  "note: --to 999999999 is outside the log; the target is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
+		"4833100":    "note: --to 4833100 is outside the log; the target is 4,879,970 in partition 1\n",
+		"2999-01-01": "note: --to 2999-01-01 is in the future; the target is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
+		"-2h":        "",
+		"end":        "",
+	} {
+		for _, extra := range [][]string{{"--yes"}, {"--dry-run"}, {"--yes", "-q"}} {
+			broker := newFakeBroker(t)
+			args := append([]string{"channel", "seek", "orders/invoice", "--addr", broker.URL, "--to", to}, extra...)
+			said := want
+			if len(extra) > 1 {
+				said = ""
+			}
+			if r := runWith(t, environment{}, args...); r.exit != exitOK || r.stderr != said {
+				t.Errorf("%s %v: exit %d, %q, want %q", to, extra, r.exit, r.stderr, said)
+			}
+		}
+	}
+	plan := &api.MovePlan{Partitions: make([]api.PartitionMove, 5)}
+	if got := elsewhere(plan, "9", api.Seek{Offset: new(uint64(9))}, midnight()); !strings.HasSuffix(got, "0 in partition 0, and 2 more") {
+		t.Error(got)
+	}
 }
 
 func TestASeekThatDropsOrRepeatsMuchIsAskedAbout(t *testing.T) {

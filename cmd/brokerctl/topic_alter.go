@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -33,6 +35,13 @@ partitions at a time; repeat the command for the rest, or use --wait to continue
 			return usageError("--wait requires --replicas: other changes take effect at once")
 		}
 		return alterTopic(cmd, g, at.topic, patch, wait)
+	})
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		failed := usageError("%w", err)
+		if e, ok := errors.AsType[*pflag.NotExistError](err); ok && (e.GetSpecifiedName() == "partitions" || e.GetSpecifiedName() == "p") {
+			failed.answer.Hint = "partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed"
+		}
+		return failed
 	})
 	o.addFlags(cmd.Flags())
 	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "replicas per partition")

@@ -260,7 +260,7 @@ func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error 
 		p.log.Info("draining", "timeout", patience)
 		drain, cancel := context.WithTimeout(hurry, patience)
 		if err := n.Drain(drain); err != nil {
-			p.log.Warn("drain incomplete; remaining partitions are recovered by other nodes or at the next start", "error", err)
+			p.log.Warn("drain incomplete: no acknowledged message is lost; partitions that were not transferred get a leader from the nodes that remain, or at the next start if all stop at once", "error", err)
 		}
 		cancel()
 	}

@@ -31,7 +31,7 @@ func ParseScript(text string) (*Script, error) {
 		return nil, err
 	}
 	if err := t.Execute(io.Discard, fields{}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; fields are {{.Node}}, {{.Host}}, {{.Hostname}}, {{.TCPAddress}}, {{.HTTPAddress}} and {{.ClusterAddress}}", err)
 	}
 	return &Script{t}, nil
 }

@@ -25,6 +25,8 @@ func TestScript(t *testing.T) {
 		if test.want == "" {
 			if err == nil {
 				t.Errorf("%q is a script", test.text)
+			} else if field := strings.Contains(test.text, "}}"); field != strings.Contains(err.Error(), "{{.Hostname}}") {
+				t.Errorf("%q: %v: does not name the fields", test.text, err)
 			}
 			continue
 		}

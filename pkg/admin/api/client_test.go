@@ -248,6 +248,7 @@ func TestAnswersAreDecoded(t *testing.T) {
 }
 
 func TestAnErrorKeepsItsCode(t *testing.T) {
+	const other = "use the http-address of a node, by default port 4151, not that of its lookup or another server"
 	tests := []struct {
 		name   string
 		status int
@@ -259,10 +260,10 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
 		},
 		{"of a node that requires TLS", 403, `{"message":"TLS_REQUIRED","https_port":4153}`, Error{Code: CodePrecondition, Message: "HOST requires TLS", Hint: "use https://127.0.0.1:4153"}},
-		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST responded 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
+		{"of another server", 404, "<html>", Error{Code: CodeInternal, Message: "HOST responded 404 Not Found, not as the admin API of brokerd does", Hint: other}},
 		{
 			"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
-			Error{Code: CodeInternal, Message: "HOST responded 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"},
+			Error{Code: CodeInternal, Message: "HOST responded 400 Bad Request, not as the admin API of brokerd does", Hint: other},
 		},
 	}
 	for _, tc := range tests {

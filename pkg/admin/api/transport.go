@@ -262,12 +262,8 @@ func readError(base *url.URL, resp *http.Response) *Error {
 		e.Hint = fmt.Sprintf("use https://%s", net.JoinHostPort(base.Hostname(), strconv.Itoa(nsq.HTTPSPort)))
 		return e
 	}
-	code := CodeInternal
-	if resp.StatusCode == http.StatusNotFound {
-		code = CodeNotFound
-	}
-	e := Errorf(code, "%s responded %s", base.Host, resp.Status)
-	e.Hint = "is that the HTTP address of a brokerd?"
+	e := Errorf(CodeInternal, "%s responded %s, not as the admin API of brokerd does", base.Host, resp.Status)
+	e.Hint = "use the http-address of a node, by default port 4151, not that of its lookup or another server"
 	return e
 }
 

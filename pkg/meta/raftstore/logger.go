@@ -115,8 +115,9 @@ func routineWarnings() []string {
 }
 
 // routine reports whether a line is about a connection that broke or could not be
-// made, or another everyday matter: whoever runs the node is told of nodes by
-// those who judge them.
+// made, about an entry that the leader has compacted, in whose place a follower gets a
+// snapshot, or another everyday matter: whoever runs the node is told of nodes by those
+// who judge them. Where a missing entry is damage, the library panics with it.
 func routine(msg string, args []any) bool {
 	for _, prefix := range routineWarnings() {
 		if strings.HasPrefix(msg, prefix) {
@@ -124,7 +125,7 @@ func routine(msg string, args []any) bool {
 		}
 	}
 	for _, a := range args {
-		if err, ok := a.(error); ok && aboutConnection(err) {
+		if err, ok := a.(error); ok && (aboutConnection(err) || errors.Is(err, raft.ErrLogNotFound)) {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // TestADeadNodeDoesNotFillTheLog: what the library says of it is for debugging, also where the
@@ -26,8 +27,13 @@ func TestADeadNodeDoesNotFillTheLog(t *testing.T) {
 	} {
 		b.Error("failed to decode incoming command", "error", err)
 	}
+	b.Error("failed to get log", "index", 7, "error", raft.ErrLogNotFound) // the follower gets a snapshot
 	if out.Len() > 0 {
 		t.Errorf("logged:\n%s", &out)
+	}
+	b.Error("failed to get log", "index", 7, "error", errors.New("checksum mismatch"))
+	if !strings.Contains(out.String(), "checksum mismatch") {
+		t.Errorf("damage is not logged:\n%s", &out)
 	}
 	b.Error("failed to decode incoming command", "error", errors.New("msgpack decode error [pos 3]: invalid length"))
 	if !strings.Contains(out.String(), "invalid length") {
