@@ -33,10 +33,7 @@ type Consumer struct {
 	work           sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
-	sources  []*source  // in the order in which they come first
-	scarce   bool       // less may be in flight than there are connections
-	tick     *time.Timer
-	turned   time.Time // the last time that another came first
+	credit   credit     // shared among connections
 	attached map[string]bool
 	throttle throttle
 	most     int           // messages that may be in flight
@@ -62,7 +59,7 @@ func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*C
 	x := &Consumer{
 		client: c, topic: topic, channel: channel, cfg: cfg,
 		arrivals: make(chan *Message, 2*cfg.maxInFlight), leaving: make(chan struct{}), wake: make(chan struct{}, 1),
-		tick: time.NewTimer(turnTime), turned: time.Now(), attached: map[string]bool{}, empty: make(chan struct{}),
+		credit: credit{tick: time.NewTimer(turnTime), turned: time.Now()}, attached: map[string]bool{}, empty: make(chan struct{}),
 		throttle: throttle{least: cfg.minBackoff, most: cfg.maxBackoff}, most: cfg.maxInFlight,
 	}
 	x.ctx, x.stop = context.WithCancelCause(c.ctx)
@@ -79,16 +76,18 @@ func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*C
 // run keeps connections to the nodes until the consumer is closed.
 func (x *Consumer) run() {
 	defer x.work.Wait()
-	defer x.tick.Stop()
+	defer x.credit.tick.Stop()
 	refresh := time.NewTimer(0)
 	defer refresh.Stop()
 	for {
 		select {
 		case <-x.ctx.Done():
 			return
-		case <-x.tick.C:
+		case <-x.credit.tick.C:
 			x.mu.Lock()
-			x.tick.Reset(x.turnLocked(time.Now()))
+			now := time.Now()
+			x.credit.turn(now)
+			x.shareLocked(now)
 			x.mu.Unlock()
 			continue
 		case <-x.wake:
@@ -183,7 +182,7 @@ func (x *Consumer) SetMaxInFlight(n int) {
 	defer x.mu.Unlock()
 	n = min(max(n, 0), x.cfg.maxInFlight)
 	if n < x.most {
-		x.putLast((*source).busy) // who has delivered nothing may have the next
+		x.credit.putLast((*source).busy) // who has delivered nothing may have the next
 	}
 	x.most = n
 	x.shareLocked(time.Now())
@@ -237,15 +236,31 @@ func (x *Consumer) visit(address string) error {
 func (x *Consumer) join(cn *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.sources = append(x.sources, &source{conn: cn, used: time.Now()})
+	x.credit.sources = append(x.credit.sources, &source{conn: cn, used: time.Now()})
 	x.shareLocked(time.Now())
 }
 
 func (x *Consumer) part(cn *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.sources = slices.DeleteFunc(x.sources, func(s *source) bool { return s.conn == cn })
+	x.credit.sources = slices.DeleteFunc(x.credit.sources, func(s *source) bool { return s.conn == cn })
 	x.shareLocked(time.Now())
+}
+
+// shareLocked tells each connection how many messages may be in flight on it.
+func (x *Consumer) shareLocked(now time.Time) {
+	all := x.most
+	switch x.throttle.flow(now) {
+	case flowOne:
+		all = min(all, 1)
+	case flowNone:
+		all = 0
+	case flowAll:
+	}
+	if x.left {
+		all = 0
+	}
+	x.credit.share(all)
 }
 
 // received implements owner.
@@ -330,7 +345,7 @@ func (x *Consumer) answeredOne(m *Message, finished bool) {
 	if m.conn.held.Add(-1) < 0 {
 		m.conn.held.Add(1) // it had timed out
 	}
-	if x.scarce {
+	if x.credit.scarce {
 		x.shareLocked(time.Now()) // another may wait for what was this one's
 	}
 	x.inHand--
@@ -417,8 +432,8 @@ func (x *Consumer) beginToLeave() {
 func (x *Consumer) connections() []*conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := make([]*conn, len(x.sources))
-	for i, s := range x.sources {
+	all := make([]*conn, len(x.credit.sources))
+	for i, s := range x.credit.sources {
 		all[i] = s.conn
 	}
 	return all

@@ -25,25 +25,22 @@ type source struct {
 // busy reports whether messages of a source are unanswered, or some came since the last turn.
 func (s *source) busy() bool { return s.conn.held.Load() > 0 || s.conn.got.Load() != s.seen }
 
-// shareLocked tells each connection how many messages may be in flight on it.
-func (x *Consumer) shareLocked(now time.Time) {
-	all := x.most
-	switch x.throttle.flow(now) {
-	case flowOne:
-		all = min(all, 1)
-	case flowNone:
-		all = 0
-	case flowAll:
-	}
-	if x.left {
-		all = 0
-	}
-	held := make([]int, len(x.sources))
-	for i, s := range x.sources {
+// credit divides what may be in flight of a consumer, whose mutex guards it, among its sources.
+type credit struct {
+	sources []*source   // in the order in which they come first
+	scarce  bool        // less may be in flight than there are sources
+	tick    *time.Timer // when turn is to be called
+	turned  time.Time   // the last time that another came first
+}
+
+// share tells each source how many messages may be in flight on it, of all.
+func (c *credit) share(all int) {
+	held := make([]int, len(c.sources))
+	for i, s := range c.sources {
 		held[i] = int(s.conn.held.Load())
 	}
 	for i, n := range shares(all, held) {
-		s := x.sources[i]
+		s := c.sources[i]
 		if most := s.conn.server.MaxRdyCount; most > 0 {
 			n = min(n, most)
 		}
@@ -52,44 +49,43 @@ func (x *Consumer) shareLocked(now time.Time) {
 			s.conn.queue(command{name: cmdRDY, count: n})
 		}
 	}
-	scarce := all > 0 && all < len(x.sources)
-	if scarce && !x.scarce {
-		x.tick.Reset(quickTurn)
+	scarce := all > 0 && all < len(c.sources)
+	if scarce && !c.scarce {
+		c.tick.Reset(quickTurn)
 	}
-	x.scarce = scarce
+	c.scarce = scarce
 }
 
-// turnLocked has other connections come first: every quickTurn in place of those that had their
-// turn and got nothing, where less may be in flight than there are connections, and every
-// turnTime in any case. It returns when to be called again.
-func (x *Consumer) turnLocked(now time.Time) time.Duration {
-	idle := func(s *source) bool { return s.ready > 0 && !s.busy() }
+// turn has other sources come first: every quickTurn in place of those that had their turn and got
+// nothing, where less may be in flight than there are sources, and every turnTime in any case. What
+// they share is to be told them.
+func (c *credit) turn(now time.Time) {
+	next := turnTime
 	switch {
-	case now.Sub(x.turned) >= turnTime:
-		x.turned = now
-		if len(x.sources) > 0 {
-			x.sources = append(x.sources[1:], x.sources[0])
+	case now.Sub(c.turned) >= turnTime:
+		c.turned = now
+		if len(c.sources) > 0 {
+			c.sources = append(c.sources[1:], c.sources[0])
 		}
-	case x.scarce:
-		x.putLast(idle)
+	case c.scarce:
+		c.putLast(func(s *source) bool { return s.ready > 0 && !s.busy() })
 	}
-	for _, s := range x.sources {
+	for _, s := range c.sources {
 		if got := s.conn.got.Load(); got != s.seen {
 			s.seen, s.used = got, now
 		} else if timeout := time.Duration(s.conn.server.MsgTimeout) * time.Millisecond; timeout > 0 && now.Sub(s.used) > timeout {
 			s.conn.held.Store(0) // the broker redelivers them
 		}
 	}
-	x.shareLocked(now)
-	if x.scarce {
-		return quickTurn
+	if c.scarce {
+		next = quickTurn
 	}
-	return turnTime
+	c.tick.Reset(next)
 }
 
 // putLast moves the sources that are so behind the others.
-func (x *Consumer) putLast(are func(*source) bool) {
-	slices.SortStableFunc(x.sources, func(a, b *source) int {
+func (c *credit) putLast(are func(*source) bool) {
+	slices.SortStableFunc(c.sources, func(a, b *source) int {
 		switch last := are(a); {
 		case last == are(b):
 			return 0

@@ -132,7 +132,7 @@ func TestTheLastOfFewMessagesComesAtOnce(t *testing.T) {
 			b.mu.Unlock()
 			began := time.Now()
 			x.mu.Lock()
-			for _, s := range x.sources {
+			for _, s := range x.credit.sources {
 				s.conn.queue(command{name: cmdRDY, count: s.ready}) // has the broker look
 			}
 			x.mu.Unlock()

@@ -63,7 +63,7 @@ func consumerMistakes() []mistake {
 		},
 		{
 			name: "client: a connection without messages keeps its turn", file: "pkg/client/credit.go",
-			old: "		x.putLast(idle)\n", with: "		_ = idle\n",
+			old: "	case c.scarce:\n", with: "	case false:\n",
 			tests: tests, run: "TestFewMessagesInFlight",
 		},
 		{
