@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/node"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -73,7 +74,7 @@ func exitCode(err error) int {
 		return exitTemporary
 	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode), node.NoPlace(err):
 		return exitConfig
-	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
+	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, failure.MetadataDiskFull), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
 		return exitDisk
 	}
 	return exitBug

@@ -22,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/internal/certtest"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/node"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -34,6 +35,7 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("who knows"), exitBug},
 		{fate.Mark(errors.New("crc"), fate.Corrupt), exitDisk},
 		{fmt.Errorf("open: %w", &os.PathError{Op: "open", Path: "x", Err: os.ErrPermission}), exitDisk},
+		{fmt.Errorf("metadata: bootstrap cluster: %w on node n1", failure.MetadataDiskFull), exitDisk},
 		{done{exitWith(exitTemporary, errors.New("x"))}, exitTemporary},
 		{config.Problems{{Flag: true}}, exitUsage},
 		{config.Problems{{Flag: true}, {}}, exitConfig},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -38,6 +39,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 	if r.command.Empty, err = r.marks.has(markUnregistered); err != nil {
 		return err
 	}
+	told := false
 	for {
 		index, err := r.propose(ctx)
 		if err == nil {
@@ -49,7 +51,13 @@ func (r *registration) run(ctx context.Context) (err error) {
 		if hopeless(err) || ctx.Err() != nil || r.breakdown.cause() != nil {
 			return fmt.Errorf("register node start: %w", errors.Join(err, r.breakdown.cause()))
 		}
-		r.log.Debug("cannot register node start yet; retrying", "error", err)
+		switch {
+		case !errors.Is(err, failure.MetadataDiskFull):
+			r.log.Debug("cannot register node start yet; retrying", "error", err)
+		case !told:
+			told = true // by the error it names the node and the disk
+			r.log.Error("cannot register node start: the disk of the metadata leader is full; the node serves once space is freed there", "error", err)
+		}
 		select {
 		case <-time.After(registerAgain):
 		case <-r.breakdown.failed:

@@ -136,11 +136,17 @@ var (
 	ClusterBusy      = refused(63, "too many cluster calls in progress", Kind{})
 	LeaderAlive      = refused(64, "leader is alive", Kind{})
 	MetadataBusy     = refused(65, "too many pending metadata commands", Kind{})
-	MetadataDiskFull = refused(66, "metadata disk full", Kind{})
-	MetadataClosed   = refused(67, "metadata store is closed", Kind{})
-	NotProposed      = refused(68, "metadata command not proposed", Kind{})
-	CommandUnknown   = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{})
-	CommandTooLarge  = refused(70, "command too large", Kind{})
+	MetadataDiskFull = refused(66, "metadata disk full", Kind{
+		Word: "METADATA_DISK_FULL", Code: NotWritable,
+		Hint: "free disk space on that node: purge deleted topics (brokerctl topic list --deleted), delete topics with --purge, empty channels, or remove other files from the disk",
+	})
+	NotApplied = of(fate.Uncertain, 71, "changed in the metadata, but not applied by a leader yet", Kind{
+		Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the change is stored: the leader retries until it can apply it",
+	})
+	MetadataClosed  = refused(67, "metadata store is closed", Kind{})
+	NotProposed     = refused(68, "metadata command not proposed", Kind{})
+	CommandUnknown  = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{})
+	CommandTooLarge = refused(70, "command too large", Kind{})
 )
 
 // Of users, tokens and rules.
@@ -177,7 +183,7 @@ func All() []*Kind {
 		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
-		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge,
+		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge, NotApplied,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
 		AccessLimit, LastAdmin, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
 	}

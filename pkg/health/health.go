@@ -81,6 +81,7 @@ var gravities = map[string]Gravity{
 	"leader_failed":               Failing,
 	"exiting":                     Degrading,
 	"disk_full":                   Failing,
+	"metadata_disk_full":          Failing,
 	"disk_failed":                 Failing,
 	"partitions_offline":          Failing,
 	"partitions_under_min_isr":    Failing,

@@ -83,6 +83,7 @@ type fullDisk struct {
 	propose   func(context.Context, meta.Command) (meta.Result, error)
 	yielding  atomic.Bool // leaderships are being transferred because the disk is full
 	purged    time.Time   // when a deleted topic was last purged
+	unsaid    bool        // the metadata does not know the state of the disk, which was logged
 }
 
 // report records in the metadata whether this node's disk accepts publishes, if the metadata says
@@ -101,18 +102,26 @@ func (d *fullDisk) report(ctx context.Context) {
 		}
 	}
 	full := d.disk.Full(now)
-	if self.DiskFull != full {
-		bounded, cancel := context.WithTimeout(ctx, diskProposal)
-		defer cancel()
-		c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
-		if _, err := d.propose(bounded, c); err != nil {
-			d.log.Debug("cannot check disk space for the metadata", "full", full, "error", err)
-			return
-		}
+	if self.DiskFull == full {
+		d.unsaid = false
+	} else {
+		d.say(ctx, self, full)
 	}
 	if full && d.disk.Low() {
 		d.yield()
 		d.purge(ctx)
+	}
+}
+
+// say records in the metadata whether this node's disk is full. If that fails, it is logged once:
+// other nodes act on what they knew.
+func (d *fullDisk) say(ctx context.Context, self *meta.Node, full bool) {
+	bounded, cancel := context.WithTimeout(ctx, diskProposal)
+	defer cancel()
+	c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
+	if _, err := d.propose(bounded, c); err != nil && !d.unsaid {
+		d.unsaid = true
+		d.log.Warn("metadata cannot record whether the disk of this node is full; retrying at each disk check", "full", full, "error", err)
 	}
 }
 

@@ -18,6 +18,7 @@ func TestStallsAreInTheHealth(t *testing.T) {
 	const after = time.Second
 	now := time.Now()
 	n := &Host{
+		o:      &Options{Meta: &raftstore.Store{}},
 		Stalls: stall.New(slog.New(slog.DiscardHandler), after), damage: repair.NewKnown(nil), life: &life{}, Disk: &diskspace.Space{},
 		roles:      &roles{budget: coord.NewBudget(1 << 20)},
 		Quarantine: &Quarantine{o: &Options{Meta: &raftstore.Store{}}, failures: &roleErrors{}, topics: &Topics{}, asides: &asides{}},

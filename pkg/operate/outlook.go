@@ -114,6 +114,16 @@ func (o *Outlook) Topics() []*meta.Topic {
 // Ready returns what the node waits for.
 func (o *Outlook) Ready() []health.Reason {
 	v := o.look()
+	reasons := o.waits(v)
+	if v.store != nil {
+		if full := v.store.Members().FullDisk(); full != "" {
+			reasons = append(reasons, health.Reason{Code: "metadata_disk_full", Count: 1, What: "metadata disk full: " + full})
+		}
+	}
+	return reasons
+}
+
+func (o *Outlook) waits(v view) []health.Reason {
 	missing := -formation.Tolerance(v.members, o.there)
 	switch {
 	case v.store == nil && o.of.Waiting() != "":

@@ -2,14 +2,15 @@ package raftstore
 
 import "os"
 
-// writeZeros takes disk space where it cannot be asked for.
-func writeZeros(f *os.File, size int64) error {
+// writeZeros takes disk space behind from where it cannot be asked for.
+func writeZeros(f *os.File, from, size int64) error {
 	zeros := make([]byte, 64<<10)
 	for size > 0 {
-		n, err := f.Write(zeros[:min(size, int64(len(zeros)))])
+		n, err := f.WriteAt(zeros[:min(size, int64(len(zeros)))], from)
 		if err != nil {
 			return err
 		}
+		from += int64(n)
 		size -= int64(n)
 	}
 	return f.Sync()

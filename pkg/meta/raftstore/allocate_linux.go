@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives the empty file f size bytes of disk.
-func allocate(f *os.File, size int64) error {
-	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+// allocate gives the file f, which ends at from, size bytes more of disk.
+func allocate(f *os.File, from, size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, from, size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		return writeZeros(f, size)
+		return writeZeros(f, from, size)
 	}
 	return err
 }

@@ -4,5 +4,5 @@ package raftstore
 
 import "os"
 
-// allocate gives the empty file f size bytes of disk.
-func allocate(f *os.File, size int64) error { return writeZeros(f, size) }
+// allocate gives the file f, which ends at from, size bytes more of disk.
+func allocate(f *os.File, from, size int64) error { return writeZeros(f, from, size) }

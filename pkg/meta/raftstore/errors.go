@@ -17,8 +17,8 @@ var (
 	ErrNotLeader error = failure.NotController
 	// errBusy: the command was not accepted within ApplyTimeout. Refused.
 	errBusy error = failure.MetadataBusy
-	// errDiskFull: the metadata's disk is full. Refused; it recovers automatically once there
-	// is space.
+	// errDiskFull: the metadata's disk is full, and the command neither frees space nor is there
+	// room for it. Refused; it recovers automatically once there is space.
 	errDiskFull error = failure.MetadataDiskFull
 	// errClosed: the store is closed or has failed. Refused.
 	errClosed error = failure.MetadataClosed

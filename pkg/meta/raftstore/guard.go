@@ -19,8 +19,8 @@ type storage interface {
 }
 
 // guard stands between the consensus library and its storage. It measures each
-// write, so that one that hangs is seen; it lets the reserve go when the disk is
-// full and tries that write again; and it reports a write that failed, since
+// write, so that one that hangs is seen; when the disk is full it lets the
+// reserve go, step by step, and tries that write again; and it reports a write that failed, since
 // the library's own answer to some of those is to panic.
 //
 // Only a write that failed before anything was synced is tried again: the
@@ -61,11 +61,11 @@ func (g *guard) write(what string, do func() error) error {
 		g.late.observe(time.Now(), time.Since(start))
 	}()
 	err := do()
-	if err != nil && isFull(err) && g.reserve.release() {
+	for err != nil && isFull(err) && g.reserve.release() {
 		err = do()
 	}
 	if err != nil {
-		err = fmt.Errorf("metadata: %s: %w", what, err)
+		err = fmt.Errorf("metadata: %s: %w", what, plain(err))
 		g.onFail(err)
 	}
 	return err
@@ -122,3 +122,16 @@ func isFull(err error) bool {
 		strings.Contains(err.Error(), syscall.ENOSPC.Error())
 	return full && !strings.Contains(err.Error(), "sync")
 }
+
+// plain lets errors.Is find that there is no space in an error that says so as text alone.
+func plain(err error) error {
+	if err == nil || !isFull(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fullError{err}
+}
+
+// fullError is an error for lack of space.
+type fullError struct{ error }
+
+func (e fullError) Unwrap() []error { return []error{e.error, syscall.ENOSPC} }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -37,51 +39,76 @@ func (d *badDisk) StoreLogs(l []*raft.Log) error {
 	return d.InmemStore.StoreLogs(l)
 }
 
-func TestAFullDiskLetsTheReserveGo(t *testing.T) {
+// reserveOn returns a reserve on a disk that has as much free as it is told, and the size of its file.
+func reserveOn(t *testing.T, size int64, log *slog.Logger) (r *reserve, free *atomic.Int64, file func() int64) {
+	t.Helper()
+	free = &atomic.Int64{}
 	path := filepath.Join(t.TempDir(), "reserve")
-	r, err := newReserve(path, 1<<20)
-	if err != nil {
-		t.Fatal(err)
+	r = &reserve{path: path, size: size, log: log, free: func() (int64, error) { return free.Load(), nil }}
+	return r, free, func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
 	}
+}
+
+func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
+	r, free, file := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
+	free.Store(1 << 20)
+	if err := r.find(); err != nil || r.isLow() || file() != 1<<20 {
+		t.Fatalf("%v, low %v, %d bytes", err, r.isLow(), file())
+	}
+	free.Store(0)
 	var failed error
 	g := &guard{late: &lateness{}, reserve: r, onFail: func(err error) { failed = err }}
 	full := &os.PathError{Op: "write", Err: syscall.ENOSPC}
-	err = g.write("store log", func() error {
-		if _, err := os.Stat(path); err == nil {
-			return full
+	fits := func(most int64) func() error {
+		return func() error {
+			if file() > most {
+				return full
+			}
+			return nil
 		}
-		return nil
-	})
-	if err != nil || failed != nil || !r.isLow() {
-		t.Fatalf("%v, %v, low %v", err, failed, r.isLow())
 	}
-	now := time.Unix(1000, 0)
-	if !r.restore(now) || r.isLow() {
-		t.Error("not restored")
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() != 1<<20 {
-		t.Errorf("reserve: %v, %v", info, err)
+	if err := g.write("store log", fits(1<<20-3*stepLeast)); err != nil || failed != nil || file() != 1<<20-3*stepLeast {
+		t.Fatalf("%v, %v, %d bytes left", err, failed, file())
 	}
 	for _, final := range []error{errors.New("file sync error: no space left on device"), syscall.EIO} {
 		failed = nil
 		tries := 0
 		err := g.write("store log", func() error { tries++; return final })
-		if err == nil || failed == nil || tries != 1 || r.isLow() {
+		if err == nil || failed == nil || tries != 1 || file() != 1<<20-3*stepLeast {
 			t.Errorf("%v: %v, reported %v, %d tries", final, err, failed, tries)
 		}
+	}
+	failed = nil
+	if err := g.write("store log", fits(-1)); !errors.Is(err, syscall.ENOSPC) || failed == nil || file() != 0 {
+		t.Errorf("all is spent, and no space: %v, reported %v, %d bytes left", err, failed, file())
+	}
+	failed = nil
+	if err := g.write("store log", func() error { return errors.New("file resize error: no space left on device") }); !errors.Is(err, syscall.ENOSPC) || failed == nil {
+		t.Errorf("an error of text: %v", err)
+	}
+	now := time.Now().Add(reserveRetry)
+	free.Store(1<<20 - 1) // half of it is left to others
+	if r.restore(now) || file() != 7*stepLeast {
+		t.Errorf("%d bytes of a disk with too little space", file())
+	}
+	free.Store(9 * stepLeast)
+	if !r.restore(now.Add(reserveRetry)) || r.isLow() || file() != 1<<20 {
+		t.Errorf("not whole again: %d bytes", file())
 	}
 }
 
 func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "gone")
-	r := &reserve{path: filepath.Join(dir, "reserve"), size: 1, low: true}
+	r, free, _ := reserveOn(t, 1, slog.New(slog.DiscardHandler))
 	now := time.Unix(1000, 0)
 	if r.restore(now) {
-		t.Fatal("restored where there is no directory")
+		t.Fatal("restored where there is no space")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	free.Store(1)
 	if r.restore(now.Add(reserveRetry / 2)) {
 		t.Error("tried again at once")
 	}
@@ -90,25 +117,109 @@ func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
 	}
 }
 
-func TestCommandsAreRefusedWhileTheReserveIsLow(t *testing.T) {
+// A small disk does not lose a large part to the reserve, and one that is found low says so at once.
+func TestTheReserveOfAnOpenedStore(t *testing.T) {
+	var log strings.Builder
+	r, free, file := reserveOn(t, 16<<20, slog.New(slog.NewTextHandler(&log, nil)))
+	free.Store(8 << 20)
+	if err := r.find(); err != nil || !r.isLow() || file() != 4<<20 {
+		t.Errorf("%v, low %v, %d bytes", err, r.isLow(), file())
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, r.path) {
+		t.Errorf("logged %q", got)
+	}
+	free.Store(12 << 20)
+	if !r.restore(time.Now().Add(reserveRetry)) || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("low %v, logged %q", r.isLow(), log.String())
+	}
+	if r, err := newReserve(r.path, 1<<20, r.log); err != nil || r.isLow() || file() != 1<<20 {
+		t.Errorf("a smaller one: %v, %d bytes", err, file())
+	}
+}
+
+// A disk that says it has space and takes nothing, such as one with a quota, counts as full.
+func TestAReserveDoesNotBelieveAQuota(t *testing.T) {
+	r, free, _ := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
+	free.Store(1 << 30)
+	if err := r.find(); err != nil {
+		t.Fatal(err)
+	}
+	for r.takes(100) {
+		if !r.release() {
+			t.Fatal("all is spent, and more is taken")
+		}
+	}
+	if r.left.Load() < stepLeast {
+		t.Error("nothing is left for votes")
+	}
+}
+
+func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	o := options(t.TempDir())
-	o.ReserveBytes = 4096
+	o.ReserveBytes = reserveLeast
 	s := open(t, o)
 	populate(t, s, 1)
-	name := filepath.Join(o.Dir, reserveFile)
-	s.guard.reserve.release()
-	// Something that cannot be removed by writing stands in its place.
-	if err := os.Mkdir(name, 0o700); err != nil {
-		t.Fatal(err)
+	free := &atomic.Int64{}
+	r := s.guard.reserve
+	r.free = func() (int64, error) { return free.Load(), nil }
+	if !r.release() {
+		t.Fatal("no reserve")
 	}
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
+	_, err := s.Propose(t.Context(), topic("x"))
+	if !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
 		t.Fatalf("%v, %+v", err, s.Stats())
 	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
+	for _, want := range []string{"node n1", o.Dir, "0 free", "960KiB of the reserve of 1MiB left"} {
+		if !strings.Contains(err.Error(), want) || strings.HasPrefix(want, "0 ") && !strings.Contains(s.Members().FullDisk(), want) {
+			t.Errorf("%v, disk %s: want %s", err, s.Members().FullDisk(), want)
+		}
 	}
-	s.guard.reserve.restore(time.Now().Add(reserveRetry))
+	name := s.Topics()[0].Name
+	propose(t, s, meta.DeleteTopic{Name: name})
+	for d := range meta.TrashOf(s.View()).All() {
+		propose(t, s, meta.PurgeTopics{Incarnations: []meta.Incarnation{d.Topic.Incarnation}})
+	}
+	for r.release() {
+	}
+	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, errDiskFull) {
+		t.Errorf("nothing is left: %v", err)
+	}
+	free.Store(1 << 20)
+	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, meta.ErrTopicNotFound) {
+		t.Errorf("the disk has space: %v", err)
+	}
+	free.Store(16 << 20)
+	if !r.restore(time.Now().Add(2 * reserveRetry)) {
+		t.Fatal("not whole again")
+	}
 	propose(t, s, topic("x"))
+	if s.Members().FullDisk() != "" {
+		t.Error(s.Members().FullDisk())
+	}
+}
+
+// Each command is one that frees space, or waits for space.
+func TestWhichCommandsFreeSpace(t *testing.T) {
+	yes, no, one := true, false, int64(1)
+	for _, tt := range []struct {
+		c    meta.Command
+		want bool
+	}{
+		{meta.DeleteTopic{}, true}, {meta.PurgeTopics{}, true}, {meta.DeleteChannel{}, true}, {meta.SavePositions{}, true}, {meta.DropSaved{}, true},
+		{meta.NodeStarted{}, true}, {meta.SetNodeDisk{}, true}, {meta.SetNodeState{}, true}, {meta.SetNodeIntent{}, true}, {meta.RemoveNode{}, true},
+		{meta.ElectLeaders{}, true}, {meta.AlterISR{}, true}, {meta.ReportSuspects{}, true}, {meta.YieldLeader{}, true},
+		{meta.StartReassign{}, true}, {meta.FinishReassign{}, true},
+		{meta.AlterTopic{Patch: meta.TopicPatch{RetentionBytes: &one}}, true}, {meta.AlterTopic{}, false},
+		{meta.PauseTopic{}, true}, {meta.PauseTopic{Paused: true}, false},
+		{meta.AlterChannel{Paused: &no}, true}, {meta.AlterChannel{Paused: &yes}, false}, {meta.AlterChannel{}, false},
+		{meta.RecordAct{Act: meta.Act{Status: 204}}, true}, {meta.RecordAct{Act: meta.Act{Status: 500}}, true}, {meta.RecordAct{Act: meta.Act{Status: 409}}, false},
+		{meta.InitCluster{}, false}, {meta.SetSettings{}, false}, {meta.FinalizeUpgrade{}, false}, {meta.ChangeAccess{}, false},
+		{meta.CreateTopic{}, false}, {meta.CreateChannel{}, false}, {meta.AddPartitions{}, false}, {meta.FitTopic{}, false}, {meta.RestoreTopic{}, false},
+	} {
+		if frees(tt.c) != tt.want {
+			t.Errorf("%v %+v: %v", tt.c.Kind(), tt.c, !tt.want)
+		}
+	}
 }
 
 func openOn(t *testing.T, disk *badDisk) *Store {

@@ -157,7 +157,11 @@ func (m Members) change(ctx context.Context, what string, id meta.NodeID, start 
 	if !meta.ValidNodeID(id) {
 		return fmt.Errorf("%s: %w: node %q", what, meta.ErrInvalidName, id)
 	}
-	if err := m.s.ready(ctx); err != nil {
+	err := m.s.ready(ctx)
+	if err == nil {
+		err = m.s.guard.reserve.admit(m.s.opts.NodeID, true, 0)
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
 	if err := m.s.flights.request(ctx, func() raft.Future { return start() }); err != nil {

@@ -49,7 +49,7 @@ func openParts(o *Options) (*parts, error) {
 		return nil, err
 	}
 	p := &parts{made: held.log.begun}
-	if p.reserve, err = newReserve(filepath.Join(o.Dir, reserveFile), o.ReserveBytes); err != nil {
+	if p.reserve, err = newReserve(filepath.Join(o.Dir, reserveFile), o.ReserveBytes, o.Logger); err != nil {
 		return nil, err
 	}
 	p.snapshots, err = raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsRetained, newBridge(o.Logger))
@@ -57,8 +57,11 @@ func openParts(o *Options) (*parts, error) {
 		return nil, fmt.Errorf("metadata snapshots: %w", err)
 	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	for err != nil && isFull(err) && p.reserve.release() { // it writes when it is opened
+		bolt, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("metadata log %s: %w", path, err)
+		return nil, fmt.Errorf("metadata log %s: %w", path, plain(err))
 	}
 	p.log, p.close = bolt, bolt.Close
 	p.free = func() int64 { return int64(bolt.Stats().FreeAlloc) }
@@ -124,16 +127,16 @@ func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	}}
 }
 
-// bootstrap makes the first state of a cluster of this node.
-func bootstrap(o *Options, p *parts, t raft.Transport) error {
+// bootstrap makes the first state of a cluster of this node, in log.
+func bootstrap(o *Options, p *parts, log storage, t raft.Transport) error {
 	if p.made || !o.Bootstrap {
 		return nil
 	}
-	err := raft.BootstrapCluster(o.raftConfig(), p.log, p.log, p.snapshots, t, raft.Configuration{
+	err := raft.BootstrapCluster(o.raftConfig(), log, log, p.snapshots, t, raft.Configuration{
 		Servers: []raft.Server{{ID: raft.ServerID(o.NodeID), Address: raft.ServerAddress(o.Address)}},
 	})
 	if err != nil {
-		return fmt.Errorf("initialize metadata: %w", err)
+		return fmt.Errorf("initialize metadata in %s: %w", o.Dir, err)
 	}
 	p.made = true
 	return nil

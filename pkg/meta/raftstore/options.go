@@ -83,8 +83,8 @@ type Options struct {
 	// SnapshotThreshold is how many commands make a new snapshot, TrailingLogs how
 	// many of them stay for followers that lag.
 	SnapshotThreshold, TrailingLogs uint64
-	// ReserveBytes of disk are held back and let go when the disk is full, so
-	// that the agreement can continue while space is made; -1: none.
+	// ReserveBytes of disk are held back, at most a fortieth of the disk, and spent when
+	// the disk is full, so that the agreement and what frees space can continue; -1: none.
 	ReserveBytes int64
 }
 

@@ -35,13 +35,13 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 		return meta.Result{}, err
 	}
 	if s.opts.Forward == nil {
-		return s.proposeHere(ctx, command)
+		return s.proposeHere(ctx, c, command)
 	}
 	timeout := time.NewTimer(s.opts.ApplyTimeout)
 	defer timeout.Stop()
 	for {
 		moved := s.LeaderChanged()
-		r, err := s.proposeOnce(ctx, command)
+		r, err := s.proposeOnce(ctx, c, command)
 		if !errors.Is(err, ErrNotLeader) {
 			return r, err
 		}
@@ -64,9 +64,9 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 
 // proposeOnce proposes here or sends the command to the leader. ErrNotLeader
 // means that it got nowhere.
-func (s *Store) proposeOnce(ctx context.Context, command []byte) (meta.Result, error) {
+func (s *Store) proposeOnce(ctx context.Context, c meta.Command, command []byte) (meta.Result, error) {
 	if s.IsLeader() {
-		return s.proposeHere(ctx, command)
+		return s.proposeHere(ctx, c, command)
 	}
 	if err := s.open(ctx); err != nil {
 		return meta.Result{}, err
@@ -95,9 +95,12 @@ func (s *Store) proposeOnce(ctx context.Context, command []byte) (meta.Result, e
 	return s.machine.outcome(a)
 }
 
-// proposeHere has the command agreed on by this node, which leads.
-func (s *Store) proposeHere(ctx context.Context, command []byte) (meta.Result, error) {
+// proposeHere has the command c, as it is encoded, agreed on by this node, which leads.
+func (s *Store) proposeHere(ctx context.Context, c meta.Command, command []byte) (meta.Result, error) {
 	if err := s.ready(ctx); err != nil {
+		return meta.Result{}, err
+	}
+	if err := s.guard.reserve.admit(s.opts.NodeID, frees(c), len(command)); err != nil {
 		return meta.Result{}, err
 	}
 	var f raft.ApplyFuture
@@ -124,10 +127,11 @@ func (s *Store) proposeHere(ctx context.Context, command []byte) (meta.Result, e
 // the answer. The error is not nil only for bytes that are no command of this
 // version; nothing was changed then. It keeps no part of command.
 func (s *Store) HandleForwarded(ctx context.Context, command []byte) ([]byte, error) {
-	if _, err := meta.DecodeCommand(command); err != nil {
+	c, err := meta.DecodeCommand(command)
+	if err != nil {
 		return nil, fate.Mark(err, fate.Refused)
 	}
-	r, err := s.proposeHere(ctx, append([]byte(nil), command...))
+	r, err := s.proposeHere(ctx, c, append([]byte(nil), command...))
 	return encodeAnswer(r, err)
 }
 
@@ -169,13 +173,10 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// ready says why a command cannot be taken in now.
+// ready says why a command cannot be taken in here now, whether or not there is space for it.
 func (s *Store) ready(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
-	}
-	if !s.guard.reserve.restore(time.Now()) {
-		return errDiskFull
 	}
 	if s.raft.State() != raft.Leader {
 		return ErrNotLeader

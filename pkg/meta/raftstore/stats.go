@@ -40,7 +40,7 @@ type Stats struct {
 	// Stalled is for how long a write has been in progress. Beyond StallLimit the
 	// disk has failed, though it has not said so.
 	Stalled  time.Duration
-	DiskFull bool  // commands are refused until there is space
+	DiskFull bool  // most commands are refused until there is space
 	Err      error // why the store failed; nil: it did not
 }
 

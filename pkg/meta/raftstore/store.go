@@ -87,7 +87,7 @@ func openWith(o Options, p *parts) (*Store, error) {
 }
 
 func (s *Store) start(p *parts, transport *carrier) error {
-	if err := bootstrap(&s.opts, p, transport.Transport); err != nil {
+	if err := bootstrap(&s.opts, p, s.guard, transport.Transport); err != nil {
 		return err
 	}
 	if p.made && !s.opts.InMemory {
