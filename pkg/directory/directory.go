@@ -87,7 +87,7 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	if h := d.host.Lookup(name); h != nil {
 		h.Use()
 	}
-	return r.Topic, err
+	return r.Topic, notApplied(host.Concerning(err, ""))
 }
 
 // ProposeNew proposes a creation, charged to the requester's creation limit. there: according
@@ -286,14 +286,38 @@ func (d *Directory) PauseTopic(ctx context.Context, name string, paused bool) er
 }
 
 // Change proposes a command on a topic and makes this node and the topic's
-// leaders follow it.
+// leaders follow it. ErrNotApplied: the metadata has the change, and this node has yet to
+// follow it.
 func (d *Directory) Change(ctx context.Context, name string, c meta.Command) error {
 	r, err := d.host.Propose(ctx, c)
 	if err != nil {
 		return host.OfThisIncarnation(err)
 	}
 	d.leaders.spread(ctx, name, r.Index)
-	return d.host.Converge(name)
+	return notApplied(host.Concerning(d.host.Converge(name), channelOf(c)))
+}
+
+// ErrNotApplied is returned where the metadata was changed, and a leader failed to follow it yet.
+// Uncertain: it is not to be taken for a refusal.
+var ErrNotApplied error = failure.NotApplied
+
+// notApplied returns an error of a leader that follows a change of the metadata.
+func notApplied(err error) error {
+	if err == nil || errors.Is(err, ErrUnconfirmed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotApplied, err)
+}
+
+// channelOf returns the channel that a command changes; "" for one that is of its topic.
+func channelOf(c meta.Command) string {
+	switch c := c.(type) {
+	case meta.AlterChannel:
+		return c.Channel
+	case meta.DeleteChannel:
+		return c.Channel
+	}
+	return ""
 }
 
 // CreateChannel creates a channel of a topic that exists. When it returns, the
@@ -326,14 +350,14 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}
 	if c := h.Config().Channels[channel]; c != nil {
-		return d.leaders.converge(ctx, name, uint64(c.Version))
+		return notApplied(host.Concerning(d.leaders.converge(ctx, name, uint64(c.Version)), channel))
 	}
 	c.Incarnation, c.CreatedAt = h.Incarnation, time.Now().UnixNano()
 	r, err := d.ProposeNew(ctx, false, c)
 	if err != nil {
 		return host.OfThisIncarnation(err)
 	}
-	return d.leaders.converge(ctx, name, r.Index)
+	return notApplied(host.Concerning(d.leaders.converge(ctx, name, r.Index), channel))
 }
 
 // addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where

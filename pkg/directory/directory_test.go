@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -26,6 +30,12 @@ import (
 // open returns the directory of a node that is a cluster of its own.
 func open(t *testing.T, adapt func(*Options)) *Directory {
 	t.Helper()
+	return openOn(t, vfs.NewMem(), adapt)
+}
+
+// openOn is open on a disk of the test's choice.
+func openOn(t *testing.T, disk vfs.FS, adapt func(*Options)) *Directory {
+	t.Helper()
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +45,7 @@ func open(t *testing.T, adapt func(*Options)) *Directory {
 	}
 	log := slog.New(slog.DiscardHandler)
 	h, err := host.New(host.Options{
-		Self: "n1", FS: vfs.NewMem(), DataDir: "data", Meta: store, Observer: host.Deaf{}, Logger: log, Fatal: func(err error) { t.Error(err) },
+		Self: "n1", FS: disk, DataDir: "data", Meta: store, Observer: host.Deaf{}, Logger: log, Fatal: func(err error) { t.Error(err) },
 	})
 	if err == nil {
 		err = h.Open(t.Context())
@@ -72,6 +82,53 @@ func TestWhatIsAskedForBeatsTheDefaultsOfTheNode(t *testing.T) {
 		}
 		if c := got.Config; len(got.Partitions) != 2 || c.RetentionAge != time.Hour || c.RetentionBytes != 1<<30 {
 			t.Errorf("%d partitions, %+v", len(got.Partitions), c)
+		}
+	})
+}
+
+// A change that the metadata has is not reported as refused because the leader cannot follow it, and a
+// channel whose start cannot be stored does not stand in the way of changes of others.
+func TestAChangeThatIsNotAppliedYetIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.NewFaulty(vfs.NewMem())
+		d := openOn(t, disk, nil)
+		if _, err := d.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 2, Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.CreateChannel(t.Context(), "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+			if op.Kind == vfs.OpWrite || op.Kind == vfs.OpPreallocate || op.Kind == vfs.OpCreate {
+				return vfstest.Fault{Err: syscall.ENOSPC}
+			}
+			return vfstest.Fault{}
+		})
+		late := func(what string, err error) {
+			t.Helper()
+			if k := failure.Of(err); k != failure.NotApplied || fate.Of(err) != fate.Uncertain || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), `"c2"`) {
+				t.Errorf("%s: %v, %v", what, k, err)
+			}
+		}
+		pause := func(channel string) error {
+			yes := true
+			return d.Change(t.Context(), "t", meta.AlterChannel{Topic: "t", Channel: channel, Paused: &yes})
+		}
+		late("create", d.CreateChannel(t.Context(), "t", "c2", false))
+		late("create again", d.CreateChannel(t.Context(), "t", "c2", false))
+		late("pause c2", pause("c2"))
+		if err := errors.Join(pause("c"), d.PauseTopic(t.Context(), "t", true)); err != nil {
+			t.Errorf("another channel, and the topic: %v", err)
+		}
+		if c := d.host.Lookup("t").Led(0).Part.Channel("c"); !c.Stats().Paused {
+			t.Error("c is not paused")
+		}
+		if _, err := d.CreateTopic(t.Context(), "new", meta.TopicConfig{}); failure.Of(err) != failure.NotApplied {
+			t.Errorf("create a topic: %v", err)
+		}
+		disk.Decide(nil)
+		if err := d.CreateChannel(t.Context(), "t", "c2", false); err != nil {
+			t.Errorf("with space: %v", err)
 		}
 	})
 }

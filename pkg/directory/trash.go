@@ -31,7 +31,7 @@ func (t Trash) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, e
 		return nil, host.OfThisIncarnation(err)
 	}
 	t.d.leaders.spread(ctx, name, r.Index)
-	return r.Topic, t.d.host.Converge(name)
+	return r.Topic, notApplied(t.d.host.Converge(name))
 }
 
 // Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which

@@ -40,3 +40,36 @@ func Moving(err error) bool {
 		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) ||
 			errors.Is(err, coord.ErrNotWritable) || errors.Is(err, ErrNoWindow) || errors.Is(err, ErrDiskFull))
 }
+
+// channelError is why the metadata of one channel is not applied.
+type channelError struct {
+	channel string
+	err     error
+}
+
+func (e *channelError) Error() string { return e.err.Error() }
+func (e *channelError) Unwrap() error { return e.err }
+
+// Concerning returns what of an error of Converge concerns a change of a channel, or of the topic
+// where channel is "": other channels, which the change did not touch, are left out.
+func Concerning(err error, channel string) error {
+	switch x := err.(type) { //nolint:errorlint // this walks the tree itself
+	case nil:
+		return nil
+	case *channelError:
+		if x.channel != channel {
+			return nil
+		}
+	case interface{ Unwrap() []error }:
+		var errs []error
+		for _, e := range x.Unwrap() {
+			errs = append(errs, Concerning(e, channel))
+		}
+		return errors.Join(errs...)
+	case interface{ Unwrap() error }:
+		if inner := x.Unwrap(); inner != nil && Concerning(inner, channel) == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -358,13 +358,13 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	errs := []error{lp.setWindow(&t.Config)}
 	for _, c := range channelsOf(t) {
 		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Order: c.Order, Paused: c.Paused, Filter: c.Filter}); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, &channelError{c.Name, err})
 		}
 	}
 	for _, c := range lp.Part.Channels() {
 		if !c.Ephemeral() && t.Channels[c.Name()] == nil {
 			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
-				errs = append(errs, err)
+				errs = append(errs, &channelError{c.Name(), err})
 			}
 			continue
 		}

@@ -56,7 +56,7 @@ func reserveOn(t *testing.T, size int64, log *slog.Logger) (r *reserve, free *at
 
 func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
 	r, free, file := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
-	free.Store(1 << 20)
+	free.Store(2 << 20)
 	if err := r.find(); err != nil || r.isLow() || file() != 1<<20 {
 		t.Fatalf("%v, low %v, %d bytes", err, r.isLow(), file())
 	}
@@ -96,7 +96,7 @@ func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
 	if r.restore(now) || file() != 7*stepLeast {
 		t.Errorf("%d bytes of a disk with too little space", file())
 	}
-	free.Store(9 * stepLeast)
+	free.Store(18 * stepLeast)
 	if !r.restore(now.Add(reserveRetry)) || r.isLow() || file() != 1<<20 {
 		t.Errorf("not whole again: %d bytes", file())
 	}
@@ -108,7 +108,7 @@ func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
 	if r.restore(now) {
 		t.Fatal("restored where there is no space")
 	}
-	free.Store(1)
+	free.Store(2)
 	if r.restore(now.Add(reserveRetry / 2)) {
 		t.Error("tried again at once")
 	}
@@ -128,7 +128,7 @@ func TestTheReserveOfAnOpenedStore(t *testing.T) {
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, r.path) {
 		t.Errorf("logged %q", got)
 	}
-	free.Store(12 << 20)
+	free.Store(24 << 20)
 	if !r.restore(time.Now().Add(reserveRetry)) || strings.Count(log.String(), "\n") != 2 {
 		t.Errorf("low %v, logged %q", r.isLow(), log.String())
 	}
@@ -156,7 +156,7 @@ func TestAReserveDoesNotBelieveAQuota(t *testing.T) {
 
 func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	o := options(t.TempDir())
-	o.ReserveBytes = reserveLeast
+	o.ReserveBytes = 1 << 20
 	s := open(t, o)
 	populate(t, s, 1)
 	free := &atomic.Int64{}

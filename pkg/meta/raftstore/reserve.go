@@ -22,7 +22,7 @@ const (
 	// reservePart is the part of a disk that the reserve takes at most, half of what is kept
 	// free of messages, and reserveLeast what it takes of the smallest disk.
 	reservePart  = 40
-	reserveLeast = 1 << 20
+	reserveLeast = 512 << 10
 	// reserveSteps is in how many steps the reserve is spent, and stepLeast how much one is.
 	reserveSteps = 64
 	stepLeast    = 64 << 10
@@ -95,12 +95,13 @@ func (r *reserve) find() error {
 	return nil
 }
 
-// grow makes the file whole, or as large as leaves half of the free space to others. mu is held.
+// grow makes the file whole, or as large as leaves half of the free space to others: what frees
+// space writes a little, too. mu is held.
 func (r *reserve) grow() error {
 	left := r.left.Load()
 	missing := r.size - left
 	free, err := r.free()
-	if err == nil && free < missing {
+	if err == nil && free/2 < missing {
 		missing = free / 2 / r.step() * r.step()
 	}
 	if missing <= 0 {
