@@ -1,9 +1,11 @@
 package blackbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,8 +35,6 @@ func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
 	}
 }
 
-// On a full disk publishes are refused with a reason and consuming continues.
-// When there is room again all is well by itself.
 // A node has more busy partitions than it may open files: none is refused, and nothing is
 // lost. (A process that may raise its limit does so, and has enough.)
 func TestMorePartitionsThanDescriptors(t *testing.T) {
@@ -69,6 +69,8 @@ func TestMorePartitionsThanDescriptors(t *testing.T) {
 	n.stop()
 }
 
+// On a full disk publishes are refused with a reason and consuming continues.
+// When there is room again all is well by itself.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	disk, resize := smallDisk(t, 64)
@@ -130,4 +132,103 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	n.stop()
+}
+
+// fillDisk writes a file until its disk has no space left.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<10); err == nil; {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// Somebody else fills the disk of a node to the last byte: what frees space is done, what grows is
+// refused with the node, the directory and what to do, and a node that starts serves, or names the disk.
+func TestAFullDiskOfTheMetadata(t *testing.T) {
+	t.Parallel()
+	disk, _ := smallDisk(t, 24)
+	data := filepath.Join(disk, "data")
+	n := startNodeOn(t, data)
+	for _, topic := range []string{"old", "kept", "t", "u"} {
+		n.ctl(0, "topic", "create", topic)
+		n.post("/pub?topic="+topic, strings.Repeat("x", 1<<10))
+	}
+	for _, channel := range []string{"u/c", "t/c"} {
+		n.ctl(0, "channel", "create", channel)
+	}
+	n.ctl(0, "topic", "delete", "old", "--yes")
+	incarnation := regexp.MustCompile(`"incarnation": *(\d+)`).FindStringSubmatch(n.ctl(0, "topic", "list", "--deleted", "-o", "json"))[1]
+	fillDisk(t, filepath.Join(disk, "fill1"))
+	for paused := "pause"; n.try("channel", paused, "t/c") == 0; { // the metadata fills the last of its file
+		paused = map[string]string{"pause": "resume", "resume": "pause"}[paused]
+	}
+	fillDisk(t, filepath.Join(disk, "fill2"))
+
+	for _, grows := range [][]string{{"topic", "create", "new"}, {"channel", "create", "t/c2"}, {"channel", "pause", "u/c"}} {
+		out := n.ctl(4, grows...)
+		for _, want := range []string{"metadata disk full on node n1", filepath.Join(data, "meta"), "free on the disk", "--purge"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q does not say %q: %s", grows, want, out)
+			}
+		}
+	}
+	if out := n.ctl(10, "cluster", "health"); !strings.Contains(out, "metadata_disk_full") {
+		t.Errorf("cluster health: %s", out)
+	}
+	if r := n.http("GET", "/readyz", ""); r.code != 503 || !strings.Contains(r.body, "metadata_disk_full") {
+		t.Errorf("/readyz: %d %s", r.code, r.body)
+	}
+	n.ctl(0, "topic", "delete", "old", "--purge", "--incarnation", incarnation, "--yes")
+	n.ctl(0, "channel", "empty", "u/c", "--yes")
+	n.ctl(0, "topic", "delete", "t", "--purge", "--yes")
+
+	n.kill()
+	fillDisk(t, filepath.Join(disk, "fill3"))
+	n.start()
+	eventually(t, "the node has said that the disk is full", func() bool { return strings.Contains(n.logged(), "metadata disk full") })
+	n.ctl(0, "topic", "delete", "u", "--purge", "--yes")
+
+	n.kill() // with nothing left at all
+	if err := os.Remove(filepath.Join(data, "meta", "reserve")); err != nil {
+		t.Fatal(err)
+	}
+	fillDisk(t, filepath.Join(disk, "fill4"))
+	n.launch()
+	eventually(t, "the node names the disk", func() bool { return strings.Contains(n.logged(), "cannot register node start") })
+	for _, name := range []string{"fill1", "fill2", "fill3", "fill4"} {
+		if err := os.Remove(filepath.Join(disk, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-n.ready
+	eventually(t, "all is well", func() bool { return n.http("GET", "/readyz", "").code == 200 })
+	n.ctl(0, "topic", "create", "new")
+	if topics := n.topics(); len(topics) != 2 {
+		t.Errorf("topics: %+v", topics)
+	}
+	n.stop()
+}
+
+// A node whose first start finds no space names the directory.
+func TestAFirstStartWithoutSpace(t *testing.T) {
+	t.Parallel()
+	disk, _ := smallDisk(t, 1)
+	fillDisk(t, filepath.Join(disk, "fill"))
+	if err := os.Truncate(filepath.Join(disk, "fill"), 900<<10); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(disk, "data")
+	n := newNode(t, "brokerd", nodeArgs(data)...)
+	n.launch()
+	if code := n.wait(); code != 74 || !strings.Contains(n.logged(), "metadata disk full on node n1") || !strings.Contains(n.logged(), data) {
+		t.Errorf("exit code %d", code)
+	}
 }

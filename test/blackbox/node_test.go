@@ -350,6 +350,13 @@ func run(t testing.TB, program string, args ...string) (code int, stdout, stderr
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
+// try runs brokerctl on a node, and returns its exit code.
+func (n *node) try(args ...string) int {
+	n.t.Helper()
+	code, _, _ := run(n.t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
+	return code
+}
+
 // ctl runs brokerctl on a node, wants it to end with an exit code, and returns what it prints.
 func (n *node) ctl(want int, args ...string) string {
 	n.t.Helper()

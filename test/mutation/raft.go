@@ -5,6 +5,22 @@ func raftMistakes() []mistake {
 	store, config := []string{"./pkg/meta/raftstore"}, []string{"./internal/config"}
 	return []mistake{
 		{
+			name: "raft: what frees space waits for space", file: "pkg/meta/raftstore/shortage.go",
+			old: "frees && r.takes(bytes)", with: "false", tests: store, run: "FreesSpace",
+		},
+		{
+			name: "raft: the reserve of the disk is let go at once", file: "pkg/meta/raftstore/reserve.go",
+			old: "next := max(0, left-r.step())", with: "next := int64(0)", tests: store, run: "InSteps",
+		},
+		{
+			name: "raft: a full disk purges nothing that the metadata has not recorded", file: "pkg/host/disk.go",
+			old: "\t\td.say(ctx, self, full)\n", with: "\t\td.say(ctx, self, full)\n\t\treturn\n", tests: []string{"./pkg/host"}, run: "DoesNotRecordIt",
+		},
+		{
+			name: "raft: a full disk leaves nothing for votes", file: "pkg/meta/raftstore/reserve.go",
+			old: "return room >= min(floorSteps*r.step(), r.size/4)+int64(bytes)*writtenPerByte", with: "return room >= 0", tests: store, run: "FreesSpace|Quota",
+		},
+		{
 			name: "raft: no barrier follows what was applied", file: "pkg/meta/raftstore/store.go",
 			old: "s.machine.onApply = s.announcer.applied", with: "_ = s.announcer.applied", tests: store, run: "Promptly|Barrier",
 		},

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/removal"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// noRoom is a disk that is full.
+type noRoom struct{ vfs.FS }
+
+func (noRoom) Usage(string) (vfs.Usage, error) { return vfs.Usage{Total: 1 << 40}, nil }
+
+// A node whose full disk the metadata cannot record purges deleted topics nevertheless, and says once that it cannot.
+func TestAFullDiskPurgesThoughTheMetadataDoesNotRecordIt(t *testing.T) {
+	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	propose := func(c meta.Command) meta.Result {
+		r, err := store.Propose(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	propose(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	config := meta.TopicConfig{Replicas: 1}.WithDefaults(1, false)
+	in := propose(meta.CreateTopic{Name: "t", Config: config, Assignment: [][]meta.NodeID{{"n1"}}}).Topic.Incarnation
+	propose(meta.DeleteTopic{Name: "t"})
+
+	var logged strings.Builder
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	dirs := datadir.At(vfs.NewMem(), "data")
+	dir := filepath.Join(dirs.Topic("t", in), "0")
+	if err := vfs.MkdirAllSynced(dirs.FS, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileSynced(dirs.FS, filepath.Join(dir, "log"), make([]byte, purgeLeast)); err != nil {
+		t.Fatal(err)
+	}
+	remover := removal.New(removal.Options{Dirs: dirs, Ledger: datadir.NewLedger(dirs), Self: "n1", Log: log, Go: func(func()) bool { return true }})
+	if err := remover.Deleted("t", in, store.View()); err != nil {
+		t.Fatal(err)
+	}
+	var purged []meta.Command
+	d := &fullDisk{
+		o: &Options{Self: "n1", Meta: store}, log: log, life: newLife(log, nil),
+		disk: diskspace.New(noRoom{dirs.FS}, "data", 1<<30, slog.New(slog.DiscardHandler)), removal: remover,
+		propose: func(_ context.Context, c meta.Command) (meta.Result, error) {
+			if _, is := c.(meta.SetNodeDisk); is {
+				return meta.Result{}, fmt.Errorf("%w on node n1", failure.MetadataDiskFull)
+			}
+			purged = append(purged, c)
+			return meta.Result{}, nil
+		},
+	}
+	d.disk.Look()
+	d.report(t.Context())
+	d.report(t.Context())
+	if len(purged) != 1 || purged[0].Kind() != meta.KindPurgeTopics {
+		t.Errorf("proposed %+v", purged)
+	}
+	if n := strings.Count(logged.String(), "metadata cannot record"); n != 1 {
+		t.Errorf("told %d times: %s", n, logged.String())
+	}
+}
