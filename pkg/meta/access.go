@@ -31,13 +31,12 @@ func (c ChangeAccess) apply(s *State, _ *Result) error {
 // and nil before the first change.
 func AccessOf(s *State) *access.Directory { return s.access }
 
-// describeAccess says what was changed, without credentials.
+// describeAccess describes a change, without credentials.
 func describeAccess(c ChangeAccess) Event {
 	return Event{Kind: "access_changed", Object: c.Change.Of(), What: "access control: " + clip(c.Change.String())}
 }
 
-// encodeAccess writes the line of a snapshot that is about access; none where nothing was
-// ever changed.
+// encodeAccess writes the snapshot's line about access, if anything was ever changed.
 func encodeAccess(s *State, e *json.Encoder) error {
 	if s.access == nil {
 		return nil
@@ -45,7 +44,7 @@ func encodeAccess(s *State, e *json.Encoder) error {
 	return e.Encode(s.access.Store())
 }
 
-// decodeAccess reads that line, where there is one.
+// decodeAccess reads that line, if there is one.
 func decodeAccess(s *State, some bool, next func(any) error) error {
 	if !some {
 		return nil

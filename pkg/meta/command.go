@@ -17,12 +17,12 @@ type Command interface {
 	Kind() Kind
 	// Validate checks what can be checked without a State: names, ranges, sizes.
 	Validate() error
-	// apply changes s, or returns an error and leaves it as it was. s.index is
-	// already that of the command. It fills in r.
+	// apply changes s, or returns an error and leaves it unchanged. s.index is already the
+	// command's. It fills in r.
 	apply(s *State, r *Result) error
 }
 
-// Kind numbers the commands as they are stored. A number is never used again.
+// Kind numbers the commands as they are stored. A number is never reused.
 type Kind uint8
 
 // The kinds of commands.
@@ -102,24 +102,23 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// commandVersion is the version of the encoding that this build writes, and the
-// newest that it reads. Whatever changes what a command means to an older
-// build, a new field included, raises it.
+// commandVersion is the version of the encoding that this build writes, and the newest that it
+// reads. Every change that alters a command's meaning for an older build, including a new field,
+// raises it.
 const commandVersion = 2
 
-// The versions: one of a command alone, and one of a command with the time at which it
-// was proposed.
+// The versions: a command without a time, and one with the time at which it was proposed.
 const (
 	untimedVersion = 1
 	timedVersion   = 2
 )
 
-// MaxCommandBytes is the largest encoded command.
+// MaxCommandBytes is the maximum size of an encoded command.
 const MaxCommandBytes = 1 << 20
 
 const (
 	commandHeader  = 2
-	commandTime    = 8 // of a timed command, behind the header
+	commandTime    = 8 // of a timed command, after the header
 	commandTrailer = 4
 )
 
@@ -150,9 +149,8 @@ func EncodeCommandAt(c Command, at int64) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli)), nil
 }
 
-// DecodeCommand reads what EncodeCommand returned. The error wraps ErrCorrupt
-// where the bytes are damaged, and ErrUnknownCommand where a newer program
-// wrote them. The command keeps no part of data.
+// DecodeCommand decodes a command. The error wraps ErrCorrupt if the bytes are damaged, and
+// ErrUnknownCommand if a newer program wrote them. The command retains no part of data.
 func DecodeCommand(data []byte) (Command, error) {
 	n := len(data) - commandTrailer
 	if n < commandHeader || len(data) > MaxCommandBytes {
@@ -174,15 +172,14 @@ func DecodeCommand(data []byte) (Command, error) {
 	}
 	c, err := known.decode(data[begin:n])
 	if err != nil {
-		// The checksum is right, so this is what was written: by a program
-		// that knew more fields than this one.
+		// The checksum is correct, so a program that knew more fields than this one wrote it.
 		return nil, fmt.Errorf("%w: %v: %w", ErrUnknownCommand, kind, err)
 	}
 	return c, nil
 }
 
-// CommandTime returns when a command was proposed that DecodeCommand reads, ns since 1970;
-// 0: it does not say.
+// CommandTime returns when a command accepted by DecodeCommand was proposed, ns since 1970; 0:
+// unknown.
 func CommandTime(data []byte) int64 {
 	if len(data) < commandHeader+commandTime+commandTrailer || data[0] != timedVersion {
 		return 0

@@ -35,7 +35,7 @@ func (c CreateChannel) Validate() error {
 	return errors.Join(validatePolicy(c.Policy), validateOrder(c.Order), validateFilter(c.Filter))
 }
 
-// validateOrder refuses an order that no channel has.
+// validateOrder refuses an invalid order.
 func validateOrder(o policy.Order) error {
 	if _, err := policy.ParseOrder(string(o)); err != nil || o == "none" {
 		return fmt.Errorf("%w: order %q", policy.ErrInvalid, string(o))
@@ -59,7 +59,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
 		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
-	if c.Policy != (policy.Policy{}) { // what is inherited keeps no consumer from making a channel
+	if c.Policy != (policy.Policy{}) { // inherited values keep no consumer from creating a channel
 		if err := checkDeadLetters(t, r.Channel); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	return nil
 }
 
-// setChannel puts a channel into a copy of the topic, and puts that in its place.
+// setChannel sets a channel in a copy of the topic, and replaces the topic by it.
 func (s *State) setChannel(t *Topic, ch *Channel) {
 	channels := make(map[string]*Channel, len(t.Channels)+1)
 	maps.Copy(channels, t.Channels)
@@ -78,7 +78,7 @@ func (s *State) setChannel(t *Topic, ch *Channel) {
 	s.topics.put(t)
 }
 
-// DeleteChannel removes a channel and its place in the topic.
+// DeleteChannel removes a channel and its position.
 type DeleteChannel struct {
 	Topic   string      `json:"topic"`
 	Channel string      `json:"channel"`
@@ -108,7 +108,7 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 	return nil
 }
 
-// AlterChannel changes what is not nil.
+// AlterChannel changes the fields that are not nil.
 type AlterChannel struct {
 	Topic   string        `json:"topic"`
 	Channel string        `json:"channel"`
@@ -117,7 +117,7 @@ type AlterChannel struct {
 	Order   *policy.Order `json:"order,omitempty"`
 
 	Policy *policy.Patch `json:"policy,omitempty"`
-	Filter *string       `json:"filter,omitempty"` // "": none any more
+	Filter *string       `json:"filter,omitempty"` // "" removes it
 }
 
 // Kind implements Command.
@@ -183,8 +183,8 @@ func validateChannel(topic, channel string) error {
 	return nil
 }
 
-// validateFilter says what no filter may be. Whether it compiles is for those to say who take
-// it from an operator: all nodes must come to the same answer here, whatever their release.
+// validateFilter checks a filter's limits. The node that receives it from an operator checks
+// whether it compiles: here all nodes must reach the same answer, whatever their release.
 func validateFilter(text string) error {
 	if len(text) > filter.MaxText || !utf8.ValidString(text) {
 		return fmt.Errorf("%w: filter of %d bytes, want at most %d of UTF-8", ErrInvalidConfig, len(text), filter.MaxText)

@@ -7,9 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// InitCluster names the cluster. Once it has a name, that one stays. Its feature level is
-// the highest that the program of the node that forms it supports, and every node that has
-// registered before.
+// InitCluster names the cluster. An existing name stays. The feature level is the highest that is
+// supported by the program of the node that forms the cluster and by every node that registered
+// before.
 type InitCluster struct {
 	ID    string      `json:"id"`
 	Level level.Level `json:"level,omitempty"`
@@ -36,8 +36,8 @@ func (c InitCluster) apply(s *State, r *Result) error {
 	return nil
 }
 
-// SetSettings changes cluster-wide settings: all of them or none. A value of
-// "" goes back to the default.
+// SetSettings changes cluster-wide settings: all of them or none. The value "" restores the
+// default.
 type SetSettings struct {
 	Values map[string]string `json:"values"`
 }
@@ -58,21 +58,19 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // draining, the intent stays. Every partition that the node leads gets a new epoch, because a
 // restarted leader starts a new term.
 //
-// After a loss of power, which is an unclean end and a new boot id, the node also
-// leaves the in-sync set of every partition of a topic that does not sync always
-// or has an ordered channel, unless it is the only member. This is one command, so there is no moment in
-// which the node is up and could be elected on the strength of what it lost.
+// After a loss of power, which is an unclean end and a new boot id, the node also leaves the
+// in-sync set of every partition of a topic that does not sync always or has an ordered channel,
+// unless it is the only member. This is one command, so there is no moment in which the node is up
+// and could be elected for what it lost.
 //
-// A node that comes with an empty disk leaves every in-sync set, also those of
-// which it is the only member: such a partition has no leader until an operator
-// names one.
+// A node with an empty disk leaves every in-sync set, even as the only member: such a partition has
+// no leader until an operator names one.
 //
-// A program that does not support the feature level of the cluster is refused with
-// ErrLevel.
+// A program that does not support the feature level of the cluster is refused with ErrLevel.
 type NodeStarted struct {
 	Node Node `json:"node"`
-	// Unclean: the process before did not end in order. The node keeps saying
-	// so until this command was accepted.
+	// Unclean: the previous process did not stop cleanly. The node repeats this until the command
+	// was accepted.
 	Unclean bool `json:"unclean,omitempty"`
 	// Empty: the node's disk has lost everything that it acknowledged. The node repeats this
 	// until the command was accepted.
@@ -96,7 +94,7 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 	n := c.Node
 	n.Incarnation, n.State, n.Intent, n.LostPower, n.DiskFull = 1, NodeUp, IntentNone, false, false
 	if was != nil {
-		n.ID = was.ID // the string that the topics share
+		n.ID = was.ID // use the string shared by the topics
 		n.Incarnation = was.Incarnation + 1
 		n.Intent = was.Intent
 		n.LostPower = lostPower(was, &c) || c.Unclean && was.LostPower // a start may be registered twice
@@ -136,13 +134,13 @@ func newTerms(t *Topic, id NodeID, index uint64) *Topic {
 	return &next
 }
 
-// SetNodeState says that a node is up, down or draining. Leaderships do not
-// change by it. A node that an operator wants drained is draining when it is up.
+// SetNodeState sets a node up, down or draining. It changes no leadership. A node that an operator
+// wants drained is draining when it is up.
 type SetNodeState struct {
 	ID    NodeID    `json:"id"`
 	State NodeState `json:"state"`
-	// Incarnation of the process that it speaks of; 0: any. A report about an
-	// earlier process is refused with ErrStaleIncarnation.
+	// Incarnation of the process; 0: any. A report about an earlier process is refused with
+	// ErrStaleIncarnation.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 }
 
@@ -177,8 +175,8 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 	return nil
 }
 
-// SetNodeDisk reports whether the disk of a node takes publishes. Leaderships do not
-// change by it: a node whose disk is full hands them over itself.
+// SetNodeDisk reports whether the disk of a node accepts publishes. It changes no leadership: a
+// node with a full disk transfers them itself.
 type SetNodeDisk struct {
 	ID   NodeID `json:"id"`
 	Full bool   `json:"full,omitempty"`
@@ -212,8 +210,8 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 	return nil
 }
 
-// RemoveNode forgets a node. One that holds a replica is refused with
-// ErrNodeInUse; its copies of topics in the trash go with it.
+// RemoveNode removes a node. A node with a replica is refused with ErrNodeInUse; its copies of
+// topics in the trash are removed with it.
 type RemoveNode struct {
 	ID NodeID `json:"id"`
 }

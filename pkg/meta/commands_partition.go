@@ -7,31 +7,31 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxElections is the most leaders that one ElectLeaders names.
+// MaxElections is the maximum number of leaders in one ElectLeaders.
 const MaxElections = 1024
 
 // Reasons of an election, for Election.Reason.
 const (
 	ReasonNodeDown = "node_down" // the leader died
-	ReasonRestart  = "restart"   // the leader's node stops in order, or a replica of an offline partition is there again
-	ReasonDrain    = "drain"     // the leader's node is to lead nothing
+	ReasonRestart  = "restart"   // the leader's node stops cleanly, or a replica of an offline partition is back
+	ReasonDrain    = "drain"     // the leader's node is being drained
 	ReasonDisk     = "disk"      // the leader's disk is full
-	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
+	ReasonTransfer = "transfer"  // the leader's replica is being removed, or an operator asked
 	ReasonBalance  = "balance"   // back to the preferred leader
-	ReasonRepair   = "repair"    // the leader stays, and its log was damaged
+	ReasonRepair   = "repair"    // the leader stays, and its damaged log was repaired
 )
 
-// Election names the leader of one partition.
+// Election sets the leader of one partition.
 type Election struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
 	Partition   int         `json:"partition"`
 	Version     uint64      `json:"version"`          // of the partition: the compare-and-swap token
-	Leader      NodeID      `json:"leader,omitempty"` // "": the partition goes offline
+	Leader      NodeID      `json:"leader,omitempty"` // "": the partition is offline
 	Reason      string      `json:"reason,omitempty"`
-	// Unclean lets any replica lead, in sync or not, suspect or not, and makes one
-	// that could not be elected otherwise the whole in-sync set: what it does not hold
-	// is lost. An operator's decision.
+	// Unclean lets any replica lead, in sync or not, suspect or not. A replica that could not be
+	// elected otherwise becomes the whole in-sync set: what it lacks is lost. An operator's
+	// decision.
 	Unclean bool `json:"unclean,omitempty"`
 }
 
@@ -100,12 +100,12 @@ func (e *Election) apply(s *State) error {
 	return nil
 }
 
-// AlterISR changes the in-sync set of a partition, as its leader asks.
+// AlterISR changes the in-sync set of a partition at its leader's request.
 type AlterISR struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
 	Partition   int         `json:"partition"`
-	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that asks
+	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that requests the change
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
 	// Joiner is the newly joining member, and Incarnation the process start that showed the
@@ -162,7 +162,7 @@ func (c AlterISR) apply(s *State, r *Result) error {
 		}
 	}
 	p.ISR = s.intern(c.ISR)
-	p.absolve(p.Leader) // it has begun to lead: others compare with it
+	p.absolve(p.Leader) // the others compare logs with the leader
 	s.topics.put(t)
 	r.Topic = t
 	return nil
@@ -187,8 +187,8 @@ func (ref partitionRef) edit(s *State) (*Topic, *Partition, error) {
 	return t, &t.Partitions[ref.partition], nil
 }
 
-// editPartition returns what partitionRef.edit does, with the partition's version already
-// moved on from the one that is named.
+// editPartition returns the result of partitionRef.edit, with the partition's version already
+// increased from the given one.
 func (s *State) editPartition(ref partitionRef, version uint64) (*Topic, *Partition, error) {
 	t, p, err := ref.edit(s)
 	if err != nil {

@@ -13,36 +13,36 @@ import (
 //	ElectLeaders     if the leader is one that goes
 //	FinishReassign   Replicas = target
 //
-// Nothing is taken away before FinishReassign, and that is refused while it
-// would leave fewer good copies than there were.
+// Nothing is removed before FinishReassign, which is refused while it would leave fewer good copies
+// than before.
 
 // Moving reports whether the partition is being reassigned.
 func (p *Partition) Moving() bool { return len(p.Adding)+len(p.Removing) > 0 }
 
-// Target returns the replicas that the partition is to have: all of them where it
-// is not being reassigned. The slice must not be changed.
+// Target returns the intended replicas of the partition: all current ones if it is not being
+// reassigned. The slice must not be changed.
 func (p *Partition) Target() []NodeID {
 	return p.Replicas[: len(p.Replicas)-len(p.Removing) : len(p.Replicas)-len(p.Removing)]
 }
 
-// held returns the replicas that hold data or are to hold it still, other than those
-// that the reassignment in progress adds.
+// held returns the replicas that hold data or will continue to hold it, except those that the
+// reassignment in progress adds.
 func (p *Partition) held() []NodeID { return minus(p.Replicas, p.Adding) }
 
-// UnderReplicated reports whether a replica is not in sync that is not just being made.
+// UnderReplicated reports whether a replica that is not just being created is not in sync.
 func (p *Partition) UnderReplicated() bool {
 	return slices.ContainsFunc(p.Replicas, func(id NodeID) bool {
 		return !slices.Contains(p.ISR, id) && !slices.Contains(p.Adding, id)
 	})
 }
 
-// MoveReady returns nil if FinishReassign of the partition would be accepted, and
-// otherwise why not.
+// MoveReady returns nil if FinishReassign of the partition would be accepted, or otherwise the
+// reason.
 func (p *Partition) MoveReady() error {
 	target := p.Target()
 	waits := minus(p.Adding, p.ISR)
 	if len(minus(p.Removing, p.ISR)) < len(p.Removing) {
-		waits = minus(target, p.ISR) // a good copy goes: all others must be good
+		waits = minus(target, p.ISR) // a good copy is removed: all others must be good
 	}
 	switch {
 	case !p.Moving():
@@ -103,8 +103,8 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	if len(c.Target) < t.Config.MinISR {
 		return fmt.Errorf("%w: %d replicas, below min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
 	}
-	// What holds data stays until the end: the replicas from before, and those
-	// that a move in progress has already brought up.
+	// Replicas with data stay until the end: the previous ones, and those that a move in progress
+	// has already brought into sync.
 	hold, before := p.held(), p.Before
 	if !p.Moving() {
 		before = p.Replicas
@@ -166,7 +166,7 @@ func (c FinishReassign) apply(s *State, r *Result) error {
 	return nil
 }
 
-// minus returns a new slice of what is in a and not in b.
+// minus returns a new slice of the elements of a that are not in b.
 func minus(a, b []NodeID) []NodeID {
 	var out []NodeID
 	for _, id := range a {
@@ -177,8 +177,8 @@ func minus(a, b []NodeID) []NodeID {
 	return out
 }
 
-// validMove checks what a snapshot says of a reassignment: what goes stands at
-// the end of the replicas, what comes before it.
+// validMove checks a snapshot's reassignment: replicas to be removed are at the end of the list,
+// after those that stay.
 func validMove(p *Partition) error {
 	stay := len(p.Replicas) - len(p.Removing)
 	if stay < 1 || !slices.Equal(p.Replicas[stay:], p.Removing) || len(minus(p.Adding, p.Replicas[:stay])) > 0 || p.Moving() != (len(p.Before) > 0) {

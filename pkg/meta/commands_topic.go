@@ -8,9 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// CreateTopic makes a topic. Where one of the name exists with the same
-// configuration, the answer is that one, with Existed; with another
-// configuration it is ErrExists.
+// CreateTopic creates a topic. If one with the name and the same configuration exists, it is
+// returned with Existed set; with another configuration the error is ErrExists.
 type CreateTopic struct {
 	Name   string      `json:"name"`
 	Config TopicConfig `json:"config"` // complete, see TopicConfig.WithDefaults
@@ -58,8 +57,7 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 	return nil
 }
 
-// newPartitions returns the partitions of an assignment, each led by its first
-// replica in epoch 1.
+// newPartitions returns the partitions of an assignment, each led by its first replica in epoch 1.
 func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition, error) {
 	if s.topics.partitions+len(assignment) > maxClusterPartitions {
 		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, maxClusterPartitions)
@@ -78,7 +76,7 @@ func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition,
 			}
 		}
 		all := s.intern(ids)
-		// The two share their array: both are immutable.
+		// The two share an array: both are immutable.
 		out[i] = Partition{Replicas: all, ISR: all, Leader: all[0], Epoch: 1, Version: 1}
 	}
 	return out, nil
@@ -111,7 +109,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	t.Config = c.Patch.Apply(t.Config)
 	t.Tightened = t.Tightened && t.Config.Sync.Always()
 	if t.Config.AutoMinISR {
-		t.Config.MinISR = min(t.Config.MinISR, DefaultMinISR(t.Config.Replicas)) // it grows once more are in sync
+		t.Config.MinISR = min(t.Config.MinISR, DefaultMinISR(t.Config.Replicas)) // it grows once more replicas are in sync
 	}
 	if err := t.Config.Validate(); err != nil {
 		return err
@@ -141,8 +139,8 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 type FitTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation"`
-	Replicas    int         `json:"replicas,omitempty"` // 0: as it is
-	MinISR      int         `json:"min_isr,omitempty"`  // 0: as it is
+	Replicas    int         `json:"replicas,omitempty"` // 0: unchanged
+	MinISR      int         `json:"min_isr,omitempty"`  // 0: unchanged
 }
 
 // Kind implements Command.
@@ -199,12 +197,12 @@ func (t *Topic) LeastInSync() int {
 	return least
 }
 
-// AddPartitions gives a topic more partitions.
+// AddPartitions adds partitions to a topic.
 type AddPartitions struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
-	// Was is how many partitions there were when the assignment was made; with
-	// another number the command is refused with ErrStaleVersion.
+	// Was is the number of partitions when the assignment was made. With another current number the
+	// command is refused with ErrStaleVersion.
 	Was        int        `json:"was"`
 	Assignment [][]NodeID `json:"assignment"` // of the new partitions
 }
@@ -277,7 +275,7 @@ func (c DeleteTopic) apply(s *State, r *Result) error {
 	return nil
 }
 
-// PauseTopic holds a topic's messages back from its channels, or lets them go.
+// PauseTopic withholds a topic's messages from its channels, or resumes it.
 type PauseTopic struct {
 	Name   string `json:"name"`
 	Paused bool   `json:"paused"`

@@ -19,13 +19,13 @@ import (
 const (
 	// DefaultReplicas is the replication factor if there are enough nodes.
 	DefaultReplicas = 3
-	// DefaultSyncInterval is how long an acknowledged message may stay unsynced
-	// where a policy other than "always" names no interval.
+	// DefaultSyncInterval is how long an acknowledged message may stay unsynced if a policy other
+	// than "always" names no interval.
 	DefaultSyncInterval = 200 * time.Millisecond
 	// MaxSyncInterval is the longest interval of a SyncPolicy.
 	MaxSyncInterval = time.Minute
-	// DefaultDedupWindow is the window of a topic to which someone publishes with dedup
-	// ids, and MaxDedupWindow the longest.
+	// DefaultDedupWindow is the window of a topic from its first publish with a dedup id on.
+	// MaxDedupWindow is the longest window.
 	DefaultDedupWindow = 10 * time.Minute
 	MaxDedupWindow     = 24 * time.Hour
 	// MaxTTL is the longest time to live of a message.
@@ -42,8 +42,8 @@ func SyncAlways() SyncPolicy { return SyncPolicy{Every: 1} }
 // Always reports whether an acknowledged message is on disk.
 func (p SyncPolicy) Always() bool { return p.Every == 1 }
 
-// String returns the policy as parseSyncPolicy reads it: "always", an interval
-// ("200ms"), a count ("1000") or both ("1000,200ms"). The zero policy is "".
+// String returns the policy in the form of parseSyncPolicy: "always", an interval ("200ms"), a
+// count ("1000") or both ("1000,200ms"). The zero policy is "".
 func (p SyncPolicy) String() string {
 	switch {
 	case p == SyncPolicy{}:
@@ -58,9 +58,9 @@ func (p SyncPolicy) String() string {
 	return strconv.Itoa(p.Every) + "," + p.Interval.String()
 }
 
-// parseSyncPolicy reads "always", "interval" (DefaultSyncInterval), a duration,
-// a count of messages, or a count, a comma and a duration. "" is the zero
-// policy, which WithDefaults makes "always".
+// parseSyncPolicy parses "always", "interval" (DefaultSyncInterval), a duration, a count of
+// messages, or a count, a comma and a duration. "" is the zero policy, which WithDefaults replaces
+// by "always".
 func parseSyncPolicy(text string) (SyncPolicy, error) {
 	switch text {
 	case "":
@@ -85,7 +85,7 @@ func parseSyncPolicy(text string) (SyncPolicy, error) {
 		}
 	}
 	if p.Every == 1 {
-		p.Interval = 0 // always is always
+		p.Interval = 0 // an interval adds nothing to always
 	}
 	if p == (SyncPolicy{}) {
 		return p, fmt.Errorf("%w: sync %q never syncs", ErrInvalidConfig, text)
@@ -93,10 +93,10 @@ func parseSyncPolicy(text string) (SyncPolicy, error) {
 	return p, p.validate()
 }
 
-// MarshalText returns the policy as String does.
+// MarshalText returns the policy like String.
 func (p SyncPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads the policy as parseSyncPolicy does.
+// UnmarshalText parses the policy like parseSyncPolicy.
 func (p *SyncPolicy) UnmarshalText(text []byte) error {
 	parsed, err := parseSyncPolicy(string(text))
 	if err != nil {
@@ -125,11 +125,10 @@ func DefaultMinISR(replicas int) int {
 	return replicas/2 + 1
 }
 
-// WithDefaults fills in what the operator left at zero: one partition, three
-// replicas or as many as there are nodes, DefaultMinISR, and sync always. An
-// ephemeral topic gets one replica and is synced by interval: its messages are not
-// meant to outlive their consumers. AutoReplicas and AutoMinISR say what was left
-// open; an ephemeral topic never gets more replicas.
+// WithDefaults sets fields that the operator left at zero: one partition, three replicas or as many
+// as there are nodes, DefaultMinISR, and sync always. An ephemeral topic gets one replica and is
+// synced by interval, because its messages need not outlive their consumers. AutoReplicas and
+// AutoMinISR record which numbers were left open; an ephemeral topic never gets more replicas.
 func (c TopicConfig) WithDefaults(nodes int, ephemeral bool) TopicConfig {
 	if c.Partitions == 0 {
 		c.Partitions = 1
@@ -178,7 +177,7 @@ func (c TopicConfig) Validate() error {
 	return cmp.Or(c.validateMessages(), validatePolicy(c.Channels), c.Sync.validate())
 }
 
-// validateMessages says what is wrong with what is configured about messages.
+// validateMessages checks the settings about messages.
 func (c TopicConfig) validateMessages() error {
 	switch {
 	case c.DedupWindow < 0 || c.DedupWindow > MaxDedupWindow:
@@ -201,7 +200,7 @@ func (c TopicConfig) validateMessages() error {
 	return nil
 }
 
-// Quota returns how many bytes one partition may have; 0: there is no limit.
+// Quota returns the maximum bytes of one partition; 0: no limit.
 func (c TopicConfig) Quota() int64 { return c.MaxBytes / int64(max(c.Partitions, 1)) }
 
 // configJSON is the stored and published form of a TopicConfig.
@@ -228,7 +227,7 @@ type configJSON struct {
 	Channels policy.Policy `json:"channel_policy,omitzero"`
 }
 
-// textTime is a duration that is written as time.Duration.String writes it.
+// textTime is a duration in the form of time.Duration.String.
 type textTime time.Duration
 
 func (t textTime) MarshalText() ([]byte, error) { return []byte(time.Duration(t).String()), nil }
@@ -251,8 +250,8 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Fields that are not there become
-// zero; unknown ones are an error.
+// UnmarshalJSON decodes what MarshalJSON writes. Missing fields become zero; unknown ones are an
+// error.
 func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 	var j configJSON
 	if err := DecodeStrict(text, &j); err != nil {
@@ -268,10 +267,9 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// TopicPatch names the fields of a TopicConfig that change; nil ones stay.
-// Partitions have a command of their own. A number of replicas that is named is no
-// longer open, unless AutoReplicas says so; nor is MinISR. Replicas says how many each partition is
-// to have; those that there are stay where they are until they are reassigned.
+// TopicPatch names the fields of a TopicConfig that change; nil ones stay. Partitions have their
+// own command. A named number of replicas is no longer open, unless AutoReplicas says so; likewise
+// MinISR. Replicas is the number per partition; existing replicas stay until they are reassigned.
 type TopicPatch struct {
 	Replicas       *int           `json:"replicas,omitempty"`
 	AutoReplicas   *bool          `json:"auto_replicas,omitempty"`
@@ -320,8 +318,8 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	return c
 }
 
-// Diff returns the patch that makes was into will. A change of Partitions is an
-// error, since no patch can make it.
+// Diff returns the patch from was to will. A change of Partitions is an error, because no patch can
+// express it.
 func Diff(was, will TopicConfig) (TopicPatch, error) {
 	if was.Partitions != will.Partitions {
 		return TopicPatch{}, fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", ErrInvalidConfig)
@@ -348,10 +346,9 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 	}, nil
 }
 
-// asAskedFor reports whether a topic with the configuration c is what someone wants
-// who asks for a new topic with the complete configuration asked. What that one
-// left open may have any value. A number that was asked for is not what c has if c
-// may still outgrow it.
+// asAskedFor reports whether a topic with the configuration c satisfies a request for a new topic
+// with the complete configuration asked. Numbers that the request left open may have any value. A
+// requested number does not match if c may still grow beyond it.
 func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
 	if asked.AutoReplicas {
 		asked.Replicas, asked.AutoReplicas = c.Replicas, c.AutoReplicas
@@ -364,10 +361,10 @@ func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
 		c.AutoMinISR = false
 	}
 	if asked.DedupWindow == 0 {
-		asked.DedupWindow = c.DedupWindow // the first id that was published has set it
+		asked.DedupWindow = c.DedupWindow // the first published id has set it
 	}
 	if asked.Trace == "" {
-		asked.Trace = c.Trace // someone has switched it on
+		asked.Trace = c.Trace // an operator may have switched it on
 	}
 	return c == asked
 }

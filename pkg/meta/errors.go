@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Why a command is refused. Each is marked fate.Refused: nothing was changed.
+// Refusals of commands. Each is marked fate.Refused: nothing was changed.
 var (
 	ErrTopicNotFound     error = failure.TopicNotFound
 	ErrChannelNotFound   error = failure.ChannelNotFound
@@ -33,11 +33,11 @@ var (
 	ErrLimit             error = failure.LimitReached
 	ErrTooFewNodes       error = failure.TooFewNodes
 	ErrCommandTooLarge   error = failure.CommandTooLarge
-	// ErrLevel: a node does not support the feature level that the cluster has or is to have.
+	// ErrLevel: a node does not support the current or requested feature level of the cluster.
 	ErrLevel error = failure.FeatureLevel
 )
 
-// What stored bytes may turn out to be.
+// Errors of stored bytes.
 var (
 	// ErrUnknownCommand: a command of a version or kind unknown to this build. The node must
 	// stop: skipping it would make it diverge.

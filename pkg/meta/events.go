@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// happened notes what a command changed, which has been applied at a moment, ns since
-// 1970. before are the topics from before it. A command without a moment, or that changed
-// nothing, is no event.
+// happened records what a command, applied at a moment in ns since 1970, has changed. before are
+// the topics before the command. A command without a moment, or without a change, is no event.
 func (p *past) happened(s *State, at int64, c Command, r *Result, before *topicSet) {
 	if at == 0 || r.Existed {
 		return
@@ -27,8 +26,8 @@ func (p *past) happened(s *State, at int64, c Command, r *Result, before *topicS
 	}
 }
 
-// describe says what a command did. flux says that it is about leaders or replicas, which
-// may change often.
+// describe describes the effect of a command. flux means that it is about leaders or replicas,
+// which may change often.
 func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux bool) {
 	switch c := c.(type) {
 	case InitCluster:
@@ -55,8 +54,8 @@ func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux b
 	return Event{}, false
 }
 
-// Membership returns what has happened to nodes between two states of which one came of the
-// other. Of what was before the first there is nothing.
+// Membership returns the events of nodes between two states of one history. It has nothing from
+// before the first.
 func Membership(was, is *State) (found []*Event) {
 	if was.Index() == 0 || SameNodes(was, is) {
 		return nil
@@ -216,7 +215,7 @@ func joined(ids []NodeID) string {
 	return strings.Join(texts, ",")
 }
 
-// someNames writes the first few, and how many more there are.
+// someNames returns the first few names, and the number of further ones.
 func someNames(names []string) string {
 	text := strings.Join(names[:min(len(names), eventNames)], " ")
 	if more := len(names) - eventNames; more > 0 {
@@ -225,7 +224,7 @@ func someNames(names []string) string {
 	return text
 }
 
-// clip bounds a text that others wrote.
+// clip bounds a text of foreign origin.
 func clip(text string) string {
 	const most = 200
 	if len(text) > most {

@@ -6,7 +6,7 @@ import "fmt"
 // of the node and changes of the controller. The latest of drain and decommission wins.
 type NodeIntent string
 
-// What an operator may want of a node.
+// The operators' intents for a node.
 const (
 	IntentNone         NodeIntent = ""
 	IntentDrain        NodeIntent = "drain"        // it leads nothing
@@ -54,7 +54,7 @@ func (c SetNodeIntent) apply(s *State, r *Result) error {
 	return nil
 }
 
-// whenAlive returns the state of the node if it is alive.
+// whenAlive returns the node's state if it is alive.
 func (n *Node) whenAlive() NodeState {
 	if n.Intent != IntentNone {
 		return NodeDraining

@@ -9,9 +9,9 @@ import (
 // Bounds of the history in the metadata. The oldest entries are dropped.
 const (
 	maxActs     = 5000
-	maxActBytes = 4 << 10 // of the texts of one act
-	maxEvents   = 3000    // of nodes, topics and channels; and as many of leaders and replicas
-	eventNames  = 3       // of the partitions that one event is about
+	maxActBytes = 4 << 10 // total length of the texts of one act
+	maxEvents   = 3000    // of nodes, topics and channels, and as many of leaders and replicas
+	eventNames  = 3       // partitions named in one event
 )
 
 // Act is an operator action for the audit log. Values returned by State are shared and must not
@@ -19,16 +19,16 @@ const (
 type Act struct {
 	Index    uint64 `json:"index"`              // the Raft index at which it was recorded
 	At       int64  `json:"at"`                 // ns since 1970, when it was done, by the clock of Node
-	Node     NodeID `json:"node"`               // that was asked
-	Actor    string `json:"actor"`              // the address that it came from
-	Identity string `json:"identity,omitempty"` // of who did it, where that is known
-	Agent    string `json:"agent,omitempty"`    // the program that asked
+	Node     NodeID `json:"node"`               // that received the request
+	Actor    string `json:"actor"`              // address of the request
+	Identity string `json:"identity,omitempty"` // of the user, if known
+	Agent    string `json:"agent,omitempty"`    // program that sent the request
 	Verb     string `json:"verb"`               // method and path
 	Object   string `json:"object,omitempty"`   // TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a node
-	Request  string `json:"request,omitempty"`  // what was asked for
-	Before   string `json:"before,omitempty"`   // the object, as the metadata had it
-	After    string `json:"after,omitempty"`    // likewise, where it differs
-	Reason   string `json:"reason,omitempty"`   // as who did it says
+	Request  string `json:"request,omitempty"`  // content of the request
+	Before   string `json:"before,omitempty"`   // the object's previous metadata
+	After    string `json:"after,omitempty"`    // likewise afterwards, if it differs
+	Reason   string `json:"reason,omitempty"`   // given by the user
 	Status   int    `json:"status"`             // of the answer, as in HTTP
 }
 
@@ -65,8 +65,8 @@ func (c RecordAct) apply(s *State, _ *Result) error {
 	return nil
 }
 
-// keep adds to a list and leaves out the oldest where there are too many. What was handed
-// out before stays as it is.
+// keep appends to a list and drops the oldest entries beyond most. Lists returned before do not
+// change.
 func keep[T any](all []T, one T, most int) []T {
 	all = append(all, one)
 	return all[max(0, len(all)-most):]
@@ -81,25 +81,25 @@ type Event struct {
 	What   string `json:"what"`             // for people
 }
 
-// past is what a state remembers: lists by index, which are only added to.
+// past is the history in a state: append-only lists by index.
 type past struct {
 	acts   []*Act
 	events []*Event
-	flux   []*Event // of leaders and replicas
+	flux   []*Event // about leaders and replicas
 }
 
-// clip returns lists of which nobody else sees what is added to them.
+// clip returns lists to which appends are not visible elsewhere.
 func (p past) clip() past {
 	return past{slices.Clip(p.acts), slices.Clip(p.events), slices.Clip(p.flux)}
 }
 
-// Journal is what the metadata remembers of its past.
+// Journal is the history in the metadata.
 type Journal struct{ past past }
 
 // JournalOf returns the journal of a state.
 func JournalOf(s *State) Journal { return Journal{s.past.clip()} }
 
-// Acts returns what operators did, the oldest first.
+// Acts returns the acts of operators, the oldest first.
 func (j Journal) Acts() []*Act { return j.past.acts }
 
 // Events returns the events after an index, oldest first.
@@ -121,7 +121,7 @@ func (j Journal) Events(after uint64) []*Event {
 	return all
 }
 
-// restoreAct appends an act that was read.
+// restoreAct appends an act from a snapshot.
 func (p *past) restoreAct(a *Act, index uint64) error {
 	if err := a.validate(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (p *past) restoreAct(a *Act, index uint64) error {
 	return nil
 }
 
-// encode writes the lines of a snapshot that are about the past.
+// encode writes the lines of a snapshot about the history.
 func (p *past) encode(e *json.Encoder) error {
 	for _, a := range p.acts {
 		if err := e.Encode(a); err != nil {
@@ -150,7 +150,7 @@ func (p *past) encode(e *json.Encoder) error {
 	return nil
 }
 
-// decode reads them.
+// decode reads these lines.
 func (p *past) decode(head *snapshotHead, next func(any) error) error {
 	if head.Acts < 0 || head.Acts > maxActs || head.Events < 0 || head.Events > maxEvents || head.Flux < 0 || head.Flux > maxEvents {
 		return fmt.Errorf("%d acts, %d and %d events", head.Acts, head.Events, head.Flux)

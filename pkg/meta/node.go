@@ -6,14 +6,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// NodeState is what the cluster believes of a node.
+// NodeState is a node's state in the metadata.
 type NodeState string
 
 // The states of a node.
 const (
 	NodeUp       NodeState = "up"
-	NodeDown     NodeState = "down"     // not heard of, or stopped
-	NodeDraining NodeState = "draining" // up, and to be given no leadership
+	NodeDown     NodeState = "down"     // not responding, or stopped
+	NodeDraining NodeState = "draining" // up, and gets no leadership
 )
 
 // Node is a member of the cluster in the metadata. Values returned by State are shared and must
@@ -25,13 +25,13 @@ type Node struct {
 	HTTPAddress    string      `json:"http_address,omitempty"`    // host:port
 	HTTPSAddress   string      `json:"https_address,omitempty"`   // host:port; "": none
 	ClusterAddress string      `json:"cluster_address,omitempty"` // host:port for other nodes
-	Zone           string      `json:"zone,omitempty"`            // failure domain; "": none given
+	Zone           string      `json:"zone,omitempty"`            // failure domain; "" if none is given
 	Version        string      `json:"version,omitempty"`         // of its program
-	BootID         string      `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
+	BootID         string      `json:"boot_id,omitempty"`         // of its kernel: a different one means that unsynced data is gone
 	Levels         level.Range `json:"levels,omitzero"`           // feature levels that its program supports
 	State          NodeState   `json:"state"`
-	Incarnation    uint64      `json:"incarnation"`      // starts of its process
-	Intent         NodeIntent  `json:"intent,omitempty"` // what an operator wants of it
+	Incarnation    uint64      `json:"incarnation"`      // number of starts of its process
+	Intent         NodeIntent  `json:"intent,omitempty"` // operator's request
 
 	// DiskFull: the node reported that its disk is full. It leads only if no other in-sync
 	// replica can.
@@ -42,8 +42,8 @@ type Node struct {
 	LostPower bool `json:"lost_power,omitempty"`
 }
 
-// MayHold reports whether new replicas may be placed on the node: it is up, or drains
-// and is to stay a member.
+// MayHold reports whether new replicas may be placed on the node: it is up, or draining and not
+// being decommissioned.
 func (n *Node) MayHold() bool {
 	return n.State == NodeUp || n.State == NodeDraining && n.Intent != IntentDecommission
 }

@@ -2,7 +2,7 @@ package meta
 
 import "maps"
 
-// Load is what a node already carries.
+// Load is the current load of a node.
 type Load struct {
 	Replicas int   // of all topics
 	Leaders  int   // among them
@@ -17,7 +17,7 @@ func (s *State) Load() map[NodeID]Load {
 	return out
 }
 
-// StayingNodes returns how many nodes there are that are not being decommissioned.
+// StayingNodes returns the number of nodes that are not being decommissioned.
 func StayingNodes(s *State) int {
 	n := 0
 	for _, node := range s.nodes {
@@ -28,6 +28,6 @@ func StayingNodes(s *State) int {
 	return n
 }
 
-// WantedReplicas returns how many replicas a topic is to have whose operator named
-// no number: as many as there are nodes to stay, up to DefaultReplicas.
+// WantedReplicas returns the number of replicas of a topic whose operator named none: the number of
+// permanent nodes, up to DefaultReplicas.
 func WantedReplicas(s *State) int { return min(max(StayingNodes(s), 1), DefaultReplicas) }

@@ -34,8 +34,8 @@ func DeadLetterTopic(p policy.Policy, topic, channel string) string {
 	return name[:MaxNameLength-len(tail)] + tail
 }
 
-// checkDeadLetters refuses a channel that chooses to have dead letters, or whose topic does,
-// and nowhere to put them.
+// checkDeadLetters refuses a channel that has dead letters, by its own or its topic's choice,
+// without a valid dead-letter topic.
 func checkDeadLetters(t *Topic, c *Channel) error {
 	chosen := policy.Effective(c.Policy, t.Config.Channels)
 	if !chosen.HasDeadLetters() {
@@ -51,7 +51,7 @@ func checkDeadLetters(t *Topic, c *Channel) error {
 	return nil
 }
 
-// ownDeadLetters refuses a topic whose channels are to have their dead letters in itself.
+// ownDeadLetters refuses a topic that is the dead-letter topic of its own channels.
 func ownDeadLetters(name string, c TopicConfig) error {
 	if c.Channels.DeadLetterTopic == name {
 		return fmt.Errorf("%w: the dead letters of topic %s cannot go to itself: choose another dead-letter topic", ErrInvalidConfig, name)
@@ -59,7 +59,7 @@ func ownDeadLetters(name string, c TopicConfig) error {
 	return nil
 }
 
-// validatePolicy says what is wrong with a policy.
+// validatePolicy checks a policy.
 func validatePolicy(p policy.Policy) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)

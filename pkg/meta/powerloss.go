@@ -2,16 +2,16 @@ package meta
 
 import "slices"
 
-// loss is what a node no longer holds of what it had acknowledged.
+// loss is what a node has lost of acknowledged data.
 type loss uint8
 
 const (
 	lossNone     loss = iota
-	lossUnsynced      // what was in memory only: messages where not each is synced, and confirmed positions of ordered channels
+	lossUnsynced      // data only in memory: messages that were not synced each, and confirmed positions of ordered channels
 	lossAll
 )
 
-// lossOf says what a start of a node means for what it held.
+// lossOf returns what a node has lost according to its start.
 func lossOf(was *Node, c *NodeStarted) loss {
 	switch {
 	case was != nil && c.Empty:
@@ -22,8 +22,8 @@ func lossOf(was *Node, c *NodeStarted) loss {
 	return lossNone
 }
 
-// apply returns the topic with id out of the in-sync sets that it has no place
-// in any more, or nil where nothing changes.
+// apply returns the topic without id in the in-sync sets that it must leave, or nil if nothing
+// changes.
 func (l loss) apply(t *Topic, id NodeID, index uint64) *Topic {
 	switch {
 	case l == lossAll:
@@ -34,24 +34,23 @@ func (l loss) apply(t *Topic, id NodeID, index uint64) *Topic {
 	return nil
 }
 
-// lostPower reports whether a start of a node means that what it had not synced may
-// be gone: its process did not end in order, and the machine was started since.
-// A process that was killed on a machine that kept running has lost nothing.
-// Where one of the boot ids is not known, the answer is the careful one.
+// lostPower reports whether a start of a node means that unsynced data may be gone: its process did
+// not stop cleanly, and the machine was started since. A process that was killed on a running
+// machine has lost nothing. If a boot id is unknown, the cautious answer is true.
 func lostPower(was *Node, c *NodeStarted) bool {
 	return was != nil && c.Unclean && (c.Node.BootID == "" || was.BootID != c.Node.BootID)
 }
 
-// unsynced reports whether acknowledged messages of the topic may be in memory only.
-// What it was acknowledged by counts, and not how the topic syncs now.
+// unsynced reports whether acknowledged messages of the topic may be only in memory. The policy at
+// the time of the acknowledgement counts, not the current one.
 func (t *Topic) unsynced() bool { return !t.Config.Sync.Always() || t.Tightened }
 
-// SyncedEach reports whether each message of the topic was synced before the next was
-// appended, since the topic was made.
+// SyncedEach reports whether each message of the topic was synced before the next was appended,
+// since its creation.
 func (t *Topic) SyncedEach() bool { return !t.unsynced() }
 
-// ordering reports whether a channel of the topic has an order. What such a channel has
-// confirmed is replicated before it counts, and synced a moment later.
+// ordering reports whether a channel of the topic has an order. Positions that such a channel has
+// confirmed are replicated before they count, and synced a moment later.
 func (t *Topic) ordering() bool {
 	if t.Config.Ordered {
 		return true
@@ -64,8 +63,8 @@ func (t *Topic) ordering() bool {
 	return false
 }
 
-// withoutReplica returns the topic with id out of every in-sync set of at least
-// that many members, and not leading there; or nil where nothing changes.
+// withoutReplica returns the topic without id in every in-sync set of at least that many members,
+// and without its leaderships there, or nil if nothing changes.
 func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 	var next *Topic
 	for i := range t.Partitions {
@@ -80,7 +79,7 @@ func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 		}
 		p := &next.Partitions[i]
 		if p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m NodeID) bool { return m == id }); len(p.ISR) == 0 {
-			p.ISR = nil // as a snapshot reads it
+			p.ISR = nil // as decoded from a snapshot
 		}
 		p.absolve()
 		p.Version++

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// A cluster that was recovered from the copy of a single node gets a new id, so
-// that the nodes it was recovered without cannot take part any more:
+// A cluster that was recovered from a single node gets a new id, so that the nodes that were given
+// up can no longer take part:
 //
-//	K6VOQY6C5GFIIYBF7ZFKDOZLMT            as it was formed: epoch 1
-//	K6VOQY6C5GFIIYBF7ZFKDOZLMT.2.QX5TBM2W recovered once: origin, epoch, chance
+// K6VOQY6C5GFIIYBF7ZFKDOZLMT            as it was formed: epoch 1
+// K6VOQY6C5GFIIYBF7ZFKDOZLMT.2.QX5TBM2W recovered once: origin, epoch, random part
 //
-// The chance tells apart two recoveries of one cluster that know nothing of each
-// other.
+// The random part distinguishes two independent recoveries of one cluster.
 
-// RecoveredID returns the id of a cluster after a recovery. chance is letters and
-// digits, drawn at random.
+// RecoveredID returns the id of a cluster after a recovery. chance is random letters and digits.
 func RecoveredID(id, chance string) string {
 	origin, epoch := clusterEpoch(id)
 	return fmt.Sprintf("%s.%d.%s", origin, epoch+1, chance)
@@ -31,8 +29,7 @@ func Supersedes(newer, older string) bool {
 	return newOrigin == oldOrigin && newEpoch > oldEpoch
 }
 
-// clusterEpoch takes a cluster's id apart. One that was never recovered has the
-// epoch 1.
+// clusterEpoch splits a cluster's id. A cluster that was never recovered has epoch 1.
 func clusterEpoch(id string) (origin string, epoch int) {
 	head, chance := cutLast(id)
 	origin, number := cutLast(head)
@@ -54,14 +51,14 @@ func cutLast(s string) (before, after string) {
 // Holding is how much of a partition a node has.
 type Holding string
 
-// What a node may have of a partition.
+// The values of Holding.
 const (
 	HoldsAll  Holding = "all"  // it is in sync: every acknowledged message
-	HoldsSome Holding = "some" // it is a replica that was not in sync: what it lacks is not known to it
+	HoldsSome Holding = "some" // it is a replica that was not in sync: how much it lacks is unknown
 	HoldsNone Holding = "none" // it is no replica
 )
 
-// SurvivorPartition is what a single surviving node means to one partition.
+// SurvivorPartition is the state of one partition on a single surviving node.
 type SurvivorPartition struct {
 	Topic       string
 	Incarnation Incarnation
@@ -70,11 +67,11 @@ type SurvivorPartition struct {
 	Replicas    []NodeID // before the recovery; shared, not to be changed
 	ISR         []NodeID // likewise
 	Leader      NodeID   // likewise
-	MinISR      int      // of the topic: with fewer replicas in sync it takes no publishes
+	MinISR      int      // of the topic: with fewer in-sync replicas it accepts no publishes
 }
 
-// SurvivorPartitions lists all partitions by topic and number, with what the node
-// holds of each.
+// SurvivorPartitions lists all partitions by topic and number, with how much the node holds of
+// each.
 func SurvivorPartitions(s *State, survivor NodeID) []SurvivorPartition {
 	out := make([]SurvivorPartition, 0, s.topics.partitions)
 	for t := range s.topics.all() {
@@ -99,17 +96,15 @@ func (p *Partition) heldBy(id NodeID) Holding {
 	return HoldsNone
 }
 
-// recoveredEpochs is by how much a recovery raises every epoch: beyond those that
-// the lost nodes may have begun without the survivor knowing, so that no epoch
-// ever has two histories.
+// recoveredEpochs is by how much a recovery raises every epoch: beyond those that the lost nodes
+// may have begun without the survivor knowing, so that no epoch ever has two histories.
 const recoveredEpochs = 1 << 10
 
-// OnlySurvivor returns the state of a cluster of one, made of what the survivor
-// knows: every other node is forgotten, and the survivor is the only replica of
-// each partition. It is in sync where it was before. Elsewhere nobody is: such a
-// partition stays offline until an operator elects the survivor, whatever its
-// copy lacks. How many replicas a topic is to have, and its min ISR, stay what
-// the operator chose. cluster is the new id. The state s does not change.
+// OnlySurvivor returns the state of a cluster of one, derived from the survivor's state: every
+// other node is removed, and the survivor is the only replica of each partition. It is in sync if
+// it was before. Otherwise no replica is: such a partition stays offline until an operator elects
+// the survivor, whatever its copy lacks. A topic's number of replicas, and its min ISR, stay as the
+// operator chose. cluster is the new id. The state s does not change.
 func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	self := s.Node(survivor)
 	if self == nil {
@@ -128,8 +123,7 @@ func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	return next, nil
 }
 
-// onlyOn returns the topic with id as the only replica of each partition, in sync
-// where it was.
+// onlyOn returns the topic with id as the only replica of each partition, in sync if it was before.
 func (t *Topic) onlyOn(id NodeID, index uint64) *Topic {
 	next := *t
 	next.Version = index

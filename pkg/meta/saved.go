@@ -10,13 +10,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Bounds of the positions that are saved before an operator moves a channel.
+// Bounds of the positions saved before an operator moves a channel.
 const (
-	maxSavedPerChannel = 10                 // the oldest go
+	maxSavedPerChannel = 10                 // the oldest are dropped
 	maxSaved           = 1000               // of all channels, likewise
-	SavedFor           = 7 * 24 * time.Hour // older ones go when another is saved
-	// MaxSavedRanges is how many ranges of messages that were finished out of order are
-	// saved of a channel in all partitions. The others are delivered again by an undo.
+	SavedFor           = 7 * 24 * time.Hour // older ones are dropped when another is saved
+	// MaxSavedRanges is how many ranges of messages finished out of order are saved of a channel,
+	// over all partitions. An undo delivers the others again.
 	MaxSavedRanges = 500
 	maxVerbBytes   = 32
 )
@@ -25,8 +25,8 @@ const (
 // returned by State are shared and must not be modified.
 type Saved struct {
 	Index       uint64           `json:"index"` // the Raft index at which it was saved: its name
-	At          int64            `json:"at"`    // ns since 1970, as who saved it saw it
-	Verb        string           `json:"verb"`  // what was done then: seek, empty, skip, delete
+	At          int64            `json:"at"`    // ns since 1970, by the clock of the node that saved it
+	Verb        string           `json:"verb"`  // the change: seek, empty, skip, delete
 	Topic       string           `json:"topic"`
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
@@ -36,15 +36,15 @@ type Saved struct {
 	Partitions  []SavedPartition `json:"partitions"` // by number; one whose leader did not answer is missing
 }
 
-// SavedPartition is where a channel was in one partition.
+// SavedPartition is the position of a channel in one partition.
 type SavedPartition struct {
 	Partition int             `json:"partition"`
 	Floor     seq.Offset      `json:"floor"`              // everything below was finished
-	Finished  [][2]seq.Offset `json:"finished,omitempty"` // and these, [from, end), by offset
-	Target    seq.Offset      `json:"target,omitempty"`   // where the channel was moved to
+	Finished  [][2]seq.Offset `json:"finished,omitempty"` // also finished: [from, end), by offset
+	Target    seq.Offset      `json:"target,omitempty"`   // target of the move
 }
 
-// SavePositions saves where a channel is.
+// SavePositions saves the position of a channel.
 type SavePositions struct {
 	Saved Saved `json:"saved"` // its Index is ignored
 }
@@ -115,7 +115,7 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 	return nil
 }
 
-// DropSaved forgets saved positions: the channel is there again.
+// DropSaved drops saved positions after they were restored.
 type DropSaved struct {
 	Saved uint64 `json:"saved"` // its Index
 }
@@ -137,13 +137,13 @@ func (c DropSaved) apply(s *State, _ *Result) error {
 
 func (v *Saved) of(topic, channel string) bool { return v.Topic == topic && v.Channel == channel }
 
-// History is where channels were before operators moved them.
+// History is the saved positions of channels.
 type History struct{ saved []*Saved }
 
 // HistoryOf returns the history of a state.
 func HistoryOf(s *State) History { return History{s.saved} }
 
-// Of returns where a channel of a topic was, the last first.
+// Of returns the saved positions of a channel of a topic, the last first.
 func (h History) Of(topic *Topic, channel string) []*Saved {
 	var found []*Saved
 	for _, v := range slices.Backward(h.saved) {
@@ -170,7 +170,7 @@ func (h History) Floor(topic *Topic, partition int, since int64) (floor seq.Offs
 	return floor, some
 }
 
-// of returns the positions of a topic's channels, by index.
+// of returns the saved positions of a topic's channels, by index.
 func (h History) of(topic *Topic) []*Saved {
 	var found []*Saved
 	for _, v := range h.saved {
@@ -181,7 +181,7 @@ func (h History) of(topic *Topic) []*Saved {
 	return found
 }
 
-// without leaves out the positions of a topic that is deleted.
+// without returns the saved positions without those of a deleted topic.
 func (h History) without(topic string) []*Saved {
 	of := func(v *Saved) bool { return v.Topic == topic }
 	if !slices.ContainsFunc(h.saved, of) {
@@ -190,7 +190,7 @@ func (h History) without(topic string) []*Saved {
 	return slices.DeleteFunc(slices.Clone(h.saved), of)
 }
 
-// restore appends saved positions that were read.
+// restore appends saved positions from a snapshot.
 func (v *Saved) restore(s *State) error {
 	if err := v.validate(); err != nil {
 		return err

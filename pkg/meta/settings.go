@@ -11,22 +11,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// The cluster-wide settings: defaults that every node shares, changed with the
-// SetSettings command and never in a node's file.
+// The cluster-wide settings: defaults shared by every node, changed with the SetSettings command
+// and never in a node's file.
 const (
-	SettingAutoCreateTopics    = "auto_create_topics"    // bool: topics are made on first use
+	SettingAutoCreateTopics    = "auto_create_topics"    // bool: topics are created on first use
 	SettingTopicPartitions     = "topic_partitions"      // of a topic that names no number
 	settingTopicReplicas       = "topic_replicas"        // 0: by the number of nodes
 	settingTopicMinISR         = "topic_min_isr"         // 0: a majority
 	settingTopicSync           = "topic_sync"            // as parseSyncPolicy reads it
-	settingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
+	settingTopicRetention      = "topic_retention"       // duration; 0: finished messages are dropped at once
 	settingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
 	SettingChannelMaxAttempts  = "channel_max_attempts"  // of a channel that leaves it open; 0: no limit
 	settingChannelOnExhausted  = "channel_on_exhausted"  // dead-letter, drop or block
 	settingChannelOnExpired    = "channel_on_expired"    // dead-letter or drop
 	SettingChannelBackoff      = "channel_backoff"       // as policy.ParseBackoff reads it
 	settingChannelRate         = "channel_rate"          // as policy.ParseRate reads it
-	settingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
+	settingAutoBalance         = "auto_balance"          // bool: leaderships return to preferred leaders automatically
 )
 
 type setting struct {
@@ -71,7 +71,7 @@ func checkSync(v string) error {
 	return err
 }
 
-// checkParsed checks a value by reading it.
+// checkParsed checks a value by parsing it.
 func checkParsed[T any](parse func(string) (T, error)) func(string) error {
 	return func(v string) error { _, err := parse(v); return err }
 }
@@ -96,10 +96,10 @@ func (s Settings) Get(key string) (value string, known bool) {
 	return def.value, ok
 }
 
-// IsSet reports whether a key has a value other than by default.
+// IsSet reports whether a key has a value that is not the default.
 func (s Settings) IsSet(key string) bool { _, ok := s.values[key]; return ok }
 
-// AutoCreateTopics reports whether topics and channels are made on first use.
+// AutoCreateTopics reports whether topics and channels are created on first use.
 func (s Settings) AutoCreateTopics() bool { return s.is(SettingAutoCreateTopics) }
 
 // AutoBalance reports whether leaderships return to the preferred leaders automatically. An
@@ -112,8 +112,8 @@ func (s Settings) is(key string) bool {
 	return on && err == nil
 }
 
-// TopicDefaults fills in what the configuration left at zero and the settings
-// name. WithDefaults has the last word.
+// TopicDefaults sets fields that the configuration left at zero and the settings name. WithDefaults
+// is applied afterwards.
 func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 	number := func(key string) int64 {
 		v, _ := s.Get(key)
@@ -143,7 +143,7 @@ func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 	return c
 }
 
-// ChannelDefaults returns the policy of channels that leave it open and whose topics do.
+// ChannelDefaults returns the policy of channels that leave it open, if their topics do as well.
 func (s Settings) ChannelDefaults() (p policy.Policy) {
 	value := func(key string) string { v, _ := s.Get(key); return v }
 	p.MaxAttempts, _ = policy.ParseMaxAttempts(value(SettingChannelMaxAttempts)) // validated when they were set
@@ -154,7 +154,7 @@ func (s Settings) ChannelDefaults() (p policy.Policy) {
 	return p
 }
 
-// with returns the settings with changes; a value of "" goes back to the default.
+// with returns the settings with changes; the value "" restores the default.
 func (s Settings) with(changes map[string]string) Settings {
 	values := maps.Clone(s.values)
 	for key, v := range changes {

@@ -41,7 +41,7 @@ const (
 	// snapshotVersion is the format that this build writes, and the newest that
 	// it reads.
 	snapshotVersion = 1
-	// maxSnapshotBytes is the largest snapshot that is read.
+	// maxSnapshotBytes is the maximum size of a snapshot that is read.
 	maxSnapshotBytes = 1 << 30
 )
 
@@ -96,9 +96,8 @@ type snapshotChannel struct {
 	Filter string        `json:"filter,omitempty"`
 }
 
-// Snapshot returns the state as it is now, to be kept or written while the
-// original continues. It copies a pointer for each node: the nodes themselves and all
-// topics are shared, as they never change.
+// Snapshot returns the current state, to be kept or written while the original changes. It copies a
+// pointer for each node: the nodes themselves and all topics are shared, because they never change.
 func (s *State) Snapshot() *State {
 	c := *s
 	c.nodes = slices.Clone(s.nodes)
@@ -106,8 +105,7 @@ func (s *State) Snapshot() *State {
 	return &c
 }
 
-// Encode writes the state as a snapshot. Equal states write equal bytes. An
-// error is w's.
+// Encode writes the state as a snapshot. Equal states write equal bytes. An error is w's.
 func (s *State) Encode(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	b := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
@@ -161,9 +159,9 @@ func (t *Topic) snapshot() snapshotTopic {
 	return out
 }
 
-// DecodeSnapshot reads what Encode wrote, to the end of r. The error wraps
-// ErrCorrupt for bytes that are not what was written, ErrUnknownSnapshot for a newer
-// format, and ErrLevel for a feature level that this program does not support. It never returns a state that is not the one written.
+// DecodeSnapshot decodes what Encode wrote, to the end of r. The error wraps ErrCorrupt for bytes
+// that are not what was written, ErrUnknownSnapshot for a newer format, and ErrLevel for a feature
+// level that this program does not support. It never returns a state other than the one written.
 func DecodeSnapshot(r io.Reader) (*State, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSnapshotBytes+1))
 	if err != nil {
@@ -183,7 +181,7 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 	}
 	s, err := decodeLines(data[snapshotHeader:n])
 	if errors.Is(err, ErrLevel) {
-		return nil, err // it is whole: of a newer program
+		return nil, err // it is intact: written by a newer program
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -191,8 +189,8 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 	return s, nil
 }
 
-// peekLevel returns an ErrLevel if a snapshot is of a cluster whose feature level this
-// program does not support. It may have fields and lines then that are not known here.
+// peekLevel returns an ErrLevel if a snapshot belongs to a cluster whose feature level this program
+// does not support. It may then have unknown fields and lines.
 func peekLevel(body []byte) error {
 	var head struct {
 		Cluster struct {
@@ -201,7 +199,7 @@ func peekLevel(body []byte) error {
 	}
 	line, _, _ := bytes.Cut(body, []byte("\n"))
 	if json.Unmarshal(line, &head) != nil {
-		return nil // the strict reading says what is wrong
+		return nil // strict decoding reports the error
 	}
 	return checkLevel(head.Cluster.Level, level.Supported())
 }
@@ -272,7 +270,7 @@ func decodeLines(body []byte) (*State, error) {
 	return s, nil
 }
 
-// restore appends a node that was read.
+// restore appends a node from a snapshot.
 func (n *Node) restore(s *State) error {
 	if err := n.validate(); err != nil {
 		return err
@@ -287,7 +285,7 @@ func (n *Node) restore(s *State) error {
 	return nil
 }
 
-// restore appends a topic that was read.
+// restore appends a topic from a snapshot.
 func (in *snapshotTopic) restore(s *State) error {
 	if last := s.topics.last(); last != nil && last.Name >= in.Name {
 		return fmt.Errorf("out of order")
@@ -300,7 +298,7 @@ func (in *snapshotTopic) restore(s *State) error {
 	return nil
 }
 
-// topic returns the topic that was read.
+// topic returns the decoded topic.
 func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 	if !NSQName(in.Name) {
 		return nil, ErrInvalidName
@@ -352,8 +350,8 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 	return t, nil
 }
 
-// validISR checks the invariant of a partition's in-sync set and leader. The set
-// is empty where its last member lost its disk.
+// validISR checks the invariant of a partition's in-sync set and leader. The set is empty if its
+// last member lost its disk.
 func validISR(p *Partition) error {
 	for _, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) {

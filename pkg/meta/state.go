@@ -9,39 +9,39 @@ import (
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// Cluster names the cluster, and says what its nodes may rely on of each other.
+// Cluster is the cluster's name, and what its nodes may rely on.
 type Cluster struct {
-	ID    string      `json:"id"`              // "": not yet named
+	ID    string      `json:"id"`              // "" if not yet named
 	Level level.Level `json:"level,omitempty"` // the feature level
 }
 
-// State is the metadata at one index. The zero value is the state before the
-// first command. It may be read by many goroutines while none applies; what its
-// methods return stays valid and unchanged for ever.
+// State is the metadata at one index. The zero value is the state before the first command. Any
+// number of goroutines may read it while none applies; values returned by its methods stay valid
+// and unchanged.
 type State struct {
 	index    uint64
 	cluster  Cluster
 	settings Settings
 	nodes    []*Node // by ID
 	topics   topicSet
-	saved    []*Saved   // by index; never changed but replaced
+	saved    []*Saved   // by index; replaced, never changed
 	trash    []*Deleted // by index, likewise
 	past     past
 	access   *access.Directory // nil: nothing was ever changed
 }
 
-// Result is what became of a command.
+// Result is the outcome of a command.
 type Result struct {
 	Index   uint64   // of the command
-	Err     error    // why it was refused; nil: done
-	Existed bool     // what it should create was there, and is alike
+	Err     error    // why it was refused; nil: success
+	Existed bool     // what it should create existed already, and matches
 	Topic   *Topic   // as it is now, for commands on one topic that still exists
 	Channel *Channel // as it is now, for commands on one channel that still exists
 	Node    *Node    // as it is now, for commands on one node that still exists
-	Purged  []string // the names of topics that left the trash for good
-	Failed  []error  // of a command with many parts: an error or nil for each; nil: all done
+	Purged  []string // names of topics that were purged from the trash
+	Failed  []error  // of a command with many parts: an error or nil for each; nil: all succeeded
 
-	at int64 // when the command was proposed, ns since 1970; 0: it does not say
+	at int64 // when the command was proposed, ns since 1970; 0: unknown
 }
 
 // Index returns the index of the last command applied.
@@ -58,15 +58,15 @@ func (s *State) Topic(name string) *Topic {
 	return s.topics.get(name)
 }
 
-// Topics goes over the topics in the order of their names.
+// Topics iterates over the topics in the order of their names.
 func (s *State) Topics() iter.Seq[*Topic] { return s.topics.all() }
 
 // TopicCount returns the number of topics.
 func (s *State) TopicCount() int { return s.topics.count }
 
-// Changes goes over the topics that differ from those of a state from before, by
-// name: what was, and what is; nil: nothing. It looks at what differs and not much
-// more, however many topics there are, where one state came of the other.
+// Changes iterates over the topics that differ from those of an older state, by name, with the old
+// and the new value; nil: none. If one state was derived from the other, it visits little more than
+// the differences, however many topics there are.
 func (s *State) Changes(since *State) iter.Seq2[*Topic, *Topic] { return s.topics.since(&since.topics) }
 
 // EachPartition calls f with every partition, by topic and number.
@@ -86,23 +86,21 @@ func (s *State) Node(id NodeID) *Node {
 	return nil
 }
 
-// Nodes goes over the nodes in the order of their ids.
+// Nodes iterates over the nodes in the order of their ids.
 func (s *State) Nodes() iter.Seq[*Node] { return slices.Values(s.nodes) }
 
-// SameNodes reports whether no node differs between two states of which one came of the
-// other.
+// SameNodes reports whether no node differs between two states of one history.
 func SameNodes(a, b *State) bool { return slices.Equal(a.nodes, b.nodes) }
 
 // NodeCount returns the number of nodes, in whatever state.
 func (s *State) NodeCount() int { return len(s.nodes) }
 
-// Apply changes the state by one command. Indexes must grow; a command at an
-// index that was passed is refused. A command that is refused changes nothing
-// but the index.
+// Apply applies one command. Indexes must increase; a command at an earlier index is refused. A
+// refused command changes only the index.
 func (s *State) Apply(index uint64, c Command) Result { return ApplyAt(s, index, 0, c) }
 
-// ApplyAt is Apply of a command that was proposed at a moment, ns since 1970: what it
-// changes is an event of the journal.
+// ApplyAt is Apply of a command that was proposed at a moment, ns since 1970: its change is an
+// event of the journal.
 func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	if index <= s.index {
 		return Result{Index: index, Err: errStaleIndex}
@@ -125,8 +123,8 @@ func (s *State) findNode(id NodeID) (int, bool) {
 	return slices.BinarySearchFunc(s.nodes, id, func(n *Node, id NodeID) int { return cmp.Compare(n.ID, id) })
 }
 
-// edit returns a copy of a topic to change and put back. An incarnation of 0 is
-// any. The copy shares partitions and channels with the old value.
+// edit returns a copy of a topic to change and put back. Incarnation 0 means any. The copy shares
+// partitions and channels with the old value.
 func (s *State) edit(name string, in Incarnation) (*Topic, error) {
 	was := s.topics.get(name)
 	if was == nil {
@@ -140,7 +138,7 @@ func (s *State) edit(name string, in Incarnation) (*Topic, error) {
 	return &t, nil
 }
 
-// replaceNode puts a node in its place.
+// replaceNode replaces a node.
 func (s *State) replaceNode(n *Node) {
 	i, ok := s.findNode(n.ID)
 	if ok {
@@ -150,8 +148,8 @@ func (s *State) replaceNode(n *Node) {
 	s.nodes = slices.Insert(s.nodes, i, n)
 }
 
-// intern returns the ids with the strings of the registered nodes, so that a
-// thousand topics do not hold a thousand copies of each.
+// intern replaces ids by the strings of the registered nodes, so that a thousand topics do not hold
+// a thousand copies of each.
 func (s *State) intern(ids []NodeID) []NodeID {
 	if len(ids) == 0 {
 		return nil

@@ -8,26 +8,24 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// maxSuspects is the most replicas that one ReportSuspects names.
+// maxSuspects is the maximum number of replicas in one ReportSuspects.
 const maxSuspects = 1024
 
-// Suspect is an in-sync replica that may have lost records which it acknowledged:
-// its log was cut or is damaged, or another replica proved to hold more. It is
-// elected only where every in-sync replica is suspect and none ranks above it,
-// and the leader takes it out of the in-sync set. It rejoins as any follower does,
-// once a leader has compared logs with it.
+// Suspect is an in-sync replica that may have lost acknowledged records: its log was truncated or
+// is damaged, or another replica proved to hold more. It is elected only if every in-sync replica
+// is suspect and none ranks above it, and the leader removes it from the in-sync set. It rejoins
+// like any follower, once a leader has compared logs with it.
 type Suspect struct {
 	Node    NodeID     `json:"node"`
 	Epoch   seq.Epoch  `json:"epoch"` // of its last intact batch
 	End     seq.Offset `json:"end"`   // of its log
 	Damaged bool       `json:"damaged,omitempty"`
-	Missing bool       `json:"missing,omitempty"` // it holds nothing, and is never elected
+	Missing bool       `json:"missing,omitempty"` // it is empty, and is never elected
 }
 
-// compare ranks two suspects by how much they hold: the larger holds more. What
-// was acknowledged is in every in-sync log, so that of two logs without damage the
-// one with the higher last epoch, or the longer one of the same epoch, holds all of the
-// other that counts.
+// compare ranks two suspects by how much they hold: the larger holds more. Acknowledged records are
+// in every in-sync log, so of two logs without damage the one with the higher last epoch, or the
+// longer one of the same epoch, holds every acknowledged record of the other.
 func (s Suspect) compare(o Suspect) int {
 	return cmp.Or(
 		cmp.Compare(truth(o.Missing), truth(s.Missing)),
@@ -44,7 +42,7 @@ func truth(b bool) int {
 	return 0
 }
 
-// SuspectOf returns what is known of a suspect replica.
+// SuspectOf returns the entry of a suspect replica.
 func (p *Partition) SuspectOf(id NodeID) (Suspect, bool) {
 	i := slices.IndexFunc(p.Suspects, func(s Suspect) bool { return s.Node == id })
 	if i < 0 {
@@ -53,8 +51,8 @@ func (p *Partition) SuspectOf(id NodeID) (Suspect, bool) {
 	return p.Suspects[i], true
 }
 
-// Electable reports whether a replica may become the leader without an operator: it
-// is in sync, and not suspect while an in-sync replica is not, or is one that holds more.
+// Electable reports whether a replica may become the leader without an operator: it is in sync, and
+// if it is suspect, all in-sync replicas are and none holds more.
 func (p *Partition) Electable(id NodeID) bool {
 	if !slices.Contains(p.ISR, id) {
 		return false
@@ -72,18 +70,17 @@ func (p *Partition) Electable(id NodeID) bool {
 	return !s.Missing
 }
 
-// absolve drops the suspects that are not in sync any more, and those that clear
-// names.
+// absolve drops the suspects that are no longer in sync, and those in clear.
 func (p *Partition) absolve(clear ...NodeID) {
 	p.Suspects = slices.DeleteFunc(slices.Clone(p.Suspects), func(s Suspect) bool {
 		return !slices.Contains(p.ISR, s.Node) || slices.Contains(clear, s.Node)
 	})
 	if len(p.Suspects) == 0 {
-		p.Suspects = nil // as a snapshot reads it
+		p.Suspects = nil // as decoded from a snapshot
 	}
 }
 
-// suspect notes a suspect. One that leads does so no more.
+// suspect adds a suspect, and ends its leadership if it leads.
 func (p *Partition) suspect(s Suspect) {
 	p.absolve(s.Node)
 	p.Suspects = append(p.Suspects, s)
@@ -102,14 +99,13 @@ type SuspectReplica struct {
 	Suspect
 }
 
-// ReportSuspects says which replicas of a node are suspect, each one by itself:
-// Result.Failed says which were refused. A report about a replica that is not in
-// sync, or is the only one in sync, changes nothing. One that leads is deposed, so
-// that another is elected.
+// ReportSuspects reports which replicas of a node are suspect, independently of each other:
+// Result.Failed lists the refused ones. A report about a replica that is not in sync, or is the
+// only one in sync, changes nothing. A suspect leader is deposed, so that another is elected.
 type ReportSuspects struct {
 	Node NodeID `json:"node"`
-	// Incarnation of the process that found them. One that has started again since
-	// reports for itself: ErrStaleIncarnation.
+	// Incarnation of the process that found them. If the node has started again, it reports itself:
+	// ErrStaleIncarnation.
 	Incarnation uint64           `json:"incarnation"`
 	Replicas    []SuspectReplica `json:"replicas"`
 }
@@ -161,7 +157,7 @@ func (c *SuspectReplica) apply(s *State) error {
 		return err
 	}
 	if was, known := p.SuspectOf(c.Node); known && was == c.Suspect {
-		return nil // if it leads, it was elected with this known
+		return nil // if it leads, this was known at its election
 	}
 	if len(p.ISR) > 1 && slices.Contains(p.ISR, c.Node) {
 		p.suspect(c.Suspect)
@@ -170,11 +166,11 @@ func (c *SuspectReplica) apply(s *State) error {
 	return nil
 }
 
-// YieldLeader has a leader hand over to an in-sync replica that was found to hold
-// records which the leader lacks. The leader proposes it of itself, and becomes
-// suspect. A replica that has left the in-sync set meanwhile may have set its log
-// aside: then the leader stays, in a new epoch, and compares logs again. One that was moved to
-// another node has no log: ErrNotInISR. The leader is to have itself elected then, as its term has ended.
+// YieldLeader transfers the leadership to an in-sync replica that was found to hold records which
+// the leader lacks. The leader proposes it itself, and becomes suspect. A replica that has left the
+// in-sync set meanwhile may have set its log aside: then the leader stays, in a new epoch, and
+// compares logs again. A replica that was moved to another node has no log: ErrNotInISR. Then the
+// leader must have itself elected, because its term has ended.
 type YieldLeader struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any

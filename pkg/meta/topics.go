@@ -8,30 +8,29 @@ import (
 )
 
 const (
-	// pageTopics is the most topics on a page.
+	// pageTopics is the maximum number of topics on a page.
 	pageTopics = 128
-	// joinTopics is the most topics on two pages that become one.
+	// joinTopics is the maximum number of topics on two pages that are merged.
 	joinTopics = pageTopics / 2
 )
 
-// topicSet is the topics by name, on pages. A change makes a new page and shares all
-// others with the set from before. So a copy costs nothing and stays as it is, and
-// what differs between two sets is found without a look at what they share. The zero
-// value is empty.
+// topicSet is the topics by name, on pages. A change creates a new page and shares all others with
+// the previous set. A copy therefore costs nothing and never changes, and the differences between
+// two sets are found without visiting shared pages. The zero value is empty.
 type topicSet struct {
 	pages      []page
 	count      int
 	partitions int             // of all topics
-	load       map[NodeID]Load // as State.Load says; the map is never changed
+	load       map[NodeID]Load // as returned by State.Load; the map is never changed
 }
 
-// page is some topics that follow each other, at least one. It is never changed.
+// page is a non-empty sequence of consecutive topics. It is immutable.
 type page []*Topic
 
-// same reports whether two are one page, rather than alike.
+// same reports whether two pages are identical, rather than equal.
 func (p page) same(q page) bool { return len(p) == len(q) && &p[0] == &q[0] }
 
-// find returns the page of a topic and its place there, or where it would be.
+// find returns the page of a topic and its index there, or where it would be.
 func (s *topicSet) find(name string) (at, place int, found bool) {
 	at, _ = slices.BinarySearchFunc(s.pages, name, func(p page, name string) int {
 		return strings.Compare(p[len(p)-1].Name, name)
@@ -76,7 +75,7 @@ func (s *topicSet) all() iter.Seq[*Topic] {
 	}
 }
 
-// put adds a topic, or replaces the one of its name.
+// put adds a topic, or replaces the one with its name.
 func (s *topicSet) put(t *Topic) {
 	at, place, found := s.find(t.Name)
 	switch {
@@ -100,7 +99,7 @@ func (s *topicSet) put(t *Topic) {
 	s.count++
 }
 
-// remove takes a topic away. It must be there.
+// remove removes a topic, which must exist.
 func (s *topicSet) remove(t *Topic) {
 	at, place, _ := s.find(t.Name)
 	s.account(s.pages[at][place], nil)
@@ -120,12 +119,12 @@ func (s *topicSet) remove(t *Topic) {
 	}
 }
 
-// update puts what f returns in the place of each topic; nil: it stays. That costs
-// less than to put them one by one.
+// update replaces each topic by the result of f; nil: it stays. This is cheaper than calling put
+// for each.
 func (s *topicSet) update(f func(*Topic) *Topic) {
 	pages := slices.Clone(s.pages)
 	for at, p := range pages {
-		var next page // p, once it is to change
+		var next page // p, once it changes
 		for place, t := range p {
 			is := f(t)
 			if is == nil {
@@ -142,12 +141,12 @@ func (s *topicSet) update(f func(*Topic) *Topic) {
 	s.pages = pages
 }
 
-// replace puts pages in the place of n others.
+// replace replaces n pages by others.
 func (s *topicSet) replace(at, n int, pages ...page) {
 	s.pages = slices.Concat(s.pages[:at], pages, s.pages[at+n:])
 }
 
-// account counts that a topic is another now; nil: there was none, or is none.
+// account updates the counts for a changed topic; nil: it did not exist, or no longer exists.
 func (s *topicSet) account(was, is *Topic) {
 	if was != nil && is != nil && slices.EqualFunc(was.Partitions, is.Partitions, func(p, q Partition) bool {
 		return slices.Equal(p.Replicas, q.Replicas)
@@ -167,7 +166,7 @@ func (s *topicSet) account(was, is *Topic) {
 			for k, id := range t.Partitions[i].Replicas {
 				l := load[id]
 				l.Replicas += n
-				if k == 0 { // the preferred leader: what balance returns to
+				if k == 0 { // the preferred leader, to which balance returns leaderships
 					l.Leaders += n
 				}
 				if load[id] = l; l == (Load{}) {
@@ -181,8 +180,8 @@ func (s *topicSet) account(was, is *Topic) {
 	s.load = load
 }
 
-// since goes over the topics that differ from those of an older set, by name: what
-// was, and what is; nil: nothing.
+// since iterates over the topics that differ from those of an older set, by name, with the old and
+// the new value; nil: none.
 func (s *topicSet) since(old *topicSet) iter.Seq2[*Topic, *Topic] {
 	return func(yield func(was, is *Topic) bool) {
 		before, after := unshared(old.pages, s.pages)
@@ -209,8 +208,8 @@ func (s *topicSet) since(old *topicSet) iter.Seq2[*Topic, *Topic] {
 	}
 }
 
-// firstOf says which of two lists, one of which is not empty, begins with the lesser
-// name: the first (-1), the second (1), or both (0).
+// firstOf reports which of two lists, not both empty, begins with the lesser name: the first (-1),
+// the second (1), or both (0).
 func firstOf(a, b []*Topic) int {
 	switch {
 	case len(a) == 0:
@@ -221,7 +220,7 @@ func firstOf(a, b []*Topic) int {
 	return strings.Compare(a[0].Name, b[0].Name)
 }
 
-// unshared returns the topics on the pages of each that the other has not.
+// unshared returns the topics on the pages of each that the other lacks.
 func unshared(a, b []page) (onlyA, onlyB []*Topic) {
 	for len(a) > 0 && len(b) > 0 {
 		if a[0].same(b[0]) {

@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// Bounds of the trash: deleted topics whose data stays where it is until they are
-// restored or purged.
+// Bounds of the trash: deleted topics whose data is kept until they are restored or purged.
 const (
-	DefaultTrash = 24 * time.Hour      // how long a topic is kept that names no time
+	DefaultTrash = 24 * time.Hour      // how long a topic without a time of its own is kept
 	MaxTrash     = 30 * 24 * time.Hour // the longest
-	NoTrash      = time.Duration(-1)   // as TopicConfig.RetentionTrash: deleted at once
-	// maxTrashTopics and maxTrashPartitions are how many are kept. The oldest are purged.
+	NoTrash      = time.Duration(-1)   // as TopicConfig.RetentionTrash: purged at once
+	// maxTrashTopics and maxTrashPartitions bound the trash. The oldest topics are purged.
 	maxTrashTopics     = 1000
 	maxTrashPartitions = 10_000
 )
 
-// Trash returns how long the topic is kept once it is deleted; 0: it is not.
+// Trash returns how long the topic is kept once it is deleted; 0: not at all.
 func (c TopicConfig) Trash() time.Duration {
 	switch {
 	case c.RetentionTrash == 0:
@@ -31,31 +30,31 @@ func (c TopicConfig) Trash() time.Duration {
 	return c.RetentionTrash
 }
 
-// Deleted is a topic in the trash: as it was, less what its nodes have lost since.
-// Values that State hands out are shared and must not be changed.
+// Deleted is a topic in the trash: unchanged, except for what its nodes have lost since. Values
+// returned by State are shared and must not be changed.
 type Deleted struct {
 	Index uint64   // the Raft index of the command that deleted it
-	At    int64    // ns since 1970, by the clock of the node that proposed it; 0: not known
-	Topic *Topic   // its partitions have no leader that counts
-	Saved []*Saved // where its channels were
+	At    int64    // ns since 1970, by the clock of the node that proposed it; 0: unknown
+	Topic *Topic   // its partitions have no valid leader
+	Saved []*Saved // saved positions of its channels
 }
 
-// Until is when the topic is purged.
+// Until returns when the topic is purged.
 func (d *Deleted) Until() time.Time { return time.Unix(0, d.At).Add(d.Topic.Config.Trash()) }
 
-// Trash is the topics that were deleted and can be restored.
+// Trash is the deleted topics that can be restored.
 type Trash struct{ deleted []*Deleted }
 
 // TrashOf returns the trash of a state.
 func TrashOf(s *State) Trash { return Trash{s.trash} }
 
-// All goes over the trash, the first deleted first.
+// All iterates over the trash, the first deleted first.
 func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }
 
 // Holds reports whether a topic is in the trash.
 func (t Trash) Holds(name string, in Incarnation) bool { return t.find(name, in) >= 0 }
 
-// Topic returns a topic that is in the trash, or nil.
+// Topic returns a topic in the trash, or nil.
 func (t Trash) Topic(name string, in Incarnation) *Topic {
 	if i := t.find(name, in); i >= 0 {
 		return t.deleted[i].Topic
@@ -63,7 +62,7 @@ func (t Trash) Topic(name string, in Incarnation) *Topic {
 	return nil
 }
 
-// Gone goes over the names of topics that were in an older trash and are no longer.
+// Gone iterates over the names of topics that were in an older trash and no longer are.
 func (t Trash) Gone(since Trash) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(t.deleted) == len(since.deleted) && (len(t.deleted) == 0 || &t.deleted[0] == &since.deleted[0]) {
@@ -77,14 +76,14 @@ func (t Trash) Gone(since Trash) iter.Seq[string] {
 	}
 }
 
-// has reports whether there is a topic that was deleted at an index.
+// has reports whether a topic was deleted at an index.
 func (t Trash) has(index uint64) bool {
 	_, found := slices.BinarySearchFunc(t.deleted, index, func(d *Deleted, index uint64) int { return cmp.Compare(d.Index, index) })
 	return found
 }
 
-// Due returns the topics whose time is over, and when that of the next is; the zero time:
-// there is none.
+// Due returns the topics whose time is over, and when the next one is due; the zero time if there
+// is none.
 func (t Trash) Due(now time.Time) (due []Incarnation, next time.Time) {
 	for _, d := range t.deleted {
 		switch until := d.Until(); {
@@ -97,8 +96,8 @@ func (t Trash) Due(now time.Time) (due []Incarnation, next time.Time) {
 	return due, next
 }
 
-// find returns the place of the topic in the trash that was deleted last, of an
-// incarnation or of any (0); -1: there is none.
+// find returns the index of the last deleted topic with a name, of an incarnation or of any (0); -1
+// if there is none.
 func (t Trash) find(name string, in Incarnation) int {
 	for i, d := range slices.Backward(t.deleted) {
 		if d.Topic.Name == name && (in == 0 || d.Topic.Incarnation == in) {
@@ -108,7 +107,7 @@ func (t Trash) find(name string, in Incarnation) int {
 	return -1
 }
 
-// count returns how many topics of a name there are.
+// count returns the number of topics with a name.
 func (t Trash) count(name string) (n int) {
 	for _, d := range t.deleted {
 		if d.Topic.Name == name {
@@ -118,7 +117,8 @@ func (t Trash) count(name string) (n int) {
 	return n
 }
 
-// with returns the trash with one more, within its bounds, and the names of what went for that.
+// with returns the trash with another topic, within its bounds, and the names of topics purged for
+// that.
 func (t Trash) with(d *Deleted) (all []*Deleted, gone []string) {
 	all = append(slices.Clone(t.deleted), d)
 	partitions := 0
@@ -133,7 +133,7 @@ func (t Trash) with(d *Deleted) (all []*Deleted, gone []string) {
 	return all, nil
 }
 
-// update returns the trash with what f makes of each topic; nil: it stays.
+// update returns the trash with each topic replaced by the result of f; nil: it stays.
 func (t Trash) update(f func(*Topic) *Topic) []*Deleted {
 	var changed []*Deleted
 	for i, d := range t.deleted {
@@ -152,8 +152,8 @@ func (t Trash) update(f func(*Topic) *Topic) []*Deleted {
 	return changed
 }
 
-// withoutNode takes the replicas of a node that leaves the cluster out of the trash, and
-// with them the topics of which a partition has no other, which it names.
+// withoutNode removes the replicas of a node that leaves the cluster from the trash, and topics of
+// which a partition has no other replica, and returns their names.
 func (t Trash) withoutNode(id NodeID) (left []*Deleted, lost []string) {
 	gone := []NodeID{id}
 	left = t.update(func(topic *Topic) *Topic {
@@ -186,8 +186,8 @@ func (t Trash) withoutNode(id NodeID) (left []*Deleted, lost []string) {
 	return whole, lost
 }
 
-// Of returns how many topics in the trash have a copy on a node, and the names of those that cannot be
-// restored without it. What is in the trash does not move to other nodes.
+// Of returns how many topics in the trash have a copy on a node, and the names of those that cannot
+// be restored without it. Topics in the trash do not move to other nodes.
 func (t Trash) Of(id NodeID) (topics int, only []string) {
 	for _, d := range t.deleted {
 		has, alone := false, false
@@ -206,8 +206,8 @@ func (t Trash) Of(id NodeID) (topics int, only []string) {
 	return topics, only
 }
 
-// settled returns the topic with no partition on the move: at its target where all replicas
-// of that are in sync, and back where it was elsewhere, if a replica in sync is there.
+// settled returns the topic without reassignments in progress: at the target if all its replicas
+// are in sync, otherwise at the origin, if an in-sync replica is there.
 func (t *Topic) settled() *Topic {
 	next := *t
 	next.Partitions = slices.Clone(t.Partitions)
@@ -229,12 +229,12 @@ func (t *Topic) settled() *Topic {
 	return &next
 }
 
-// RestoreTopic takes a topic out of the trash: it is again what it was, with all its
-// messages, channels and positions, and each partition in a new epoch.
+// RestoreTopic restores a topic from the trash unchanged, with all its messages, channels and
+// positions, and each partition in a new epoch.
 type RestoreTopic struct {
 	Name        string      `json:"name"`
-	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the only one of the name
-	Replaces    Incarnation `json:"replaces,omitempty"`    // delete this topic of the name; with Incarnation only
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the only one with the name
+	Replaces    Incarnation `json:"replaces,omitempty"`    // delete this topic with the name; only with Incarnation
 }
 
 // Kind implements Command.
@@ -253,7 +253,7 @@ func (c RestoreTopic) Validate() error {
 
 func (c RestoreTopic) apply(s *State, r *Result) error {
 	at, now := TrashOf(s).find(c.Name, c.Incarnation), s.topics.get(c.Name)
-	free := 0 // partitions of the topic that is replaced
+	free := 0 // partitions of the replaced topic
 	if now != nil && c.Replaces == now.Incarnation {
 		free = len(now.Partitions)
 	}
@@ -291,15 +291,15 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	return nil
 }
 
-// insertSaved puts saved positions back where they were in the order of their indexes.
+// insertSaved inserts saved positions in the order of their indexes.
 func insertSaved(all []*Saved, v *Saved) []*Saved {
 	at, _ := slices.BinarySearchFunc(all, v.Index, func(v *Saved, index uint64) int { return cmp.Compare(v.Index, index) })
 	all = slices.Insert(slices.Clone(all), at, v)
 	return all[max(0, len(all)-maxSaved):]
 }
 
-// PurgeTopics takes topics out of the trash for good: every node deletes what it has of
-// them. Those that are not in the trash are passed over.
+// PurgeTopics purges topics from the trash: every node deletes its data. Topics that are not in the
+// trash are ignored.
 type PurgeTopics struct {
 	Incarnations []Incarnation `json:"incarnations"`
 }
@@ -346,7 +346,7 @@ func (t Trash) encode(e *json.Encoder) error {
 	return nil
 }
 
-// decodeTrash reads so many lines of a snapshot.
+// decodeTrash decodes n lines of a snapshot.
 func decodeTrash(s *State, n int, next func(any) error) error {
 	for range n {
 		var in snapshotDeleted

@@ -9,8 +9,8 @@ import (
 // LevelOf returns the feature level of the cluster.
 func LevelOf(s *State) level.Level { return s.cluster.Level }
 
-// CheckLevel returns nil if a program that supports a range of levels may participate in
-// the cluster. The error wraps ErrLevel.
+// CheckLevel returns nil if a program that supports a range of levels may take part in the cluster.
+// The error wraps ErrLevel.
 func CheckLevel(s *State, has level.Range) error { return checkLevel(s.cluster.Level, has) }
 
 func checkLevel(l level.Level, has level.Range) error {
@@ -24,8 +24,8 @@ func checkLevel(l level.Level, has level.Range) error {
 	return nil
 }
 
-// Lagging returns the nodes that keep the cluster from a feature level: the programs with
-// which they started last do not support it.
+// Lagging returns the nodes that keep the cluster from a feature level: the programs with which
+// they last started do not support it.
 func Lagging(s *State, l level.Level) (out []*Node) {
 	for n := range s.Nodes() {
 		if !n.Levels.Supports(l) {
@@ -46,8 +46,8 @@ func Attainable(s *State) level.Level {
 	return l
 }
 
-// FinalizeUpgrade raises the feature level of the cluster. It is refused with ErrLevel
-// while a node does not support it. From here on older programs cannot take part.
+// FinalizeUpgrade raises the feature level of the cluster. It is refused with ErrLevel while a node
+// does not support it. Afterwards older programs cannot take part.
 type FinalizeUpgrade struct {
 	Level level.Level `json:"level"`
 }
@@ -69,7 +69,7 @@ func (c FinalizeUpgrade) apply(s *State, r *Result) error {
 	return nil
 }
 
-// lagNames names nodes with what they support: "n1 (0.1.0, supports 0 to 1)".
+// lagNames names nodes with their supported levels: "n1 (0.1.0, supports 0 to 1)".
 func lagNames(nodes []*Node) string {
 	var texts []string
 	for _, n := range nodes {

@@ -10,18 +10,18 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 )
 
-// announceAgain is how long the announcer waits after a barrier that was refused.
+// announceAgain is the delay after a refused barrier.
 const announceAgain = 50 * time.Millisecond
 
-// announcer has followers learn promptly what is committed. In Raft a follower learns
-// the commit index with the next entry, or, where none follows, after CommitTimeout;
-// whoever proposed through a follower, and every leader of a partition that has to act
-// on the change, would wait that long. So the leader of the metadata appends a barrier
-// behind the commands that it has applied: an ordinary entry, by the library's own
-// interface. Barriers share the write of commands that arrive meanwhile, and one is
+// announcer makes followers learn promptly what is committed. In Raft a follower learns the commit
+// index with the next entry, or, without one, after CommitTimeout. A node that proposed through a
+// follower, and every partition leader that must act on the change, would wait that long. The
+// metadata leader therefore appends a barrier after the commands that it has applied: an ordinary
+// entry, through the library's own interface. Barriers share the write of commands that arrive
+// meanwhile, and one is in progress at a time: a busy leader appends few, an idle one none.
 // in progress at a time: a busy leader appends few, an idle one none.
 type announcer struct {
-	due chan struct{} // has room for one: something was applied since the last barrier
+	due chan struct{} // holds one: something was applied since the last barrier
 }
 
 // applied asks for a barrier. It does not block.
@@ -45,9 +45,10 @@ func (a announcer) keep(s *Store) {
 	}
 }
 
-// announce appends a barrier. One that was refused while the leadership was being transferred, or
-// since too much waited, is due again a little later: the transfer may fail, and then no other
-// leader tells the followers. Any other error is the end of this leadership, or of the store: both
+// announce appends a barrier. A barrier that was refused because the leadership is being
+// transferred, or because too much waits, is due again a little later: the transfer may fail, and
+// then no other leader informs the followers. Any other error ends this leadership or the store: in
+// both cases they are informed otherwise.
 // tell them otherwise.
 func (a announcer) announce(barrier func() error, stop <-chan struct{}) {
 	err := barrier()

@@ -9,15 +9,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// answer is what the leader says of a command that was sent to it. What the
-// command changed is not in it: the node that asked applies the same command
-// itself.
+// answer is the leader's answer to a forwarded command. It does not contain what the command
+// changed: the node that asked applies the same command itself.
 type answer struct {
-	Index   uint64 `json:"index,omitempty"` // of the command; 0: it was not agreed on, or that is unknown
+	Index   uint64 `json:"index,omitempty"` // of the command; 0: it was not committed, or that is unknown
 	Existed bool   `json:"existed,omitempty"`
-	Number  uint16 `json:"number,omitempty"` // of the error's failure.Kind; 0: done, or an error of none
+	Number  uint16 `json:"number,omitempty"` // of the error's failure.Kind; 0: success, or an error without a kind
 	Refused bool   `json:"refused,omitempty"`
-	Text    string `json:"text,omitempty"` // of the error; "": none
+	Text    string `json:"text,omitempty"` // of the error; "" if none
 }
 
 // maxAnswerText bounds the text of an error in an answer.
@@ -36,7 +35,7 @@ func encodeAnswer(r meta.Result, err error) ([]byte, error) {
 	return json.Marshal(a)
 }
 
-// decodeAnswer reads an answer. Fields of a newer version are passed over.
+// decodeAnswer decodes an answer. Unknown fields of a newer version are ignored.
 func decodeAnswer(text []byte) (a answer, err error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("decode answer of the metadata leader: %w", err)
@@ -44,8 +43,8 @@ func decodeAnswer(text []byte) (a answer, err error) {
 	return a, nil
 }
 
-// err returns the error that the answer tells of, or nil. errors.Is finds in
-// it what it would have found at the leader.
+// err returns the error in the answer, or nil. errors.Is finds in it what it would have found at
+// the leader.
 func (a *answer) err() error {
 	if a.Text == "" {
 		if a.Index == 0 {
@@ -62,7 +61,7 @@ func (a *answer) err() error {
 	return &toldError{a.Text, errUnknownOutcome}
 }
 
-// toldError is an error that arose on another node.
+// toldError is an error that occurred on another node.
 type toldError struct {
 	text string
 	is   error // the sentinel
@@ -71,10 +70,9 @@ type toldError struct {
 func (e *toldError) Error() string { return e.text }
 func (e *toldError) Unwrap() error { return e.is }
 
-// outcome returns the result of a command that was sent to the leader and is
-// applied: what it was on this node. One that passed in a snapshot, or that
-// many others followed, is not known here any more; then only a refusal can be
-// told, from the answer.
+// outcome returns the result, on this node, of a command that the leader has committed and this
+// node has applied. If the command was part of a snapshot, or many others followed it, its result
+// is no longer known here; then only a refusal in the answer can be returned.
 func (m *machine) outcome(a answer) (meta.Result, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

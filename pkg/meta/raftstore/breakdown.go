@@ -6,16 +6,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// breakdown ends a store that cannot continue, once.
+// breakdown stops a store that cannot continue, once.
 type breakdown struct {
 	mu       sync.Mutex         // guards the fields below
-	shutdown func() raft.Future // tells the library to stop; always the same future
+	shutdown func() raft.Future // stops the library; always returns the same future
 	err      error              // why the store failed
 	failed   chan struct{}      // closed when err is set
 }
 
-// fail ends the store: what it was about to do cannot be done, and the
-// library's own way out of some of that is a panic. The first cause stays.
+// fail stops the store, because it cannot complete an operation, for which the library might panic.
+// The first cause is kept.
 func (f *breakdown) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -29,7 +29,7 @@ func (f *breakdown) fail(err error) {
 	}
 }
 
-// arm lets fail stop the library, and does so if it was called before.
+// arm enables fail to stop the library, and stops it if fail was called before.
 func (f *breakdown) arm(shutdown func() raft.Future) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,7 +43,7 @@ func (f *breakdown) arm(shutdown func() raft.Future) {
 // command. Err returns the cause. The node should transfer its leaderships and stop.
 func (f *breakdown) Failed() <-chan struct{} { return f.failed }
 
-// Err returns why the store failed; nil: it did not.
+// Err returns why the store failed; nil if it did not.
 func (f *breakdown) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

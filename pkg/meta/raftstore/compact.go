@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	compactBytes   = 64 << 20 // a log file below this size is left alone
-	compactTxBytes = 1 << 20  // copied in one transaction
+	compactBytes   = 64 << 20 // smaller log files are not compacted
+	compactTxBytes = 1 << 20  // bytes copied per transaction
 )
 
-// compact writes a log file again that is large and mostly free: its storage
-// never gives space back to the disk by itself. It is called on a file that was
-// verified and that nobody has open.
+// compact rewrites a large and mostly free log file: its storage never returns space to the disk.
+// The file must be verified and not open.
 func compact(path string, log *slog.Logger) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() < compactBytes {
@@ -37,14 +36,14 @@ func compact(path string, log *slog.Logger) error {
 		err = errors.Join(err, rest)
 	}
 	if err != nil {
-		// The old file is as good as it was.
+		// The old file is unchanged.
 		log.Warn("metadata log compaction failed; the old file stays in use", "path", path, "error", err)
 	}
 	return nil
 }
 
-// compactInto copies the log file at path to fresh, and says whether the copy
-// is worth having: at most half the size.
+// compactInto copies the log file at path to fresh, and reports whether the copy is worthwhile: at
+// most half the size.
 func compactInto(fresh, path string) (bool, error) {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -16,8 +16,7 @@ import (
 type Standing struct {
 	// Index is the index of the last command that may be committed.
 	Index uint64
-	// Age is how long ago it was at most that a majority began to confirm that
-	// this node leads.
+	// Age is an upper bound of the time since a majority began to confirm that this node leads.
 	Age time.Duration
 }
 
@@ -34,24 +33,24 @@ func (s *Store) Standing() (Standing, error) {
 		return Standing{}, ErrNotLeader
 	case alone(s.raft, s.opts.NodeID):
 	case at == nil:
-		return Standing{}, ErrNotLeader // or nobody has said so yet
+		return Standing{}, ErrNotLeader // or no majority has confirmed it yet
 	default:
 		age = time.Since(*at)
 	}
-	index, err := contacts{s}.lastCommand() // after age: nothing older is missing
+	index, err := contacts{s}.lastCommand() // after age, so that nothing older is missing
 	return Standing{index, age}, err
 }
 
-// contacts find out what a Store has contact with.
+// contacts determines with which nodes a Store is in contact.
 type contacts struct{ of *Store }
 
-// lastCommand returns the index of the last command in the log, agreed on or not.
+// lastCommand returns the index of the last command in the log, committed or not.
 func (s contacts) lastCommand() (uint64, error) {
 	for i := s.of.raft.LastIndex(); i > 0; i-- {
 		var l raft.Log
 		switch err := s.of.log.GetLog(i, &l); {
 		case errors.Is(err, raft.ErrLogNotFound):
-			return s.of.Applied(), nil // a snapshot has it, and so has the state
+			return s.of.Applied(), nil // the snapshot, and so the state, includes it
 		case err != nil:
 			return 0, err
 		case l.Type == raft.LogCommand:
@@ -61,8 +60,7 @@ func (s contacts) lastCommand() (uint64, error) {
 	return 0, nil
 }
 
-// VerifyLeader returns nil once a majority has confirmed, after the call, that
-// this node leads.
+// VerifyLeader returns nil once a majority has confirmed, after the call, that this node leads.
 func (s *Store) VerifyLeader(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
@@ -77,11 +75,10 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 
 // QuorumContact returns the latest time up to which this node is known to have applied all
 // committed commands; the zero time if nothing is known since it was opened. It is a monotonic
-// reading and does not block: ask it before every act that depends on a lease.
+// reading and does not block: call it before every act that depends on a lease.
 //
-// A leader asks a majority again with every heartbeat, others ask the leader with
-// every second one. That they hear of it would not do: what it has sent may
-// wait for their disk.
+// A leader asks a majority again with every heartbeat, others ask the leader with every second one.
+// Hearing from the leader would not suffice: its entries may wait for this node's disk.
 func (s *Store) QuorumContact() time.Time {
 	if s.IsLeader() && alone(s.raft, s.opts.NodeID) {
 		return time.Now()
@@ -92,10 +89,10 @@ func (s *Store) QuorumContact() time.Time {
 	return time.Time{}
 }
 
-// moment is a time that only moves on.
+// moment is a time that only increases.
 type moment struct{ atomic.Pointer[time.Time] }
 
-// advance moves it to at, unless it is there.
+// advance raises it to at, unless it is already later.
 func (m *moment) advance(at time.Time) {
 	for {
 		was := m.Load()
@@ -105,13 +102,13 @@ func (m *moment) advance(at time.Time) {
 	}
 }
 
-// contactPatience bounds how long what was agreed on is waited for until the
-// leader is asked again.
+// contactPatience bounds how long a node waits for committed commands to be applied before it asks
+// the leader again.
 const contactPatience = time.Second
 
-// keep asks for the confirmation of a majority repeatedly while this node
-// leads, and asks the leader while it does not, until Close. What it asks for goes
-// to all nodes at one moment, and is the leader's heartbeat.
+// keep asks for the confirmation of a majority periodically while this node leads, and asks the
+// leader while it does not, until Close. A leader's requests go to all nodes at one moment, and are
+// its heartbeats.
 func (s contacts) keep() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -146,8 +143,8 @@ func (s contacts) keep() {
 	}
 }
 
-// renew finds out until when this node has applied all. It gives up when
-// the leader is another: what it waits for may never be agreed on.
+// renew determines the time up to which this node has applied everything. It gives up when the
+// leader changes: what it waits for may never be committed.
 func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(ctx, contactPatience)
 	defer cancel()
@@ -166,7 +163,7 @@ func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 	return true
 }
 
-// askAround returns up to which index all is that was agreed on until a moment.
+// askAround returns a moment and the index of everything that was committed until then.
 func (s contacts) askAround(ctx context.Context) (at time.Time, index uint64, ok bool) {
 	at = time.Now()
 	switch leader, known := s.of.Leader(); {

@@ -24,17 +24,16 @@ var (
 	errClosed error = failure.MetadataClosed
 	// errUnknownOutcome: the command may have been applied, or may still be.
 	errUnknownOutcome error = failure.CommandUnknown
-	// ErrBehind: the command was applied, but this node has not come that far.
+	// ErrBehind: the command was applied, but not on this node yet.
 	ErrBehind = fate.Mark(errors.New("metadata on this node is behind"), fate.Uncertain)
-	// errLost: the store existed, and its files do not say what was in it.
+	// errLost: the store existed, and its files do not show its content.
 	errLost              = fate.Mark(errors.New("metadata lost"), fate.Corrupt)
 	errNotProposed error = failure.NotProposed
 	// ErrOtherNode: the directory belongs to another node.
 	ErrOtherNode = errors.New("metadata belongs to another node")
 )
 
-// proposeError says what an error of the consensus library means for the
-// command.
+// proposeError converts an error of the consensus library into its meaning for the command.
 func proposeError(err error) error {
 	switch {
 	case err == nil:

@@ -8,21 +8,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// drainTimeout bounds how long Close waits for what is being agreed on: long
-// enough for a leader that lost its majority to find that out.
+// drainTimeout bounds how long Close waits for requests in progress: long enough for a leader that
+// lost its majority to notice that.
 const drainTimeout = time.Second
 
-// flights are the requests that the library is working on. When it is stopped it
-// forgets those that still wait in its queues, and whoever waits for them would
-// do so for ever; so it is stopped only after they have landed.
+// flights are the requests in progress in the library. When the library is stopped it forgets
+// requests in its queues, and their callers would wait for ever; so it is stopped only after they
+// have ended.
 type flights struct {
 	failed <-chan struct{} // closed when the library was stopped because the store failed
-	over   chan struct{}   // closed when Close has stopped it
+	over   chan struct{}   // closed when Close has stopped the library
 
 	mu       sync.Mutex    // guards the fields below
-	count    int           // in progress
-	closed   bool          // none begins
-	finished chan struct{} // closed when closed and none is in progress
+	count    int           // requests in progress
+	closed   bool          // refuses new requests
+	finished chan struct{} // closed when closed is set and none is in progress
 }
 
 // begin reports whether a request may be made.
@@ -49,7 +49,7 @@ func (f *flights) finishLocked() {
 	}
 }
 
-// close lets no request begin, and waits for those in progress for up to d.
+// close refuses new requests, and waits up to d for those in progress.
 func (f *flights) close(d time.Duration) {
 	f.mu.Lock()
 	f.closed, f.finished = true, make(chan struct{})
@@ -63,9 +63,9 @@ func (f *flights) close(d time.Duration) {
 	}
 }
 
-// request makes a request of the library and waits for it, or for the caller to
-// give up. The library has no future that can be given up, so a goroutine stays
-// behind until it is decided; where the library was stopped first, that is never.
+// request makes a request of the library and waits for it, or until the caller gives up. The
+// library's futures cannot be abandoned, so a goroutine stays until the request is decided. If the
+// library is stopped first, that is never.
 func (f *flights) request(ctx context.Context, start func() raft.Future) error {
 	if !f.begin() {
 		return errClosed

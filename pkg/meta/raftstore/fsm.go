@@ -15,18 +15,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// machine applies what was agreed to the state. The consensus library calls it
-// from one goroutine.
+// machine applies committed commands to the state. The consensus library calls it from one
+// goroutine.
 type machine struct {
 	mu      sync.RWMutex // guards state, changed, recent
 	state   *meta.State
 	changed chan struct{}
 	recent  []meta.Result // of the last commands, by index modulo length; nil: not kept
 
-	access  atomic.Pointer[access.Directory] // of state: asked for each publish, without the lock
-	failed  atomic.Pointer[error]            // why nothing is applied any more
+	access  atomic.Pointer[access.Directory] // of state: checked for each publish, without the lock
+	failed  atomic.Pointer[error]            // why nothing is applied any longer
 	onFail  func(error)
-	onApply func() // more is agreed on; must not block
+	onApply func() // more is committed; must not block
 	applied timing
 }
 
@@ -37,10 +37,10 @@ func newMachine(remembered int) *machine {
 	}
 }
 
-// decoded is a log entry ready to be applied, or why it cannot be.
+// decoded is a log entry ready to be applied, or the reason why it cannot be.
 type decoded struct {
 	index uint64
-	at    int64 // when it was proposed, ns since 1970; 0: it does not say
+	at    int64 // when it was proposed, ns since 1970; 0: unknown
 	cmd   meta.Command
 	err   error
 }
@@ -69,7 +69,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	return out
 }
 
-// fail has nothing applied any more.
+// fail stops applying.
 func (m *machine) fail(err error) {
 	m.failed.Store(&err)
 	m.onFail(err)
@@ -82,12 +82,11 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 	var stop error
 	for i, d := range batch {
 		switch {
-		case d.cmd == nil && d.err == nil: // a change of the voters
+		case d.cmd == nil && d.err == nil: // a change of the members
 		case failed != nil:
 			out[i] = *failed
 		case d.err != nil:
-			// Whoever knows this command applies it, so this node must not go
-			// on without it.
+			// Nodes that know this command apply it, so this node must not continue without it.
 			stop = fmt.Errorf("metadata command %d: %w", d.index, d.err)
 			failed = &stop
 			out[i] = stop
@@ -97,7 +96,7 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 				m.recent[d.index%uint64(len(m.recent))] = r
 			}
 			out[i] = r
-			// What follows may be unknown here, and would be misunderstood.
+			// Later entries may be unknown here, and would be misunderstood.
 			if err := meta.CheckLevel(m.state, level.Supported()); err != nil {
 				stop = fmt.Errorf("metadata command %d: %w", d.index, err)
 				failed = &stop
@@ -136,7 +135,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// tellLocked tells of another state. mu is held.
+// tellLocked signals a changed state. mu is held.
 func (m *machine) tellLocked() {
 	m.access.Store(meta.AccessOf(m.state))
 	close(m.changed)
@@ -155,7 +154,7 @@ func (m *machine) wait() <-chan struct{} {
 	return m.changed
 }
 
-// image is a state on its way into a snapshot.
+// image is a state being written to a snapshot.
 type image struct{ state *meta.State }
 
 // Persist implements raft.FSMSnapshot.
@@ -190,8 +189,7 @@ func (t *timing) stats() Timing {
 	return Timing{Count: t.count.Load(), Total: time.Duration(t.total.Load()), Max: time.Duration(t.max.Load())}
 }
 
-// Timing says how often something was done, and how long it took in all and at
-// most.
+// Timing counts how often something was done, with its total and maximum duration.
 type Timing struct {
 	Count      uint64
 	Total, Max time.Duration

@@ -23,8 +23,8 @@ type storage interface {
 // reserve go, step by step, and tries that write again; and it reports a write that failed, since
 // the library's own answer to some of those is to panic.
 //
-// Only a write that failed before anything was synced is tried again: the
-// storage has rolled it back. A failed sync is never repeated.
+// Only a write that failed before anything was synced is retried: the storage has rolled it back. A
+// failed sync is never repeated.
 type guard struct {
 	storage
 	reserve *reserve
@@ -34,17 +34,17 @@ type guard struct {
 	writes timing
 
 	mu      sync.Mutex  // guards writing
-	writing []time.Time // when each write that is in progress began, the oldest first
+	writing []time.Time // when each write in progress began, the oldest first
 }
 
-// begin takes note of a write that begins.
+// begin records the beginning of a write.
 func (g *guard) begin(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.writing = append(g.writing, now)
 }
 
-// end takes note that a write has ended: of those that began then, any.
+// end records the end of a write; of several that began at that time, any.
 func (g *guard) end(began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,8 +71,8 @@ func (g *guard) write(what string, do func() error) error {
 	return err
 }
 
-// oldest returns when the oldest write began that is in progress: a vote may be
-// stored beside a batch of entries that hangs.
+// oldest returns when the oldest write in progress began: a vote may be stored beside a stalled
+// batch of entries.
 func (g *guard) oldest() (began time.Time, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *guard) oldest() (began time.Time, ok bool) {
 	return g.writing[0], true
 }
 
-// stalled returns for how long a write has been in progress; 0: none is.
+// stalled returns how long a write has been in progress; 0: none is.
 func (g *guard) stalled(now time.Time) time.Duration {
 	if began, ok := g.oldest(); ok {
 		return max(0, now.Sub(began))
@@ -115,8 +115,8 @@ func (g *guard) SetUint64(key []byte, value uint64) error {
 	return g.write("store term", func() error { return g.storage.SetUint64(key, value) })
 }
 
-// isFull reports whether a write failed for lack of space, and before it was
-// synced. The storage reports a file that cannot grow as text alone.
+// isFull reports whether a write failed for lack of space, before it was synced. The storage
+// reports a file that cannot grow only as text.
 func isFull(err error) bool {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		strings.Contains(err.Error(), syscall.ENOSPC.Error())

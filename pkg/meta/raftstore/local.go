@@ -5,7 +5,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// local reads the state as this node has it.
+// local reads the state on this node.
 type local struct{ machine *machine }
 
 // Read calls f with the state under a lock. f must be short and must not call the store. Values
@@ -64,10 +64,10 @@ func (s local) Applied() (index uint64) {
 	return index
 }
 
-// AccessOf returns who may do what as the node of a store knows it: the same pointer for as long
-// as that does not change. It takes no lock.
+// AccessOf returns the access control directory on this node: the same pointer until it changes. It
+// takes no lock.
 func AccessOf(s *Store) *access.Directory { return s.machine.access.Load() }
 
-// Changed returns a channel that is closed when the state has changed. Take it
-// first and read then, and no change is missed.
+// Changed returns a channel that is closed when the state has changed. Get it before reading, so
+// that no change is missed.
 func (s local) Changed() <-chan struct{} { return s.machine.wait() }

@@ -18,33 +18,34 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// bridge hands the consensus library's log lines to slog. What the library
-// calls informational is about its own workings, and becomes a debug line.
+// bridge passes the consensus library's log lines to slog. The library's informational lines are
+// about its internals, and become debug lines.
 type bridge struct {
 	log   *slog.Logger
 	name  string
 	args  []any
-	lines *repeats // of this bridge and those made of it
+	lines *repeats // shared by this bridge and those derived from it
 }
 
 func newBridge(l *slog.Logger) hclog.Logger { return &bridge{log: l, lines: &repeats{}} }
 
-// repeatEvery is how often a warning or an error with the same text is logged at the most.
+// repeatEvery is the shortest time between two log lines with the same warning or error.
 const repeatEvery = time.Minute
 
-// repeats keeps what the library says again and again from filling the log. The texts are
-// constants of the library: there are few.
+// repeats keeps repeated lines of the library from filling the log. The texts are constants of the
+// library, so there are few.
 type repeats struct {
 	mu   sync.Mutex // guards said
 	said map[string]*repeated
 }
 
 type repeated struct {
-	at     time.Time // when it was logged last
-	untold int       // how often it was not since
+	at     time.Time // when it was last logged
+	untold int       // how often it was suppressed since
 }
 
-// turn says whether a line is to be logged, and how many with its text were not since the last one.
+// turn reports whether a line is to be logged, and how many with its text were suppressed since the
+// last one.
 func (r *repeats) turn(text string, now time.Time) (untold int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +95,7 @@ func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
 	}
 }
 
-// formatted returns arguments with texts in place of those that the library leaves its logger to format.
+// formatted replaces arguments that the library leaves its logger to format by their text.
 func formatted(args []any) []any {
 	args = slices.Clone(args)
 	for i, a := range args {
@@ -105,8 +106,8 @@ func formatted(args []any) []any {
 	return args
 }
 
-// routineWarnings returns how the lines begin that the library says again and
-// again of a node that is away, and in the ordinary course of an election.
+// routineWarnings returns the beginnings of lines that the library logs repeatedly about an absent
+// node, and during a normal election.
 func routineWarnings() []string {
 	return []string{
 		"Election timeout reached", "appendEntries rejected", "clearing log suffix", "failed to contact", "failed to get previous log", "peer has newer term", "previous log term mis-match",
@@ -144,7 +145,7 @@ func aboutConnection(err error) bool {
 	if _, network := errors.AsType[net.Error](err); network {
 		return true
 	}
-	// The codec of the library's requests keeps no more than the text of the error that it met.
+	// The codec of the library's requests keeps only the text of an error.
 	text := err.Error()
 	return strings.HasPrefix(text, "msgpack decode error") && slices.ContainsFunc(brokenStreams[:], func(end string) bool { return strings.Contains(text, end) })
 }

@@ -14,7 +14,7 @@ import (
 
 // Errors of membership changes, besides ErrNotLeader and meta.ErrNodeNotFound.
 var (
-	// ErrLastVoter: without it nothing could be agreed on. Refused.
+	// ErrLastVoter: without this voter nothing could be committed. Refused.
 	ErrLastVoter error = failure.LastVoter
 	// errNotVoter: the node has no vote, and cannot lead. Refused.
 	errNotVoter error = failure.NotVoter
@@ -27,7 +27,7 @@ var (
 type Member struct {
 	ID      meta.NodeID
 	Address string // for other nodes
-	Voter   bool   // otherwise it follows and does not count
+	Voter   bool   // otherwise it follows without a vote
 }
 
 // Configuration lists the members by ID.
@@ -59,7 +59,7 @@ func (c Configuration) Voters() (out []meta.NodeID) {
 // be. The methods are safe for concurrent use; changes are serialized.
 type Members struct{ s *Store }
 
-// Members returns the members of the agreement.
+// Members returns the members of the Raft group.
 func (s *Store) Members() Members { return Members{s} }
 
 // Configuration returns the members as known on this node.
@@ -75,8 +75,7 @@ func (m Members) AddVoter(ctx context.Context, id meta.NodeID, address string) e
 	})
 }
 
-// AddNonvoter lets a node follow without a vote, or gives a member another
-// address: a voter stays one.
+// AddNonvoter adds a member without a vote, or changes a member's address: a voter stays a voter.
 func (m Members) AddNonvoter(ctx context.Context, id meta.NodeID, address string) error {
 	return m.change(ctx, "add non-voter", id, func() raft.IndexFuture {
 		return m.s.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, m.s.opts.ApplyTimeout)
@@ -104,7 +103,7 @@ func (m Members) Remove(ctx context.Context, id meta.NodeID) error {
 	})
 }
 
-// dispensable says why id cannot lose its vote.
+// dispensable returns why id cannot lose its vote, or nil.
 func (m Members) dispensable(id meta.NodeID) error {
 	c := m.Configuration()
 	was, ok := c.Find(id)
@@ -140,7 +139,7 @@ func (m Members) Transfer(ctx context.Context) error {
 // zero time: never since it was opened.
 func (m Members) LeaderContact() time.Time { return m.s.raft.LastContact() }
 
-// LastIndex returns how far the log reaches on this node, agreed on or not.
+// LastIndex returns the index of the last log entry on this node, committed or not.
 func (m Members) LastIndex() uint64 { return m.s.raft.LastIndex() }
 
 // Campaign starts an election now, as if the leader had transferred leadership to this node:

@@ -14,14 +14,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// parts are what the consensus library is given to work with.
+// parts are what the consensus library works with.
 type parts struct {
 	log       storage
 	close     func() error // closes log
-	free      func() int64 // bytes in the log's file that are not used; nil: it has no file
+	free      func() int64 // unused bytes in the log's file; nil: it has no file
 	snapshots raft.SnapshotStore
 	reserve   *reserve
-	made      bool // there is a store already
+	made      bool // the store already exists
 }
 
 // openParts verifies and opens what Options name.
@@ -38,8 +38,8 @@ func openParts(o *Options) (*parts, error) {
 	}
 	path := filepath.Join(o.Dir, logFile)
 	if !held.made && o.Bootstrap && held.log.first == 0 && held.snap == 0 {
-		// What a first start leaves that was cut off before it had stored
-		// anything that another node could have seen.
+		// These files remain of a first start that was interrupted before it had stored anything
+		// that another node could have seen.
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("metadata log: %w", err)
 		}
@@ -65,23 +65,21 @@ func openParts(o *Options) (*parts, error) {
 	}
 	p.log, p.close = bolt, bolt.Close
 	p.free = func() int64 { return int64(bolt.Stats().FreeAlloc) }
-	// the files' names, too, survive a power cut from here on
+	// From here on the files' names also survive a power cut.
 	if err := (vfs.OS{}).SyncDir(o.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("metadata: %w", err), bolt.Close())
 	}
 	return p, nil
 }
 
-// boltOptions leave the list of free pages out of the file: it is found again
-// by a scan at open, which for a file of this size is cheaper than writing it
-// with every command.
+// boltOptions keep the list of free pages out of the file: a scan at open finds them again, which
+// for a file of this size is cheaper than writing the list with every command.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout}
 }
 
-// Exists reports whether dir holds the metadata of node id, so that the node has
-// to open it and not to join a cluster again. A directory of another node, and
-// damage where it is met, are errors.
+// Exists reports whether dir holds the metadata of node id, so that the node must open it instead
+// of joining a cluster again. A directory of another node, and damage that it meets, are errors.
 func Exists(dir string, id meta.NodeID) (bool, error) {
 	if made, err := readIdentity(filepath.Join(dir, identityFile), id); made || err != nil {
 		return made, explain(err)
@@ -90,22 +88,22 @@ func Exists(dir string, id meta.NodeID) (bool, error) {
 	return held.snap != 0 || held.log.first != 0, explain(err)
 }
 
-// carrier is what carries the agreement.
+// carrier is the transport of the Raft group.
 type carrier struct {
 	raft.Transport
-	peers *transport // nil: it reaches nobody
+	peers *transport // nil: it reaches no other node
 	close func() error
 }
 
-// started tells the carrier what it carries for.
+// started passes the running Raft to the transport.
 func (c *carrier) started(r *raft.Raft) {
 	if c.peers != nil {
 		c.peers.raft.Store(r)
 	}
 }
 
-// openCarrier returns what carries the agreement of a store, which writes through
-// g and closes stop when it begins to close.
+// openCarrier returns the transport of a store that writes through g and closes stop when it begins
+// to close.
 func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	if o.Stream != nil {
 		return openNetwork(o, g, stop)

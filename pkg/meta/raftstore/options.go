@@ -18,7 +18,7 @@ const (
 	DefaultLeaderLease       = DefaultHeartbeatTimeout
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
-	snapshotInterval         = time.Minute // how often the size of the log is looked at
+	snapshotInterval         = time.Minute // how often the size of the log is checked
 	defaultSnapshotThreshold = 4096
 	defaultTrailingLogs      = 4096
 	defaultReserveBytes      = 16 << 20
@@ -33,55 +33,52 @@ const (
 
 	acceptRetry          = 50 * time.Millisecond
 	pooledConns          = 3   // kept open to each node
-	rpcTimeoutHeartbeats = 4   // heartbeat timeouts until a connection that is silent is given up
-	heartbeatsPerTimeout = 5   // that a leader sends to each node
-	leaderPatience       = 2   // heartbeat timeouts that a leader's configuration has for one: see Options.pace
-	retriesPerHeartbeat  = 10  // tries of a command that found no leader
-	recentResults        = 256 // kept for commands that were sent to the leader
+	rpcTimeoutHeartbeats = 4   // heartbeat timeouts after which a silent connection is closed
+	heartbeatsPerTimeout = 5   // number of heartbeats that a leader sends to each node
+	leaderPatience       = 2   // heartbeat timeouts in one of a leader's configuration: see Options.pace
+	retriesPerHeartbeat  = 10  // retries of a command that found no leader
+	recentResults        = 256 // kept for commands that were forwarded to the leader
 )
 
 // Options configure a Store. NodeID is required, and Dir unless InMemory.
 type Options struct {
-	// Dir holds the log, the snapshots and the reserve. It is made if it is not
-	// there, and belongs to the store alone.
+	// Dir holds the log, the snapshots and the reserve. It is created if it does not exist, and
+	// belongs only to the store.
 	Dir string
 	// NodeID is the stable name of this node. A Dir of another node is refused.
 	NodeID meta.NodeID
-	// Address is what other voters dial; "": the NodeID, which does for a
-	// cluster of one.
+	// Address is dialled by other voters; "": the NodeID, which suffices for a cluster of one.
 	Address string
-	// Stream carries the agreement between nodes; nil: nothing does, for a
-	// cluster of one that is never to grow while it runs.
+	// Stream connects the nodes of the Raft group; nil: a cluster of one that will never grow while
+	// it runs.
 	Stream *Stream
 	// Forward sends commands to the leader; nil: Propose works on the leader only.
 	Forward Forward
-	// Ask has the leader's Standing; nil: a node that does not lead is never in
-	// contact with the quorum.
+	// Ask fetches the leader's Standing; nil: a node that does not lead is never in contact with
+	// the quorum.
 	Ask Ask
-	// Bootstrap makes a new cluster, with this node as its only voter, where
-	// Dir holds none.
+	// Bootstrap creates a new cluster, with this node as its only voter, if Dir holds none.
 	Bootstrap bool
 	// Logger receives the log of the Raft library; optional.
 	Logger *slog.Logger
 	// InMemory keeps everything in memory, for tests.
 	InMemory bool
 
-	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// asks for votes, ElectionTimeout how long it waits for them, at least
-	// HeartbeatTimeout, LeaderLease how long a leader continues without contact to a
-	// majority: at most HeartbeatTimeout, and as long as that if it is not given. A cluster of one waits for none of them. A
-	// process that runs late, or whose disk is slow, waits for longer: see lateness.
+	// HeartbeatTimeout is how long a follower waits for its leader before it requests votes.
+	// ElectionTimeout is how long it waits for votes, at least HeartbeatTimeout. LeaderLease is how
+	// long a leader continues without contact to a majority, at most HeartbeatTimeout, which is the
+	// default. A cluster of one waits for none of them. A process that runs late, or whose disk is
+	// slow, waits longer: see lateness.
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
-	// CommitTimeout is the library's: within once to twice this, a leader without
-	// commands sends each follower its commit index. Followers learn of a command
-	// earlier, by the barrier behind it (see announcer); this bounds how long they
-	// wait where that barrier is lost.
+	// CommitTimeout is the library's: a leader without commands sends each follower its commit
+	// index within once to twice this time. Followers learn of a command earlier, by the barrier
+	// after it (see announcer); this bounds how long they wait if that barrier is lost.
 	CommitTimeout time.Duration
 	// ApplyTimeout bounds how long a command waits while the store is busy or no leader is
 	// known. Then it is refused.
 	ApplyTimeout time.Duration
-	// SnapshotThreshold is how many commands make a new snapshot, TrailingLogs how
-	// many of them stay for followers that lag.
+	// SnapshotThreshold is the number of commands after which a new snapshot is made, TrailingLogs
+	// how many of them stay for followers that lag.
 	SnapshotThreshold, TrailingLogs uint64
 	// ReserveBytes of disk are held back, at most a fortieth of the disk, and spent when
 	// the disk is full, so that the agreement and what frees space can continue; -1: none.
@@ -125,7 +122,7 @@ func (o *Options) validate() error {
 // distributed reports whether there can be other nodes.
 func (o *Options) distributed() bool { return o.Stream != nil }
 
-// remembered is how many results are kept.
+// remembered is the number of results kept.
 func (o *Options) remembered() int {
 	if o.Forward == nil {
 		return 0
@@ -150,5 +147,5 @@ func (o *Options) raftConfig() *raft.Config {
 	return c
 }
 
-// heartbeats returns how long it is between two heartbeats of a leader.
+// heartbeats returns the time between two heartbeats of a leader.
 func (o *Options) heartbeats() time.Duration { return o.HeartbeatTimeout / heartbeatsPerTimeout }

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// latenessWindow is how long a late moment counts, at least; at most twice that.
+	// latenessWindow is the shortest time for which a late moment counts; the longest is twice
+	// that.
 	latenessWindow = 15 * time.Second
-	// maxStretch is by how much timeouts grow at most.
+	// maxStretch is the maximum factor by which timeouts grow.
 	maxStretch = 8
-	// tolerated is the part of a timeout by which a process may be late without
-	// waiting for longer.
+	// tolerated is the fraction of a timeout, as a divisor, by which a process may be late without
+	// waiting longer.
 	tolerated = 5
 )
 
-// lateness is how late this process was recently: how long after their time its
-// timers fired, and how long its writes took. A process that has no processor or no
-// disk for so long takes as long to hear of others that are well, and to be heard of:
-// it must not take them for dead. One late moment counts for nothing: a process that
-// was stopped and continues is not slow.
+// lateness is how late this process was recently: how late its timers fired, and how long its
+// writes took. A process without enough processor or disk time takes as long to hear from healthy
+// nodes, and to be heard: it must not take them for dead. A single late moment does not count: a
+// process that was stopped once and continues is not slow.
 type lateness struct {
 	mu          sync.Mutex       // guards the fields below
 	began       time.Time        // of the window
-	now, before [2]time.Duration // the two worst of the window, and of the one before
+	now, before [2]time.Duration // the two worst of the window, and of the previous one
 }
 
-// observe takes observe of a moment that was late, or of a write.
+// observe records a late moment, or the duration of a write.
 func (l *lateness) observe(at time.Time, late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *lateness) usual(at time.Time) time.Duration {
 	return worst(worst(l.now, l.before[0]), l.before[1])[1]
 }
 
-// stretch returns by how much a timeout is to grow where the process is so late: by
-// none up to a fifth of it, then twice for each twice as late, up to maxStretch.
+// stretch returns the factor by which a timeout grows for a lateness: 1 up to a fifth of the
+// timeout, then it doubles with each doubling of the lateness, up to maxStretch.
 func stretch(timeout, late time.Duration) int {
 	factor := 1
 	for limit := timeout / tolerated; late > limit && factor < maxStretch; limit *= 2 {
@@ -74,11 +74,11 @@ func stretch(timeout, late time.Duration) int {
 	return factor
 }
 
-// pace sets how long this node waits for others. A leader leaves the heartbeats to
-// contacts: the library's own come at random times, one after another, and each
-// wakes this process and others. By the timeout that a leader has, it sends one of
-// its own only where contacts are held up, as by a disk that is slow, and in time
-// even then. Others wait for as long as befits how late this process runs itself.
+// pace sets how long this node waits for others. A leader leaves the heartbeats to contacts: the
+// library's own come at random times, one after another, and each wakes this process and others.
+// With a leader's timeout the library sends its own heartbeats only if contacts are delayed, for
+// example by a slow disk, and still in time. Others wait as long as this process's own lateness
+// requires.
 func (s contacts) pace() {
 	if !s.of.opts.distributed() {
 		return
@@ -109,13 +109,13 @@ func (m Members) Patience() time.Duration {
 	return o.HeartbeatTimeout * time.Duration(stretch(o.HeartbeatTimeout, m.s.late.usual(time.Now())))
 }
 
-// absence is since when something is not there.
+// absence records since when something is missing.
 type absence struct {
 	mu    sync.Mutex // guards since
-	since time.Time  // zero: it is there
+	since time.Time  // zero: it is present
 }
 
-// observe takes observe of whether it is there.
+// observe records whether it is present.
 func (a *absence) observe(there bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +127,7 @@ func (a *absence) observe(there bool, now time.Time) {
 	}
 }
 
-// lasts returns for how long it has been gone; 0: it is there.
+// lasts returns how long it has been missing; 0: it is present.
 func (a *absence) lasts(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *absence) lasts(now time.Time) time.Duration {
 // Leaderless returns for how long no leader has been known; 0: one is.
 func (m Members) Leaderless() time.Duration { return m.s.leaderless.lasts(time.Now()) }
 
-// observeLeader takes note of who leads now.
+// observeLeader records whether there is a leader.
 func (s contacts) observeLeader() {
 	id, known := s.of.Leader()
 	s.of.leaderless.observe(known, time.Now())

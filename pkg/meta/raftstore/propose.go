@@ -122,10 +122,9 @@ func (s *Store) proposeHere(ctx context.Context, c meta.Command, command []byte)
 	return meta.Result{}, errUnknownOutcome
 }
 
-// HandleForwarded proposes a command that another node sent here, and returns
-// the answer for it. It sends nothing on: where this node does not lead, that is
-// the answer. The error is not nil only for bytes that are no command of this
-// version; nothing was changed then. It keeps no part of command.
+// HandleForwarded proposes a command of another node, and returns the encoded answer. It forwards
+// nothing: if this node does not lead, the answer says so. The error is not nil only for bytes that
+// are no command of this version; nothing was changed then. It retains no part of command.
 func (s *Store) HandleForwarded(ctx context.Context, command []byte) ([]byte, error) {
 	c, err := meta.DecodeCommand(command)
 	if err != nil {
@@ -157,7 +156,7 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 	}
 }
 
-// open says why nothing can be done any more, or for this caller.
+// open returns why the store, or this caller, can do nothing more, or nil.
 func (s *Store) open(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errClosed, err)

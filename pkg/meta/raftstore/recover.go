@@ -15,13 +15,13 @@ import (
 // ErrNotMember reports that the node is not a member according to its own disk. Refused.
 var ErrNotMember = errors.New("node is not a member according to its own metadata")
 
-// Recover makes the store of node id in dir, which no process has open, that of a
-// cluster of one: everything in its log counts as agreed on, the node is the only
-// voter, and the state is what meta.OnlySurvivor makes of it under the new
-// cluster id. Other nodes' stores can never again agree with this one.
+// Recover converts the store of node id in dir, which no process may have open, to that of a
+// cluster of one: everything in its log counts as committed, the node is the only voter, and the
+// state is that of meta.OnlySurvivor with the new cluster id. Other nodes' stores can never join
+// this one again.
 //
-// When it fails or is cut short, it must be called again before the store is
-// opened; calling it again is harmless.
+// If it fails or is interrupted, it must be called again before the store is opened. Repeating it
+// is harmless.
 func Recover(dir string, id meta.NodeID, cluster string, log *slog.Logger) (*meta.State, error) {
 	stored, err := ReadStored(dir, id)
 	if err != nil {
@@ -44,8 +44,8 @@ func Recover(dir string, id meta.NodeID, cluster string, log *slog.Logger) (*met
 	return m.recovered, nil
 }
 
-// survivor is the machine that the consensus library replays the log into. What
-// it is asked to store is the state of the cluster of one.
+// survivor is the state machine into which the consensus library replays the log. Its snapshot is
+// the state of the cluster of one.
 type survivor struct {
 	*machine
 	id        meta.NodeID

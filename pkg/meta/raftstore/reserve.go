@@ -172,8 +172,8 @@ func (r *reserve) release() bool {
 // isLow reports whether the reserve is not whole.
 func (r *reserve) isLow() bool { return r != nil && r.left.Load() < r.size }
 
-// restore makes the reserve again if it is not whole, at most every
-// reserveRetry, and says whether it is whole now.
+// restore creates the reserve again if it is incomplete, at most every reserveRetry, and reports
+// whether it is complete now.
 func (r *reserve) restore(now time.Time) bool {
 	if !r.isLow() {
 		return true

@@ -16,16 +16,17 @@ import (
 // errStored says that the directory holds metadata. Refused.
 var errStored = errors.New("directory holds metadata")
 
-// seededEntries is how far a store made of a snapshot begins behind it: beyond the entries that the cluster may have
-// agreed on since, as topics are told apart by the entry that created them.
+// seededEntries is how far after its snapshot a seeded store begins: beyond the entries that the
+// cluster may have committed since, because the entry that created a topic distinguishes it from
+// others.
 const seededEntries = 1 << 20
 
-// seedTerm is the term of such a store. Only nodes of the cluster that it begins know of terms of it.
+// seedTerm is the term of such a store. Only nodes of the cluster that it begins know its terms.
 const seedTerm = 1
 
-// Seed makes the store of node id out of a state, in a directory that holds none. All nodes that the state knows are
-// voters, so that Recover has to follow, in the same directory, before it is opened. A directory in which it failed is to
-// be removed.
+// Seed creates the store of node id from a state, in a directory that holds none. All nodes in the
+// state are voters, so Recover must follow, in the same directory, before it is opened. If Seed
+// fails, the directory must be removed.
 func Seed(dir string, id meta.NodeID, state *meta.State, log *slog.Logger) error {
 	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
 		return fmt.Errorf("metadata: %w", err)
@@ -60,14 +61,14 @@ func Seed(dir string, id meta.NodeID, state *meta.State, log *slog.Logger) error
 	if err != nil {
 		return fmt.Errorf("metadata log %s: %w", path, err)
 	}
-	err = bolt.SetUint64([]byte("CurrentTerm"), seedTerm) // a store that has a term has lived
+	err = bolt.SetUint64([]byte("CurrentTerm"), seedTerm) // a store with a term has been used
 	if err = errors.Join(err, bolt.Close()); err != nil {
 		return fmt.Errorf("metadata log %s: %w", path, err)
 	}
 	return errors.Join(writeIdentity(dir, id), syncDir(dir))
 }
 
-// MembersOf returns the nodes that a state knows, as a configuration in which all of them vote.
+// MembersOf returns the nodes of a state as a configuration in which all of them vote.
 func MembersOf(state *meta.State) (c Configuration) {
 	for n := range state.Nodes() {
 		c.Members = append(c.Members, Member{ID: n.ID, Address: n.ClusterAddress, Voter: true})

@@ -16,7 +16,7 @@ const StallLimit = 5 * time.Second
 
 // Stats describe the metadata on this node.
 type Stats struct {
-	Leader        meta.NodeID // "": none known
+	Leader        meta.NodeID // "" if none is known
 	IsLeader      bool
 	Term          uint64
 	LastIndex     uint64 // of the log
@@ -26,7 +26,7 @@ type Stats struct {
 	// LastContact is the time since this node heard from the leader; 0 on the leader itself, -1
 	// for never.
 	LastContact time.Duration
-	// LeaderChanges is how often another leader was found since the start.
+	// LeaderChanges is how often the leader changed since the start.
 	LeaderChanges uint64
 	// Elections is how often this node stood for election since the start.
 	Elections uint64
@@ -34,21 +34,21 @@ type Stats struct {
 	Late       time.Duration
 	Voters     []meta.NodeID
 	StoreBytes int64  // of the log file
-	StoreFree  int64  // of them, those in pages that hold nothing and are used again
-	Applies    Timing // batches of commands put into the state
+	StoreFree  int64  // part of them in unused pages, which are reused
+	Applies    Timing // batches of commands applied to the state
 	Writes     Timing // writes to the log, each synced
-	// Stalled is for how long a write has been in progress. Beyond StallLimit the
-	// disk has failed, though it has not said so.
+	// Stalled is how long a write has been in progress. Beyond StallLimit the disk counts as
+	// failed, although it has not reported an error.
 	Stalled  time.Duration
 	DiskFull bool  // most commands are refused until there is space
 	Err      error // why the store failed; nil: it did not
 }
 
-// Writing returns since when the oldest write to the disk has been in progress that
-// has not ended. Unlike Stats it never touches the disk.
+// Writing returns since when the oldest unfinished write to the disk has been in progress. Unlike
+// Stats it never touches the disk.
 func (s *Store) Writing() (since time.Time, ok bool) { return s.guard.oldest() }
 
-// Stats returns what the store is doing. It does not wait for the disk's log.
+// Stats returns the store's statistics. It does not wait for the log's disk.
 func (s *Store) Stats() Stats {
 	now := time.Now()
 	leader, _ := s.Leader()

@@ -16,8 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Store is the metadata on this node. Its methods may be called by many
-// goroutines.
+// Store is the metadata on this node. Its methods are safe for concurrent use.
 type Store struct {
 	local
 	breakdown
@@ -25,7 +24,7 @@ type Store struct {
 	opts      Options
 	raft      *raft.Raft
 	guard     *guard
-	log       raft.LogStore // with what was written last in memory
+	log       raft.LogStore // with the latest entries in memory
 	snapshots raft.SnapshotStore
 	free      func() int64 // see parts
 	transport *carrier
@@ -36,19 +35,19 @@ type Store struct {
 
 	closeOnce sync.Once
 	closeErr  error
-	release   []func() error // what Close closes after the library is still
+	release   []func() error // closed by Close after the library has stopped
 	work      sync.WaitGroup // the goroutines of this store
 	stop      chan struct{}  // closed when Close begins
 
-	moved     signal.Signal // the leader or the voters may be others
+	moved     signal.Signal // the leader or the voters may have changed
 	confirmed moment        // as the leader, by a majority
-	contact   moment        // all that was agreed on until then is applied
+	contact   moment        // everything committed until then is applied
 
 	late       lateness
 	leaderless absence
-	elections  atomic.Uint64 // that this node stood for
-	changes    atomic.Uint64 // of the leader, one after none included
-	last       meta.NodeID   // leader; of watch
+	elections  atomic.Uint64 // for which this node stood
+	changes    atomic.Uint64 // of the leader, including one after none
+	last       meta.NodeID   // last known leader; used by watch
 }
 
 // Open opens or creates the metadata in o.Dir and starts Raft. The state may be behind until
@@ -100,7 +99,7 @@ func (s *Store) start(p *parts, transport *carrier) error {
 		return err
 	}
 	s.log = cache
-	r, err := raft.NewRaft(s.opts.raftConfig(), s.machine, cache, s.guard, p.snapshots, transport.Transport) // it looks for more methods
+	r, err := raft.NewRaft(s.opts.raftConfig(), s.machine, cache, s.guard, p.snapshots, transport.Transport) // it looks for further methods
 	if err != nil {
 		return fmt.Errorf("start metadata: %w", err)
 	}
@@ -132,8 +131,8 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	return nil
 }
 
-// identify writes down that there is a store, once the first of the state has
-// come from the cluster that this node joined.
+// identify records that the store exists, once its first state has come from the cluster that this
+// node joined.
 func (s *Store) identify() {
 	for {
 		changed := s.Changed()
@@ -165,9 +164,9 @@ func alone(r *raft.Raft, node meta.NodeID) bool {
 	return voters == 1 && self
 }
 
-// elect lets the only voter ask for votes at once, where it would otherwise
-// first wait for the heartbeat of a leader that cannot be. It is what a leader
-// that hands over sends to its successor. Without success the timeout does it.
+// elect makes the only voter request votes at once, instead of waiting for the heartbeat of a
+// leader that cannot exist. It sends itself the message with which a leader transfers its
+// leadership. If that fails, the timeout has the same effect.
 func elect(t raft.Transport, node meta.NodeID) error {
 	id := raft.ServerID(node)
 	addr := t.LocalAddr()
@@ -175,8 +174,7 @@ func elect(t raft.Transport, node meta.NodeID) error {
 	return t.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
 }
 
-// watch turns the library's observations into the signal that WaitLeader waits
-// for, until Close.
+// watch converts the library's observations into the signal that WaitLeader waits for, until Close.
 func (s *Store) watch() {
 	for {
 		select {
@@ -188,7 +186,7 @@ func (s *Store) watch() {
 			contacts{s}.observeLeader()
 			contacts{s}.pace()
 			if s.raft.State() == raft.Shutdown {
-				s.fail(ErrRemoved) // without effect where it was stopped
+				s.fail(ErrRemoved) // without effect if the store was stopped
 			}
 		case <-s.stop:
 			return
@@ -205,12 +203,12 @@ func (s *Store) Leader() (meta.NodeID, bool) {
 	return meta.NodeID(id), id != ""
 }
 
-// LeaderChanged returns a channel that is closed when the leader may be
-// another, or none. Take it first and ask then, and no change is missed.
+// LeaderChanged returns a channel that is closed when the leader may have changed. Get it before
+// asking for the leader, so that no change is missed.
 func (s *Store) LeaderChanged() <-chan struct{} { return s.moved.Wait() }
 
-// WaitLeader returns once a leader is known. On the leader itself it returns
-// once everything agreed on before is applied.
+// WaitLeader returns once a leader is known. On the leader itself it returns once everything
+// committed before is applied.
 func (s *Store) WaitLeader(ctx context.Context) error {
 	for {
 		moved := s.LeaderChanged()
@@ -234,14 +232,12 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 	}
 }
 
-// Barrier returns once everything that was proposed before it is applied here.
-// Only the leader can.
+// Barrier returns once everything proposed before it is applied here. Only the leader can call it.
 func (s *Store) Barrier(ctx context.Context) error {
 	return s.flights.request(ctx, func() raft.Future { return s.raft.Barrier(s.opts.ApplyTimeout) })
 }
 
-// Init gives the cluster an id where it has none, and returns the id. Only the
-// leader can give one.
+// Init gives the cluster an id if it has none, and returns the id. Only the leader can assign one.
 func (s *Store) Init(ctx context.Context) (string, error) {
 	if id := clusterID(s); id != "" {
 		return id, nil
@@ -257,8 +253,7 @@ func clusterID(s *Store) (id string) {
 	return id
 }
 
-// Snapshot writes the state to disk now. With nothing new since the last one it
-// does nothing.
+// Snapshot writes the state to disk now, unless nothing has changed since the last one.
 func (s *Store) Snapshot() error {
 	err := s.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
@@ -267,9 +262,8 @@ func (s *Store) Snapshot() error {
 	return err
 }
 
-// Close stops taking part and returns when all is still. It may be called
-// again. It waits a moment for commands in progress; those that are not decided
-// then get errUnknownOutcome.
+// Close leaves the Raft group and returns when everything has stopped. It may be called again. It
+// waits briefly for commands in progress; those that are not decided then get errUnknownOutcome.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.stop)

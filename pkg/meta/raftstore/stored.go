@@ -21,14 +21,14 @@ import (
 // Stored is the metadata on disk, without contact to other nodes: the newest snapshot and all
 // later log entries.
 type Stored struct {
-	// State has every entry applied, agreed on or not.
+	// State has every entry applied, committed or not.
 	State *meta.State
-	// Configuration is the last one in the log, agreed on or not.
+	// Configuration is the last one in the log, committed or not.
 	Configuration Configuration
 	// LastIndex is the index of the last entry.
 	LastIndex uint64
-	// Unsure are the commands at the end of the log that are not known to be
-	// agreed on: other nodes may never have had them.
+	// Unsure are the commands at the end of the log that are not known to be committed: other nodes
+	// may never have received them.
 	Unsure []Entry
 	// Written is when the log was last written.
 	Written time.Time
@@ -43,9 +43,9 @@ type Entry struct {
 // ErrNoStore reports that the directory holds no metadata. Refused.
 var ErrNoStore = errors.New("directory holds no metadata")
 
-// ReadStored reads the metadata of node id in a directory that no process has
-// open, and changes nothing. An error whose fate is corrupt names the file that
-// is damaged. Without metadata there it is ErrNoStore.
+// ReadStored reads the metadata of node id in a directory that no process has open, and changes
+// nothing. An error whose fate is corrupt names the damaged file. Without metadata it returns
+// ErrNoStore.
 func ReadStored(dir string, id meta.NodeID) (*Stored, error) {
 	path := filepath.Join(dir, logFile)
 	info, err := os.Stat(path)
@@ -89,7 +89,7 @@ func (s *Store) Stored() (*Stored, error) {
 // StoredCluster returns the cluster id of the metadata on a node's disk; "" if none. It reads no
 // more than necessary.
 func StoredCluster(s *Store) (string, error) {
-	if id := s.View().Cluster().ID; id != "" { // a snapshot has said so when the store was opened
+	if id := s.View().Cluster().ID; id != "" { // from a snapshot, when the store was opened
 		return id, nil
 	}
 	named := func(o *Stored) bool { return o.State.Cluster().ID != "" }
@@ -100,7 +100,7 @@ func StoredCluster(s *Store) (string, error) {
 	return stored.State.Cluster().ID, nil
 }
 
-// readBack applies what is stored to an empty state, until that is enough; nil: all.
+// readBack applies the stored entries to an empty state, until enough returns true; nil: all.
 func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore, enough func(*Stored) bool) (*Stored, error) {
 	out := &Stored{State: &meta.State{}}
 	from, err := out.restore(snapshots)
@@ -130,8 +130,7 @@ func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsho
 	return out, nil
 }
 
-// restore starts from the newest snapshot, and returns the index at which it was
-// made; 0 if none.
+// restore starts from the newest snapshot, and returns its index; 0 if there is none.
 func (o *Stored) restore(snapshots raft.SnapshotStore) (uint64, error) {
 	all, err := snapshots.List()
 	if err != nil {
@@ -181,8 +180,8 @@ func configurationOf(c raft.Configuration) (out Configuration) {
 	return out
 }
 
-// agreedKey is where it is stored up to which index everything is known to be
-// agreed on. The consensus library keeps that in memory only.
+// agreedKey is the key of the index up to which everything is known to be committed. The consensus
+// library keeps that only in memory.
 const agreedKey = "brokerd.AgreedIndex"
 
 // agreedEvery is how long a change of that index may wait to be stored.
@@ -197,12 +196,12 @@ func agreedIn(s raft.StableStore) (uint64, error) {
 	return index, nil
 }
 
-// ledger notes on disk how far the entries of a Store are agreed on.
+// ledger records on disk how far the entries of a Store are committed.
 type ledger struct{ of *Store }
 
-// keep stores how far everything is agreed on, a while after it has
-// changed and when the store is closed. It is for reading the disk later without
-// other nodes: nothing else depends on it, so an error is passed over.
+// keep stores the committed index, a while after it has changed and when the store is closed. It is
+// for reading the disk later without other nodes. Nothing else depends on it, so an error is
+// ignored.
 func (s ledger) keep() {
 	var noted uint64
 	note := func() {

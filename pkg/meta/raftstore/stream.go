@@ -13,11 +13,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Stream is how nodes reach each other for the agreement. Both fields are
-// required.
+// Stream connects the nodes of the Raft group. Both fields are required.
 type Stream struct {
-	// Listener yields the connections that other nodes made for it. The store
-	// closes it.
+	// Listener yields the connections that other nodes opened. The store closes it.
 	Listener net.Listener
 	// Dial connects to a node at an address, and fails if another node is there: a vote of one
 	// node must never count as that of another. to is "" for a node that is no longer a member.
@@ -25,19 +23,19 @@ type Stream struct {
 	Dial func(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error)
 }
 
-// errNotReached says that no connection to a node could be had.
+// errNotReached reports that no connection to a node could be opened.
 var errNotReached = errors.New("not connected")
 
-// streamLayer is a Stream as the consensus library wants it. It reaches the
-// node itself without the network, and closes whatever it gave out.
+// streamLayer adapts a Stream to the consensus library. It connects to the node itself without the
+// network, and closes all connections that it returned.
 type streamLayer struct {
 	Stream
 	self   string
 	node   meta.NodeID
-	owner  func(address string) meta.NodeID // the member at an address; "": none
-	ctx    context.Context                  // of all dialling: the library passes none
+	owner  func(address string) meta.NodeID // the member at an address; "" if none
+	ctx    context.Context                  // for all dials, because the library passes none
 	cancel context.CancelFunc
-	conns  chan net.Conn // on their way to Accept
+	conns  chan net.Conn // waiting for Accept
 	work   sync.WaitGroup
 
 	mu   sync.Mutex // guards the fields below
@@ -52,7 +50,7 @@ func newStreamLayer(o *Options, owner func(address string) meta.NodeID) *streamL
 	return l
 }
 
-// listen passes on what the Listener yields, until it is closed.
+// listen passes on connections of the Listener, until it is closed.
 func (l *streamLayer) listen() {
 	for {
 		c, err := l.Listener.Accept()
@@ -70,7 +68,7 @@ func (l *streamLayer) listen() {
 	}
 }
 
-// hand gives a connection to Accept, or closes it.
+// hand passes a connection to Accept, or closes it.
 func (l *streamLayer) hand(c net.Conn) {
 	select {
 	case l.conns <- c:
@@ -118,7 +116,7 @@ func (l *streamLayer) track(c net.Conn) (net.Conn, error) {
 	return t, nil
 }
 
-// Close implements net.Listener. Connections that are open are cut.
+// Close implements net.Listener. It closes open connections.
 func (l *streamLayer) Close() error {
 	l.cancel()
 	err := l.Listener.Close()

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// stalledAfter is how long a write may be in progress until this node sends no
-	// entries and no heartbeats as the leader.
+	// stalledAfter is how long a write may be in progress before this node, as the leader, stops
+	// sending entries and heartbeats.
 	stalledAfter = time.Second
 	// awayCheck is how often a delayed error is reconsidered: whether this node still
 	// leads, and the member is still one at that address.
@@ -23,10 +23,10 @@ const (
 // errStalled fails what a leader with a stalled disk would send.
 var errStalled = errors.New("metadata disk stalled: nothing is sent to followers until it responds")
 
-// transport is the library's NetworkTransport behind one wrapper. It adds, alters and
-// reorders no message, and answers none in a member's place. It does three things that
-// a network may do at any time, so no property of Raft depends on them; see ADR 69.
-// A pipeline that is stuck is closed, as a broken connection would close it.
+// transport is the library's NetworkTransport behind one wrapper. It adds, alters and reorders no
+// message, and answers none in a member's place. It does three things that a network may do at any
+// time, so no property of Raft depends on them; see ADR 69. It also closes a stuck pipeline, as a
+// broken connection would.
 //
 //  1. AppendEntries fails at once while this node's own disk is stalled. The library
 //     sends heartbeats from a goroutine beside the one that writes, so a leader that
@@ -45,7 +45,7 @@ type transport struct {
 	stop    <-chan struct{}
 	raft    atomic.Pointer[raft.Raft] // nil until it runs
 
-	heartbeats sync.RWMutex // held while one is handled; guards ended
+	heartbeats sync.RWMutex // held while a heartbeat is handled; guards ended
 	ended      bool
 
 	mu      sync.Mutex // guards answers
@@ -86,7 +86,7 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	})
 }
 
-// endHeartbeats waits for the heartbeats that are being handled and fails those that follow.
+// endHeartbeats waits for the heartbeats being handled and fails later ones.
 func (t *transport) endHeartbeats() {
 	t.heartbeats.Lock()
 	defer t.heartbeats.Unlock()
@@ -105,7 +105,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		}
 		return err
 	}
-	answer := t.answer(id) // also one that comes during the attempt
+	answer := t.answer(id) // including one that comes during the attempt
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err != nil {
 		t.awaitReturn(id, target, answer)
@@ -122,14 +122,13 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return pipeline{p, t.stalled, t.timeout + t.timeout/4}, nil
 }
 
-// pipeline is the library's pipeline to a member, which fails while this node's disk
-// is stalled, and where it is stuck. The library then falls back to
-// transport.AppendEntries.
+// pipeline is the library's pipeline to a member, which fails while this node's disk is stalled,
+// and when it is stuck. The library then falls back to transport.AppendEntries.
 type pipeline struct {
 	raft.AppendPipeline
 	stalled func(now time.Time) time.Duration
-	// patience is how long a request may wait to be taken: longer than the time-out of the
-	// answer that may be in progress before it.
+	// patience is how long a request may wait to be accepted: longer than the timeout of the answer
+	// that may be in progress before it.
 	patience time.Duration
 }
 
@@ -138,23 +137,22 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	if p.stalled(time.Now()) > stalledAfter {
 		return nil, errStalled
 	}
-	// When an answer has failed, the library's consumer of answers ends, its decoder waits to
-	// hand over the next one, and a request behind that would wait here for the decoder, and
-	// with it replication to this member, and Shutdown, for ever (raft 1.8.0, net_transport.go).
+	// When an answer has failed, the library's consumer of answers ends, and its decoder waits to
+	// pass on the next one. A request after that would wait here for the decoder for ever, and so
+	// would replication to this member, and Shutdown (raft 1.8.0, net_transport.go).
 	stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer stuck.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// heartbeat reports whether a request is a heartbeat, as the library's own transport
-// decides when it receives one: it carries no entry, no place in the log and no
-// commit index.
+// heartbeat reports whether a request is a heartbeat, by the rule of the library's own transport:
+// it carries no entry, no log position and no commit index.
 func heartbeat(a *raft.AppendEntriesRequest) bool {
 	return len(a.Entries) == 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && a.LeaderCommitIndex == 0
 }
 
-// awaitReturn waits until a member has answered a heartbeat, for as long as this node
-// leads, the member is at that address, and the store is open.
+// awaitReturn waits until a member has answered a heartbeat, as long as this node leads, the member
+// is at that address, and the store is open.
 func (t *transport) awaitReturn(id raft.ServerID, target raft.ServerAddress, answer <-chan struct{}) {
 	tick := time.NewTicker(awayCheck)
 	defer tick.Stop()

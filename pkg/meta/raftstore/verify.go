@@ -26,12 +26,12 @@ const (
 	logFile      = "raft.db"
 	identityFile = "identity.json"
 	reserveFile  = "reserve"
-	snapshotsDir = "snapshots" // the library's choice
-	snapshotTmp  = ".tmp"      // suffix of an unfinished one
+	snapshotsDir = "snapshots" // name chosen by the library
+	snapshotTmp  = ".tmp"      // suffix of an incomplete one
 )
 
-// identity says that a store was made here, and whose. It is written once the
-// store's first state is on disk: from then on, a log without one is lost.
+// identity records that a store was created here, and for which node. It is written once the
+// store's first state is on disk: from then on, an identity without a log means a loss.
 type identity struct {
 	Format int         `json:"format"`
 	NodeID meta.NodeID `json:"node_id"`
@@ -39,8 +39,7 @@ type identity struct {
 
 const identityFormat = 1
 
-// corruptError names the file of the metadata that is damaged. Its fate is
-// fate.Corrupt.
+// corruptError names the damaged file of the metadata. Its fate is fate.Corrupt.
 type corruptError struct {
 	Path string
 	Err  error
@@ -55,14 +54,14 @@ func (e *corruptError) Unwrap() error { return e.Err }
 // Fate returns fate.Corrupt.
 func (e *corruptError) Fate() fate.Fate { return fate.Corrupt }
 
-// contents is what a directory holds before it is opened.
+// contents is the content of a directory before it is opened.
 type contents struct {
-	made bool   // a store was made here
-	snap uint64 // index of the newest snapshot; 0: none
+	made bool   // a store was created here
+	snap uint64 // index of the newest snapshot; 0 if none
 	log  found
 }
 
-// explain adds to an error about damage what becomes of the node and what helps.
+// explain adds to an error about damage its consequence and what to do.
 func explain(err error) error {
 	if fate.Of(err) != fate.Corrupt {
 		return err
@@ -73,9 +72,8 @@ func explain(err error) error {
 		"without one, restore the directory from a backup", err)
 }
 
-// verify looks at all that a directory holds before anything is done with it.
-// The consensus library itself starts from what it can read; so what it could
-// not read has to be found here.
+// verify checks everything in a directory before it is used. The consensus library itself starts
+// from what it can read, so unreadable parts must be found here.
 func verify(dir string, id meta.NodeID) (c contents, err error) {
 	if c.made, err = readIdentity(filepath.Join(dir, identityFile), id); err != nil {
 		return c, err
@@ -130,8 +128,8 @@ func StoredNode(dir string) meta.NodeID {
 	return who.NodeID
 }
 
-// writeIdentity leaves the file whole or not at all. A file that is there and
-// says the same stays: a store must open on a disk that is full.
+// writeIdentity writes the file completely or not at all. An existing file with the same content
+// stays: a store must open on a full disk.
 func writeIdentity(dir string, id meta.NodeID) error {
 	if StoredNode(dir) == id {
 		return nil
@@ -170,8 +168,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// verifySnapshots reads the newest snapshot whole and the descriptions of the
-// others, and returns the index of the newest; 0 if none.
+// verifySnapshots reads the newest snapshot completely and the descriptions of the others, and
+// returns the index of the newest; 0 if there is none.
 func verifySnapshots(dir string) (uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +202,7 @@ func verifySnapshots(dir string) (uint64, error) {
 	return newest.Index, verifySnapshot(filepath.Dir(dir), newest.ID)
 }
 
-// newer reports whether the consensus library would rather start from a than from b.
+// newer reports whether the consensus library prefers to start from a over b.
 func newer(a, b *raft.SnapshotMeta) bool {
 	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID)) > 0
 }
@@ -222,21 +220,21 @@ func verifySnapshot(base, id string) error {
 	_, err = meta.DecodeSnapshot(r)
 	switch err = errors.Join(err, r.Close()); {
 	case errors.Is(err, meta.ErrLevel), errors.Is(err, meta.ErrUnknownSnapshot):
-		return fmt.Errorf("metadata snapshot %s: %w", path, err) // whole, but not for this program
+		return fmt.Errorf("metadata snapshot %s: %w", path, err) // intact, but not for this program
 	case err != nil:
 		return &corruptError{path, err}
 	}
 	return nil
 }
 
-// found is what a log file holds.
+// found is the content of a log file.
 type found struct {
-	begun       bool   // a term was recorded: the store has lived
-	first, last uint64 // entries; 0: none
+	begun       bool   // a term was recorded: the store has been used
+	first, last uint64 // entries; 0 if there are none
 }
 
-// verifyLog reads a log from end to end. The storage trusts its pages, and
-// answers a damaged one with a panic or a fault: both become errors here.
+// verifyLog reads a log completely. The storage trusts its pages, and panics or faults on a damaged
+// one: both become errors here.
 func verifyLog(path string) (f found, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -267,8 +265,8 @@ func verifyLog(path string) (f found, err error) {
 	return f, nil
 }
 
-// checkLength finds that a log file is shorter than its storage made it. Pages
-// that are missing may have been free, and would be written to next.
+// checkLength detects a log file that is shorter than its storage made it. The missing pages may
+// have been free, and would be written next.
 func checkLength(path string, size int64) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: fileLockTimeout})
 	if err != nil {
