@@ -22,20 +22,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// What names are refused with. Each is marked fate.Refused: nothing was changed.
+// Refusals of names. Each is marked fate.Refused: nothing was changed.
 var (
 	ErrInvalidTopic   error = failure.InvalidTopic
 	ErrInvalidChannel error = failure.InvalidChannel
 )
 
-// Directory changes topics and channels: it has the metadata say what should
-// be, and this node follow it.
+// Directory changes topics and channels: it proposes the change to the metadata, and makes this
+// node apply it.
 type Directory struct {
 	o       Options
 	host    *host.Host
 	leaders leaders
 
-	complaints complaint.Book // of what clients do
+	complaints complaint.Book // about clients
 }
 
 // Options configure a directory.
@@ -45,9 +45,9 @@ type Options struct {
 	Calls            forward.Caller // to other nodes
 	Logger           *slog.Logger
 	AutoCreateTopics bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
-	TopicDefaults    meta.TopicConfig // of topics that are created without; zero fields: the cluster's
-	// KnownChannels returns the channels that a topic which is new here has
-	// elsewhere: they are created with it. nil: none.
+	TopicDefaults    meta.TopicConfig // of topics created without a configuration; zero fields: the cluster's
+	// KnownChannels returns the channels that a new topic has elsewhere: they are created with it.
+	// nil: none.
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
 }
 
@@ -68,8 +68,8 @@ func (d *Directory) Topic(name string) (*meta.Topic, error) {
 	return nil, meta.ErrTopicNotFound
 }
 
-// CreateTopic creates a topic; fields of cfg that are zero get their defaults.
-// A topic that is there already with the same configuration is no error.
+// CreateTopic creates a topic; zero fields of cfg get their defaults. An existing topic with the
+// same configuration is no error.
 func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
@@ -90,8 +90,8 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	return r.Topic, notApplied(host.Concerning(err, ""))
 }
 
-// ProposeNew proposes a creation, charged to the requester's creation limit. there: according
-// to this node's metadata, it exists.
+// ProposeNew proposes a creation, charged to the requester's creation limit. there means that it
+// exists already, according to this node's metadata.
 func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {
 	if there {
 		return d.host.Propose(ctx, c)
@@ -107,8 +107,7 @@ func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) 
 	return r, err
 }
 
-// place fills in what a new topic's creator left open, and decides where its
-// replicas go.
+// place sets what a new topic's creator left open, and chooses the nodes of its replicas.
 func (d *Directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
 	var assignment [][]meta.NodeID
 	var err error
@@ -122,7 +121,7 @@ func (d *Directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, 
 	return cfg, assignment, err
 }
 
-// overlay fills in what cfg leaves open.
+// overlay sets the fields that cfg leaves open.
 func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 	cfg.Partitions = cmp.Or(cfg.Partitions, defaults.Partitions)
 	cfg.Sync = cmp.Or(cfg.Sync, defaults.Sync)
@@ -131,10 +130,9 @@ func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 	return cfg
 }
 
-// assign decides where the replicas of new partitions go. An ephemeral topic is
-// kept where it is made. Where fewer nodes can take one than there are to be replicas,
-// but enough of them to publish, nodes that are down get the rest: they catch up
-// when they come back.
+// assign chooses the nodes of the replicas of new partitions. An ephemeral topic stays on the node
+// that creates it. If fewer nodes than replicas can take one, but enough to publish, nodes that are
+// down get the rest: they catch up when they return.
 func (d *Directory) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
 	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.MayHold() {
 		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
@@ -168,14 +166,14 @@ func (d *Directory) assign(s *meta.State, name string, partitions, replicas, min
 	return assignment, nil
 }
 
-// MadeOnFirstUse returns the configuration of a topic that a publish would make;
-// false: it would make none.
+// MadeOnFirstUse returns the configuration of a topic that a publish would create; false: it would
+// create none.
 func (d *Directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
 	cfg, _, err := d.place("", meta.TopicConfig{})
 	return cfg, err == nil && d.makesTopics()
 }
 
-// makesTopics reports whether publishing and subscribing make topics.
+// makesTopics reports whether publishing and subscribing create topics.
 func (d *Directory) makesTopics() bool {
 	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
 }
@@ -227,7 +225,7 @@ func (d *Directory) createWithChannels(ctx context.Context, name string) error {
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
-			// Whoever uses the topic has not asked for them, and messages that they miss are lost to them.
+			// The client has not asked for them, and messages that they miss are lost to them.
 			if err := d.CreateChannel(limit.Uncounted(ctx), name, c, false); err != nil {
 				return err
 			}
@@ -279,8 +277,8 @@ func (d *Directory) DeleteTopic(ctx context.Context, name string) error {
 	return d.Change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: t.Incarnation})
 }
 
-// PauseTopic keeps messages published from now on from the topic's channels,
-// or lets them have all again.
+// PauseTopic withholds messages published from now on from the topic's channels, or shows all
+// again.
 func (d *Directory) PauseTopic(ctx context.Context, name string, paused bool) error {
 	return d.Change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
 }
@@ -320,9 +318,8 @@ func channelOf(c meta.Command) string {
 	return ""
 }
 
-// CreateChannel creates a channel of a topic that exists. When it returns, the
-// place where the channel starts is on the disk of every in-sync replica. A
-// channel that is there already is no error.
+// CreateChannel creates a channel of an existing topic. When it returns, the start of the channel
+// is on the disk of every in-sync replica. An existing channel is no error.
 func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
 	err := d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: policy.StrictIf(ordered)})
 	if h := d.host.Lookup(name); h != nil && err == nil {
@@ -360,8 +357,8 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 	return notApplied(host.Concerning(d.leaders.converge(ctx, name, r.Index), channel))
 }
 
-// addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where
-// none of them has it, it counts as created.
+// addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. If none of
+// them has it, it counts as created.
 func addEphemeral(ctx context.Context, h *host.Topic, channel string, order policy.Order, defaults policy.Policy) error {
 	led := h.AllLed()
 	has := func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil }

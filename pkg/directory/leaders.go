@@ -20,7 +20,7 @@ import (
 // set, or to elect another leader.
 const ConvergeTimeout = 3 * time.Second
 
-// convergeRetry is how long after a leader did not answer it is asked again.
+// convergeRetry is the delay before a leader that did not answer is asked again.
 const convergeRetry = 50 * time.Millisecond
 
 // ErrUnconfirmed is returned by the creation of a channel if a leader of the topic does not
@@ -28,10 +28,9 @@ const convergeRetry = 50 * time.Millisecond
 // would be skipped.
 var ErrUnconfirmed = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
 
-// Converge makes what this node leads of a topic match the metadata, at least as
-// of an index. When it returns nil, the places where the topic's channels start
-// are on every in-sync replica of the partitions led here. A topic that is not
-// there any more is no error.
+// Converge makes the partitions of a topic that this node leads match the metadata, at least as of
+// an index. When it returns nil, the starts of the topic's channels are on every in-sync replica of
+// these partitions. A topic that no longer exists is no error.
 func (d *Directory) Converge(ctx context.Context, name string, index uint64) error {
 	if err := d.host.WaitApplied(ctx, index); err != nil {
 		return err
@@ -77,14 +76,14 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 			return errors.Join(err, g.Wait())
 		}
 		if len(silent) == 0 {
-			// this node may lead by now what another did
+			// This node may now lead what another did.
 			if err := errors.Join(g.Wait(), h.Flush(ctx)); err != nil {
 				return err
 			}
 			h.SetConverged(index)
 			return nil
 		}
-		// Another may lead soon, or the same may answer.
+		// Another may lead soon, or the same may respond.
 		select {
 		case <-changed:
 		case <-time.After(convergeRetry):
@@ -94,11 +93,11 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 	}
 }
 
-// spread has the leaders of a topic follow the metadata as of an index, and
-// waits for those that do so soon. What they cannot do is for them to try again.
+// spread makes the leaders of a topic apply the metadata as of an index, and waits for those that
+// do so soon. The others retry on their own.
 func (d leaders) spread(ctx context.Context, name string, index uint64) {
 	if err := d.host.Converge(name); err != nil {
-		return // the caller meets it again
+		return // the caller meets the error again
 	}
 	if h := d.host.Lookup(name); h != nil {
 		ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
@@ -109,8 +108,8 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 	}
 }
 
-// ask has the other leaders of a topic settle, and returns those that did not
-// answer, and what those answered that could not.
+// ask makes the other leaders of a topic converge, and returns those that did not respond, and the
+// errors of those that could not.
 func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent []meta.NodeID, err error) {
 	var g errgroup.Group
 	var mu sync.Mutex // guards silent
@@ -134,8 +133,8 @@ func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent [
 	return silent, err
 }
 
-// otherLeaders returns the nodes that lead a partition of a topic, without this
-// one and those that are down.
+// otherLeaders returns the nodes that lead a partition of a topic, without this one and those that
+// are down.
 func (d leaders) otherLeaders(t *meta.Topic) []meta.NodeID {
 	found := map[meta.NodeID]bool{"": true, d.o.Self: true}
 	var all []meta.NodeID
@@ -152,8 +151,7 @@ func (d leaders) otherLeaders(t *meta.Topic) []meta.NodeID {
 	return all
 }
 
-// Answered reports whether an error is another node's answer, and not the lack of
-// one.
+// Answered reports whether an error is another node's answer, and not the lack of one.
 func Answered(err error) bool {
 	_, is := errors.AsType[*peer.RemoteError](err)
 	return is

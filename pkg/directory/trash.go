@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Trash is the topics that were deleted and can be restored.
+// Trash is the deleted topics that can be restored.
 type Trash struct{ d *Directory }
 
 // Trash returns the trash of the cluster.
@@ -23,7 +23,7 @@ func (t Trash) Deleted() []*meta.Deleted {
 	return all
 }
 
-// Restore takes a topic out of the trash, with its messages, channels and positions.
+// Restore restores a topic from the trash, with its messages, channels and positions.
 func (t Trash) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
 	name := c.Name
 	r, err := t.d.host.Propose(ctx, c)

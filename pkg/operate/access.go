@@ -10,25 +10,26 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// Access changes who may do what.
+// Access changes access control.
 type Access struct {
 	node         *Node
 	certificates bool
 }
 
-// NewAccess returns the Access of a node. certificates says that its listeners verify those of
-// clients: where they do not, nobody is an administrator by his certificate.
+// NewAccess returns the Access of a node. certificates means that its listeners verify client
+// certificates: otherwise a certificate makes nobody an administrator.
 func NewAccess(n *Node, certificates bool) *Access { return &Access{n, certificates} }
 
-// Directory returns who may do what, as this node knows it.
+// Directory returns the access control directory as known on this node.
 func (o *Access) Directory() *access.Directory { return raftstore.AccessOf(o.node.Meta) }
 
-// Administrator says whether there is one whose credential counts at this node and does not expire.
+// Administrator reports whether there is an administrator with a credential that is valid at this
+// node and does not expire.
 func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.certificates) }
 
-// Change changes who may do what, and returns once this node has it. It is refused with
+// Change changes access control, and returns once this node has applied it. It is refused with
 // meta.ErrLevel while nodes of older releases may be in the cluster: they would not enforce it.
-// Access control is not switched on where no administrator could switch it off at this node:
+// Access control cannot be switched on if no administrator could switch it off at this node:
 // access.ErrLastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if l := meta.LevelOf(o.node.Meta.View()); !l.Has(level.AccessControl) {

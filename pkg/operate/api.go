@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Peeked is a message that was looked at and not touched.
+// Peeked is a message that was read without consuming it.
 type Peeked struct {
 	Partition int
 	Offset    seq.Offset
@@ -24,30 +24,29 @@ type Peeked struct {
 	Body      []byte
 }
 
-// Peek asks for messages without touching them.
+// Peek is a request for messages without consuming them.
 type Peek struct {
 	Topic     string
 	Channel   string // "": the log itself
 	Partition int    // AnyPartition: all
 	From      *seq.Offset
 	Max       int
-	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
-	// Filter chooses messages, of which Max and Bytes count those that are chosen: see
-	// pkg/filter. It looks at maxFiltered messages of a partition. "": all are chosen.
+	Bytes     int // no message follows the one that reaches this many bytes of bodies and headers; 0: no bound
+	// Filter chooses messages: see pkg/filter. Max and Bytes count only chosen ones. It visits
+	// maxFiltered messages of a partition. "": all are chosen.
 	Filter  string
-	Letters *LettersOf // only dead letters of a channel, by what Filter may know of them; nil: any message
+	Letters *LettersOf // only dead letters of a channel, as far as Filter may use their header; nil: any message
 }
 
-// LettersOf names a channel that has dead letters.
+// LettersOf names a channel with dead letters.
 type LettersOf struct{ Topic, Channel string }
 
-// SeekTo names a place that a channel is moved to: exactly one of the first four fields
-// is set.
+// SeekTo is the target of a move of a channel: exactly one of the first four fields is set.
 type SeekTo struct {
 	Start, End bool
 	Offset     *seq.Offset
 	Time       time.Time
 	Partition  *int // the only one; nil: all
 	Forward    bool // a move back is refused
-	Unsaved    bool // the position before is not worth saving: the channel is new
+	Unsaved    bool // the previous position is not saved: the channel is new
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// recordTimeout bounds how long an act waits for its place in the audit log, and its answer
-// with it.
+// recordTimeout bounds how long an act, and its answer, waits for its entry in the audit log.
 const recordTimeout = 2 * time.Second
 
 // Recorder records operator actions and returns them.
@@ -18,15 +17,15 @@ type Recorder struct{ node *Node }
 // NewRecorder returns the recorder of a node.
 func NewRecorder(n *Node) *Recorder { return &Recorder{n} }
 
-// RecordAct adds to the audit log what an operator did, and logs it. What cannot be
-// recorded is in the log of this node alone, as is what was refused because something is
-// not available: that is mostly the metadata, which holds the audit log, too.
+// RecordAct adds an act of an operator to the audit log, and logs it. If it cannot be recorded,
+// only the log of this node has it. The same applies to an act that was refused because something
+// is unavailable: usually that is the metadata, which holds the audit log.
 func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 	a.Node = o.node.Self
 	log := o.node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
 	if a.Status == http.StatusServiceUnavailable {
 		log.Warn("operator action refused: it cannot be recorded in the audit log, because the node or the metadata is unavailable")
-		return // the answer has waited long enough
+		return // do not delay the answer further
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

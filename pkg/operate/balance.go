@@ -38,8 +38,8 @@ func moveOf(m controller.Move) api.Move {
 	return api.Move{Topic: m.Topic, Partition: m.Partition, From: texts(m.From), To: texts(m.To)}
 }
 
-// toPreferred lists the leaderships that could go to the preferred replica now,
-// whatever the settings say of doing so by itself.
+// toPreferred lists the leaderships that could return to the preferred replica now, whatever the
+// setting for doing so automatically.
 func toPreferred(s *meta.State, nodes controller.Conditions) []api.LeaderMove {
 	out := []api.LeaderMove{}
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
@@ -84,7 +84,7 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 	for _, m := range controller.PlanBalance(s, nodes, limit) {
 		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To)
 		if errors.Is(err, controller.ErrTooManyMoves) {
-			break // the rest another time
+			break // the rest is done later
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -99,7 +99,7 @@ var askRaft = question[forward.Nothing, api.RaftMember]{"raft", func(o *Node, _ 
 	return raftMember(o.Meta.Stats()), nil
 }}
 
-// raftMember is what a node says of its part in the agreement on metadata.
+// raftMember returns a node's report of its part in the Raft group.
 func raftMember(s raftstore.Stats) api.RaftMember {
 	return api.RaftMember{
 		Answered: true, Leader: s.IsLeader, Term: s.Term, LastIndex: s.LastIndex, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
@@ -107,8 +107,8 @@ func raftMember(s raftstore.Stats) api.RaftMember {
 	}
 }
 
-// raftOf describes the agreement on metadata: who leads it ("": nobody is known to), who takes
-// part, of whom some are up, and what a member says of itself if it says anything.
+// raftOf describes the Raft group of the metadata: its leader ("": none known), its members, which
+// of them are up, and a member's own report, if there is one.
 func raftOf(leader meta.NodeID, c raftstore.Configuration, up func(meta.NodeID) bool, says func(meta.NodeID) (api.RaftMember, bool)) api.Raft {
 	out := api.Raft{Leader: string(leader), Voters: len(c.Voters()), Tolerance: formation.Tolerance(c, up), Members: []api.RaftMember{}}
 	for _, m := range c.Members {
@@ -135,8 +135,8 @@ func (o *Operator) Raft(ctx context.Context) api.Raft {
 	return raftOf(leader, c, func(id meta.NodeID) bool { _, ok := answers[id]; return ok }, says)
 }
 
-// Tolerance returns how many voters may fail yet before the metadata cannot
-// change; negative: so many are missing. Without a leader one is, at least.
+// Tolerance returns how many more voters may fail before the metadata cannot change; negative: the
+// number of missing voters. Without a leader at least one is missing.
 func (o *Operator) Tolerance() int {
 	s := o.node.Meta.View()
 	n := formation.Tolerance(o.node.members(), func(id meta.NodeID) bool {

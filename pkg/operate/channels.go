@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// changeVerb is what is done to a partition's messages, or to a channel there.
+// changeVerb is a change of a partition's messages, or of a channel there.
 type changeVerb string
 
 // The verbs. Channel verbs other than empty and seek are for ephemeral channels, which the
@@ -27,8 +27,7 @@ const (
 	verbDelete changeVerb = "delete"
 )
 
-// changeArgs asks the leader of a partition to change something about its
-// messages or about a channel there.
+// changeArgs asks the leader of a partition to change its messages or a channel there.
 type changeArgs struct {
 	Verb      changeVerb `json:"verb"`
 	Topic     string     `json:"topic"`
@@ -37,15 +36,15 @@ type changeArgs struct {
 	Seek      *SeekTo    `json:"seek,omitempty"` // of verbSeek
 }
 
-// changed is the answer: whether the channel was there.
+// changed is the answer: whether the channel existed.
 type changed struct {
 	Found bool `json:"found"`
 }
 
 var askChange = question[changeArgs, changed]{"change", (*Node).changeHere}
 
-// changeHere carries out a change of a partition that this node leads, and returns
-// once every in-sync replica knows.
+// changeHere carries out a change of a partition that this node leads, and returns once every
+// in-sync replica has it.
 func (o *Node) changeHere(ctx context.Context, a changeArgs) (changed, error) {
 	part, err := o.ledPart(a.Topic, a.Partition)
 	if err != nil {
@@ -64,7 +63,7 @@ func (o *Node) changeHere(ctx context.Context, a changeArgs) (changed, error) {
 	return changed{true}, part.Flush(ctx)
 }
 
-// on carries out the change of a channel.
+// on applies the change to a channel.
 func (a *changeArgs) on(part *topic.Partition, c *topic.Channel) error {
 	switch a.Verb {
 	case verbEmpty:
@@ -87,7 +86,7 @@ func (a *changeArgs) on(part *topic.Partition, c *topic.Channel) error {
 	return fate.Mark(fmt.Errorf("unknown change %q", a.Verb), fate.Refused)
 }
 
-// in returns the place in one partition.
+// in returns the target offset in one partition.
 func (to SeekTo) in(part *topic.Partition) (seq.Offset, error) {
 	l := part.Log()
 	switch {
@@ -101,8 +100,8 @@ func (to SeekTo) in(part *topic.Partition) (seq.Offset, error) {
 	return l.OffsetAt(to.Time.UnixNano())
 }
 
-// change carries out a change on every partition of a topic, at its leader, and
-// says whether any had the channel.
+// change carries out a change on every partition of a topic, at its leader, and reports whether any
+// had the channel.
 func (o *Contents) change(ctx context.Context, a changeArgs) (found bool, err error) {
 	t, err := o.node.topics.Topic(a.Topic)
 	if err != nil {
@@ -116,7 +115,8 @@ func (o *Contents) change(ctx context.Context, a changeArgs) (found bool, err er
 	})
 }
 
-// everywhere calls f for each partition of a topic, and says whether one has what is asked for.
+// everywhere calls f for each partition of a topic, and reports whether any has the requested
+// object.
 func everywhere(t *meta.Topic, f func(i int) (found bool, err error)) (found bool, err error) {
 	var any atomic.Bool
 	err = fan.Join(len(t.Partitions), askTogether, func(i int) error {
@@ -137,7 +137,7 @@ func (o *Contents) changeChannel(ctx context.Context, a changeArgs) error {
 	return err
 }
 
-// EmptyTopic drops the messages that no channel has got yet, in every partition.
+// EmptyTopic drops the messages that no channel has received yet, in every partition.
 func (o *Contents) EmptyTopic(ctx context.Context, name string) error {
 	_, err := o.change(ctx, changeArgs{Verb: verbEmpty, Topic: name})
 	return err
@@ -171,7 +171,7 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	}
 	for _, t := range o.ClusterStats(ctx, name, "", false) {
 		if len(t.Channels) > 0 || len(t.MissingNodes) > 0 {
-			return nil // it has channels, or may have
+			return nil // it has channels, or may have some
 		}
 	}
 	err = o.node.topics.DeleteTopic(ctx, name)
@@ -181,14 +181,13 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	return err
 }
 
-// PeekBytes is how much of bodies one answer between nodes carries, and the rest of
-// the message with which it does.
+// PeekBytes is the size of bodies after which one answer between nodes ends.
 const PeekBytes = 8 << 20
 
-// peekedPart is a part of what was asked for.
+// peekedPart is a part of a Peek's result.
 type peekedPart struct {
 	Messages []Peeked `json:"messages"`
-	More     bool     `json:"more"` // it ends where it has PeekBytes
+	More     bool     `json:"more"` // it ends because of PeekBytes
 }
 
 var askPeek = question[Peek, peekedPart]{"peek", func(o *Node, ctx context.Context, p Peek) (peekedPart, error) {
@@ -226,7 +225,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		one.Partition, one.Max = i, r.Max-len(peeked)
 		some, err := o.peek(ctx, one)
 		if errors.Is(err, meta.ErrChannelNotFound) {
-			missing++ // an ephemeral one need not be everywhere
+			missing++ // an ephemeral channel need not be in every partition
 			continue
 		}
 		if err != nil {
@@ -241,7 +240,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	return peeked, nil
 }
 
-// peek asks for messages of one partition until all are there.
+// peek requests messages of one partition until all have been received.
 func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	all := []Peeked{}
 	for {
@@ -258,9 +257,8 @@ func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 }
 
-// elsewhere reports whether a request about something that is there may find what it
-// needs at another node, or at the same one a little later: a leader may know less
-// of the metadata yet than this node. Nothing was done.
+// elsewhere reports whether a request may succeed at another node, or at the same one a little
+// later: a leader may have applied less metadata than this node. Nothing was changed.
 func elsewhere(err error) bool {
 	for _, e := range []error{coord.ErrNotLeading, ErrUnreachable, meta.ErrTopicNotFound, meta.ErrPartitionNotFound, meta.ErrStaleVersion} {
 		if errors.Is(err, e) {

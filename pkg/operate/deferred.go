@@ -22,14 +22,14 @@ type Deferrals struct{ node *Node }
 // DeferralsOf returns the deferred messages of the channels of a node's cluster.
 func DeferralsOf(o *Node) Deferrals { return Deferrals{o} }
 
-// DeferredPlace is where a list of deferred messages continues: after that message.
+// DeferredPlace is the message after which a list of deferred messages continues.
 type DeferredPlace struct {
 	Due       time.Time
 	Partition int
 	Offset    seq.Offset
 }
 
-// from returns where a partition continues.
+// from returns where the list continues in a partition.
 func (p *DeferredPlace) from(partition int) (after time.Time, from seq.Offset) {
 	switch {
 	case p == nil:
@@ -42,11 +42,11 @@ func (p *DeferredPlace) from(partition int) (after time.Time, from seq.Offset) {
 	return p.Due, 0
 }
 
-// ListDeferred asks for deferred messages by when they are due.
+// ListDeferred is a request for deferred messages by due time.
 type ListDeferred struct {
 	Topic, Channel string
 	channel.Window
-	After *DeferredPlace // nil: from the first one on
+	After *DeferredPlace // nil: from the beginning
 	Max   int
 }
 
@@ -77,19 +77,19 @@ type deferredArgs struct {
 	DryRun    bool          `json:"dry_run,omitempty"`
 }
 
-// deferredPage is the answer to who lists.
+// deferredPage is the answer to a list request.
 type deferredPage struct {
-	Found bool          `json:"found"` // the channel is there
+	Found bool          `json:"found"` // the channel exists
 	Page  deferral.Page `json:"page"`
 }
 
-// deferredDone is the answer to who changes something.
+// deferredDone is the answer to a change.
 type deferredDone struct {
 	Found bool          `json:"found"`
 	Done  deferral.Done `json:"done"`
 }
 
-// here returns the partition and channel that are asked for; no channel: it is not there.
+// here returns the requested partition and channel; the channel is nil if it does not exist.
 func (a *deferredArgs) here(o *Node) (*topic.Partition, *topic.Channel, error) {
 	part, err := o.ledPart(a.Topic, a.Partition)
 	if err != nil {
@@ -146,7 +146,7 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 	return out, nil
 }
 
-// everywhere is the function of the name, for what a channel that is in no partition does not have.
+// everywhere is the function of that name, with an error for a channel that is in no partition.
 func (d Deferrals) everywhere(t *meta.Topic, f func(i int) (found bool, err error)) error {
 	found, err := everywhere(t, f)
 	if err == nil && !found {
@@ -159,19 +159,19 @@ func (d Deferrals) everywhere(t *meta.Topic, f func(i int) (found bool, err erro
 type Reschedule struct {
 	Topic, Channel string
 	Verb           deferral.Verb
-	Named          map[int][]seq.Offset // by partition; nil: those of the window
+	Named          map[int][]seq.Offset // by partition; nil: those in the window
 	channel.Window
-	DryRun bool // count them only
+	DryRun bool // only count them
 }
 
-// Rescheduled is what was done in one partition.
+// Rescheduled is the result in one partition.
 type Rescheduled struct {
 	Partition int
 	deferral.Done
 }
 
-// Reschedule does that in all partitions that are concerned. Where it fails, some may be done:
-// the same call again does the rest.
+// Reschedule cancels or advances messages in all affected partitions. If it fails, some may be
+// done: repeating the call does the rest.
 func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled, error) {
 	t, err := d.node.topics.Topic(r.Topic)
 	if err != nil {
@@ -205,8 +205,8 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 	return all, err
 }
 
-// partly returns an error of a change that was carried out for some messages, or may have been,
-// whatever became of the others: the error of one partition says nothing of the whole.
+// partly returns the error of a change that was, or may have been, carried out for some messages,
+// whatever the outcome of the others: the error of one partition does not describe the whole.
 func partly(verb deferral.Verb, changed int, err error) error {
 	return fate.Mark(fmt.Errorf("outcome unknown: %s was confirmed for %d messages, and may have been applied to more; "+
 		"repeat the command to apply it to the rest: %v", verb, changed, err), fate.Uncertain)

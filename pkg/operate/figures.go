@@ -20,8 +20,8 @@ var askStats = question[statsArgs, []stats.Topic]{"stats", func(o *Node, _ conte
 	return o.TopicStats(a.Topic, a.Channel, a.Clients), nil
 }}
 
-// ClusterStats is TopicStats over all partitions, wherever they are led. What a
-// node has that does not answer is missing in the sums, and the node is named.
+// ClusterStats is TopicStats over all partitions, whichever node leads them. The sums lack nodes
+// that do not respond, and these nodes are named.
 func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	var topics []*meta.Topic
 	if topicFilter == "" {
@@ -30,8 +30,8 @@ func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter 
 		topics = []*meta.Topic{t}
 	}
 	nodes := o.node.leadersOf(topics)
-	// Consumers that are counted at several leaders are told apart by what is
-	// known of them, so one topic's are always listed.
+	// Consumers counted at several leaders are distinguished by their description, so those of one
+	// topic are always listed.
 	args := statsArgs{topicFilter, channelFilter, clients || topicFilter != ""}
 	if len(nodes) == 0 || len(nodes) == 1 && nodes[0] == o.node.Self {
 		return stats.NameMissing(o.node.TopicStats(topicFilter, channelFilter, clients), topics)
@@ -48,13 +48,12 @@ func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter 
 	return merged
 }
 
-// Placement counts the cluster's partitions as this node sees them, and those
-// that it holds.
+// Placement counts the cluster's partitions as known on this node, and those with a replica here.
 type Placement struct {
 	Partitions         int
 	Offline            int // without a leader
 	UnderReplicated    int // with a replica that is not in sync
-	UnderMinISR        int // refusing publishes for it
+	UnderMinISR        int // refusing publishes because of that
 	NonPreferredLeader int
 	Moving             int
 	Hosted             int // with a replica here

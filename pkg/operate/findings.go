@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// noteMetadata notes what the metadata says.
+// noteMetadata adds the findings of the metadata.
 func noteMetadata(f *health.Findings, s *meta.State) {
 	noteReleases(f, s)
 	for n := range s.Nodes() {
@@ -49,7 +49,7 @@ func noteMetadata(f *health.Findings, s *meta.State) {
 	})
 }
 
-// noteReleases notes an upgrade that is in progress, or not finished.
+// noteReleases adds an upgrade that is in progress, or not finalized.
 func noteReleases(f *health.Findings, s *meta.State) {
 	byVersion := map[string][]string{}
 	for n := range s.Nodes() {
@@ -66,7 +66,7 @@ func noteReleases(f *health.Findings, s *meta.State) {
 	}
 }
 
-// wantedReplicas returns how many replicas the partitions of a topic are to have.
+// wantedReplicas returns the intended number of replicas of a topic's partitions.
 func wantedReplicas(s *meta.State, t *meta.Topic) int {
 	if t.Config.AutoReplicas {
 		return max(t.Config.Replicas, meta.WantedReplicas(s))
@@ -74,8 +74,7 @@ func wantedReplicas(s *meta.State, t *meta.Topic) int {
 	return t.Config.Replicas
 }
 
-// noteAgreement notes what is wrong with those who agree on the metadata. Nodes for
-// which up is false do not take part.
+// noteAgreement adds problems of the Raft group. Members for which up is false are missing.
 func noteAgreement(f *health.Findings, c raftstore.Configuration, up func(meta.NodeID) bool) {
 	voters := len(c.Voters())
 	may, should := formation.Tolerance(c, up), (voters-1)/2
@@ -89,7 +88,7 @@ func noteAgreement(f *health.Findings, c raftstore.Configuration, up func(meta.N
 	}
 }
 
-// noteStuck notes what the controller cannot do.
+// noteStuck adds what the controller cannot do.
 func noteStuck(f *health.Findings, troubles []Trouble) {
 	for _, t := range troubles {
 		name := fmt.Sprintf("%s/%d", t.Topic, t.Partition)
@@ -98,12 +97,12 @@ func noteStuck(f *health.Findings, troubles []Trouble) {
 			f.Add("drain_stuck", "drain blocked, partitions have no other in-sync replica", name)
 		case controller.TroubleNoRoom, controller.TroubleMove:
 			f.Add("move_stuck", "reassignment blocked, no eligible target node or target node down", name)
-		case controller.TroubleOffline: // the metadata says so
+		case controller.TroubleOffline: // the metadata shows it
 		}
 	}
 }
 
-// noteNode notes what a node says of itself.
+// noteNode adds a node's own findings.
 func noteNode(f *health.Findings, id meta.NodeID, reasons []health.Reason) {
 	for _, r := range reasons {
 		switch r.Code {
@@ -120,8 +119,8 @@ var askHealth = question[forward.Nothing, []health.Reason]{"health", func(o *Nod
 	return o.Health().Reasons, nil
 }}
 
-// ClusterHealth returns the health of the cluster, from the metadata, from what the controller
-// cannot do, and from the reports of all nodes.
+// ClusterHealth returns the health of the cluster, from the metadata, the controller's troubles,
+// and the reports of all nodes.
 func (o *Operator) ClusterHealth(ctx context.Context) health.Report {
 	s := o.node.Meta.View()
 	f := health.NewFindings()

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrMessageNotFound says that a partition's log has no such message: it was deleted by
-// retention, or was never published.
+// ErrMessageNotFound reports that a partition's log has no such message: retention has deleted it,
+// or it was never published.
 var ErrMessageNotFound error = failure.MessageNotFound
 
 // finishArgs names a message and a channel.
@@ -24,10 +24,10 @@ type finishArgs struct {
 	Offset    seq.Offset `json:"offset"`
 }
 
-// finished is what there was to finish.
+// finished is the result of finishArgs.
 type finished struct {
-	Channel bool          `json:"channel"` // the channel is there
-	Message bool          `json:"message"` // the message is
+	Channel bool          `json:"channel"` // the channel exists
+	Message bool          `json:"message"` // the message exists
 	Was     api.PeekState `json:"was"`
 }
 
@@ -53,7 +53,7 @@ var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx conte
 	return finished{true, true, stateWords[was]}, part.Flush(ctx)
 }}
 
-// stateWords says what a message is to a channel.
+// stateWords are the names of a message's states.
 var stateWords = map[channel.MessageState]api.PeekState{
 	channel.Ready: api.PeekReady, channel.InFlight: api.PeekInFlight, channel.Deferred: api.PeekDeferred, channel.Finished: api.PeekFinished,
 }

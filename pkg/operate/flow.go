@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// The codes of health that are about channels.
+// Codes of health about channels.
 const (
 	FlowStalled = "channel_stalled"
 	flowGrowing = "channel_growing"
@@ -38,8 +38,8 @@ var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ 
 	return flow.Merge(found), nil
 }}
 
-// noteFlow notes the channels that do not move, and those that grow, by what the leaders of
-// their partitions say. The one with the most messages is named first.
+// noteFlow adds the channels that make no progress, and those that grow, as reported by the leaders
+// of their partitions. The one with the most messages is named first.
 func noteFlow(f *health.Findings, byNode map[meta.NodeID][]flow.Suspect) {
 	var all []flow.Suspect
 	for _, told := range byNode {

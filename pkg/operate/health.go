@@ -16,12 +16,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// electionTime is how long an election of the metadata's leader may take until its
-// lack is worth telling: one that goes well takes less.
+// electionTime is how long the metadata may have no leader before that is reported: a normal
+// election takes less.
 const electionTime = 3 * time.Second
 
-// Health reports whether the cluster does what it should as this node sees it, and what is
-// wrong if it does not.
+// Health returns the health of the cluster as known on this node.
 func (o *Node) Health() health.Report {
 	now := time.Now()
 	h := health.Report{Reasons: o.Ready()}
@@ -57,7 +56,7 @@ func (o *Node) Health() health.Report {
 	return h
 }
 
-// spinning names the messages that consumers requeue as soon as they get them.
+// spinning names the messages that consumers requeue at once.
 func spinning(topics []*host.Topic, now time.Time) []string {
 	var names []string
 	for _, h := range topics {
@@ -73,7 +72,7 @@ func spinning(topics []*host.Topic, now time.Time) []string {
 	return names
 }
 
-// Ready returns why this node cannot serve everything just now; nothing: it can.
+// Ready returns why this node cannot serve everything now; empty: it can.
 func (o *Node) Ready() []health.Reason {
 	reasons := o.host.NotReady(time.Now())
 	if r, ok := leaderless(o.Meta.Members().Leaderless(), o.silent()); ok {
@@ -82,8 +81,8 @@ func (o *Node) Ready() []health.Reason {
 	return reasons
 }
 
-// leaderless reports whether the lack of a leader of the metadata is worth telling, and
-// how. silent are the members that do not answer.
+// leaderless reports whether the lack of a metadata leader should be reported, and the reason.
+// silent are the members that do not respond.
 func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 	if gone <= electionTime {
 		return health.Reason{}, false
@@ -95,7 +94,7 @@ func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 	return health.Reason{Code: "no_controller", Count: 1, What: what}, true
 }
 
-// failingReasons says which channels here have messages that used up their attempts, and keep them.
+// failingReasons names channels on this node with exhausted messages that stay in them.
 func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []health.Reason) {
 	var blocked, refused []string
 	for _, h := range topics {
@@ -129,7 +128,7 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 	return reasons
 }
 
-// fullest names the partitions of a topic led here that hold nine tenths of their share or more.
+// fullest names the partitions of a topic led here that use nine tenths of their share or more.
 func fullest(h *host.Topic) (names []string) {
 	for _, lp := range h.AllLed() {
 		if share := h.Config().Config.Quota(); share > 0 && lp.Part.Log().Bytes() >= share/10*9 {

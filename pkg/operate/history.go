@@ -20,19 +20,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// What is refused of a channel's history. Each is marked fate.Refused.
+// Refusals about a channel's history. Each is marked fate.Refused.
 var (
 	ErrNothingToUndo error = failure.NothingToUndo
 	ErrChannelThere  error = failure.ChannelThere
 	ErrNotForward          = fate.Refuse("the channel is already past that offset")
 )
 
-// placeArgs asks where a channel is, and what a move would do.
+// placeArgs asks for a channel's position, and the effect of a move.
 type placeArgs struct {
 	Topic     string  `json:"topic"`
 	Channel   string  `json:"channel"`
 	Partition int     `json:"partition"`
-	To        *SeekTo `json:"to,omitempty"` // nil: behind all that there is
+	To        *SeekTo `json:"to,omitempty"` // nil: the end
 	Forward   bool    `json:"forward,omitempty"`
 }
 
@@ -64,7 +64,7 @@ var askPlace = question[placeArgs, placed]{"place", func(o *Node, _ context.Cont
 	return placed{true, p}, nil
 }}
 
-// returnArgs asks a leader to bring a channel back to where it was.
+// returnArgs asks a leader to return a channel to a saved position.
 type returnArgs struct {
 	Topic     string              `json:"topic"`
 	Channel   string              `json:"channel"`
@@ -106,13 +106,13 @@ type operatorMove struct {
 	topic     *meta.Topic
 	channel   string
 	verb      string
-	to        *SeekTo // nil: behind all that there is
+	to        *SeekTo // nil: the end
 	partition int     // AnyPartition: all
 	forward   bool    // a move back is refused
 }
 
-// plan asks the leaders of the partitions where the channel is, and what the move would do
-// there. The error joins those of the partitions whose leader did not say.
+// plan asks the leaders of the partitions for the channel's position, and the effect of the move
+// there. The error joins those of the partitions whose leader did not answer.
 func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, saved []meta.SavedPartition, err error) {
 	numbers := []int{m.partition}
 	if m.partition == host.AnyPartition {
@@ -154,8 +154,8 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 	return moves, saved, err
 }
 
-// save stores where a channel is before it is moved. Of what was finished out of order it
-// stores what there is room for.
+// save stores the channel's position before it is moved. Of the ranges finished out of order it
+// stores as many as fit.
 func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) error {
 	if meta.IsEphemeral(m.channel) || meta.IsEphemeral(m.topic.Name) || len(saved) == 0 {
 		return nil
@@ -177,13 +177,13 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 	return nil
 }
 
-// move saves where a channel is and moves it. The partitions whose leaders do not answer
-// stay as they are, and the error says so.
+// move saves the channel's position and moves it. Partitions whose leaders do not answer stay
+// unchanged, and the error names them.
 func (m operatorMove) move(ctx context.Context) error {
 	moves, saved, planned := m.plan(ctx)
 	stays := !slices.ContainsFunc(moves, func(x api.PartitionMove) bool { return x.Redelivered+x.Skipped > 0 })
 	if stays || m.to != nil && m.to.Unsaved {
-		saved = nil // there is nothing to take back
+		saved = nil // there is nothing to undo
 	}
 	if err := m.save(ctx, saved); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (m operatorMove) move(ctx context.Context) error {
 	}))
 }
 
-// PlanMove returns what SeekChannel would do, or with nil what EmptyChannel would, without
-// changing anything.
+// PlanMove returns the effect of SeekChannel, or with nil of EmptyChannel, without changing
+// anything.
 func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]api.PartitionMove, error) {
 	m, err := newMove(o.node, name, channel, "", to)
 	if err != nil {
@@ -221,8 +221,8 @@ func newMove(o *Node, name, channel, verb string, to *SeekTo) (operatorMove, err
 	return m, nil
 }
 
-// EmptyChannel drops all that a channel has, in every partition: waiting,
-// deferred and in flight.
+// EmptyChannel drops all messages of a channel, in every partition: waiting, deferred and in
+// flight.
 func (o *Contents) EmptyChannel(ctx context.Context, name, channel string) error {
 	m, err := newMove(o.node, name, channel, "empty", nil)
 	if err != nil {
@@ -231,8 +231,7 @@ func (o *Contents) EmptyChannel(ctx context.Context, name, channel string) error
 	return m.move(ctx)
 }
 
-// SeekChannel moves a channel, in every partition of its topic or in the one that to
-// names.
+// SeekChannel moves a channel, in every partition of its topic or in the one that to names.
 func (o *Contents) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
 	m, err := newMove(o.node, name, channel, "seek", &to)
 	if err != nil {
@@ -244,7 +243,7 @@ func (o *Contents) SeekChannel(ctx context.Context, name, channel string, to See
 	return m.move(ctx)
 }
 
-// ChannelHistory returns where a channel was before operators moved it, the last first.
+// ChannelHistory returns the saved positions of a channel, the last first.
 func (o *Contents) ChannelHistory(name, channel string) ([]*meta.Saved, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -253,8 +252,8 @@ func (o *Contents) ChannelHistory(name, channel string) ([]*meta.Saved, error) {
 	return meta.HistoryOf(o.node.Meta.View()).Of(t, channel), nil
 }
 
-// UndoChannel brings a channel back to where it was before an operator last moved or
-// emptied it, and forgets that position: the next call undoes what was before.
+// UndoChannel returns a channel to its position before an operator last moved or emptied it, and
+// drops that saved position: the next call undoes the change before.
 func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -271,10 +270,10 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 	return undo(ctx, o.node, all[0])
 }
 
-// SavedDelete is the verb of positions that were saved when a channel was deleted.
+// SavedDelete is the verb of positions saved when a channel was deleted.
 const SavedDelete = "delete"
 
-// RestoreChannel creates a channel again that was deleted, where it was then.
+// RestoreChannel recreates a deleted channel at its last position.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -295,7 +294,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (ap
 	return api.UndoneMove{}, ErrNothingToUndo
 }
 
-// undo brings a channel back to a saved position in all of its partitions, and forgets that.
+// undo returns a channel to a saved position in all of its partitions, and drops that.
 func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	u := api.UndoneMove{
 		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
@@ -314,13 +313,13 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	}
 	_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
 	if errors.Is(err, meta.ErrSavedNotFound) {
-		err = nil // another did the same
+		err = nil // another request did the same
 	}
 	return u, err
 }
 
-// saveDeleted saves where a channel is that is about to be deleted. What the leaders do
-// not say is not saved, and keeps nobody from deleting it.
+// saveDeleted saves the position of a channel that is about to be deleted. A partition whose leader
+// does not answer is not saved, and does not prevent the deletion.
 func saveDeleted(ctx context.Context, o *Node, name, channel string) error {
 	m, err := newMove(o, name, channel, SavedDelete, nil)
 	if err != nil {
@@ -329,6 +328,6 @@ func saveDeleted(ctx context.Context, o *Node, name, channel string) error {
 	if m.topic.Channels[channel] == nil {
 		return meta.ErrChannelNotFound
 	}
-	_, saved, _ := m.plan(ctx) // as much as there is
+	_, saved, _ := m.plan(ctx) // as much as is known
 	return m.save(ctx, saved)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Register adds what other nodes may ask this one on behalf of an operator.
+// Register adds the operations that other nodes may call on behalf of an operator.
 func (o *Node) Register(all forward.Operations) {
 	askStats.register(all, o)
 	askFollowers.register(all, o)
@@ -38,8 +38,7 @@ func (o *Node) Register(all forward.Operations) {
 	askTrace.register(all, o)
 }
 
-// reached says of an error of another node that it is ErrUnreachable, too, where the
-// node could not be asked.
+// reached adds ErrUnreachable to an error of another node if the node could not be asked.
 func reached(err error) error {
 	if _, unreachable := errors.AsType[*peer.UnreachableError](err); unreachable {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -59,8 +58,7 @@ func (o *Node) ledPart(name string, i int) (*topic.Partition, error) {
 	return nil, fmt.Errorf("%s/%d: %w", name, i, coord.ErrNotLeading)
 }
 
-// followersHere returns how far the followers of a partition are, if this node
-// leads it.
+// followersHere returns the progress of a partition's followers, if this node leads it.
 func (o *Node) followersHere(a partitionAt) (all []api.Copy, led bool) {
 	h := o.host.Lookup(a.Topic)
 	if h == nil {
@@ -72,7 +70,7 @@ func (o *Node) followersHere(a partitionAt) (all []api.Copy, led bool) {
 	}
 	now := time.Now()
 	for _, f := range lp.Term.Followers() {
-		behind := time.Duration(-1) // it never was level
+		behind := time.Duration(-1) // it was never level
 		switch {
 		case f.Lag == 0 && f.Connected:
 			behind = 0
@@ -87,19 +85,17 @@ func (o *Node) followersHere(a partitionAt) (all []api.Copy, led bool) {
 	return all, true
 }
 
-// ReplicaLag sums what the followers on one node lack of the partitions that
-// this node leads.
+// ReplicaLag sums what the followers on one node lack of the partitions that this node leads.
 type ReplicaLag struct {
 	Node       string
 	Partitions int           // that it follows
-	Behind     int           // of those, partitions of which it lacks something
+	Behind     int           // of those, partitions with a lag
 	Messages   int64         // that it lacks in total
-	Bytes      int64         // likewise, about
-	Longest    time.Duration // that one of them has been behind; those that never were level do not count
+	Bytes      int64         // likewise, approximately
+	Longest    time.Duration // longest time since one of them was level; those that never were do not count
 }
 
-// ReplicaLags returns how far the followers of this node's partitions are, by
-// node.
+// ReplicaLags returns the lag of the followers of this node's partitions, by node.
 func (o *Operator) ReplicaLags() []ReplicaLag {
 	byNode := map[string]*ReplicaLag{}
 	for _, h := range o.node.host.Topics.Hosted() {

@@ -31,7 +31,7 @@ type Members interface {
 	// RemoveMember permanently removes a node: from the metadata, which refuses while the node
 	// holds a replica, then from the Raft group.
 	RemoveMember(ctx context.Context, id meta.NodeID) error
-	// TransferController has another voter lead.
+	// TransferController transfers the controller role to another voter.
 	TransferController(ctx context.Context) error
 	// Controller returns the last decision while this node is the controller.
 	Controller() (controller.Decision, bool)
@@ -48,13 +48,13 @@ var (
 
 // Bounds of operator requests to other nodes.
 const (
-	// askTimeout is how long one node may take to answer what should take no
-	// time. What is missing then is left out of an answer for people.
+	// askTimeout bounds one node's answer to a question that should take no time. Answers for
+	// people omit what is missing then.
 	askTimeout = 2 * time.Second
 	// askTogether is how many questions are open at a time.
 	askTogether = 32
-	// askAgain is how often a request goes to a partition's leader that turns
-	// out to be another, and AskPause how long it waits in between.
+	// askAgain is how often a request is repeated at a partition's new leader, and AskPause the
+	// delay in between.
 	askAgain = 5
 	AskPause = 100 * time.Millisecond
 )
@@ -63,7 +63,7 @@ const (
 // nodes concerned.
 type Operator struct{ node *Node }
 
-// Contents is the part of it that is about messages, channels, counts and copies.
+// Contents is the part for messages, channels, counts and copies.
 type Contents struct{ node *Node }
 
 // Node sends questions to other nodes and answers theirs.
@@ -73,25 +73,24 @@ type Node struct {
 	topics *directory.Directory
 }
 
-// Options are what operators' questions are answered with.
+// Options are the dependencies of this package.
 type Options struct {
 	Self      meta.NodeID
 	Meta      *raftstore.Store
 	Calls     forward.Caller // to other nodes
-	Agreement Members        // nil: this node is alone
+	Agreement Members        // nil: this node has no cluster
 	Log       *slog.Logger
 	Letters   *deadletter.Worker // of this node
-	Trace     *trace.Store       // of this node; nil: it keeps none
+	Trace     *trace.Store       // of this node; nil: it records none
 }
 
-// question is something that any node can be asked, and how the node that is asked finds
-// the answer.
+// question is something that any node can be asked, and the function with which it answers.
 type question[A, R any] struct {
 	forward.Operation[A, R]
 	answer func(*Node, context.Context, A) (R, error)
 }
 
-// ask asks a node, which may be this one.
+// ask asks a node, possibly this one.
 func (q question[A, R]) ask(ctx context.Context, o *Node, node meta.NodeID, args A) (R, error) {
 	if node == o.Self {
 		return q.answer(o, ctx, args)
@@ -100,13 +99,13 @@ func (q question[A, R]) ask(ctx context.Context, o *Node, node meta.NodeID, args
 	return reply, reached(err)
 }
 
-// register has the question answered when other nodes ask it.
+// register registers the answer for other nodes.
 func (q question[A, R]) register(all forward.Operations, o *Node) {
 	forward.Register(all, q.Operation, func(ctx context.Context, args A) (R, error) { return q.answer(o, ctx, args) })
 }
 
-// askAll asks several nodes at the same time, each for at most askTimeout, and
-// returns the answers of those that gave one.
+// askAll asks several nodes at the same time, each for at most askTimeout, and returns the answers
+// received.
 func askAll[A, R any](ctx context.Context, o *Node, q question[A, R], nodes []meta.NodeID, args func(meta.NodeID) A) map[meta.NodeID]R {
 	var mu sync.Mutex // guards out
 	out := make(map[meta.NodeID]R, len(nodes))
@@ -125,9 +124,9 @@ func askAll[A, R any](ctx context.Context, o *Node, q question[A, R], nodes []me
 	return out
 }
 
-// atLeader asks the node that leads a partition, as the metadata has it. Where
-// that node says that it does not, or cannot be asked, the metadata is looked at
-// again: it may have gone on meanwhile.
+// atLeader asks the node that leads a partition according to the metadata. If that node does not
+// lead it, or cannot be reached, atLeader reads the metadata again, which may have changed
+// meanwhile.
 func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic string, partition int, args A) (R, error) {
 	var reply R
 	var err error
@@ -150,7 +149,7 @@ func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic st
 	return reply, err
 }
 
-// leader returns who leads a partition.
+// leader returns the leader of a partition.
 func (o *Node) leader(topic string, partition int) (meta.NodeID, error) {
 	t, err := o.topics.Topic(topic)
 	if err != nil {
@@ -165,7 +164,7 @@ func (o *Node) leader(topic string, partition int) (meta.NodeID, error) {
 	return t.Partitions[partition].Leader, nil
 }
 
-// present returns the nodes that are not down, this one included.
+// present returns the nodes that are not down, including this one.
 func (o *Node) present() []meta.NodeID {
 	var ids []meta.NodeID
 	for _, n := range o.Meta.Nodes() {
@@ -176,7 +175,7 @@ func (o *Node) present() []meta.NodeID {
 	return ids
 }
 
-// members returns who takes part in the metadata.
+// members returns the members of the metadata's Raft group.
 func (o *Node) members() raftstore.Configuration {
 	if o.Agreement != nil {
 		return o.Agreement.Members()
@@ -184,15 +183,15 @@ func (o *Node) members() raftstore.Configuration {
 	return o.Meta.Members().Configuration()
 }
 
-// Cluster describes the cluster as this node sees it.
+// Cluster describes the cluster as known on this node.
 func (o *Operator) Cluster() api.Cluster {
 	n := o.node
 	leader, _ := n.Meta.Leader()
 	return clusterOf(n.Meta.View(), n.Self, leader, n.members(), n.answers)
 }
 
-// clusterOf describes a cluster as its metadata has it, and as the node self sees it: who leads
-// the metadata ("": nobody is known to), who takes part, and who answers.
+// clusterOf describes a cluster from its metadata, and from the view of the node self: the metadata
+// leader ("": none known), the members, and which nodes respond.
 func clusterOf(s *meta.State, self, leader meta.NodeID, members raftstore.Configuration, answers func(meta.NodeID) bool) api.Cluster {
 	info := api.Cluster{
 		ClusterID: s.Cluster().ID, Controller: string(leader), Self: string(self), Nodes: []api.Node{},
@@ -206,12 +205,12 @@ func clusterOf(s *meta.State, self, leader meta.NodeID, members raftstore.Config
 	return info
 }
 
-// answers reports whether a node answers this one.
+// answers reports whether a node responds to this one.
 func (o *Node) answers(id meta.NodeID) bool {
 	return id == o.Self || o.Agreement == nil || o.Agreement.Answers(id)
 }
 
-// silent returns the members that do not answer this node.
+// silent returns the members that do not respond to this node.
 func (o *Node) silent() (out []string) {
 	for _, m := range o.members().Members {
 		if !o.answers(m.ID) {
@@ -221,9 +220,9 @@ func (o *Node) silent() (out []string) {
 	return out
 }
 
-// nodeInfo describes a node, and whether it answers the one that is asked. While nobody leads the
-// metadata (led), nobody changes the states in it, and a silent node would be shown as it once
-// was: then it is down.
+// nodeInfo describes a node, and whether it responds to this one. Without a metadata leader (led),
+// the states in the metadata do not change, and a silent node would be shown in its last state:
+// then it is shown as down.
 func nodeInfo(n *meta.Node, voter bool, l nodeLoad, answers, led bool) api.Node {
 	out := api.Node{
 		ID: string(n.ID), State: api.NodeState(n.State), Silent: !answers, Voter: voter, Hostname: n.Hostname,
@@ -237,7 +236,7 @@ func nodeInfo(n *meta.Node, voter bool, l nodeLoad, answers, led bool) api.Node 
 	return out
 }
 
-// nodeLoad counts what a node has of the partitions.
+// nodeLoad counts a node's leaderships and replicas.
 type nodeLoad struct{ leaders, preferred, replicas int }
 
 func nodeLoads(s *meta.State) map[meta.NodeID]nodeLoad {
@@ -258,8 +257,8 @@ func nodeLoads(s *meta.State) map[meta.NodeID]nodeLoad {
 	return out
 }
 
-// leadersOf returns the nodes that lead a partition of the topics and are not
-// known to be down, by id.
+// leadersOf returns the nodes that lead a partition of the topics and are not known to be down, by
+// id.
 func (o *Node) leadersOf(topics []*meta.Topic) []meta.NodeID {
 	present := o.present()
 	found := map[meta.NodeID]bool{}
@@ -271,8 +270,8 @@ func (o *Node) leadersOf(topics []*meta.Topic) []meta.NodeID {
 	return slices.DeleteFunc(present, func(id meta.NodeID) bool { return !found[id] })
 }
 
-// New returns what answers operators: a node for questions about it, an operator for
-// nodes, partitions and the metadata, and contents for topics, channels and messages.
+// New returns the parts that answer operators: a Node for questions about it, an Operator for
+// nodes, partitions and the metadata, and Contents for topics, channels and messages.
 func New(o Options, h *host.Host, d *directory.Directory) (*Node, *Operator, *Contents) {
 	n := &Node{o, h, d}
 	return n, &Operator{n}, &Contents{n}

@@ -16,10 +16,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// DrainNode asks that a node lead nothing. Unless it is forced, it is refused
-// where a partition would be without a leader, and with stopping where one would
-// fall below its min ISR without the node's replicas. It returns once the wish is
-// in the metadata: the controller acts on it.
+// DrainNode requests that a node lead nothing. Unless it is forced, it is refused if a partition
+// would have no leader, and with stopping if one would fall below its min ISR without the node's
+// replicas. It returns once the request is in the metadata: the controller acts on it.
 func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
 	s := o.node.Meta.View()
 	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
@@ -33,8 +32,8 @@ func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 	return o.intend(ctx, id, meta.IntentNone)
 }
 
-// DecommissionNode asks that a node's replicas move away. Unless it is forced,
-// it is refused where the other nodes are too few for that.
+// DecommissionNode requests that a node's replicas move away. Unless it is forced, it is refused if
+// there are too few other nodes.
 func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error {
 	s := o.node.Meta.View()
 	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
@@ -51,7 +50,7 @@ func (o *Operator) intend(ctx context.Context, id meta.NodeID, intent meta.NodeI
 	return nil
 }
 
-// checkDecommission returns nil if the other nodes can take what a node holds.
+// checkDecommission returns nil if the other nodes can take a node's replicas.
 func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeID) error {
 	if s.Node(id) == nil {
 		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
@@ -101,8 +100,8 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 	return nil
 }
 
-// removeMember takes a node out. The controller hands over first: one that
-// removes itself may not come to say so.
+// removeMember removes a node. The controller first transfers its role: a controller that removes
+// itself may not be able to answer.
 func (o *Operator) removeMember(ctx context.Context, id meta.NodeID) error {
 	if leader, _ := o.node.Meta.Leader(); leader == id && len(o.node.members().Voters()) > 1 {
 		if err := o.TransferController(ctx); err != nil {
@@ -123,8 +122,8 @@ func (o *Operator) removeMember(ctx context.Context, id meta.NodeID) error {
 	return err
 }
 
-// await waits, not for long, until something has come about, and says whether it
-// has. changed returns what is closed when it is worth another look.
+// await waits briefly until f is true, and reports whether it is. changed returns a channel that is
+// closed when f should be checked again.
 func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -136,7 +135,7 @@ func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func
 		again := time.NewTimer(AskPause)
 		select {
 		case <-next:
-		case <-again.C: // what is looked at may change by itself, too
+		case <-again.C: // the checked state may also change without a signal
 		case <-ctx.Done():
 			again.Stop()
 			return false
@@ -145,7 +144,7 @@ func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func
 	}
 }
 
-// removable reports whether a node may be taken out.
+// removable reports whether a node may be removed.
 func removable(s *meta.State, n *meta.Node) bool {
 	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
 }
@@ -161,8 +160,8 @@ var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node,
 	return d.Troubles, nil
 }}
 
-// troubles returns what the controller cannot do, of the partitions that f
-// chooses. Without a controller there is nothing to tell.
+// troubles returns what the controller cannot do, for the partitions that f chooses. Without a
+// controller there is nothing.
 func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
 	if errors.Is(err, raftstore.ErrNotLeader) {
@@ -225,7 +224,7 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 	return out, nil
 }
 
-// troubleWords says of each kind of trouble what it means.
+// troubleWords describe each kind of trouble.
 var troubleWords = map[string]string{
 	"offline": "no in-sync replica is alive",
 	"drain":   "no other in-sync replica is available to lead",

@@ -14,10 +14,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// Opening is a node on its way into its cluster. Its methods may be called by many
-// goroutines.
+// Opening is a node that is joining its cluster. Its methods are safe for concurrent use.
 type Opening interface {
-	// Store returns the metadata, which may have no leader; nil: it is not open yet.
+	// Store returns the metadata, which may have no leader; nil if it is not open yet.
 	Store() *raftstore.Store
 	// Answers reports whether there is a connection to another node.
 	Answers(id meta.NodeID) bool
@@ -33,17 +32,17 @@ type Outlook struct {
 	of   Opening
 
 	mu   sync.Mutex        // guards what follows; one goroutine at a time reads the disk
-	disk *raftstore.Stored // as it was read last; nil: not yet
+	disk *raftstore.Stored // as last read; nil if it has not been read yet
 }
 
 // NewOutlook returns the Outlook of the node self.
 func NewOutlook(self meta.NodeID, of Opening) *Outlook { return &Outlook{self: self, of: of} }
 
-// view is what is known at one moment.
+// view is the known state at one moment.
 type view struct {
-	store   *raftstore.Store // nil: not open
+	store   *raftstore.Store // nil if not open
 	members raftstore.Configuration
-	leader  meta.NodeID // "": none known
+	leader  meta.NodeID // "" if none is known
 }
 
 func (o *Outlook) look() view {
@@ -56,8 +55,8 @@ func (o *Outlook) look() view {
 	return v
 }
 
-// stored returns the metadata as on disk. That is read only where the log has grown since
-// the last time: it takes a second for some 10,000 topics, at the expense of the start.
+// stored returns the metadata on disk. It reads the disk only if the log has grown since the last
+// time: this takes a second for about 10,000 topics, and delays the start.
 func (o *Outlook) stored(v view) *meta.State {
 	if v.store == nil {
 		return &meta.State{}
@@ -65,7 +64,7 @@ func (o *Outlook) stored(v view) *meta.State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.disk == nil || o.disk.LastIndex != v.store.Members().LastIndex() {
-		if read, err := v.store.Stored(); err == nil { // otherwise it is written to just now: there is a leader
+		if read, err := v.store.Stored(); err == nil { // otherwise it is being written, so there is a leader
 			o.disk = read
 		}
 	}
@@ -75,10 +74,10 @@ func (o *Outlook) stored(v view) *meta.State {
 	return o.disk.State
 }
 
-// there reports whether a node takes part as far as this one can tell.
+// there reports whether a node is present, as known on this node.
 func (o *Outlook) there(id meta.NodeID) bool { return id == o.self || o.of.Answers(id) }
 
-// silent returns the members that do not answer, by id.
+// silent returns the members that do not respond, by id.
 func (o *Outlook) silent(v view) (out []string) {
 	for _, m := range v.members.Members {
 		if !o.there(m.ID) {
@@ -88,14 +87,14 @@ func (o *Outlook) silent(v view) (out []string) {
 	return out
 }
 
-// Cluster describes the cluster. A node that does not answer is shown as down.
+// Cluster describes the cluster. A node that does not respond is shown as down.
 func (o *Outlook) Cluster() api.Cluster {
 	v := o.look()
 	return clusterOf(o.stored(v), o.self, v.leader, v.members, o.there)
 }
 
-// Topics returns the topics as they are on disk. A partition whose leader is not
-// known to be there has none.
+// Topics returns the topics on disk. A partition whose leader is not known to be present is shown
+// without a leader.
 func (o *Outlook) Topics() []*meta.Topic {
 	var out []*meta.Topic
 	for t := range o.stored(o.look()).Topics() {
@@ -139,7 +138,7 @@ func (o *Outlook) waits(v view) []health.Reason {
 	return []health.Reason{{Code: "no_controller", Count: 1, What: "waiting for the election of a metadata leader"}}
 }
 
-// ClusterHealth judges the cluster from this node alone.
+// ClusterHealth judges the cluster from this node's view only.
 func (o *Outlook) ClusterHealth(context.Context) health.Report {
 	v := o.look()
 	f := health.NewFindings()
@@ -160,7 +159,7 @@ func (o *Outlook) ClusterHealth(context.Context) health.Report {
 	return f.Report()
 }
 
-// Raft describes the metadata's Raft group as far as this node knows it.
+// Raft describes the metadata's Raft group as known on this node.
 func (o *Outlook) Raft(context.Context) api.Raft {
 	v := o.look()
 	return raftOf(v.leader, v.members, o.there, func(id meta.NodeID) (api.RaftMember, bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Trouble is something that the controller would do and cannot.
+// Trouble is something that the controller should do and cannot.
 type Trouble = controller.Trouble
 
 // partitionAt names a partition.
@@ -23,7 +23,7 @@ type partitionAt struct {
 	Partition int    `json:"partition"`
 }
 
-// followersReply is what the leader of a partition sees.
+// followersReply is the report of a partition's leader.
 type followersReply struct {
 	partitionAt
 	Followers []api.Copy `json:"followers"`
@@ -39,7 +39,7 @@ var askFollowers = question[[]partitionAt, []followersReply]{"followers", func(o
 	return out, nil
 }}
 
-// followers asks the leaders of partitions how far their followers are.
+// followers asks the leaders of partitions for the progress of their followers.
 func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) map[partitionAt][]api.Copy {
 	byLeader := map[meta.NodeID][]partitionAt{}
 	for _, a := range at {
@@ -58,7 +58,7 @@ func (o *Node) followers(ctx context.Context, s *meta.State, at []partitionAt) m
 	return out
 }
 
-// progress adds what the moves of partitions have still to copy.
+// progress adds what the moves of partitions must still copy.
 func (o *Node) progress(ctx context.Context, s *meta.State, moving []partitionAt, left *api.Progress) {
 	seen := o.followers(ctx, s, moving)
 	left.Moving = len(moving)
@@ -77,7 +77,7 @@ func (o *Node) progress(ctx context.Context, s *meta.State, moving []partitionAt
 	}
 }
 
-// find returns a partition with the state that it is of.
+// find returns a partition with its topic and the metadata.
 func (o *Node) find(topic string, i int) (*meta.State, *meta.Topic, *meta.Partition, error) {
 	s := o.Meta.View()
 	t := s.Topic(topic)
@@ -133,7 +133,7 @@ func PartitionOf(topic string, i int, p *meta.Partition) api.Partition {
 	}
 }
 
-// handoverTimeout bounds how long a leader may take to hand over in order.
+// handoverTimeout bounds how long a leader may take for a graceful transfer.
 const handoverTimeout = 2 * time.Second
 
 // TransferLeader transfers leadership of a partition to another in-sync replica, any if to is
@@ -142,9 +142,9 @@ func (o *Operator) TransferLeader(ctx context.Context, topic string, i int, to m
 	return o.transfer(ctx, topic, i, to, meta.ReasonTransfer)
 }
 
-// transfer moves a leadership on. A leader that could not hand over in time, as one
-// that has only just begun, is asked again; nothing has changed then. One that
-// cannot be reached is replaced without its help.
+// transfer moves a leadership. A leader that could not transfer it in time, for example because its
+// term has just begun, is asked again; nothing has changed then. A leader that cannot be reached is
+// replaced without its help.
 func (o *Operator) transfer(ctx context.Context, topic string, i int, to meta.NodeID, reason string) error {
 	for try := range askAgain {
 		s, t, p, err := o.node.find(topic, i)
@@ -181,9 +181,8 @@ func (o *Operator) transfer(ctx context.Context, topic string, i int, to meta.No
 	return nil
 }
 
-// awaitChange waits until this node knows of a change of a partition that was
-// made elsewhere, so that what it says next is of after it. If it does not learn
-// of it soon, it is done all the same.
+// awaitChange waits until this node has applied a change of a partition that was made elsewhere, so
+// that its next answers include it. It stops waiting after a while.
 func (o *Operator) awaitChange(ctx context.Context, was *meta.Topic, i int) {
 	o.node.await(ctx, o.node.Meta.Changed, func() bool {
 		t := o.node.Meta.Topic(was.Name)
@@ -191,7 +190,7 @@ func (o *Operator) awaitChange(ctx context.Context, was *meta.Topic, i int) {
 	})
 }
 
-// handOver has the leader of a partition, which may be this node, hand it over.
+// handOver asks the leader of a partition, possibly this node, to transfer it.
 func (o *Operator) handOver(ctx context.Context, leader meta.NodeID, a forward.Transfer) error {
 	if leader == o.node.Self {
 		_, err := o.node.host.Transfer(ctx, a)
@@ -213,9 +212,8 @@ func (o *Operator) elect(ctx context.Context, e meta.Election) error {
 	return nil
 }
 
-// ElectLeader gives a partition a leader. An unclean election may name any
-// replica, and what that one lacks is lost: it is the operator's word, and is
-// logged as such.
+// ElectLeader gives a partition a leader. An unclean election may name any replica, and what that
+// replica lacks is lost: it is the operator's decision, and is logged as such.
 func (o *Operator) ElectLeader(ctx context.Context, topic string, i int, to meta.NodeID, unclean bool) error {
 	s, t, p, err := o.node.find(topic, i)
 	if err != nil {
@@ -239,8 +237,8 @@ func (o *Operator) ElectLeader(ctx context.Context, topic string, i int, to meta
 // ReasonUnclean is the reason of an election that an operator forced.
 const ReasonUnclean = "unclean"
 
-// MovePartition starts to move a partition's replicas to other nodes, preferred
-// leader first. The controller brings it to its end.
+// MovePartition starts moving a partition's replicas to other nodes, preferred leader first. The
+// controller completes it.
 func (o *Operator) MovePartition(ctx context.Context, topic string, i int, target []meta.NodeID) error {
 	s, t, _, err := o.node.find(topic, i)
 	if err != nil {

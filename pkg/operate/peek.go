@@ -17,23 +17,24 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Limits of a Peek that chooses messages.
+// Limits of a Peek with a filter.
 const (
-	// maxFiltered is how many messages of a partition it looks at.
+	// maxFiltered is how many messages of a partition it visits.
 	maxFiltered = api.MaxFiltered
-	// filteredPage and filteredBytes bound those that it holds at a time besides the chosen.
+	// filteredPage and filteredBytes bound the messages in memory at a time, besides the chosen
+	// ones.
 	filteredPage  = 1000
 	filteredBytes = 1 << 20
 )
 
-// defaultPeek is how many messages are peeked at where no number is given.
+// defaultPeek is the number of messages if none is given.
 const defaultPeek = 10
 
 // MaxPeek bounds the messages of one Peek.
 const MaxPeek = 10_000
 
-// PeekHere returns messages of the partitions that this node leads without touching
-// them, partition by partition.
+// PeekHere returns messages of the partitions that this node leads without consuming them,
+// partition by partition.
 func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	h := o.host.Lookup(r.Topic)
 	if h == nil {
@@ -70,8 +71,8 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	return peeked, nil
 }
 
-// bytesLeft returns the bound of a Peek that follows one which found some: negative when
-// nothing may follow.
+// bytesLeft returns the byte bound for the rest of a Peek that has found some messages: negative
+// when nothing may follow.
 func bytesLeft(bound int, some []Peeked) int {
 	if bound == 0 {
 		return 0
@@ -127,8 +128,8 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 	return peeked, nil
 }
 
-// deliverAt returns when a message's publisher wanted it delivered, by the clock
-// that stamped it; the zero time: at once.
+// deliverAt returns when a message's publisher wanted it delivered, by the clock that stamped it;
+// the zero time: at once.
 func deliverAt(s *topic.Seen) time.Time {
 	if s.Message.Delay == 0 {
 		return time.Time{}
@@ -152,7 +153,7 @@ func peekState(c *topic.Channel, s *topic.Seen) api.PeekState {
 	return api.PeekReady
 }
 
-// choice returns what chooses the messages of a partition; nil: all are chosen.
+// choice returns the filter for the messages of a partition; nil: all are chosen.
 func (r *Peek) choice(partition int) (func(*topic.Seen) bool, error) {
 	var f *filter.Filter
 	if r.Filter != "" {
@@ -184,7 +185,7 @@ func (r *Peek) choice(partition int) (func(*topic.Seen) bool, error) {
 	}, nil
 }
 
-// pick looks for messages that are chosen, as Partition.Peek does for all, from an offset on.
+// pick returns chosen messages from an offset on, as Partition.Peek returns all.
 func pick(ctx context.Context, p *topic.Partition, c *topic.Channel, from seq.Offset, bound Peek, chosen func(*topic.Seen) bool) (picked []topic.Seen, err error) {
 	for looked := 0; looked < maxFiltered && ctx.Err() == nil; {
 		page, err := p.Peek(c, from, filteredPage, filteredBytes)

@@ -8,19 +8,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// Policies is how channels treat messages that fail, for operators. Its methods may be
-// called by many goroutines.
+// Policies gives operators access to how channels treat failed messages. Its methods are safe for
+// concurrent use.
 type Policies struct{ o *Contents }
 
 // Policies returns the Policies of the node.
 func (o *Contents) Policies() Policies { return Policies{o} }
 
-// ChannelDefaults returns the policy of channels that choose nothing and whose topics do not
-// either.
+// ChannelDefaults returns the policy of channels without a choice of their own or of their topics.
 func (p Policies) ChannelDefaults() policy.Policy { return p.o.node.Meta.Settings().ChannelDefaults() }
 
-// CreateChannel creates a channel of a topic that exists, with a policy. One that is there
-// already is no error, and is not changed.
+// CreateChannel creates a channel of an existing topic, with a policy. An existing channel is no
+// error, and is not changed.
 func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
 	if meta.IsEphemeral(c.Channel) && c.Filter != "" {
 		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", meta.ErrInvalidConfig, c.Channel)

@@ -17,13 +17,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// DeadLetterAction asks to bring dead letters of a channel back to it, or to finish them.
+// DeadLetterAction asks to redrive or purge dead letters of a channel.
 type DeadLetterAction struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
 	Max     int    `json:"max"`
-	Purge   bool   `json:"purge,omitempty"`   // finish them and nothing else
-	DryRun  bool   `json:"dry_run,omitempty"` // count them only
+	Purge   bool   `json:"purge,omitempty"`   // only finish them
+	DryRun  bool   `json:"dry_run,omitempty"` // only count them
 	Filter  string `json:"filter,omitempty"`  // chooses some of them: see pkg/filter
 }
 
@@ -68,12 +68,12 @@ func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Proc
 	}
 	s, err = lp.Letters.Process(ctx, lp.Part, of, a.Max, a.DryRun, bring)
 	if errors.Is(err, topic.ErrChannelNotFound) {
-		return s, nil // nobody has made it: there are no dead letters
+		return s, nil // it was never created: there are no dead letters
 	}
 	return s, err
 }
 
-// LettersOf returns the dead-letter topic of a channel; "": it is not there.
+// LettersOf returns the dead-letter topic of a channel; "" if the channel does not exist.
 func (p Policies) LettersOf(t *meta.Topic, channel string) string {
 	name := meta.DeadLetterTopic(meta.PolicyOf(t, channel, p.ChannelDefaults()), t.Name, channel)
 	if p.o.node.Meta.Topic(name) == nil {
@@ -82,8 +82,8 @@ func (p Policies) LettersOf(t *meta.Topic, channel string) string {
 	return name
 }
 
-// RedriveOrPurge returns dead letters of a channel to it, or finishes them, partition by
-// partition. On an error, what was done until then is in the answer.
+// RedriveOrPurge redrives or purges dead letters of a channel, partition by partition. On an error,
+// the result includes what was done until then.
 func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s deadletter.Processed, err error) {
 	t, err := p.o.node.topics.Topic(a.Topic)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 		}
 		one := lettersArgs{DeadLetterAction: a, Letters: letters, Partition: i}
 		one.Max = a.Max - s.Letters
-		if one.Max == 0 { // whether there are more
+		if one.Max == 0 { // check whether there are more
 			one.Max, one.DryRun = 1, true
 		}
 		part, err := atLeader(ctx, p.o.node, askLetters, letters, i, one)
@@ -123,8 +123,8 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 	return s, nil
 }
 
-// DeadLetters lists the channels that have dead letters or may have some, by topic and name.
-// A filter that is "" lets all pass.
+// DeadLetters lists the channels that have, or may have, dead letters, by topic and name. An empty
+// filter selects all.
 func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter string) []api.DeadLetters {
 	figures := map[[2]string]stats.Channel{}
 	for _, t := range p.o.ClusterStats(ctx, "", "", false) {

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// nodeCopies is what one node has of a partition.
+// nodeCopies are one node's copies of a partition.
 type nodeCopies struct {
 	Live     api.RepairCopy     `json:"live"`
 	SetAside []api.SetAsideCopy `json:"set_aside"`
@@ -52,10 +52,10 @@ func damageRanges(all []commitlog.Damage) []api.DamageRange {
 	return out
 }
 
-// repairArgs ask a node to do what an operator decided about its copies.
+// repairArgs ask a node to carry out an operator's decision about its copies.
 type repairArgs struct {
 	controller.PartitionID
-	Discard string `json:"discard,omitempty"` // the name of a set-aside copy; "": the loss is accepted
+	Discard string `json:"discard,omitempty"` // name of a set-aside copy; "": accept the loss
 }
 
 var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *Node, _ context.Context, a repairArgs) (forward.Nothing, error) {
@@ -69,7 +69,7 @@ var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *Node, _ 
 	return forward.Nothing{}, o.host.Quarantine.ForgetLoss(o.host.Lookup(a.Topic), hp)
 }}
 
-// Copies lists what the nodes have of a partition, intact, damaged or set aside.
+// Copies lists the nodes' copies of a partition: intact, damaged or set aside.
 func (o *Contents) Copies(ctx context.Context, topic string, i int) (*api.Repair, error) {
 	s, t, p, err := o.node.find(topic, i)
 	if err != nil {
@@ -103,8 +103,8 @@ func (o *Contents) DiscardCopy(ctx context.Context, topic string, i int, node me
 	return o.repair(ctx, topic, i, node, name)
 }
 
-// AcceptLoss ends that the health reports data_lost for a partition whose only replica
-// lost its directory. It is ErrNoLoss for any other.
+// AcceptLoss ends the health report data_lost for a partition whose only replica lost its
+// directory. For any other the error is ErrNoLoss.
 func (o *Contents) AcceptLoss(ctx context.Context, topic string, i int, node meta.NodeID) error {
 	return o.repair(ctx, topic, i, node, "")
 }

@@ -42,9 +42,9 @@ func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, 
 	return waiting, errors.Join(errs...)
 }
 
-// fitted returns n replicas for a partition: those it has, without the last where
-// they are too many, those that are not in sync first; and where they are too few
-// with nodes that are up, in zones that are used least, that hold least.
+// fitted returns n replicas for a partition. If it has too many, the last are removed, those that
+// are not in sync first. If it has too few, nodes are added that are up, in the least used zones,
+// with the least load.
 func fitted(s *meta.State, nodes controller.Conditions, p *meta.Partition, n int) ([]meta.NodeID, error) {
 	target := slices.Clone(p.Replicas)
 	for len(target) > n {

@@ -33,7 +33,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		Ordered: t.Config.Ordered, Ext: t.Config.Ext, QuotaUsed: -1,
 	}
 	led := slices.DeleteFunc(slices.Clone(h.AllLed()), func(lp *host.Led) bool {
-		return lp.Index >= len(t.Partitions) // it is being added: the configuration comes last
+		return lp.Index >= len(t.Partitions) // it is being added: the configuration changes last
 	})
 	for _, lp := range led {
 		l, i := lp.Replica.Log(), lp.Index
@@ -74,7 +74,7 @@ func texts(ids []meta.NodeID) []string {
 	return all
 }
 
-// channelNames returns the names of the channels of some partitions, sorted.
+// channelNames returns the sorted names of the channels of partitions.
 func channelNames(led []*host.Led) []string {
 	names := map[string]struct{}{}
 	for _, lp := range led {
@@ -85,7 +85,7 @@ func channelNames(led []*host.Led) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// channelStats describes a channel as far as it is in some partitions of t.
+// channelStats describes a channel over the given partitions of t.
 func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, clients bool) stats.Channel {
 	s := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if c := t.Channels[name]; c != nil {
@@ -138,5 +138,5 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 	return s
 }
 
-// counted is whose a topic.Consumer is.
+// counted is the owner of a topic.Consumer.
 type counted interface{ Stats() stats.Client }

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// traceRounds is how often the nodes are asked for the copies that others know of.
+// traceRounds is how often the nodes are asked for copies that other nodes know.
 const traceRounds = 3
 
 var askTrace = question[trace.Query, trace.Found]{"trace", func(o *Node, _ context.Context, q trace.Query) (trace.Found, error) {
@@ -18,12 +18,11 @@ var askTrace = question[trace.Query, trace.Found]{"trace", func(o *Node, _ conte
 // Traced finds traced messages on all nodes.
 type Traced struct {
 	Lives     []trace.Life
-	Silent    []string // nodes that did not answer: what they noted is missing
-	Truncated bool     // there is more than is shown
+	Silent    []string // nodes that did not respond: their events are missing
+	Truncated bool     // there are more messages
 }
 
-// Traces is what happened to messages, for operators. Its methods may be called by many
-// goroutines.
+// Traces gives operators access to the events of messages. Its methods are safe for concurrent use.
 type Traces struct{ node *Node }
 
 // TracesOf returns the Traced of a node.

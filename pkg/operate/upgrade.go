@@ -15,7 +15,7 @@ type Upgrader struct{ node *Node }
 // NewUpgrader returns the Upgrader of a node.
 func NewUpgrader(n *Node) *Upgrader { return &Upgrader{n} }
 
-// Upgrade returns how far an upgrade has come.
+// Upgrade returns the progress of an upgrade.
 func (o *Upgrader) Upgrade() api.Upgrade {
 	s := o.node.Meta.View()
 	level, target := meta.LevelOf(s), level.Supported().Max
@@ -34,9 +34,9 @@ func (o *Upgrader) Upgrade() api.Upgrade {
 	return u
 }
 
-// Finalize raises the feature level to what this node's program supports, and returns how
-// it is then. It is refused with meta.ErrLevel while a node does not support that, or it is
-// not known of a member.
+// Finalize raises the feature level to what this node's program supports, and returns the new
+// state. It is refused with meta.ErrLevel while a node does not support that, or a member's support
+// is unknown.
 func (o *Upgrader) Finalize(ctx context.Context) (api.Upgrade, error) {
 	u := o.Upgrade()
 	if len(u.Unregistered) > 0 {

@@ -34,7 +34,7 @@ var askCopy = question[copyArgs, api.Copy]{"copy", func(o *Node, _ context.Conte
 		return api.Copy{}, err
 	}
 	l := hp.Replica.Log()
-	// The start last: it only grows, and all of the digest must be there.
+	// Read the start last: it only grows, and the digest must cover everything from it on.
 	c := api.Copy{Answered: true, CommittedEnd: uint64(l.CommittedEnd()), LogEnd: uint64(l.End()), Bytes: l.Bytes(), Damaged: hp.Replica.Damaged()}
 	c.LogStart = uint64(l.Start())
 	checked, part := o.host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
@@ -56,14 +56,14 @@ var askDigest = question[copyArgs, string]{"digest", func(o *Node, ctx context.C
 	return sum, err
 }}
 
-// digestStep is how much of a log is read at a time.
+// digestStep is how many bytes of a log are read at a time.
 const digestStep = 1 << 20
 
 // errWhole ends the reading for a digest.
 var errWhole = errors.New("log fully read")
 
-// DigestOf returns the SHA-256 of a log's batches, as they are on the disk, from the
-// one that holds from to the last that ends at or before end, in hexadecimal.
+// DigestOf returns the SHA-256 of a log's batches on disk, from the one that contains from to the
+// last that ends at or before end, in hexadecimal.
 func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string, error) {
 	h := sha256.New()
 	c := commitlog.NewChecker(l, from)
@@ -90,10 +90,9 @@ func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (stri
 	}
 }
 
-// Digest returns the digests of a topic's partitions, on every replica that can
-// be asked, over what all in-sync ones have: from the latest start to the least
-// committed end. A replica that is not in sync and has not come that far is left
-// out.
+// Digest returns the digests of a topic's partitions, on every replica that responds, over what all
+// in-sync ones have: from the latest start to the least committed end. A replica that is not in
+// sync and does not reach that end is omitted.
 func (o *Contents) Digest(ctx context.Context, name string) ([]api.PartitionDigest, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -109,7 +108,7 @@ func (o *Contents) Digest(ctx context.Context, name string) ([]api.PartitionDige
 	return all, nil
 }
 
-// compare has the replicas of a partition read what they hold.
+// compare asks the replicas of a partition for digests of what they hold.
 func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.PartitionDigest {
 	p := &t.Partitions[i]
 	out := api.PartitionDigest{Partition: i, Digests: map[string]string{}, Unreadable: map[string]string{}}
@@ -137,7 +136,7 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 	return out
 }
 
-// identical reports whether all digests are the same, and none of an in-sync replica is missing.
+// identical reports whether all digests are equal, and none of an in-sync replica is missing.
 func identical(digests map[string]string, isr []meta.NodeID) bool {
 	first := ""
 	for _, d := range digests {
@@ -153,8 +152,8 @@ func (o *Node) copiesOf(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(o.present(), func(id meta.NodeID) bool { return !slices.Contains(p.Replicas, id) })
 }
 
-// common returns what all in-sync replicas hold of a partition, and those that
-// hold it.
+// common returns the range that all in-sync replicas of a partition hold, and the nodes that hold
+// it.
 func common(copies map[meta.NodeID]api.Copy, isr []meta.NodeID) (from, end seq.Offset, nodes []meta.NodeID) {
 	first := true
 	for id, c := range copies {

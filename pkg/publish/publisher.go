@@ -8,19 +8,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// clientKey is where a context has who publishes.
+// clientKey is the context key of the publisher's name.
 type clientKey struct{}
 
-// maxClient is how much of a publisher's name is kept.
+// maxClient is how many bytes of a publisher's name are kept.
 const maxClient = 128
 
-// WithClient returns a context for the publishes of a client, which traces name.
+// WithClient returns a context for the publishes of a client, whose name appears in traces.
 func WithClient(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, clientKey{}, name[:min(len(name), maxClient)])
 }
 
-// sign says of messages of a topic that is traced who publishes them through which node. The
-// first one says it for all.
+// sign adds the publisher, and the node that received the publish, to the messages of a traced
+// topic. The first message carries them for all.
 func sign(ctx context.Context, self meta.NodeID, messages []topic.Message) {
 	if len(messages) > 0 && messages[0].From == nil {
 		client, _ := ctx.Value(clientKey{}).(string)

@@ -26,43 +26,41 @@ import (
 // Bounds of queued publishes.
 const (
 	QueueBytes  = 32 << 20  // of one partition
-	queuesBytes = 256 << 20 // of all together
+	queuesBytes = 256 << 20 // of all partitions together
 
-	// strayGrace is how long the answers of a node that leads no longer are
-	// waited for, and how long where it had not answered anything for hungAfter:
-	// long enough for a refusal of one that is only slow.
+	// strayGrace is how long the queue waits for the answers of a node that no longer leads, and
+	// hungGrace how long if that node had not answered anything for hungAfter: long enough for a
+	// refusal of a slow node.
 	strayGrace = 250 * time.Millisecond
 	hungAfter  = 500 * time.Millisecond
 	hungGrace  = 25 * time.Millisecond
 
-	// A partition that is refused is tried again after a pause that doubles from
-	// the first to the last of these, and begins again whenever its metadata changes.
+	// A refused partition is retried after a pause that doubles from the first to the last of
+	// these, and begins again whenever its metadata changes.
 	retryFirst = 2 * time.Millisecond
 	retryLast  = 50 * time.Millisecond
 )
 
-// errStrayed is what became of a publish whose leader was superseded before it
-// answered.
+// errStrayed is the outcome of a publish whose leader was superseded before it answered.
 var errStrayed = fate.Mark(fmt.Errorf("%w: leader changed", coord.ErrUnknownOutcome), fate.Uncertain)
 
-// queues are the ways of publishes that do not simply go to a term of this
-// node: to partitions that another leads, and to those that nobody can append to
-// for a moment. What is refused without anything having been done is kept and
-// tried again for as long as a publish may take; what may have been done is
-// never sent twice.
+// queues hold the publishes that cannot simply go to a term of this node: those to partitions that
+// another node leads, and those that no node can append at the moment. A publish that was refused
+// without effect is kept and retried for as long as a publish may take. One that may have been
+// appended is never sent again.
 type queues struct {
 	*Options
 	host   *host.Host
-	start  func(func()) bool // runs a goroutine that is waited for
-	active atomic.Int64      // forward queues that have something to do
-	bytes  atomic.Int64      // of all that is on its way
-	rounds atomic.Uint64     // given out
+	start  func(func()) bool // runs a goroutine that Close waits for
+	active atomic.Int64      // forward queues with work
+	bytes  atomic.Int64      // of all publishes in the queues
+	rounds atomic.Uint64     // last round number used
 	stir   chan struct{}     // a forward queue began to wait; holds one
-	spare  sync.Pool         // of queued publishes, which are reused with what is bound to them
+	spare  sync.Pool         // of queued publishes, which are reused with their bound functions
 
 	mu     sync.Mutex // guards what follows
 	all    map[queueKey]*queue
-	closed error // why nothing waits any more
+	closed error // why nothing waits any longer
 }
 
 type queueKey struct {
@@ -81,10 +79,9 @@ func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
 	return s
 }
 
-// queue is the way of publishes to one partition, in order. It is there while
-// something is on its way. Where things are refused, it waits until all that is
-// in progress has been answered; then all that came back goes first, in a new
-// round, of which the leader takes nothing that came behind a refusal.
+// queue is the forward queue of one partition, in order. It exists while it holds publishes. After
+// a refusal it waits until everything in flight has been answered. Then returned publishes are sent
+// first, in a new round; the leader accepts nothing of a round after a refusal.
 type queue struct {
 	all *queues
 	key queueKey
@@ -93,30 +90,30 @@ type queue struct {
 	numbers numbers
 
 	mu       sync.Mutex // guards what follows
-	left     sync.Cond  // the queue is gone, or less is on its way than before
+	left     sync.Cond  // signals that the queue is gone, or holds less than before
 	gone     bool       // no longer in the set
-	closed   error      // why nothing is kept any more
+	closed   error      // why nothing is kept any longer
 	bytes    int
 	next     uint64                      // sequence of queued publishes
-	round    uint64                      // of those in progress
-	target   meta.NodeID                 // of those in progress
-	flying   map[*queuedPublish]struct{} // in progress, or being sent
-	answered time.Time                   // something of those was last, or they began
-	strayed  time.Time                   // another than the target was seen to lead since; zero: no
-	sending  bool                        // a goroutine sends what waited
+	round    uint64                      // of the publishes in flight
+	target   meta.NodeID                 // of the publishes in flight
+	flying   map[*queuedPublish]struct{} // in flight, or being sent
+	answered time.Time                   // time of the last answer to one of those, or when they began
+	strayed  time.Time                   // since when another node than the target leads; zero: none does
+	sending  bool                        // a goroutine sends waiting publishes
 	returned []*queuedPublish            // refused, to be sent again
 	waiting  []*queuedPublish            // not sent yet
-	pause    time.Duration               // before the next attempt; 0: the last one was answered well
-	paused   uint64                      // round that the pause is for
+	pause    time.Duration               // before the next attempt; 0: the last one succeeded
+	paused   uint64                      // round of the pause
 	retryAt  time.Time
-	seen     *meta.Topic // as it was when something was refused last
+	seen     *meta.Topic // the topic at the last refusal
 }
 
 // numbers counts the publishes of a round that were sent to another node.
 type numbers struct{ round, next uint64 }
 
-// give returns the next number of a round. What is sent of an earlier round than
-// the newest, since it was given up before, gets one that is never at turn.
+// give returns the next number of a round. A publish of an earlier round than the newest, which was
+// given up before it was sent, gets a number that the receiver never accepts.
 func (n *numbers) give(round uint64) uint64 {
 	if round < n.round {
 		return math.MaxUint64
@@ -128,10 +125,9 @@ func (n *numbers) give(round uint64) uint64 {
 	return n.next - 1
 }
 
-// holds reports whether publishes to a partition must take their way through its
-// forward queue, since others are in it. Where those are just being handed to the term of
-// this node, it waits until they are: under a steady load the queue would
-// otherwise never be empty, and every publish would take the long way for good.
+// holds reports whether publishes to a partition must use its forward queue because others are in
+// it. If those are just being passed to the term of this node, it waits until they are: under a
+// steady load the queue would otherwise never be empty, and every publish would use it permanently.
 func (s *queues) holds(key queueKey) bool {
 	if s.active.Load() == 0 {
 		return false
@@ -150,8 +146,8 @@ func (s *queues) holds(key queueKey) bool {
 	return !o.gone
 }
 
-// withoutPublisher takes the publisher's name, which is for traces, off messages that a
-// leader of an older release would refuse with it.
+// withoutPublisher removes the publisher's name, which is for traces, from messages for a leader of
+// an older release, which would refuse it.
 func (s *queues) withoutPublisher(messages []topic.Message) {
 	if len(messages) == 0 || messages[0].From == nil {
 		return
@@ -163,9 +159,9 @@ func (s *queues) withoutPublisher(messages []topic.Message) {
 	}
 }
 
-// send takes a publish, whose messages are copied. Its Done is told what became
-// of it, unless an error is returned: then it was not taken. refusal is why the
-// partition's own term did not take it, or nil.
+// send accepts a publish, whose messages are copied. Its Done receives the outcome unless an error
+// is returned: then it was not accepted. refusal is why the partition's local term did not accept
+// it, or nil.
 func (s *queues) send(key queueKey, p *Request, refusal error) error {
 	s.withoutPublisher(p.Messages)
 	size := forward.MessagesSize(p.Messages)
@@ -213,7 +209,7 @@ func (s *queues) queue(key queueKey) (*queue, error) {
 	return o, nil
 }
 
-// leader returns who leads a partition as far as is known here; "": nobody.
+// leader returns the leader of a partition, as known on this node; "" if there is none.
 func (s *queues) leader(key queueKey) meta.NodeID {
 	t := s.Meta.Topic(key.topic)
 	if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
@@ -222,8 +218,8 @@ func (s *queues) leader(key queueKey) meta.NodeID {
 	return t.Partitions[key.partition].Leader
 }
 
-// enqueue sends a queued publish to target, or keeps it behind others. again: the queue
-// has ended meanwhile.
+// enqueue sends a queued publish to target, or queues it. again means that the queue has ended
+// meanwhile.
 func (o *queue) enqueue(x *queuedPublish, target meta.NodeID) (again bool, err error) {
 	size := len(x.messages)
 	seen := o.all.Meta.Topic(o.key.topic)
@@ -265,9 +261,9 @@ func (o *queue) enqueue(x *queuedPublish, target meta.NodeID) (again bool, err e
 	return false, nil
 }
 
-// delayLocked puts off the next attempt, once a round. The pauses are short again
-// when the metadata has changed since the last refusal: another node is about to
-// lead, or to know that it does.
+// delayLocked delays the next attempt, once per round. The pauses start short again when the
+// metadata has changed since the last refusal: another node is about to lead, or to learn that it
+// does.
 func (o *queue) delayLocked(seen *meta.Topic) {
 	changed := o.seen != seen
 	o.seen = seen
@@ -283,7 +279,7 @@ func (o *queue) delayLocked(seen *meta.Topic) {
 
 func (s *queues) poke() { signal.Poke(s.stir) }
 
-// absent says why a partition has no leader.
+// absent returns why a partition has no leader.
 func (s *queues) absent(k queueKey) error {
 	if t := s.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
 		return meta.ErrTopicNotFound
@@ -296,8 +292,7 @@ func (o *queue) forgetLocked(x *queuedPublish) {
 	o.all.bytes.Add(-int64(len(x.messages)))
 }
 
-// endLocked takes a forward queue that has nothing to do out of the set, and has those look
-// that wait for it.
+// endLocked removes an idle forward queue from the set, and wakes goroutines that wait for it.
 func (o *queue) endLocked() {
 	defer o.left.Broadcast()
 	if o.gone || o.sending || len(o.flying)+len(o.returned)+len(o.waiting) > 0 {
@@ -314,8 +309,8 @@ func (s *queues) drop(o *queue) {
 	delete(s.all, o.key)
 }
 
-// passing reports whether a refusal may be over soon, because the leadership moves.
-// Nothing was done then.
+// passing reports whether a refusal may end soon, because the leadership moves. Nothing was
+// appended then.
 func (s *queues) passing(k queueKey, err error) bool {
 	if fate.Of(err) != fate.Refused {
 		return false
@@ -324,19 +319,19 @@ func (s *queues) passing(k queueKey, err error) bool {
 	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, host.ErrNoLeader), errors.Is(err, host.ErrNoWindow):
 		return true
 	case errors.Is(err, coord.ErrNotWritable):
-		// what metadata says, too, does not pass by itself
+		// A state in the metadata also does not end on its own.
 		t := s.Meta.Topic(k.topic)
 		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
 	case errors.Is(err, host.ErrDiskFull):
 		return s.handsOver(k)
 	case errors.Is(err, host.ErrExiting):
-		return !s.host.Exiting() // it is the leader's end
+		return !s.host.Exiting() // the leader is stopping
 	}
 	return false
 }
 
-// handsOver reports whether a leader whose disk is full has another in-sync replica to
-// hand the partition over to, as far as the metadata knows.
+// handsOver reports whether a leader with a full disk has another in-sync replica to which it can
+// transfer the partition, according to the metadata.
 func (s *queues) handsOver(k queueKey) bool {
 	t := s.Meta.Topic(k.topic)
 	if t == nil || k.partition >= len(t.Partitions) {
@@ -349,7 +344,7 @@ func (s *queues) handsOver(k queueKey) bool {
 	})
 }
 
-// run tries again what waits until ctx ends; then all of it is refused.
+// run retries waiting publishes until ctx ends; then all are refused.
 func (s *queues) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -370,8 +365,8 @@ func (s *queues) run(ctx context.Context) {
 	}
 }
 
-// retry lets every forward queue look whether it can continue. It returns when that is to
-// be done again at the latest; negative: nothing waits.
+// retry lets every forward queue check whether it can continue. It returns the longest time until
+// the next call; negative: nothing waits.
 func (s *queues) retry(now time.Time) time.Duration {
 	if s.active.Load() == 0 {
 		return -1
@@ -391,7 +386,7 @@ func (s *queues) retry(now time.Time) time.Duration {
 	return next
 }
 
-// retry ends what has waited too long, and sends the rest if it is time.
+// retry ends publishes that have waited too long, and sends the others if it is time.
 func (o *queue) retry(now time.Time) time.Duration {
 	limit := o.all.PublishTimeout
 	t := o.all.Meta.Topic(o.key.topic)
@@ -408,7 +403,7 @@ func (o *queue) retry(now time.Time) time.Duration {
 	default:
 		pending = append(o.returned, o.waiting...)
 		o.returned, o.waiting = nil, nil
-		if o.pause > 0 { // one of them is enough to find out
+		if o.pause > 0 { // one of them suffices as a test
 			pending, o.returned = pending[:1:1], pending[1:]
 		}
 		for _, x := range pending {
@@ -432,8 +427,8 @@ func (o *queue) retry(now time.Time) time.Duration {
 	return again
 }
 
-// sendAll sends what waited, which may take until the term has room. As soon as
-// something comes back, the rest stays.
+// sendAll sends waiting publishes, which may wait for room in the term. As soon as one is returned,
+// the others stay.
 func (o *queue) sendAll(pending []*queuedPublish, target meta.NodeID, round uint64) {
 	for i, x := range pending {
 		x.dispatch(target, round)
@@ -460,12 +455,12 @@ func (o *queue) sendAll(pending []*queuedPublish, target meta.NodeID, round uint
 	o.sending = false
 	o.endLocked()
 	o.mu.Unlock()
-	o.all.poke() // for what came behind it, or came back
+	o.all.poke() // for publishes that arrived later, or were returned
 }
 
-// popStraysLocked gives up what is in progress to a node that another has
-// succeeded, and that has not answered for a while: it may be hanging. It
-// returns whom to tell, and when to look again; negative: no need.
+// popStraysLocked gives up publishes in flight to a node that another has succeeded and that has
+// not answered for a while: it may be hanging. It returns whom to notify, and when to check again;
+// negative: no need.
 func (o *queue) popStraysLocked(now time.Time, leader meta.NodeID) (strays []func(topic.Receipt), again time.Duration) {
 	if o.sending || len(o.flying) == 0 || leader == "" || leader == o.target || o.target == "" {
 		o.strayed = time.Time{}
@@ -484,7 +479,7 @@ func (o *queue) popStraysLocked(now time.Time, leader meta.NodeID) (strays []fun
 	all := slices.SortedFunc(maps.Keys(o.flying), func(x, y *queuedPublish) int { return cmp.Compare(x.seq, y.seq) })
 	for _, x := range all {
 		if !x.landed {
-			x.givenUp = true // it is freed when its call is done
+			x.givenUp = true // it is freed when its call has ended
 			delete(o.flying, x)
 			o.forgetLocked(x)
 			strays = append(strays, x.done)
@@ -494,8 +489,8 @@ func (o *queue) popStraysLocked(now time.Time, leader meta.NodeID) (strays []fun
 	return strays, -1
 }
 
-// popLateLocked takes out what has waited since before a time. It has been
-// tried, or something before it has.
+// popLateLocked removes publishes that have waited since before a time. They, or earlier ones, have
+// been tried.
 func (o *queue) popLateLocked(before time.Time) []*queuedPublish {
 	var late []*queuedPublish
 	for _, list := range []*[]*queuedPublish{&o.returned, &o.waiting} {
@@ -510,7 +505,7 @@ func (o *queue) popLateLocked(before time.Time) []*queuedPublish {
 	return late
 }
 
-// close refuses all that waits, and what comes.
+// close refuses all waiting and later publishes.
 func (s *queues) close(reason error) {
 	s.mu.Lock()
 	s.closed = reason

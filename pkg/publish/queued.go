@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// queuedPublish is a publish on its way.
+// queuedPublish is a publish in a forward queue.
 type queuedPublish struct {
 	home     *sync.Pool
 	queue    *queue
@@ -24,19 +24,18 @@ type queuedPublish struct {
 	messages []byte // encoded
 	head     []byte
 	done     func(topic.Receipt)
-	givenUp  bool                // its publisher has been told; guarded by the queue
-	landed   bool                // its answer is here; likewise
-	refusal  error               // the last; nil: none yet
-	answered func([]byte, error) // answer, bound
-	payload  [2][]byte           // head and messages
-	share    limit.Share         // of the node's memory, for messages
+	givenUp  bool                // its publisher has been answered; guarded by the queue
+	landed   bool                // its answer has arrived; likewise
+	refusal  error               // the last one; nil: none yet
+	answered func([]byte, error) // answer as a value
+	payload  [2][]byte           // header and messages
+	share    limit.Share         // of the node's memory budget, for messages
 }
 
-// keptParcel is the largest buffer that is kept for another queued publish.
+// keptQueued is the largest buffer that is kept for another queued publish.
 const keptQueued = 64 << 10
 
-// dispatch has a queued publish appended by who leads the partition. It does not wait
-// for the network.
+// dispatch sends a queued publish to the partition's leader. It does not wait for the network.
 func (x *queuedPublish) dispatch(target meta.NodeID, round uint64) {
 	s, k := x.queue.all, x.queue.key
 	switch {
@@ -51,8 +50,8 @@ func (x *queuedPublish) dispatch(target meta.NodeID, round uint64) {
 	}
 }
 
-// post sends a queued publish to another node, in the order of the numbers: one that
-// could not be sent leaves a gap, behind which nothing is taken.
+// post sends a queued publish to another node, in the order of the numbers. One that could not be
+// sent leaves a gap, after which the receiver accepts nothing.
 func (x *queuedPublish) post(target meta.NodeID, round uint64) {
 	o, k := x.queue, x.queue.key
 	o.posting.Lock()
@@ -63,8 +62,8 @@ func (x *queuedPublish) post(target meta.NodeID, round uint64) {
 	o.all.Calls.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
 }
 
-// append hands a queued publish to the term of this node. Once taken there, it is behind
-// all that was taken before, and on its way no more.
+// append passes a queued publish to the term of this node. Once accepted there, it comes after all
+// accepted before, and is no longer in flight.
 func (x *queuedPublish) append() {
 	s, k := x.queue.all, x.queue.key
 	var lp *host.Led
@@ -89,7 +88,7 @@ func (x *queuedPublish) append() {
 	x.leave()
 }
 
-// answer takes a leader's answer, or why there is none.
+// answer handles a leader's answer, or the error instead of one.
 func (x *queuedPublish) answer(reply []byte, err error) {
 	x.queue.mu.Lock()
 	givenUp := x.givenUp
@@ -104,20 +103,20 @@ func (x *queuedPublish) answer(reply []byte, err error) {
 	}
 	if err == nil {
 		r, err := forward.DecodeReceipt(reply)
-		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
+		r.Err = fate.Mark(err, fate.Uncertain) // it was accepted by some node
 		x.finishAttempt(r)
 		return
 	}
 	_, arrived := errors.AsType[*peer.RemoteError](err)
 	if !arrived && fate.Of(err) == fate.Refused && !errors.Is(err, peer.ErrTooBig) {
-		x.comeBack(err) // the leader could not be asked
+		x.comeBack(err) // the leader could not be reached
 		return
 	}
 	x.finishAttempt(topic.Receipt{Err: forward.FromRemote(err)})
 }
 
-// finishAttempt ends an attempt: the queued publish is kept for another one if there is reason
-// to hope, and its publisher is told otherwise.
+// finishAttempt ends an attempt: the queued publish is kept for another one if that may succeed;
+// otherwise its publisher is answered.
 func (x *queuedPublish) finishAttempt(r topic.Receipt) {
 	if r.Err != nil && x.queue.all.passing(x.queue.key, r.Err) {
 		x.comeBack(r.Err)
@@ -126,7 +125,7 @@ func (x *queuedPublish) finishAttempt(r topic.Receipt) {
 	x.tell(r)
 }
 
-// comeBack keeps a queued publish that was not taken.
+// comeBack keeps a queued publish that was not accepted.
 func (x *queuedPublish) comeBack(refusal error) {
 	o := x.queue
 	seen := o.all.Meta.Topic(o.key.topic)
@@ -146,18 +145,18 @@ func (x *queuedPublish) comeBack(refusal error) {
 	o.all.poke()
 }
 
-// tell ends a queued publish that is in progress.
+// tell completes a queued publish in flight.
 func (x *queuedPublish) tell(r topic.Receipt) {
 	done, since, o := x.done, x.since, x.queue
 	r.Partition = o.key.partition
 	x.leave()
 	if fate.Of(r.Err) == fate.Refused && r.Err != nil {
-		o.all.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not see it
+		o.all.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not observe it
 	}
 	done(r)
 }
 
-// leave takes a queued publish that is in progress out of the queue.
+// leave removes a queued publish in flight from the queue.
 func (x *queuedPublish) leave() {
 	o := x.queue
 	o.mu.Lock()
@@ -183,7 +182,7 @@ func (x *queuedPublish) free() {
 	home.Put(x)
 }
 
-// expire tells the publisher of a queued publish that was taken out why it was refused.
+// expire answers the publisher of a removed queued publish with the refusal.
 func (x *queuedPublish) expire() {
 	err := x.refusal
 	if err == nil {

@@ -14,29 +14,27 @@ import (
 )
 
 const (
-	// receiverBytes bounds what waits for one partition's term, of one other node.
+	// receiverBytes bounds what waits for one partition's term, per other node.
 	receiverBytes = 32 << 20
-	// receiverIdle is how long nothing has come through a receiver that is forgotten
-	// when there are many.
+	// receiverIdle is the time without a publish after which a receiver is dropped if there are
+	// many.
 	receiverIdle = 10 * time.Second
-	// fewInlets are kept without looking which of them are idle.
+	// fewReceivers are kept without checking which of them are idle.
 	fewReceivers = 64
 )
 
-// errOvertaken refuses what was sent behind something that was refused: it
-// would be appended before it.
+// errOvertaken refuses a publish that was sent after a refused one: it would be appended before it.
 var errOvertaken = fate.Mark(fmt.Errorf("%w: an earlier publish of this round was refused", coord.ErrNotLeading), fate.Refused)
 
-// receivers are where publishes of other nodes come in. What one node publishes to
-// one partition is appended in the order in which it was sent; a term that makes
-// one partition wait holds up no other.
+// receivers accept publishes of other nodes. The publishes of one node to one partition are
+// appended in the order of sending; a term that makes one partition wait delays no other.
 type receivers struct {
 	host  *host.Host
-	start func(func()) bool // runs a goroutine that is waited for
+	start func(func()) bool // runs a goroutine that Close waits for
 
 	mu    sync.Mutex // guards what follows
 	all   map[receiverKey]*receiver
-	bound int // so many are kept before idle ones are looked for
+	bound int // this many are kept before idle ones are searched for
 }
 
 type receiverKey struct {
@@ -46,29 +44,28 @@ type receiverKey struct {
 	partition int
 }
 
-// receiver is the way in of one node's publishes to one partition, in one session.
-// It may be forgotten at any time: another in its place takes nothing that does
-// not begin a round.
+// receiver accepts one node's publishes to one partition, in one session. It may be dropped at any
+// time: its replacement accepts only publishes that begin a round.
 type receiver struct {
 	all  *receivers
-	used time.Time // when something came last; guarded by set.mu
+	used time.Time // time of the last publish; guarded by set.mu
 
 	mu    sync.Mutex // guards what follows
 	queue []arrival
 	bytes int
-	busy  bool   // a goroutine works on what came
-	round uint64 // the newest that something came of
-	next  uint64 // number that is at turn of that round
-	shut  bool   // nothing more of that round is taken
+	busy  bool   // a goroutine serves what arrived
+	round uint64 // the newest round of which something arrived
+	next  uint64 // next expected number of that round
+	shut  bool   // nothing more of that round is accepted
 }
 
-// arrival is a publish that came.
+// arrival is a received publish.
 type arrival struct {
-	payload []byte // of its own
+	payload []byte // its own copy
 	reply   func([][]byte, error)
 }
 
-// receive takes a publish, whose payload is copied. It does not wait.
+// receive accepts a publish, whose payload is copied. It does not wait.
 func (s *receivers) receive(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
 	var m forward.Publish
 	if err := m.DecodeHead(payload); err != nil {
@@ -94,8 +91,8 @@ func (s *receivers) receiver(key receiverKey) *receiver {
 	return in
 }
 
-// sweepLocked forgets the receivers that are idle, each time that there are twice as
-// many as were left the last time: topics go, and leaderships move.
+// sweepLocked drops idle receivers, each time that there are twice as many as the last sweep left:
+// topics are deleted, and leaderships move.
 func (s *receivers) sweepLocked(now time.Time) {
 	if len(s.all) < max(s.bound, fewReceivers) {
 		return
@@ -108,7 +105,7 @@ func (s *receivers) sweepLocked(now time.Time) {
 	s.bound = 2 * len(s.all)
 }
 
-// down forgets a session: nothing comes of it any more.
+// down drops the receivers of an ended session.
 func (s *receivers) down(from meta.NodeID, session uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +131,7 @@ func (in *receiver) put(payload []byte, reply func([][]byte, error)) error {
 	return nil
 }
 
-// work hands over what came until nothing is left.
+// work serves received publishes until none is left.
 func (in *receiver) work() {
 	var spare []arrival
 	for {
@@ -159,7 +156,7 @@ func (in *receiver) work() {
 	}
 }
 
-// serve hands a publish to the term. It may wait for room there.
+// serve passes a publish to the term. It may wait for room there.
 func (in *receiver) serve(a arrival) {
 	var m forward.Publish
 	err := m.Decode(a.payload)
@@ -174,8 +171,8 @@ func (in *receiver) serve(a arrival) {
 	}
 }
 
-// turn reports whether a publish is at turn. If it is not, something that was sent
-// before it is missing or was refused, and nothing more of its round is taken.
+// turn reports whether a publish is the next one. If it is not, an earlier one is missing or was
+// refused, and nothing more of its round is accepted.
 func (in *receiver) turn(round, number uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -190,7 +187,7 @@ func (in *receiver) turn(round, number uint64) bool {
 	return !in.shut
 }
 
-// answer tells the other node what became of its publish.
+// answer sends the outcome of a publish to the other node.
 func (in *receiver) answer(round uint64, r topic.Receipt, reply func([][]byte, error)) {
 	if r.Err == nil {
 		reply([][]byte{forward.AppendReceipt(make([]byte, 0, 24), r)}, nil)
@@ -204,8 +201,8 @@ func (in *receiver) answer(round uint64, r topic.Receipt, reply func([][]byte, e
 	reply(nil, r.Err)
 }
 
-// offer hands messages to the term of this node. They are never sent on: another
-// node's metadata may be as old as this one's.
+// offer passes messages to the term of this node. They are never forwarded: another node's metadata
+// may be as old as this one's.
 func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	h := s.host.Lookup(m.Topic)
 	if h == nil || h.Incarnation != m.Incarnation {

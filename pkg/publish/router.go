@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrPartitionNeeded refuses a publish that leaves open what only its publisher can decide.
+// ErrPartitionNeeded refuses a publish without the choice that only its publisher can make.
 var ErrPartitionNeeded error = failure.PartitionNeeded
 
 // Options configure a router.
@@ -26,23 +26,23 @@ type Options struct {
 	Self           meta.NodeID
 	Meta           *raftstore.Store
 	Calls          forward.Caller // to other nodes
-	Memory         *limit.Memory  // of what clients make the node hold; nil: no limit
+	Memory         *limit.Memory  // for what clients make the node hold; nil: no limit
 	PublishTimeout time.Duration  // how long a publish waits for a leader
 	Observer       topic.Observer
 }
 
-// Request is a request to publish messages to a topic. Those that go to one partition
-// are stored as a whole or not at all; with no keys and dedup ids, that is all of them.
+// Request is a request to publish messages to a topic. The messages that go to one partition are
+// stored as a whole or not at all; without keys and dedup ids, that is all of them.
 type Request struct {
 	Topic     string
 	Partition int // AnyPartition: by each message's key, else by its dedup id, else round robin over the writable ones
 	Messages  []topic.Message
 	Route     []byte // partition of messages without a key, instead of their dedup ids; nil: none
-	// Done is called exactly once, perhaps before Publish returns, from any
-	// goroutine. It must not block and must not call the broker.
+	// Done is called exactly once, possibly before Publish returns, from any goroutine. It must not
+	// block and must not call the broker.
 	Done func(topic.Receipt)
-	// Inline, if not nil, may be called once before Publish returns, on its goroutine, with what
-	// appends the messages: see topic.Offered.
+	// Inline, if not nil, may be called once before Publish returns, on its goroutine, with a
+	// function that appends the messages: see topic.Offered.
 	Inline func(appendHere func())
 }
 
@@ -56,14 +56,14 @@ type Router struct {
 	receivers *receivers
 }
 
-// New returns a router whose goroutines are those of a group.
+// New returns a router whose goroutines belong to a group.
 func New(o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Router {
 	r := &Router{o: o, host: h, topics: d, receivers: &receivers{host: h, start: tasks.Go, all: map[receiverKey]*receiver{}}}
 	r.queues = newQueues(&r.o, h, tasks.Go)
 	return r
 }
 
-// Run tries again what waits for a leader until ctx ends; then all of it is refused.
+// Run retries publishes that wait for a leader until ctx ends; then all are refused.
 func (r *Router) Run(ctx context.Context) { r.queues.run(ctx) }
 
 // HandlePublish handles a publish of another node: see receivers.receive.
@@ -74,8 +74,8 @@ func (r *Router) HandlePublish(from meta.NodeID, session uint64, payload []byte,
 // Down reports that a session of another node has ended.
 func (r *Router) Down(from meta.NodeID, session uint64) { r.receivers.down(from, session) }
 
-// Waiting returns to how many partitions publishes are on their way, or wait for a
-// leader, and how many bytes those have.
+// Waiting returns the number of partitions with publishes in a forward queue, and the bytes of
+// these publishes.
 func (r *Router) Waiting() (partitions int, bytes int64) {
 	return int(r.queues.active.Load()), r.queues.bytes.Load()
 }
@@ -92,7 +92,7 @@ func (r *Router) Publish(ctx context.Context, p Request) {
 	}
 }
 
-// publish returns why a publish was not taken.
+// publish returns why a publish was not accepted.
 func (r *Router) publish(ctx context.Context, p *Request) error {
 	h, err := r.accepts(ctx, p)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	return r.queues.send(key, p, err)
 }
 
-// accepts reports whether a publish may be made at all, and to which topic.
+// accepts checks whether a publish is possible at all, and returns its topic.
 func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
 	if r.host.Exiting() {
 		return nil, host.ErrExiting
@@ -148,8 +148,8 @@ func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
 	return h, nil
 }
 
-// choose finds the partition that a publish goes to, or the parts that go to several. full:
-// the disk of this node takes none.
+// choose returns the partition of a publish, or the parts that go to several. full: the disk of
+// this node accepts none.
 func choose(h *host.Topic, p *Request, full bool) (int, []*route.Part, error) {
 	t := h.Config()
 	n := len(t.Partitions)
@@ -173,8 +173,8 @@ func choose(h *host.Topic, p *Request, full bool) (int, []*route.Part, error) {
 	return anyOf(h, t, full), nil, nil
 }
 
-// useIDs sees to it that a topic to which someone publishes with dedup ids has a window
-// for them. The first such publish waits until the metadata says so.
+// useIDs ensures that a topic to which a client publishes with dedup ids has a window for them. The
+// first such publish waits until the metadata has it.
 func useIDs(ctx context.Context, d *directory.Directory, h *host.Topic) error {
 	if h.Config().Config.DedupWindow > 0 {
 		return nil
@@ -190,8 +190,8 @@ func useIDs(ctx context.Context, d *directory.Directory, h *host.Topic) error {
 	return nil
 }
 
-// anyOf returns one of a topic's partitions in turn: one that this node leads,
-// else one that can be written to, else any.
+// anyOf returns one of a topic's partitions in turn: one that this node leads, otherwise one that
+// can be written to, otherwise any.
 func anyOf(h *host.Topic, t *meta.Topic, full bool) int {
 	turn := h.NextTurn()
 	if led := h.AllLed(); !full {
@@ -209,8 +209,7 @@ func anyOf(h *host.Topic, t *meta.Topic, full bool) int {
 	return turn % len(t.Partitions)
 }
 
-// writable reports whether publishes to a partition can be committed, as far as the
-// metadata knows.
+// writable reports whether publishes to a partition can be committed, according to the metadata.
 func writable(t *meta.Topic, i int) bool {
 	if i >= len(t.Partitions) {
 		return false
