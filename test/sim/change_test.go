@@ -19,9 +19,9 @@ const (
 	changePause = 400 * time.Millisecond
 )
 
-// operate does what an operator does while nodes fail, until stop is closed: partitions
-// move to other nodes, and a topic is deleted and comes again under its name. It
-// returns that topic, which nobody has published to since.
+// operate acts as an operator while nodes fail, until stop is closed: it moves partitions to other
+// nodes, and it deletes a topic and creates it again under its name. It returns that topic. Nobody
+// has published to the last one that was created.
 func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 	at := idle{passing, meta.TopicConfig{Partitions: 1 + rnd.IntN(3)}}
 	for {
@@ -49,7 +49,7 @@ func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 	}
 }
 
-// comeAgain deletes the topic and creates it again, when nothing fails any more.
+// comeAgain deletes the topic and creates it again when nothing fails any more.
 func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
 	w.await(toRecover, passing+" is deleted and created", func() string {
 		l := w.machines[rnd.IntN(len(w.machines))].running()
@@ -73,7 +73,8 @@ func (l *life) deleteTopic(name string) error {
 	return l.broker.Load().Directory.DeleteTopic(ctx, name)
 }
 
-// pass publishes a message to the topic that comes and goes. Nobody minds what becomes of it.
+// pass publishes a message to the topic that is deleted and created repeatedly. The outcome is not
+// checked.
 func (l *life) pass(partition int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -85,7 +86,7 @@ func (l *life) pass(partition int) {
 	<-answered
 }
 
-// move has a partition of the topic move to some nodes.
+// move asks for a move of a partition to random nodes.
 func (w *world) move(l *life, rnd *rand.Rand) {
 	var to []meta.NodeID
 	for _, i := range rnd.Perm(len(w.machines))[:3] {

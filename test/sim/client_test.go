@@ -18,15 +18,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// publishEvery is at most the time between two publishes of a publisher while nodes
-// fail, and calmEvery when they do no more: what is checked then needs messages, and
-// not many.
+// publishEvery is at most the time between two publishes of a publisher while nodes fail, and
+// calmEvery is that time when nodes no longer fail: the checks then need messages, but only a few.
 const (
 	publishEvery = 30 * time.Millisecond
 	calmEvery    = 10 * publishEvery
 )
 
-// publish is a publisher of one partition, at any node.
+// publish runs a publisher of one partition, which publishes at any node.
 func (w *world) publish(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
 	for {
 		every := publishEvery
@@ -64,7 +63,7 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 			l.mu.RLock()
 			defer l.mu.RUnlock()
 			switch {
-			case l.dead: // nobody hears it
+			case l.dead: // nobody hears the answer
 				h.Resolve(name, simtest.Unknown, 0, 0)
 			case r.Err == nil:
 				h.Resolve(name, simtest.Acked, uint64(r.First), 0)
@@ -92,7 +91,7 @@ type consumer struct {
 	w     *world
 	kind  int // the index in channelNames
 	rnd   *rand.Rand
-	lazy  *rand.Rand // when it does not read; nil: it always does
+	lazy  *rand.Rand // decides when it does not read; nil: it always reads
 	wake  chan struct{}
 	once  *sync.Once
 	ended chan struct{}
@@ -104,7 +103,7 @@ func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "s
 // Disconnect implements consume.Client.
 func (c *consumer) Disconnect(error) { c.once.Do(func() { close(c.ended) }) }
 
-// Unfinished implements consume.Client: the message comes again.
+// Unfinished implements consume.Client: the message is delivered again.
 func (c *consumer) Unfinished(seq.MessageID, error) {}
 
 func (c *consumer) woken() {
@@ -114,8 +113,8 @@ func (c *consumer) woken() {
 	}
 }
 
-// consume is a consumer that subscribes at any node, and again when it is told
-// to go.
+// consume runs a consumer that subscribes at any node, and subscribes again when the node
+// disconnects it.
 func (w *world) consume(kind int, rnd, lazy *rand.Rand, stop <-chan struct{}) {
 	if w.plan.stalls == 0 {
 		lazy = nil
@@ -170,7 +169,7 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 			continue
 		}
 		select {
-		case <-c.wake: // as the writer of a connection, it looks again only when it is woken
+		case <-c.wake: // it looks again only when it is woken, as the writer of a connection does
 		case <-c.ended:
 			return
 		case <-l.over:
@@ -178,15 +177,15 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 		case <-leave:
 			if !c.w.draining.Load() {
 				return
-			} // nobody comes to help one that gets nothing any more
+			} // nobody wakes a consumer that gets no messages any more
 		case <-stop:
 			return
 		}
 	}
 }
 
-// stall has a consumer now and then do nothing, for up to three message timeouts. It
-// returns whether its session lives.
+// stall makes a consumer do nothing now and then, for up to three message timeouts. It returns
+// whether the consumer's session is still alive.
 func (c *consumer) stall(l *life, stop <-chan struct{}) bool {
 	if c.lazy == nil || c.lazy.IntN(c.w.plan.stalls) > 0 || c.w.draining.Load() {
 		return true
@@ -201,7 +200,7 @@ func (c *consumer) stall(l *life, stop <-chan struct{}) bool {
 	return false
 }
 
-// take notes a delivery, if the process still speaks.
+// take notes a delivery if the process is still alive.
 func (c *consumer) take(l *life, d *topic.Delivery) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -218,7 +217,7 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 	return true
 }
 
-// answer finishes a message, or does not.
+// answer finishes a message, requeues it, or does not answer.
 func (c *consumer) answer(l *life, s *consume.Subscription, id seq.MessageID) {
 	if c.w.draining.Load() {
 		c.w.channels[c.kind][id.Partition()].Finish(uint64(id.Offset()))

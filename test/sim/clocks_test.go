@@ -9,15 +9,14 @@ import (
 // maxDelay is the longest delay that a publisher asks for.
 const maxDelay = 1500 * time.Millisecond
 
-// smallStep is a step of a clock that is not noticed, being below
-// age.PairTolerance: by so much a message may be early at the next leader.
+// smallStep is a step of a clock that the broker does not notice, because it is below
+// age.PairTolerance: the next leader may deliver a message early by this much.
 const smallStep = 300 * time.Millisecond
 
-// clocks are the wall clocks of the machines, and the delays that must not depend
-// on them.
+// clocks holds the wall clocks of the machines, and the delays that must not depend on them.
 type clocks struct {
 	mu     sync.Mutex           // guards what follows
-	since  time.Time            // no process has started since, and every replica is in sync; zero: that does not hold
+	since  time.Time            // since then no process has started and every replica is in sync; zero: one of these does not hold
 	called map[string]time.Time // when messages with a delay were published
 	delays map[string]time.Duration
 }
@@ -26,8 +25,8 @@ func newClocks() *clocks {
 	return &clocks{called: map[string]time.Time{}, delays: map[string]time.Duration{}}
 }
 
-// delay chooses the delay of a message that is about to be published: of one in so
-// many one.
+// delay chooses the delay of a message that is about to be published. One of oneIn messages gets a
+// delay.
 func (c *clocks) delay(name string, oneIn int, rnd *rand.Rand) time.Duration {
 	if rnd.IntN(oneIn) > 0 {
 		return 0
@@ -39,7 +38,7 @@ func (c *clocks) delay(name string, oneIn int, rnd *rand.Rand) time.Duration {
 	return d
 }
 
-// calm reports whether no process starts from now on, and every replica is in sync.
+// calm notes whether no process starts from now on and every replica is in sync.
 func (c *clocks) calm(calm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,9 +48,9 @@ func (c *clocks) calm(calm bool) {
 	}
 }
 
-// early returns how much too early a message is delivered now. A replica that was
-// not there when the message was written knows its age by wall clocks only: it may
-// be early as far as they differ.
+// early returns how much too early a message may be delivered now. A replica that did not run when
+// the message was written knows the message's age only from wall clocks: it may deliver the message
+// early by as much as the clocks differ.
 func (c *clocks) early(name string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,23 +61,23 @@ func (c *clocks) early(name string) time.Duration {
 	return max(0, c.delays[name]-time.Since(called)-smallStep)
 }
 
-// setClock sets a machine's wall clock: by days, by hours, by a little, or right.
+// setClock sets a machine's wall clock: wrong by days, by hours, by a little, or right.
 func (m *machine) setClock(rnd *rand.Rand) {
 	steps := []time.Duration{0, 0, time.Hour, -time.Hour, 72 * time.Hour, -48 * time.Hour, smallStep, -5 * time.Second}
 	d := steps[rnd.IntN(len(steps))]
 	if m.w.plan.repeats {
-		d = max(-time.Hour, min(d, time.Hour)) // a window of dedup ids allows for so much
+		d = max(-time.Hour, min(d, time.Hour)) // a window of dedup ids tolerates this much
 	}
 	m.w.trace.Add("the clock of %s is %v off", m.host, d)
 	m.offset.Store(int64(d))
 }
 
-// wall is what a machine's wall clock shows at now.
+// wall returns what a machine's wall clock shows at now.
 func (m *machine) wall(now time.Time) int64 { return now.UnixNano() + m.offset.Load() }
 
-// strobe sets clocks for a while in which nothing else happens but that a machine
-// stops cleanly: then others lead what it led. No message is delivered before its
-// delay has passed.
+// strobe sets clocks for a while. Nothing else happens in this time, except that a machine stops
+// cleanly, so that other machines lead what it led. No message is delivered before its delay has
+// passed.
 func (w *world) strobe() {
 	w.clocks.calm(true)
 	stops := w.rnd.IntN(20)

@@ -31,37 +31,38 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// The one topic, and where nodes listen.
+// The topic, and the address at which nodes listen.
 const (
 	theTopic = "events"
 	port     = ":4160"
 )
 
-// channelNames are those of the channels: an unordered one, an ordered one, one that is ordered by key, and
+// channelNames are the names of the channels: one without order, one with strict order, one with
+// order by key, and one without order that nobody reads before everything else has ended.
 // an unordered one that nobody reads before all else is over.
 var channelNames = [...]string{"any", "turn", "key", "late"}
 
-// channelOrders are their orders.
+// channelOrders are the orders of the channels.
 var channelOrders = [len(channelNames)]policy.Order{1: policy.Strict, 2: policy.ByKey}
 
-// readWhole is how many of them are read from the beginning.
+// readWhole is how many of the channels are read from the beginning.
 const readWhole = 3
 
-// keyOf returns the key of a message with a name: a digit.
+// keyOf returns the key of the message with a name: a digit.
 func keyOf(name string) string { return name[len(name)-1:] }
 
-// lease is how long a leader may continue that was replaced: its lease, and what the
-// news of it may take on the way to a consumer.
+// lease is how long a replaced leader may continue: its lease, and the time that the news of the
+// change may take to reach a consumer.
 const lease = host.DefaultLease + 500*time.Millisecond
 
-// plan is what a seed chooses before it begins.
+// plan is what a seed chooses before the run begins.
 type plan struct {
 	nodes      int
 	partitions int
 	sync       meta.SyncPolicy
 	segment    int64
 	syncAll    bool // a start syncs all that its disk holds with one call
-	together   int  // from so many syncs at once on they go through the redo journal
+	together   int  // the redo journal takes syncs when at least this many happen at once
 	publishers int  // of each partition
 	consumers  int  // of each channel
 	chaos      time.Duration
@@ -94,8 +95,8 @@ func newPlan(rnd *rand.Rand) plan {
 	return p
 }
 
-// movePolicy has every delay appended again that outlives a tick, and what keeps two segments
-// for long, where the plan has messages move.
+// movePolicy appends each delayed message again whose delay is longer than a tick, and each message
+// that keeps two segments for long, if the plan lets messages move.
 func (p *plan) movePolicy() topic.MovePolicy {
 	if !p.moves {
 		return topic.MovePolicy{}
@@ -141,40 +142,40 @@ type world struct {
 	offline   *harm
 	lives     sync.WaitGroup
 	calm      atomic.Bool // publishers publish little
-	draining  atomic.Bool // consumers finish whatever they get
+	draining  atomic.Bool // consumers finish every message that they get
 	clocks    *clocks
 	work      *work        // nil if none
 	lost      atomic.Int64 // how often positions may have been lost
-	rotted    time.Time    // when files were damaged last; of the script
+	rotted    time.Time    // when the script last damaged files
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
-	late    bool         // what is wrong is only that a time limit was missed
-	first   string       // the trace when the first thing went wrong
-	lastCut time.Time    // of power
+	late    bool         // the only failure is a missed time limit
+	first   string       // the trace at the first failure
+	lastCut time.Time    // the last power cut
 	leaders []leadership // of each partition
 }
 
-// leadership is who leads a partition, as far as anybody knows.
+// leadership is who leads a partition, as far as any node knows.
 type leadership struct {
 	epoch seq.Epoch
 	node  meta.NodeID
-	two   time.Time // until then, one before may believe that it still leads
+	two   time.Time // until then a former leader may believe that it still leads
 }
 
-// machine is where one node after the other runs.
+// machine is where nodes run, one process after the other.
 type machine struct {
 	w    *world
 	host string
-	dir  string // of the data: the metadata really is there, the rest on disk
+	dir  string // the data directory: the metadata is really there, the rest is in the field disk
 
-	lateUntil atomic.Int64 // what comes over the network may be old, ns since 1970
+	lateUntil atomic.Int64 // until then the network may deliver old data, ns since 1970
 	offset    atomic.Int64 // of its wall clock, ns
 
 	mu     sync.Mutex // guards what follows
-	disk   *vfs.Mem   // of the next life
-	life   *life      // nil: none
-	last   *life      // the last one, which may not be buried yet
+	disk   *vfs.Mem   // of the next process
+	life   *life      // nil: no process runs
+	last   *life      // the last process, which may not have been buried yet
 	boot   int
 	lives  int
 	broken bool
@@ -187,15 +188,15 @@ type life struct {
 	mount  *simtest.Mount
 	net    *ownNetwork
 	cancel context.CancelFunc
-	over   chan struct{} // it is to end
-	gone   chan struct{} // it has ended
-	leave  chan struct{} // it is to stop cleanly
+	over   chan struct{} // closed when the process is to end
+	gone   chan struct{} // closed when it has ended
+	leave  chan struct{} // closed when it is to stop cleanly
 
 	leaving atomic.Bool
 
 	mu      sync.RWMutex // guards dead; held for reading while a client is answered
 	dead    bool
-	broker  atomic.Pointer[broker.Broker] // once it serves
+	broker  atomic.Pointer[broker.Broker] // set once the broker serves
 	cluster atomic.Pointer[cluster.Node]
 }
 
@@ -209,7 +210,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		plan.segment = 4 << 10
 	}
 	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
-	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
+	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // in a file system in memory, if there is one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// fast returns where files cost least: in memory, where there is such a place.
+// fast returns a directory in which files cost least: one in memory, if there is one.
 func fast() string {
 	const shm = "/dev/shm"
 	if info, err := os.Stat(shm); err == nil && info.IsDir() {
@@ -251,7 +252,7 @@ func fast() string {
 	return ""
 }
 
-// wrong notes that something is not as it must be.
+// wrong notes a failure.
 func (w *world) wrong(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.trace.Add("WRONG: %s", text)
@@ -269,14 +270,14 @@ func (w *world) isWrong() bool {
 	return len(w.wrongs) > 0
 }
 
-// isLate reports whether the run found nothing wrong but a time limit that was missed.
+// isLate reports whether the run's only failure is a missed time limit.
 func (w *world) isLate() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.late && len(w.wrongs) == 1
 }
 
-// report fails the test if anything was wrong.
+// report fails the test if there was a failure.
 func (w *world) report() {
 	w.t.Helper()
 	w.mu.Lock()
@@ -286,7 +287,7 @@ func (w *world) report() {
 	}
 }
 
-// running returns the life of a machine that serves, or nil.
+// running returns the process of a machine if it serves, or nil.
 func (m *machine) running() *life {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -302,12 +303,11 @@ func (m *machine) alive() *life {
 	return m.life
 }
 
-// mayHearLate reports whether what a cut held back may be arriving.
+// mayHearLate reports whether data may still arrive that a cut of the network held back.
 func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }
 
-// twoLeaders reports whether a leader that was replaced and is alive may not know it
-// yet. It delivers for as long as its lease lets it, though nothing that is
-// answered to it counts.
+// twoLeaders reports whether a replaced leader that is alive may not know yet that it was replaced.
+// It delivers for as long as its lease lets it, but the answers that it gets have no effect.
 func (w *world) twoLeaders(partition int) bool {
 	alive := map[meta.NodeID]bool{}
 	for _, m := range w.machines {
@@ -372,7 +372,7 @@ func (m *machine) start() {
 	})
 }
 
-// run is a process, from its start to its end.
+// run runs a process from its start to its end.
 func (l *life) run(ctx context.Context) {
 	node, err := l.openCluster(ctx)
 	if err != nil {
@@ -453,7 +453,7 @@ func (m *machine) bootID() string {
 	return fmt.Sprint("boot-", m.boot)
 }
 
-// ends is a process that cannot continue. Only a broken disk is a reason.
+// ends ends a process that cannot continue. Only a broken disk is a reason for that.
 func (l *life) ends(err error) {
 	l.m.mu.Lock()
 	broken := l.m.broken
@@ -470,8 +470,8 @@ func (l *life) isDead() bool {
 	return l.dead
 }
 
-// kill ends a process at this moment: nothing that it says or writes from now on
-// counts. It does not wait.
+// kill ends a process at this moment: nothing that it sends or writes from now on has an effect. It
+// does not wait.
 func (l *life) kill(c vfs.Crash, how string) {
 	l.mu.Lock()
 	if l.dead {
@@ -490,14 +490,14 @@ func (l *life) kill(c vfs.Crash, how string) {
 	close(l.over)
 }
 
-// stop has a process end in order. It does not wait.
+// stop tells a process to stop cleanly. It does not wait.
 func (l *life) stop() {
 	if l.leaving.CompareAndSwap(false, true) {
 		close(l.leave)
 	}
 }
 
-// endsInOrder is what a process does when it is told to stop.
+// endsInOrder does what a process does when it is told to stop.
 func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -512,7 +512,7 @@ func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 	l.kill(vfs.Crash{KeepPercent: 100}, "is stopped")
 }
 
-// ownNetwork is the network as one process has it: it ends with the process.
+// ownNetwork is one process's part of the network: it ends with the process.
 type ownNetwork struct {
 	inner *peertest.Network
 	host  string
@@ -557,7 +557,7 @@ func (n *ownNetwork) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// close ends it: everything open is reset, nothing new is made.
+// close ends the network of a process: it resets all open connections, and no new one can be made.
 func (n *ownNetwork) close(w *world) {
 	n.mu.Lock()
 	n.dead = true

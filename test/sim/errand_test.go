@@ -14,15 +14,15 @@ import (
 // errandLife is how long a client of an errand stays at a node.
 const errandLife = 5 * time.Second
 
-// errand is a client with a subscription of a topic beside the one that is checked by offset. It
-// finds out by itself when its node is gone.
+// errand is a client with a subscription of another topic than the one that is checked by offset.
+// It notices by itself when its node is gone.
 type errand struct {
 	w                   *world
 	topic, channel, tag string
 	stop                <-chan struct{}
 }
 
-// answers are what a client says of what it got.
+// answers is how a client answers a message that it got.
 type answers interface {
 	Finish(id seq.MessageID) error
 	Requeue(id seq.MessageID, delay time.Duration) error
@@ -31,13 +31,13 @@ type answers interface {
 // ClientStats implements consume.Client.
 func (e *errand) ClientStats() stats.Client { return stats.Client{ClientID: e.topic} }
 
-// Unfinished implements consume.Client: the message comes again.
+// Unfinished implements consume.Client: the message is delivered again.
 func (e *errand) Unfinished(seq.MessageID, error) {}
 
 // Disconnect implements consume.Client.
 func (e *errand) Disconnect(error) {}
 
-// run subscribes at a node, and tells got of each message, and then has answer answer it.
+// run subscribes at a node, calls got for each message, and then calls answer to answer it.
 func (e *errand) run(l *life, got func(*topic.Delivery), answer func(s answers, id seq.MessageID, body string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

@@ -11,19 +11,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// harm is what happens to the files of one machine while no node runs. The other
-// replicas are intact, and nothing may be lost.
+// harm damages the files of one machine while no node runs. The other replicas are intact, and
+// nothing may be lost.
 type harm struct {
 	m    *machine
 	rnd  *rand.Rand
-	past *vfs.Mem // what the machine stored at some moment; nil: that moment has not come
+	past *vfs.Mem // what the machine stored at some moment; nil: that moment has not come yet
 }
 
 func newHarm(w *world, rnd *rand.Rand) *harm {
 	return &harm{m: w.machines[rnd.IntN(len(w.machines))], rnd: rnd}
 }
 
-// remember keeps what the machine stores now, now and then.
+// remember copies what the machine stores, from time to time.
 func (h *harm) remember() {
 	if h.past != nil && h.rnd.IntN(10) > 0 {
 		return
@@ -33,9 +33,9 @@ func (h *harm) remember() {
 	h.past = h.m.disk.CrashClone(vfs.Crash{KeepPercent: 100})
 }
 
-// do harms replicas that are not the only one in sync of their partition, after the
-// nodes ended with this metadata, in order or not. Of nodes that stop cleanly all but the
-// last leave the in-sync set: who that is may have changed when nobody saw it any more.
+// do damages those replicas that are not the only one in sync of their partition. The nodes have
+// ended with this metadata, cleanly or not. When nodes stop cleanly, all but the last leave the
+// in-sync set: the set may have changed when no node could see the change any more.
 func (h *harm) do(state *meta.State, inOrder bool) {
 	if state == nil {
 		return
@@ -59,7 +59,7 @@ func (h *harm) do(state *meta.State, inOrder bool) {
 func (m *machine) dirOf(topic string, partition int) string {
 	topics := filepath.Join(m.dir, "topics")
 	for _, name := range entries(m.disk, topics) {
-		if strings.HasPrefix(name, topic+".") && strings.LastIndex(name, ".") == len(topic) { // and not a longer name
+		if strings.HasPrefix(name, topic+".") && strings.LastIndex(name, ".") == len(topic) { // and it is not a longer name
 			dir := filepath.Join(topics, name, strconv.Itoa(partition))
 			if _, err := m.disk.Stat(dir); err == nil {
 				return dir
@@ -71,7 +71,7 @@ func (m *machine) dirOf(topic string, partition int) string {
 
 func (*harm) nothing(string) {}
 
-// anyFiles spoils some of the files in a directory.
+// anyFiles damages some of the files in a directory.
 func (h *harm) anyFiles(dir string) {
 	for _, name := range entries(h.m.disk, dir) {
 		if h.rnd.IntN(3) == 0 {
@@ -80,7 +80,7 @@ func (h *harm) anyFiles(dir string) {
 	}
 }
 
-// smallFiles spoils files in a directory that hold no messages.
+// smallFiles damages files in a directory that hold no messages.
 func (h *harm) smallFiles(dir string) {
 	for _, name := range entries(h.m.disk, dir) {
 		if filepath.Ext(name) != ".log" && h.rnd.IntN(2) == 0 {
@@ -89,7 +89,7 @@ func (h *harm) smallFiles(dir string) {
 	}
 }
 
-// spoil changes a byte of a file, cuts off its end, or removes it.
+// spoil changes a byte of a file, truncates the file, or removes it.
 func (h *harm) spoil(path string) {
 	disk := h.m.disk
 	raw, err := vfs.ReadFile(disk, path, 1<<30)
@@ -121,8 +121,8 @@ func (h *harm) spoil(path string) {
 	_ = f.SyncData()
 }
 
-// oldestOfMany reports whether a file is the oldest of several segments. Without it, and
-// without the small files beside it, a log looks as if retention had dropped it.
+// oldestOfMany reports whether a file is the oldest of several segments. If it and the small files
+// beside it are missing, a log looks as if retention had deleted the segment.
 func oldestOfMany(disk *vfs.Mem, path string) bool {
 	var segments []string
 	for _, name := range entries(disk, filepath.Dir(path)) {
@@ -133,7 +133,7 @@ func oldestOfMany(disk *vfs.Mem, path string) bool {
 	return len(segments) > 1 && segments[0] == filepath.Base(path)
 }
 
-// putBack puts a directory back to what it was at the moment that is remembered.
+// putBack restores a directory to its state at the remembered moment.
 func (h *harm) putBack(dir string) {
 	h.m.w.trace.Add("%s is put back to an older state", dir)
 	_ = h.m.disk.RemoveAll(dir)

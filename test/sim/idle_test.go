@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// idleTopics is how many topics are created during a run, from before the
-	// cluster has formed, and get no message before its end.
+	// idleTopics is how many topics are created during a run. The first ones are created before the
+	// cluster has formed. None of them gets a message before the end of the run.
 	idleTopics = 5
 	// idlePause is the time between two attempts to create one.
 	idlePause = 300 * time.Millisecond
-	// toCreate is how long a creation may take while nothing is wrong.
+	// toCreate is how long a creation may take while nothing fails.
 	toCreate = 5 * time.Second
 	// mostEpochs is more than the elections that the faults of one run can cause.
 	mostEpochs = 300
@@ -33,8 +33,8 @@ type idle struct {
 	config meta.TopicConfig
 }
 
-// createDraining creates a topic while a node drains, as an operator does who
-// restarts one node after the other.
+// createDraining creates a topic while a node drains, as it happens when an operator restarts one
+// node after the other.
 func (w *world) createDraining() idle {
 	l := w.machines[0].running()
 	last := meta.NodeID(w.machines[w.rnd.IntN(len(w.machines))].host)
@@ -55,8 +55,8 @@ func (w *world) createDraining() idle {
 	return late
 }
 
-// createIdle creates idle topics at any node until there are enough, or until stop
-// is closed. What a failure leaves open is tried again.
+// createIdle creates idle topics at any node until there are enough, or until stop is closed. It
+// tries again what failed.
 func (w *world) createIdle(rnd *rand.Rand, stop <-chan struct{}) (made []idle) {
 	for len(made) < idleTopics {
 		next := idle{fmt.Sprint("idle-", len(made)), meta.TopicConfig{Partitions: 1 + rnd.IntN(3), Replicas: rnd.IntN(4)}}
@@ -83,8 +83,8 @@ func (w *world) createOnce(rnd *rand.Rand, t idle) bool {
 	return err == nil && !l.isDead() || errors.Is(err, meta.ErrExists)
 }
 
-// restartAll ends all nodes, in order or not, so that no two of them run at the
-// same time any more, and starts them again. What one machine stores is harmed meanwhile.
+// restartAll ends all nodes, cleanly or not, so that no two of them run at the same time any more,
+// and starts them again. It damages what one machine stores while no node runs.
 func (w *world) restartAll() {
 	kill := w.rnd.IntN(2) == 0
 	w.trace.Add("all restart, killed %v", kill)
@@ -113,8 +113,7 @@ func (w *world) restartAll() {
 	}
 }
 
-// unserved returns which of the idle topics does not take a message. Those that
-// did are in served.
+// unserved names an idle topic that does not take a message. It notes those that did in served.
 func (w *world) unserved(topics []idle, served map[string]bool) string {
 	for _, m := range w.machines {
 		if m.running() == nil {
@@ -150,7 +149,7 @@ func (w *world) unserved(topics []idle, served map[string]bool) string {
 	return ""
 }
 
-// putIdle publishes one message. One that may have been taken counts as taken.
+// putIdle publishes one message. A message that may have been taken counts as taken.
 func (l *life) putIdle(name string, partition int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

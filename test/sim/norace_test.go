@@ -2,5 +2,5 @@
 
 package sim
 
-// seedCount is how many seeds are run where nobody says how many.
+// seedCount is how many seeds a run plays by default.
 const seedCount = 20

@@ -21,8 +21,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// poison is a topic whose messages nobody finishes: after so many attempts each of them has
-// to be a dead letter, whatever fails.
+// poison is a topic whose messages nobody finishes: after its last attempt each of them has to be a
+// dead letter, whatever fails.
 type poison struct {
 	w *world
 
@@ -34,7 +34,7 @@ type poison struct {
 	seen     map[string]seq.Offset // where from to the other channel
 	back     map[string]seq.Offset // where to it was brought back
 
-	finishes atomic.Bool // the dead letters are brought back, to consumers that finish them
+	finishes atomic.Bool // the dead letters are brought back, and consumers finish them
 	failed   atomic.Bool // a redrive has failed: the next one may append up to a batch of letters again
 }
 
@@ -47,7 +47,7 @@ const (
 	poisonLetters  = poisonTopic + ".c.dlq"
 )
 
-// newPoison creates the topic; nil: that was not possible just now.
+// newPoison creates the topic, or returns nil if that was not possible.
 func (w *world) newPoison() *poison {
 	p := &poison{w: w, first: map[string]seq.Offset{}, attempts: map[string]uint16{}, times: map[string]int{}, seen: map[string]seq.Offset{}, back: map[string]seq.Offset{}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -88,7 +88,7 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 			continue
 		}
 		m := topic.Message{Body: fmt.Appendf(nil, "poison%d", n)}
-		if rnd.IntN(3) == 0 { // it is a dead letter when that is over, or it has had its attempts before
+		if rnd.IntN(3) == 0 { // it becomes a dead letter when it expires, unless it has had its attempts before
 			m.TTL = time.Duration(1 + rnd.Int64N(int64(2*time.Second)))
 			m.Body = append(m.Body, poisonMortal...)
 		}
@@ -111,19 +111,20 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// consume requeues what it gets, at any node; once letters are brought back, it finishes it.
+// consume requeues what it gets, at any node. Once dead letters are brought back, it finishes them.
 func (p *poison) consume(rnd *rand.Rand, stop <-chan struct{}) {
 	p.read("c", rnd, stop, func(s answers, id seq.MessageID, _ string) {
 		switch {
 		case p.finishes.Load():
 			_ = s.Finish(id)
-		case rnd.IntN(5) > 0: // else it times out
+		case rnd.IntN(5) > 0: // else the message times out
 			_ = s.Requeue(id, 0)
 		}
 	})
 }
 
-// witness reads the other channel, which finishes everything and gets no dead letter back.
+// witness reads the other channel. It finishes everything, and no dead letter may be brought back
+// to it.
 func (p *poison) witness(rnd *rand.Rand, stop <-chan struct{}) {
 	p.read(poisonWitness, rnd, stop, func(s answers, id seq.MessageID, _ string) { _ = s.Finish(id) })
 }
@@ -142,7 +143,7 @@ func (p *poison) read(channel string, rnd *rand.Rand, stop <-chan struct{}, answ
 	}
 }
 
-// delivered notes a delivery, if the process still speaks.
+// delivered notes a delivery if the process is still alive.
 func (p *poison) delivered(l *life, channel string, d *topic.Delivery) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -195,8 +196,8 @@ func (p *poison) missing() string {
 	return ""
 }
 
-// letters returns how many dead letters there are of each message: not more than one, where a
-// window of dedup ids allows for what clocks differ.
+// letters returns how many dead letters there are of each message: at most one, if the window of
+// dedup ids is longer than the clocks differ.
 func (p *poison) letters() (map[string]int, error) {
 	found := map[string]int{}
 	l := p.w.machines[0].running()
@@ -225,9 +226,9 @@ func (p *poison) letters() (map[string]int, error) {
 	return found, err
 }
 
-// redrive brings the dead letters back, while nothing fails: each comes to its channel, once, and to
-// no other. Before, no message was delivered more often than its attempts and the elections allow, where
-// all nodes could store them.
+// redrive brings the dead letters back while nothing fails: each comes to its channel once, and to
+// no other channel. Before that, no message was delivered more often than its attempts and the
+// elections allow, if all nodes could store the attempts.
 func (p *poison) redrive() {
 	p.w.eachTopic(poisonTopic, func(t *meta.Topic) {
 		p.mu.Lock()

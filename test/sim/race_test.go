@@ -2,5 +2,5 @@
 
 package sim
 
-// seedCount is smaller where everything takes ten times as long.
+// seedCount is smaller here: with the race detector everything takes ten times as long.
 const seedCount = 4

@@ -14,9 +14,9 @@ import (
 // repeatFor is how long a publisher with dedup ids tries until a message is acknowledged.
 const repeatFor = 2 * time.Minute
 
-// repeat is a publisher of one partition that gives each message a dedup id, and sends it at
-// any node until it is acknowledged, before it continues with the next. What it publishes is
-// in the log once and in its order, whatever fails.
+// repeat runs a publisher of one partition. It gives each message a dedup id and sends it to any
+// node until it is acknowledged, before it sends the next. Each message is in the log once and in
+// order, whatever fails.
 func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
 	h := w.histories[partition]
 	for {
@@ -40,7 +40,7 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 				time.Sleep(publishEvery)
 				continue
 			}
-			if rnd.IntN(8) == 0 { // twice at a time, and nobody waits for this one
+			if rnd.IntN(8) == 0 { // sent twice at a time, and nobody waits for this one
 				l.send(partition, m)
 			}
 			select {
@@ -48,7 +48,7 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 				if r.Err == nil {
 					fate, at = simtest.Acked, uint64(r.First)
 				}
-			case <-time.After(time.Duration(rnd.Int64N(int64(3 * time.Second)))): // it does not wait any longer
+			case <-time.After(time.Duration(rnd.Int64N(int64(3 * time.Second)))): // it stops waiting
 			}
 			time.Sleep(time.Duration(rnd.Int64N(int64(publishEvery))))
 		}
@@ -56,8 +56,8 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 	}
 }
 
-// again sends messages once more that were acknowledged long ago, and before all nodes restarted: each
-// is answered with where it is stored.
+// again sends messages again that were acknowledged long ago, before all nodes restarted: the
+// answer to each is the offset at which it is stored.
 func (w *world) again(rnd *rand.Rand) {
 	if !w.plan.repeats {
 		return
@@ -93,14 +93,15 @@ func (w *world) again(rnd *rand.Rand) {
 	}
 }
 
-// isRepeated reports whether a message has a dedup id: its publisher is one of the last.
+// isRepeated reports whether a message has a dedup id: the publishers with the highest numbers use
+// them.
 func (w *world) isRepeated(name string) bool {
 	var publisher int
 	_, err := fmt.Sscanf(name, "p%d-", &publisher)
 	return err == nil && publisher >= w.plan.publishers*w.plan.partitions
 }
 
-// send publishes a message. Nothing comes of the channel where the node has died.
+// send publishes a message. The channel gets no receipt if the node has died.
 func (l *life) send(partition int, m topic.Message) <-chan topic.Receipt {
 	answer := make(chan topic.Receipt, 1)
 	go func() {

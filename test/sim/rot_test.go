@@ -7,9 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// rotPositions damages what a machine without a process has stored of the positions
-// of some partitions: a bit of a file, of every file, or whole files are gone. The
-// node must start, and nothing may be skipped.
+// rotPositions damages what a machine without a process has stored of the positions of some
+// partitions: it changes a bit of one file or of every file, or removes files. The node must start,
+// and no message may be skipped.
 func (m *machine) rotPositions() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -40,7 +40,7 @@ func entries(disk *vfs.Mem, dir string) []string {
 	return all
 }
 
-// rot damages the positions in a replica's directory. The machine's lock is held.
+// rot damages the positions in a replica's directory. The caller holds the machine's lock.
 func (m *machine) rot(dir string) {
 	every, gone := m.w.rnd.IntN(3) == 0, m.w.rnd.IntN(4) == 0
 	for _, name := range entries(m.disk, dir) {

@@ -24,14 +24,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Times that something may take at most when nothing is wrong any more.
+// Limits for what happens after all faults have ended.
 const (
 	toForm    = 20 * time.Second
 	toRecover = 60 * time.Second
 	toDrain   = 30 * time.Second
 )
 
-// run is one whole run: a cluster forms, chaos, healing, the last checks.
+// run plays one run: a cluster forms, nodes fail, all is healed, and the last checks are made.
 func (w *world) run(seed uint64) {
 	defer w.end()
 	for _, m := range w.machines {
@@ -135,7 +135,7 @@ func (w *world) end() {
 	w.lives.Wait()
 }
 
-// create waits until the cluster has formed and makes the topic and channels.
+// create waits until the cluster has formed, and creates the topic and its channels.
 func (w *world) create() bool {
 	w.await(toForm, "the cluster has formed", func() string {
 		for _, m := range w.machines {
@@ -169,7 +169,7 @@ func (w *world) create() bool {
 	return err == nil
 }
 
-// await waits until nothing is missing.
+// await waits until missing names nothing any more.
 func (w *world) await(most time.Duration, what string, missing func() string) {
 	began := time.Now()
 	for !w.isWrong() {
@@ -189,7 +189,7 @@ func (w *world) await(most time.Duration, what string, missing func() string) {
 	}
 }
 
-// fault does one thing that can happen.
+// fault causes one fault.
 func (w *world) fault() {
 	m, o := w.machines[w.rnd.IntN(len(w.machines))], w.machines[w.rnd.IntN(len(w.machines))]
 	l := m.alive()
@@ -199,7 +199,7 @@ func (w *world) fault() {
 			m.rotPositions()
 		}
 		m.start()
-	case l == nil || k < 10: // all is as it is
+	case l == nil || k < 10: // nothing happens
 	case k < 15:
 		m.setClock(w.rnd)
 	case k < 25:
@@ -243,7 +243,7 @@ func (w *world) fault() {
 	default:
 		n := w.rnd.IntN(100)
 		link := peertest.Link{Delay: time.Duration(n) * time.Millisecond}
-		if n%3 == 0 { // it is thin besides
+		if n%3 == 0 { // the link's rate is limited as well
 			link.Rate = (1 + n) << 10
 		}
 		w.trace.Add("%s to %s takes %v, %d bytes/s", m.host, o.host, link.Delay, link.Rate)
@@ -260,7 +260,7 @@ func (w *world) isolate(m *machine) {
 	}
 }
 
-// cutLink cuts one direction between two machines, or both.
+// cutLink cuts the link between two machines in one direction or in both.
 func (w *world) cutLink(m, o *machine) {
 	both := w.rnd.IntN(2) == 0
 	w.trace.Add("cut %s to %s, both ways %v", m.host, o.host, both)
@@ -287,13 +287,13 @@ func (w *world) healNetwork() {
 	}
 }
 
-// crash is what a power cut does to what was not synced.
+// crash chooses what a power cut does to data that was not synced.
 func (w *world) crash() vfs.Crash {
 	return vfs.Crash{Rand: rand.New(rand.NewPCG(w.rnd.Uint64(), 1)), KeepPercent: w.rnd.IntN(100), TornPercent: w.rnd.IntN(30)}
 }
 
-// cutPower cuts a machine's power. Where acknowledged messages may be in memory
-// only, one copy may be lost in this way at a time.
+// cutPower cuts a machine's power. If acknowledged messages may be in memory only, at most one copy
+// at a time may be lost in this way.
 func (w *world) cutPower(m *machine, l *life) {
 	if !w.plan.sync.Always() {
 		if time.Since(w.lastCut) < 3*time.Second || w.thin() {
@@ -324,10 +324,10 @@ func (m *machine) losePower(l *life, c vfs.Crash) {
 	l.kill(c, "loses power")
 }
 
-// thin reports whether a partition may have one copy only, now or soon: a leader
-// that misses the others may have proposed to continue without them, which nobody
-// has applied yet. If that is decided after it has lost power, it is the only
-// one in sync, and serves what it has left.
+// thin reports whether a partition may have only one copy, now or soon. A leader that misses the
+// other replicas may have proposed to continue without them, and no node has applied that yet. If
+// the proposal is decided after the leader has lost power, the leader is the only replica in sync,
+// and serves what it has left.
 func (w *world) thin() bool {
 	thin := true
 	w.eachState(func(t *meta.Topic) {
@@ -336,7 +336,7 @@ func (w *world) thin() bool {
 	return thin
 }
 
-// twoThere reports whether two of the nodes run, stay, and reach each other.
+// twoThere reports whether two of the nodes run, are not about to stop, and reach each other.
 func (w *world) twoThere(nodes []meta.NodeID) bool {
 	for i, m := range w.machines {
 		for _, o := range w.machines[i+1:] {
@@ -348,15 +348,14 @@ func (w *world) twoThere(nodes []meta.NodeID) bool {
 	return false
 }
 
-// stays reports whether the machine's node is one of some and serves, and was not
-// told to stop.
+// stays reports whether the machine's node is one of nodes, serves, and was not told to stop.
 func (m *machine) stays(nodes []meta.NodeID) bool {
 	l := m.running()
 	return l != nil && !l.leaving.Load() && slices.Contains(nodes, meta.NodeID(m.host))
 }
 
-// newest returns the metadata as the process that knows most has it, or had it when it
-// ended; nil if there is none.
+// newest returns the metadata of the process that has applied most of it, also if that process has
+// ended, or nil if there is none.
 func newest(lives []*life) (newest *meta.State) {
 	for _, l := range lives {
 		if node := l.cluster.Load(); node != nil {
@@ -368,7 +367,7 @@ func newest(lives []*life) (newest *meta.State) {
 	return newest
 }
 
-// eachState calls f with the topic as the node that knows most has it.
+// eachState calls f with the topic as the node with the newest metadata has it.
 func (w *world) eachState(f func(*meta.Topic)) { w.eachTopic(theTopic, f) }
 
 func (w *world) eachTopic(name string, f func(*meta.Topic)) {
@@ -397,7 +396,7 @@ func (w *world) heal() {
 		}
 	}
 	w.healNetwork()
-	for _, m := range w.machines { // whoever was told to stop does so
+	for _, m := range w.machines { // nodes that were told to stop do so
 		if l := m.alive(); l != nil && l.leaving.Load() {
 			if l.broker.Load() == nil {
 				l.kill(vfs.Crash{KeepPercent: 100}, "stops before it serves")
@@ -407,8 +406,8 @@ func (w *world) heal() {
 	}
 }
 
-// unsynced returns which partition has not all its replicas in sync and a
-// leader. Whoever is down is started.
+// unsynced names a partition that does not have all its replicas in sync and a leader. It starts
+// the nodes that are down.
 func (w *world) unsynced() string {
 	text := "nobody serves"
 	for _, m := range w.machines {
@@ -431,7 +430,7 @@ func (w *world) unsynced() string {
 	return text
 }
 
-// unsettled says how many publishes were not answered.
+// unsettled says how many publishes have no answer.
 func (w *world) unsettled() string {
 	sum := 0
 	for _, h := range w.histories {
@@ -444,8 +443,7 @@ func (w *world) unsettled() string {
 	return ""
 }
 
-// undelivered says what acknowledged messages were not delivered to a channel of some
-// kinds.
+// undelivered names acknowledged messages that the channels from first to end did not get.
 func (w *world) undelivered(first, end int) string {
 	for kind := first; kind < end; kind++ {
 		for p, c := range w.channels[kind] {
@@ -457,7 +455,7 @@ func (w *world) undelivered(first, end int) string {
 	return ""
 }
 
-// sameMetadata checks that nodes that have applied the same have the same.
+// sameMetadata checks that nodes that have applied the same entries have the same metadata.
 func (w *world) sameMetadata() {
 	type seen struct {
 		host string
@@ -484,7 +482,7 @@ func (w *world) sameMetadata() {
 	}
 }
 
-// stopAll stops everybody in order, one at a time.
+// stopAll stops all nodes cleanly, one at a time.
 func (w *world) stopAll() {
 	for _, m := range w.machines {
 		if l := m.alive(); l != nil {
@@ -494,7 +492,7 @@ func (w *world) stopAll() {
 	}
 }
 
-// compare reads the logs from the disks.
+// compare reads the logs from the disks and compares them.
 func (w *world) compare() {
 	for i, h := range w.histories {
 		var names []string

@@ -13,11 +13,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// scrubEvery is how often every stored byte is read.
+// scrubEvery is how often the scrubber reads every stored byte.
 const scrubEvery = time.Second
 
-// rotLogs damages logs while nodes run and all replicas are in sync. What nobody reads is found by the
-// scrubber, and repaired: in the end all copies are the same.
+// rotLogs damages logs while nodes run and all replicas are in sync. The scrubber finds the damage
+// in what nobody reads, and the node repairs it: in the end all copies are the same.
 func (w *world) rotLogs() {
 	if w.plan.damage {
 		w.eachState(w.rotAll)
@@ -28,9 +28,9 @@ func (w *world) rotLogs() {
 	time.Sleep(3 * scrubEvery)
 }
 
-// rotOne changes a byte in each file of the logs that a machine stores, or removes some
-// of the files, while its node runs. In some runs the node is killed, stopped or cut off before
-// that is found.
+// rotOne changes a byte in each file of the logs that a machine stores, or removes some of the
+// files, while its node runs. In some runs the node is killed, stopped or cut off before the damage
+// is found.
 func (w *world) rotOne() {
 	m := w.machines[w.rnd.IntN(len(w.machines))]
 	l := m.running()
@@ -59,8 +59,8 @@ func (w *world) rotOne() {
 	}
 }
 
-// rotAll damages every copy of the partitions, each in another part of the log: somebody holds each
-// message.
+// rotAll damages every copy of the partitions, each in another part of the log, so that each
+// message is intact in some copy.
 func (w *world) rotAll(t *meta.Topic) {
 	harmed := 0
 	for i, p := range t.Partitions {
@@ -74,7 +74,7 @@ func (w *world) rotAll(t *meta.Topic) {
 	w.trace.Add("%d segments rot, on all machines", harmed)
 }
 
-// harmPart damages segments of a log that hold part k of n of its offsets, and nothing else.
+// harmPart damages those segments of a log that hold part k of n of its offsets, and nothing else.
 func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
 	x, err := commitlog.Inspect(m.disk, dir)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
 	from, next := seq.Offset(uint64(x.End)*k/n), seq.Offset(uint64(x.End)*(k+1)/n)
 	for i, name := range names {
 		if i == 0 && !w.plan.sync.Always() {
-			continue // the end of the log: a loss of power may have taken it from all
+			continue // the end of the log: a loss of power may have removed it from all copies
 		}
 		if bases[i+1] >= from && bases[i] <= next && w.rnd.IntN(2) == 0 && w.harm(m, filepath.Join(dir, name)) {
 			harmed++
@@ -100,7 +100,7 @@ func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
 	return harmed
 }
 
-// hinder has one node fail for a moment, and no other.
+// hinder makes one node fail for a moment, and no other.
 func (w *world) hinder(m *machine) {
 	pause := func(most time.Duration) { time.Sleep(time.Duration(w.rnd.Int64N(int64(most)))) }
 	pause(scrubEvery / 2)
@@ -123,8 +123,8 @@ func (w *world) hinder(m *machine) {
 	m.start()
 }
 
-// harm changes a byte of a file of a log, or removes the file, and returns whether
-// there was anything to harm.
+// harm changes a byte of a file of a log, or removes the file. It returns whether there was a file
+// to damage.
 func (w *world) harm(m *machine, path string) bool {
 	segment := strings.HasSuffix(path, ".log")
 	if !segment && !strings.HasSuffix(path, ".index") && filepath.Base(path) != "checkpoint" {
@@ -147,7 +147,8 @@ func (w *world) harm(m *machine, path string) bool {
 	return err == nil
 }
 
-// damaged says which node holds a log that cannot be read in full.
+// damaged names a node that holds a log it cannot read in full, or that has not read everything
+// since the last damage.
 func (w *world) damaged() string {
 	for _, m := range w.machines {
 		l := m.running()

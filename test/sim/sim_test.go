@@ -19,15 +19,16 @@ var (
 )
 
 const (
-	// lateReplays is how often a seed is run again that missed a time limit and did nothing else wrong.
+	// lateReplays is how often a seed is run again if its only failure was a missed time limit.
 	lateReplays = 8
-	// maxLate is how many seeds of a run may have missed a time limit once, and never in their replays.
+	// maxLate is how many seeds of a run may miss a time limit once and in none of their replays.
 	maxLate = 2
 )
 
-// TestBrokersLoseNothing runs clusters through faults, repeatedly. What is lost, repeated or out of order
-// fails at once. A missed time limit, which depends on how goroutines are scheduled, fails if it is missed
-// again in a replay of the seed, or in too many seeds. Those that did not come again are in -sim.late.
+// TestBrokersLoseNothing runs clusters through faults, repeatedly. A message that is lost,
+// delivered twice without a reason or out of order fails the test at once. A missed time limit,
+// which depends on how goroutines are scheduled, fails the test if a replay of the seed misses it
+// again, or if too many seeds miss one. -sim.late lists those that no replay missed again.
 func TestBrokersLoseNothing(t *testing.T) {
 	var mu sync.Mutex
 	var all []string
@@ -53,8 +54,8 @@ func TestBrokersLoseNothing(t *testing.T) {
 	})
 }
 
-// simulate runs a cluster. With excused it returns what happened in a run that missed a time limit, instead
-// of failing the test.
+// simulate runs a cluster. With excused it does not fail the test if the run missed a time limit,
+// but returns what happened.
 func simulate(t *testing.T, seed uint64, excused bool) (late string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed)

@@ -20,29 +20,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// The topic whose messages have headers, tags and delays, and how it is used.
+// The topic whose messages have headers, tags and delays, and how clients use it.
 const (
 	workTopic = "work"
 	workEvery = 150 * time.Millisecond // at most, between two publishes
-	workPause = 300 * time.Millisecond // at most, between two acts of an operator
-	workTrust = 50 * time.Millisecond  // how long after its answer an operator finds a message
-	// farDelay is longer than a run, and than any clock is wrong by.
+	workPause = 300 * time.Millisecond // at most, between two actions of an operator
+	workTrust = 50 * time.Millisecond  // how long after the answer to its publish an operator waits for a message
+	// farDelay is longer than a run, and longer than any clock is wrong by.
 	farDelay = 480 * time.Hour
 )
 
 // The channels of the topic.
 const (
 	evenChannel    = "even"    // a filter chooses the messages with even numbers
-	alteredChannel = "altered" // so it does, or those with numbers that three divides, in turn
+	alteredChannel = "altered" // its filter is altered between the even numbers and those that are divisible by three
 	tagsChannel    = "tags"    // each consumer asks for one tag
 	laterChannel   = "later"   // an operator cancels and advances deferred messages
 	stillChannel   = "still"   // nobody reads it
 )
 
-// workFilters are the filters of channels, by what they choose.
+// workFilters are the filters of the channels.
 var workFilters = [...]string{"header.n % 2 == 0", "header.n % 3 == 0"}
 
-// readers of the channels, with the tags that they ask for.
+// workReaders are the readers of the channels, with the tags that they ask for.
 var workReaders = [...]struct{ channel, tag string }{
 	{evenChannel, ""}, {alteredChannel, ""}, {tagsChannel, "a"}, {tagsChannel, "b"}, {laterChannel, ""},
 }
@@ -52,11 +52,11 @@ type job struct {
 	number   int
 	far      bool // deferred for farDelay
 	acked    time.Time
-	offset   seq.Offset    // where it was acknowledged
-	refused  bool          // it is not there
+	offset   seq.Offset    // the offset in its acknowledgement
+	refused  bool          // it was not stored
 	verb     deferral.Verb // what an operator has tried to do with it
-	done     bool          // and was told that it is done
-	losses   int64         // of positions until then
+	done     bool          // the operator was told that it is done
+	losses   int64         // how often positions had been lost by then
 	got      map[string]bool
 	finishes map[string]int // tried, by channel
 }
@@ -64,7 +64,7 @@ type job struct {
 // tag returns the tag of a job.
 func (j *job) tag() string { return string("ab"[j.number/2%2]) }
 
-// mayCome reports whether a channel may deliver the job, now or ever, whatever its delay.
+// mayCome reports whether a channel may ever deliver the job, apart from its delay.
 func (j *job) mayCome(name string) bool {
 	switch name {
 	case evenChannel:
@@ -75,7 +75,7 @@ func (j *job) mayCome(name string) bool {
 	return true
 }
 
-// mustCome reports whether a channel has to deliver the job, which has no far delay.
+// mustCome reports whether a channel has to deliver the job, if its delay is not far.
 func (j *job) mustCome(name string) bool {
 	switch {
 	case j.acked.IsZero():
@@ -94,7 +94,7 @@ type work struct {
 	jobs []*job     // by number
 }
 
-// newWork creates the topic; nil: the plan has none.
+// newWork creates the topic, or returns nil if the plan has none.
 func (w *world) newWork() *work {
 	if !w.plan.work {
 		return nil
@@ -139,7 +139,7 @@ func (x *work) publish(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// send publishes one message, of some with a delay.
+// send publishes one message. Some messages have a delay.
 func (x *work) send(l *life, rnd *rand.Rand) {
 	x.mu.Lock()
 	j := &job{number: len(x.jobs), far: rnd.IntN(4) == 0, got: map[string]bool{}, finishes: map[string]int{}}
@@ -195,8 +195,8 @@ func (x *work) operate(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// candidate returns a job that is to be cancelled or advanced and is not yet, or nil. Of three,
-// one is left alone.
+// candidate returns a job that is to be cancelled or advanced and was not yet, or nil. It leaves
+// one of three alone.
 func (x *work) candidate(rnd *rand.Rand) *job {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -267,7 +267,7 @@ func (x *work) consume(reader int, rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// delivered notes a delivery, if the process still speaks.
+// delivered notes a delivery if the process is still alive.
 func (x *work) delivered(l *life, name, tag string, d *topic.Delivery) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -296,7 +296,7 @@ func (x *work) delivered(l *life, name, tag string, d *topic.Delivery) {
 	j.got[name] = true
 }
 
-// jobLocked returns the job of a name, or nil.
+// jobLocked returns the job with a name, or nil.
 func (x *work) jobLocked(name string) *job {
 	n := -1
 	if _, err := fmt.Sscan(name, &n); err != nil || n < 0 || n >= len(x.jobs) {
@@ -314,8 +314,8 @@ func (x *work) finishing(name, body string) {
 	}
 }
 
-// mustComeLocked reports whether a channel has to deliver a job. One that is far is delivered where it was advanced, but
-// may be deferred again where positions were lost since.
+// mustComeLocked reports whether a channel has to deliver a job. A job with a far delay is
+// delivered where it was advanced, but it may be deferred again if positions were lost since.
 func (x *work) mustComeLocked(j *job, name string) bool {
 	if !j.far {
 		return j.mustCome(name)
@@ -337,7 +337,7 @@ func (x *work) missing() string {
 	return ""
 }
 
-// misdeferred says which channel has not those jobs deferred that are.
+// misdeferred names a channel whose deferred messages are not the jobs that should be deferred.
 func (x *work) misdeferred() string {
 	for _, name := range []string{evenChannel, alteredChannel, tagsChannel, laterChannel, stillChannel} {
 		c := x.channel(name)
@@ -352,11 +352,11 @@ func (x *work) misdeferred() string {
 	return x.undone()
 }
 
-// undone names a job that is deferred though it was cancelled or advanced.
+// undone names a job that is still deferred, though it was cancelled or advanced.
 func (x *work) undone() string {
 	c := x.channel(laterChannel)
 	if c == nil || x.w.plan.moves {
-		return "" // copies stand elsewhere
+		return "" // copies have other offsets
 	}
 	deferred := map[seq.Offset]bool{}
 	topic.Look(c, func(s *channel.State) {
@@ -388,9 +388,9 @@ func (x *work) channel(name string) *topic.Channel {
 	return nil
 }
 
-// deferred returns how many jobs are deferred in a channel, at least and at most. Where positions
-// were lost, what was cancelled may be deferred again, and what nobody reads may not be known as
-// deferred.
+// deferred returns how many jobs are deferred in a channel, at least and at most. If positions were
+// lost, a cancelled job may be deferred again, and the leader may not know that a job is deferred
+// which nobody reads.
 func (x *work) deferred(name string) (least, most int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -412,8 +412,8 @@ func (x *work) deferred(name string) (least, most int) {
 	return least, most
 }
 
-// finale publishes some messages while nothing fails, and looks whether the traces tell of what
-// happened to them; and that those of all others tell nothing that did not happen.
+// finale publishes some messages while nothing fails. It checks that their traces tell what
+// happened to them, and that the traces of all other messages tell nothing that did not happen.
 func (x *work) finale(rnd *rand.Rand) {
 	x.mu.Lock()
 	began := len(x.jobs)
@@ -431,8 +431,8 @@ func (x *work) finale(rnd *rand.Rand) {
 	}
 }
 
-// contradicted says what the traces of the jobs from a number on tell that did not happen, or
-// do not tell that did: of whole traces.
+// contradicted names what the traces of the jobs from a number on tell that did not happen. With
+// whole it also names what they do not tell that did happen.
 func (x *work) contradicted(from int, whole bool) string {
 	l := x.w.machines[0].running()
 	if l == nil {
@@ -465,7 +465,7 @@ func (x *work) contradicted(from int, whole bool) string {
 		j := jobs[life.Message.ID]
 		delete(jobs, life.Message.ID)
 		if j == nil {
-			continue // a copy of what was asked for with it
+			continue // a copy that was requested together with it
 		}
 		ends := map[string]int{}
 		for _, e := range life.Events {
@@ -488,8 +488,8 @@ func (x *work) contradicted(from int, whole bool) string {
 	return ""
 }
 
-// denies says why an event of the job's trace cannot have been, of which so many end it in the channel;
-// "": it may.
+// denies returns why an event of the job's trace cannot have happened, or "". ends is how many
+// events end the job in the channel.
 func (j *job) denies(e trace.Event, ends int) string {
 	switch {
 	case e.What == trace.Delivered && (!j.mayCome(e.Channel) || j.far && (e.Channel != laterChannel || j.verb != deferral.Advance)),
@@ -501,7 +501,7 @@ func (j *job) denies(e trace.Event, ends int) string {
 	return ""
 }
 
-// lacks says what the trace of the job does not tell that happened while nothing failed.
+// lacks names what happened to the job while nothing failed and its trace does not tell.
 func (j *job) lacks(l trace.Life) string {
 	has := func(w trace.What, name string) bool {
 		return slices.ContainsFunc(l.Events, func(e trace.Noted) bool { return e.What == w && e.Channel == name })
@@ -520,7 +520,7 @@ func (j *job) lacks(l trace.Life) string {
 	return ""
 }
 
-// traces opens what a process keeps of traced messages; nil: the plan traces nothing.
+// traces opens the trace store of a process, or returns nil if the plan traces nothing.
 func (l *life) traces(ctx context.Context) *trace.Store {
 	if !l.w.plan.work {
 		return nil
