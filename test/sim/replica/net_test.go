@@ -14,7 +14,7 @@ import (
 
 // Times of the network.
 const (
-	deadAfter   = time.Second // without a word, until a session is given up
+	deadAfter   = time.Second // silence after which a session is given up
 	dialBackoff = 40 * time.Millisecond
 )
 
@@ -23,21 +23,20 @@ var (
 	errFull   = errors.New("the queue is full")
 )
 
-// network carries the calls between processes. Sessions keep the order of calls,
-// and break: because someone breaks them, because a process ends, or because a
-// direction was cut for too long.
+// network carries the calls between processes. Sessions keep the order of calls. A session breaks
+// when a test breaks it, when a process ends, or when a direction was cut for too long.
 type network struct {
 	mu    sync.Mutex // guards what follows, and everything of links and sessions
 	moved *sync.Cond
 	rnd   *rand.Rand
-	cuts  map[edge]int // number of the cut; 0: none
+	cuts  map[edge]int // the number of the cut; 0: no cut
 	slow  map[edge]time.Duration
 	busy  map[edge]int // percent of the calls that a full queue drops
 	hosts map[meta.NodeID]*host
 	count int
 	twist *twist // a planted mistake; nil: none
 
-	maxFrame int // of a request
+	maxFrame int // the largest request
 	tooBig   func(kind uint8, size int)
 }
 
@@ -49,11 +48,11 @@ type host struct {
 	net     *network
 	handle  func(kind uint8, payload []byte, reply func([]byte))
 	dead    bool
-	epoch   atomic.Uint64 // that the process serves
+	epoch   atomic.Uint64 // the epoch that the process serves
 	targets map[meta.NodeID]*target
 }
 
-// target is what a process does about another node.
+// target is what a process keeps about another node.
 type target struct {
 	self    *host
 	node    meta.NodeID
@@ -101,7 +100,7 @@ func newNetwork(seed uint64) *network {
 	return n
 }
 
-// join puts a process on the network.
+// join connects a process to the network.
 func (n *network) join(id meta.NodeID, handle func(uint8, []byte, func([]byte))) *host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +121,7 @@ func (n *network) leave(h *host) {
 	n.moved.Broadcast()
 }
 
-// cut stops a direction; sessions on it are given up after a while.
+// cut stops a direction. Sessions that use it are given up after a while.
 func (n *network) cut(e edge) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,7 +137,7 @@ func (n *network) cut(e edge) {
 	})
 }
 
-// heal lets everything through at its usual speed.
+// heal ends all cuts and delays.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +153,7 @@ func (n *network) setSlow(e edge, d time.Duration) {
 	n.slow[e] = d
 }
 
-// setBusy has some calls dropped, and those behind them arrive.
+// setBusy drops some calls. Those behind them arrive.
 func (n *network) setBusy(e edge, percent int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,7 +275,7 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	s.there.sendLocked(func() { s.arrive(kind, request, c) })
 }
 
-// arrive hands a request to the process that it is for.
+// arrive passes a request to the process that it is addressed to.
 func (s *session) arrive(kind uint8, request []byte, c *call) {
 	reply := func(answer []byte) {
 		s.net.mu.Lock()
@@ -333,8 +332,7 @@ func (p *pipe) run() {
 	}
 }
 
-// connect keeps a session to the node while the process lives and anybody
-// follows.
+// connect keeps a session to the node while the process lives and a link needs it.
 func (t *target) connect() {
 	n := t.self.net
 	n.mu.Lock()
@@ -374,7 +372,7 @@ func (t *target) tellLocked(event func(coord.LinkEvents)) {
 	}
 }
 
-// serveLocked is a session, from its beginning to its end.
+// serveLocked serves a session from its beginning to its end.
 func (t *target) serveLocked(to *host, there, back edge) {
 	n := t.self.net
 	s := &session{net: n, from: t.self, to: to, pending: map[*call]struct{}{}}

@@ -2,7 +2,7 @@
 
 package replica
 
-// seedCount is how many seeds are run where nobody says how many.
+// seedCount is how many seeds a run plays by default.
 const seedCount = 20
 
 const raceEnabled = false

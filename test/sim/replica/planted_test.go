@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// twist is a mistake that is planted around the code under test. It drops a rule
-// of docs/replication.md, or one that every implementation takes for granted.
+// twist is a mistake that is planted around the code under test. It breaks a rule of
+// docs/replication.md, or one that every implementation takes for granted.
 type twist struct {
 	rule string
 	plan func(*plan) // makes it likely that the mistake matters
@@ -24,20 +24,20 @@ type twist struct {
 	lyingDisk        bool // syncs do nothing
 	actOnOld         bool // a node acts on metadata older than its return
 	sameBoot         bool // a loss of power is not noticed
-	electAnybody     bool // in sync or not
-	sessionsContinue bool // the end of a session is not told
-	callItFailed     bool // what is uncertain is told as failed
-	noCompare        bool // a change of the in-sync set is taken at any version
-	trustful         bool // what opening a log found is passed over
+	electAnybody     bool // also a replica that is not in sync
+	sessionsContinue bool // the end of a session is not reported
+	callItFailed     bool // a publish with an unknown outcome is reported as failed
+	noCompare        bool // a change of the in-sync set is accepted at any version
+	trustful         bool // what opening a log found is ignored
 	unyielding       bool // a leader never yields
 
-	sizes   func(*limit.Sizes)             // what the replicas take for the limits
-	view    func(*process, *coord.View)    // what a node takes the metadata for
-	propose func(*process, *meta.AlterISR) // what becomes of a proposal on its way
+	sizes   func(*limit.Sizes)             // changes the limits that the replicas use
+	view    func(*process, *coord.View)    // changes the metadata that a node sees
+	propose func(*process, *meta.AlterISR) // changes a proposal on its way
 	request func(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte))
 }
 
-// Where things are in a request and in an answer: see pkg/coord/replication.
+// Positions of fields in a request and in an answer: see pkg/coord/replication.
 const (
 	atEpoch     = 12
 	atSnapshot  = 44
@@ -51,7 +51,7 @@ const (
 
 func syncSometimes(p *plan) { p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond} }
 
-// harmOften makes it likely that what a disk has is damaged.
+// harmOften makes damage to disks likely.
 func harmOften(p *plan) { p.harm, p.sync, p.pause = true, meta.SyncAlways(), 100*time.Millisecond }
 
 // planted are the mistakes.
@@ -77,7 +77,7 @@ func planted() []twist {
 		{rule: "an acknowledgement before the append", request: ackFirst},
 		{rule: "WalkBack: nothing is ever cut", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 			if kind == replication.KindTruncate {
-				request = request[:1] // it is not understood
+				request = request[:1] // the receiver cannot decode it
 			}
 			return request, reply
 		}},
@@ -120,8 +120,8 @@ func planted() []twist {
 	}
 }
 
-// ackFirst has a follower acknowledge what it is sent when it comes, and take
-// most of it.
+// ackFirst makes a follower acknowledge what it is sent as soon as it arrives, and store most of
+// it.
 func ackFirst(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 	if kind != replication.KindPut || len(request) <= atBatches {
 		return request, reply
@@ -144,12 +144,12 @@ func ackFirst(s *session, kind uint8, request []byte, reply func([]byte)) ([]byt
 	return request, func([]byte) {}
 }
 
-// plantedSeeds is how many runs may pass until a mistake must have shown.
+// plantedSeeds is how many runs may pass until the simulation must have found a mistake.
 const plantedSeeds = 200
 
-// TestPlantedMistakesAreFound is the test of the test. The other tests run the same
-// worlds under the race detector, which says nothing of these mistakes and was
-// once seen to take memory of one run, used again by the next, for shared.
+// TestPlantedMistakesAreFound checks the simulation itself. It does not run under the race
+// detector: the other tests run the same worlds under it, it cannot find these mistakes, and it
+// once reported memory as shared that one run had freed and the next had reused.
 func TestPlantedMistakesAreFound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("runs without the race detector")

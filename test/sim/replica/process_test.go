@@ -20,7 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// process is one life of a node.
+// process is one process of a node, from its start to its end.
 type process struct {
 	w       *world
 	node    *node
@@ -34,24 +34,24 @@ type process struct {
 	stored  *positions
 
 	term       atomic.Pointer[coord.Term]
-	closed     atomic.Uint64 // terms of this epoch and before are over
+	closed     atomic.Uint64 // terms of this epoch and earlier ones have ended
 	registered uint64        // index of this start in the metadata
-	applied    atomic.Uint64 // index of what it has applied
+	applied    atomic.Uint64 // index of the last entry that it has applied
 
-	// of the goroutine that follows the metadata
+	// Used by the goroutine that follows the metadata only.
 	state meta.State
 	last  coord.View
 
 	copied atomic.Bool  // the log is being set aside
 	doubt  atomic.Int32 // what is known of the log: whole, cut or holed
 
-	// of the sampler
-	seen      seq.Offset // committed batches below were looked at
+	// Used by the sampler only.
+	seen      seq.Offset // the sampler has seen all committed batches below
 	committed seq.Offset
-	sharedIn  seq.Epoch // of its last term that shared positions
+	sharedIn  seq.Epoch // the epoch of its last term that shared positions
 }
 
-// start opens the node's disk and lets it take part.
+// start opens the node's disk and starts a process.
 func (w *world) start(n *node) {
 	p := &process{w: w, node: n, quit: make(chan struct{})}
 	p.mount = simtest.NewMount(n.disk)
@@ -102,14 +102,14 @@ func (w *world) start(n *node) {
 	w.lives.Go(p.end)
 }
 
-// peersOf lets a process be opened before it is on the network.
+// peersOf allows to open a process before it joins the network.
 type peersOf struct{ p *process }
 
 func (o peersOf) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 	return o.p.host.Follow(node, e)
 }
 
-// kill ends a process at this moment. What was answered before it counts.
+// kill ends a process at this moment. What it answered before remains valid.
 func (p *process) kill(c vfs.Crash, how string) {
 	p.life.Lock()
 	if p.dead {
@@ -132,14 +132,14 @@ func (p *process) kill(c vfs.Crash, how string) {
 	close(p.quit)
 }
 
-// end waits until the process is killed and closes what is left of it.
+// end waits until the process is killed, and closes what it has open.
 func (p *process) end() {
 	<-p.quit
 	p.work.Wait()
 	_ = p.replica.Close()
 }
 
-// failed is a process that cannot use its disk: it ends.
+// failed ends a process that cannot use its disk.
 func (p *process) failed(err error) {
 	if !p.mountBroken() {
 		p.w.wrong("%s: its log failed: %v", p.node.id, err)
@@ -153,7 +153,7 @@ func (p *process) mountBroken() bool {
 	return p.node.broken
 }
 
-// sleep waits, and says whether the process still lives.
+// sleep waits, and reports whether the process is still alive.
 func (p *process) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -170,7 +170,7 @@ func (p *process) reachable() bool {
 	return !p.dead && !p.node.metaCut.Load()
 }
 
-// register tells the metadata of the start, again until it knows.
+// register reports the start to the metadata, and repeats that until it succeeds.
 func (p *process) register() bool {
 	n := p.node
 	for {
@@ -192,7 +192,7 @@ func (p *process) register() bool {
 	}
 }
 
-// follow applies the metadata, late, and takes the role that it gives.
+// follow applies the metadata, late, and takes the role that the metadata gives the node.
 func (p *process) follow() {
 	if !p.register() {
 		return
@@ -220,7 +220,7 @@ func (p *process) follow() {
 	}
 }
 
-// awaitNews waits until the next of the metadata is here.
+// awaitNews waits until there are new commands of the metadata.
 func (p *process) awaitNews() bool {
 	for {
 		if !p.sleep(p.w.reg.delay(p.w.plan.metaLag)) {
@@ -232,7 +232,7 @@ func (p *process) awaitNews() bool {
 	}
 }
 
-// viewOf returns the partition as a state has it.
+// viewOf returns the partition in a state of the metadata.
 func (p *process) viewOf(s *meta.State) (coord.View, bool) {
 	t := s.Topic(theTopic)
 	if t == nil {
@@ -254,7 +254,7 @@ func (p *process) viewOf(s *meta.State) (coord.View, bool) {
 	return v, true
 }
 
-// converge takes the role that the metadata says.
+// converge takes the role that the metadata gives the node.
 func (p *process) converge() {
 	v, ok := p.viewOf(&p.state)
 	if !ok || v.Epoch == p.last.Epoch && v.Version == p.last.Version && v.Leader == p.last.Leader && slices.Equal(v.Replicas, p.last.Replicas) {
@@ -296,8 +296,8 @@ func (p *process) converge() {
 	}
 }
 
-// refusedRole looks at why a role could not be taken. Metadata that is behind
-// what the node has stored is no fault.
+// refusedRole checks why the replica refused a role. It may do so if the metadata is older than
+// what the node has stored.
 func (p *process) refusedRole(err error) {
 	p.life.RLock()
 	dead := p.dead
@@ -310,7 +310,7 @@ func (p *process) refusedRole(err error) {
 	}
 }
 
-// tick is the node's clock.
+// tick calls the replica's periodic work.
 func (p *process) tick() {
 	contact := time.Now()
 	for p.sleep(100 * time.Millisecond) {
@@ -327,7 +327,7 @@ func (p *process) tick() {
 	}
 }
 
-// proposeISR takes a change of the in-sync set to the metadata.
+// proposeISR proposes a change of the in-sync set to the metadata.
 func (p *process) proposeISR(t *coord.Term, c coord.ISRChange) {
 	command := meta.AlterISR{
 		Topic: theTopic, Epoch: c.Epoch, Version: c.Version, ISR: c.ISR, Joiner: c.Joiner, JoinerIncarnation: c.Incarnation,
@@ -348,7 +348,7 @@ type entry struct {
 	pad  int
 }
 
-// publish hands a message to the process, if it leads as far as it knows.
+// publish passes a message to the process if the process leads as far as it knows.
 func (p *process) publish(publisher, pad int) {
 	t := p.term.Load()
 	if t == nil {
@@ -384,7 +384,7 @@ func (e *entry) Complete(at commitlog.Placed, err error) {
 	defer e.p.life.RUnlock()
 	h := e.p.w.history
 	switch {
-	case e.p.dead: // nobody hears it
+	case e.p.dead: // nobody hears the answer
 		h.Resolve(e.name, simtest.Unknown, 0, 0)
 	case err == nil:
 		if closed := e.p.closed.Load(); uint64(e.term.Epoch()) <= closed {
@@ -399,7 +399,7 @@ func (e *entry) Complete(at commitlog.Placed, err error) {
 	}
 }
 
-// positions stand in for channels' positions: a number that only grows.
+// positions replaces the positions of channels in the simulation: a number that only grows.
 type positions struct {
 	fs   vfs.FS
 	path string
@@ -449,7 +449,7 @@ func (s *positions) number() uint64 {
 	return s.now
 }
 
-// share hands the next number to the replicas. Each must be answered.
+// share sends the next number to the replicas. Each of them must be answered.
 func (p *process) share(t *coord.Term) {
 	if !t.Shared() {
 		return
@@ -468,8 +468,7 @@ func (p *process) share(t *coord.Term) {
 			p.w.sharedPositions(number, t.Epoch())
 		}
 	}
-	// Every other one is an update, and now and then a snapshot takes the place of
-	// all up to it.
+	// Every other number is an update. From time to time a snapshot replaces all updates up to it.
 	if p.sharedIn != t.Epoch() || number%2 == 0 {
 		p.sharedIn = t.Epoch()
 		t.SharePositions(raw, done)

@@ -2,7 +2,7 @@
 
 package replica
 
-// seedCount is smaller where everything takes ten times as long.
+// seedCount is smaller here: with the race detector everything takes ten times as long.
 const seedCount = 10
 
 const raceEnabled = true

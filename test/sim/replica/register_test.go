@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// theTopic is the one topic there is, of one partition.
+// theTopic is the only topic. It has one partition.
 const theTopic = "t"
 
 var (
@@ -18,8 +18,8 @@ var (
 	errNotSent = fate.Refuse("the metadata cannot be reached")
 )
 
-// register orders the commands to the metadata. What is applied is known to all
-// nodes sooner or later, always in order.
+// register orders the commands to the metadata. All nodes learn the commands sooner or later, and
+// always in order.
 type register struct {
 	mu      sync.Mutex // guards what follows
 	rnd     *rand.Rand
@@ -28,7 +28,7 @@ type register struct {
 	changed chan struct{}
 
 	noCompare bool // a planted mistake
-	late      int  // how many percent of the proposals are decided long after
+	late      int  // percentage of the proposals that are decided long after they were made
 }
 
 func newRegister(seed uint64) *register {
@@ -51,8 +51,7 @@ func (r *register) apply(c meta.Command) (uint64, meta.Result) {
 	return r.state.Index(), result
 }
 
-// since returns the commands behind an index, and what is closed when there are
-// more.
+// since returns the commands behind an index, and a channel that is closed when there are more.
 func (r *register) since(index uint64) ([]meta.Command, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +77,8 @@ func (r *register) delay(most time.Duration) time.Duration {
 	return time.Duration(r.rnd.Int64N(int64(most)))
 }
 
-// propose takes a command from a node to the register: it may come late, get
-// lost, or its answer may.
+// propose sends a command from a node to the register. The command may come late or be lost, and
+// its answer may be lost.
 func (r *register) propose(c meta.Command, reachable func() bool) error {
 	time.Sleep(r.delay(10 * time.Millisecond))
 	switch {

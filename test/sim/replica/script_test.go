@@ -18,13 +18,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// recovery is how long a healed cluster may take until everybody is in sync.
+// recovery is how long a healed cluster may take until all replicas are in sync.
 const recovery = 30 * time.Second
 
-// quiet is how long what is on its way may take to notice that all is over.
+// quiet is how long calls and processes may take to notice that the run has ended.
 const quiet = 10 * time.Second
 
-// run is one whole run: chaos, healing, the last checks.
+// run plays one run: faults, healing, the last checks.
 func (w *world) run(seed uint64) {
 	for _, n := range w.nodes {
 		w.start(n)
@@ -45,7 +45,7 @@ func (w *world) run(seed uint64) {
 	}
 	close(stop)
 	load.Wait()
-	time.Sleep(w.plan.publishTimeout + time.Second) // what was taken is settled
+	time.Sleep(w.plan.publishTimeout + time.Second) // every publish that was taken has its answer now
 	if !w.isWrong() {
 		w.compareCopies()
 	}
@@ -61,7 +61,7 @@ func (w *world) run(seed uint64) {
 	}
 }
 
-// publish is a publisher: it tries any node.
+// publish runs a publisher, which tries any node.
 func (w *world) publish(number int, rnd *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -77,8 +77,8 @@ func (w *world) publish(number int, rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// padding returns how many bytes a message has beside its name: few, or about as
-// many as the limits allow, or more.
+// padding returns how many bytes a message has beside its name: a few, about as many as the limits
+// allow, or more.
 func (p *plan) padding(rnd *rand.Rand) int {
 	if rnd.IntN(20) != 0 {
 		return rnd.IntN(60)
@@ -87,7 +87,7 @@ func (p *plan) padding(rnd *rand.Rand) int {
 	return max(0, near[rnd.IntN(len(near))]-rnd.IntN(40))
 }
 
-// sizes returns the limits that the replicas go by.
+// sizes returns the limits that the replicas use.
 func (w *world) sizes() limit.Sizes {
 	s := w.plan.sizes
 	if w.twist != nil && w.twist.sizes != nil {
@@ -96,8 +96,8 @@ func (w *world) sizes() limit.Sizes {
 	return s
 }
 
-// elect is a controller. It sees who is gone, late, and gives partitions leaders
-// out of the in-sync set; now and then also where there is no need.
+// elect acts as the controller. It learns late which nodes are gone, and makes members of the
+// in-sync set leaders of partitions, from time to time without need.
 func (w *world) elect(rnd *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -137,7 +137,7 @@ func (w *world) elect(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// fault does one thing that can happen.
+// fault causes one fault.
 func (w *world) fault() {
 	n := w.nodes[w.rnd.IntN(len(w.nodes))]
 	m := w.nodes[w.rnd.IntN(len(w.nodes))]
@@ -195,13 +195,13 @@ func (w *world) fault() {
 	}
 }
 
-// crash is what a power cut does to what was not synced.
+// crash chooses what a power cut does to data that was not synced.
 func (w *world) crash() vfs.Crash {
 	return vfs.Crash{Rand: rand.New(rand.NewPCG(w.rnd.Uint64(), 1)), KeepPercent: w.rnd.IntN(100), TornPercent: w.rnd.IntN(30)}
 }
 
-// cutPower cuts a machine's power. Where acknowledged messages may be in memory
-// only, one copy may be lost in this way at a time.
+// cutPower cuts a machine's power. If acknowledged messages may be in memory only, at most one copy
+// at a time may be lost in this way.
 func (w *world) cutPower(n *node, p *process) {
 	if !w.plan.sync.Always() {
 		part, _ := w.reg.view()
@@ -254,7 +254,7 @@ func (w *world) cutAllPower() {
 	}
 }
 
-// wipe replaces a machine's disk by an empty one, where everybody else has all.
+// wipe replaces a machine's disk by an empty one, if all other replicas have everything.
 func (w *world) wipe(n *node, p *process) {
 	part, _ := w.reg.view()
 	if len(part.ISR) < len(part.Replicas) || len(part.ISR) < 2 || time.Since(w.lastWipe) < time.Second ||
@@ -299,7 +299,7 @@ func (w *world) heal() {
 	}
 }
 
-// recover waits until everybody is in sync, and compares the replicas.
+// recover waits until all replicas are in sync, and compares them.
 func (w *world) recover() {
 	began := time.Now()
 	for why := "it has not begun"; why != ""; why = w.unsettled() {
@@ -310,7 +310,7 @@ func (w *world) recover() {
 		if w.isWrong() {
 			return
 		}
-		for _, n := range w.nodes { // a trap may have sprung late
+		for _, n := range w.nodes { // a trap may have gone off late
 			if n.running() == nil {
 				w.start(n)
 			}
@@ -320,7 +320,7 @@ func (w *world) recover() {
 	w.trace.Add("everybody is in sync after %v", time.Since(began))
 }
 
-// unsettled returns what is not as it must be in the end; "": nothing.
+// unsettled returns what is not as it must be in the end, or "".
 func (w *world) unsettled() string {
 	part, _ := w.reg.view()
 	for _, n := range w.nodes {
@@ -328,7 +328,7 @@ func (w *world) unsettled() string {
 		if p == nil {
 			return string(n.id) + " is down"
 		}
-		if p.doubt.Load() == holed { // and is about to end, to set its log aside
+		if p.doubt.Load() == holed { // the process is about to end, to set its log aside
 			return string(n.id) + " is damaged"
 		}
 	}
@@ -338,10 +338,9 @@ func (w *world) unsettled() string {
 	return ""
 }
 
-// compareCopies wants all replicas to hold the same bytes and to know that they
-// are committed. Nothing is published any more. A disk that was harmed may hold
-// damage that nothing has read yet: it must be told from data, and another copy
-// must be intact.
+// compareCopies demands that all replicas hold the same bytes and know that they are committed.
+// Nothing is published any more. A disk that was damaged may hold damage that no process has read
+// yet: a read must detect it, and another copy must be intact.
 func (w *world) compareCopies() {
 	var intact *commitlog.Log
 	for _, n := range w.nodes {

@@ -9,8 +9,7 @@ import (
 
 var seeds = simtest.NewSeeds(seedCount)
 
-// TestReplicasLoseNothing runs a partition's replicas through faults, again and
-// again.
+// TestReplicasLoseNothing runs a partition's replicas through faults, repeatedly.
 func TestReplicasLoseNothing(t *testing.T) {
 	seeds.Run(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

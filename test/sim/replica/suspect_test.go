@@ -16,21 +16,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What is known of a replica's log, as the broker has it: see pkg/broker.
+// What the process knows of its replica's log, as in the broker: see pkg/broker.
 const (
 	whole = iota
-	cut   // something was cut off when it was opened
-	holed // some of it cannot be read
+	cut   // opening the log removed something from its end
+	holed // a part of the log cannot be read
 )
 
-// theLog is the directory of the replica, and markSuspect the file in it that says
-// that something was cut off.
+// theLog is the directory of the replica. markSuspect is the file in it that says that opening the
+// log removed something.
 const (
 	theLog      = "p"
 	markSuspect = "suspect"
 )
 
-// logOptions are those that a process opens its log with.
+// logOptions returns the options with which a process opens its log.
 func (p *process) logOptions() commitlog.Options {
 	w, n := p.w, p.node
 	part, _ := w.reg.view()
@@ -45,7 +45,7 @@ func (p *process) logOptions() commitlog.Options {
 	}
 }
 
-// doubts looks at what opening the log found, and at what the metadata need not know.
+// doubts looks at what opening the log found, and at facts that the metadata need not contain.
 func (p *process) doubts() {
 	rec := p.replica.Recovery()
 	if _, err := p.mount.Stat(filepath.Join(theLog, markSuspect)); err == nil {
@@ -65,8 +65,8 @@ func (p *process) doubts() {
 	}
 }
 
-// treat brings a replica that may have lost something a step further, and says whether it
-// takes the role that the metadata gives it.
+// treat takes the next step with a replica that may have lost something, and reports whether the
+// replica may take the role that the metadata gives it.
 func (p *process) treat() bool {
 	doubt := p.doubt.Load()
 	if doubt == whole {
@@ -96,7 +96,7 @@ func (p *process) treat() bool {
 	return true
 }
 
-// report has the metadata know that the replica is suspect.
+// report reports to the metadata that the replica is suspect, until the metadata knows.
 func (p *process) report(s meta.Suspect) {
 	for {
 		err := p.w.reg.propose(meta.ReportSuspects{
@@ -114,8 +114,8 @@ func (p *process) incarnation() uint64 {
 	return state.Node(p.node.id).Incarnation
 }
 
-// copyAnew ends a process with a damaged log and starts one with an empty log, if
-// its leader has dropped what it knows of it. Otherwise the next process tries again.
+// copyAnew ends a process with a damaged log. It starts one with an empty log if the leader has
+// dropped what it knows of the old log. Otherwise the next process tries again.
 func (p *process) copyAnew(leader meta.NodeID, epoch seq.Epoch) {
 	if p.copied.Swap(true) {
 		return
@@ -145,7 +145,7 @@ func (p *process) copyAnew(leader meta.NodeID, epoch seq.Epoch) {
 	}
 }
 
-// yields returns what a leader calls that is to yield; nil where that mistake is planted.
+// yields returns the function that a leader calls to yield, or nil if that mistake is planted.
 func (p *process) yields() func(*coord.Term, coord.Yield) {
 	if tw := p.w.twist; tw != nil && tw.unyielding {
 		return nil
@@ -153,14 +153,14 @@ func (p *process) yields() func(*coord.Term, coord.Yield) {
 	return func(_ *coord.Term, y coord.Yield) { go p.yield(y) }
 }
 
-// yield has another replica lead.
+// yield makes another replica the leader.
 func (p *process) yield(y coord.Yield) {
 	for {
 		err := p.w.reg.propose(meta.YieldLeader{
 			Topic: theTopic, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
 		}, p.reachable)
 		p.w.trace.Add("%s yields to %s, its log ended at %d: %v", p.node.id, y.To, y.End, err)
-		if errors.Is(err, meta.ErrNotInISR) { // it was moved to another node
+		if errors.Is(err, meta.ErrNotInISR) { // the replica was moved to another node
 			err = p.stays(y)
 		}
 		if err == nil || errors.Is(err, meta.ErrStaleEpoch) || !p.sleep(50*time.Millisecond) {
@@ -169,7 +169,7 @@ func (p *process) yield(y coord.Yield) {
 	}
 }
 
-// stays has this leader go on in a new epoch.
+// stays makes this leader continue in a new epoch.
 func (p *process) stays(y coord.Yield) error {
 	q, _ := p.w.reg.view()
 	if q.Epoch != y.Epoch || q.Leader != p.node.id {
@@ -181,12 +181,12 @@ func (p *process) stays(y coord.Yield) error {
 	}
 	err := p.w.reg.propose(meta.ElectLeaders{Elections: []meta.Election{e}}, p.reachable)
 	if q, _ = p.w.reg.view(); q.Epoch == y.Epoch {
-		return errors.Join(meta.ErrNotInISR, err) // again
+		return errors.Join(meta.ErrNotInISR, err) // tried again
 	}
 	return err
 }
 
-// remember keeps a copy of a disk, which it may be put back to.
+// remember keeps a copy of a disk, to which harm may restore the disk later.
 func (w *world) remember(n *node, p *process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,9 +195,10 @@ func (w *world) remember(n *node, p *process) {
 	}
 }
 
-// harm kills one process or all, and spoils what one disk has: a byte of the log, its
-// end, or all that came after some moment. It does so where everyone else has all. The
-// harmed one starts at once, or some time later.
+// harm kills one process or all, and damages what one disk has: it changes a byte of the log,
+// removes the end of the log, or removes everything that was written after some moment. It does so
+// only if all other replicas have everything. The damaged node starts again at once or some time
+// later.
 func (w *world) harm(n *node) {
 	if !w.plan.sync.Always() || !w.everyoneWhole() {
 		return
@@ -250,7 +251,7 @@ func (w *world) everyoneWhole() bool {
 	return true
 }
 
-// spoil changes a byte of the newest segment on a disk, or cuts some of its end off.
+// spoil changes a byte of the newest segment on a disk, or truncates the segment.
 func spoil(disk *vfs.Mem, rnd *rand.Rand, truncate bool) string {
 	names, err := disk.ReadDir(theLog)
 	if err != nil {
@@ -289,8 +290,8 @@ func spoil(disk *vfs.Mem, rnd *rand.Rand, truncate bool) string {
 	return fmt.Sprintf("%s, byte %d of %d, cut off %v", names[len(names)-1], at, used, truncate)
 }
 
-// knows notes how far a node knows the log as committed, unless its process is dead or
-// its disk is broken: then what it goes on to do is on no disk.
+// knows notes up to where a node knows the log as committed. It ignores a process that is dead or
+// whose disk is broken: what such a process does from then on is on no disk.
 func (p *process) knows(committed seq.Offset) {
 	p.life.RLock()
 	defer p.life.RUnlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// plan is what a seed chooses before it begins.
+// plan is what a seed chooses before the run begins.
 type plan struct {
 	nodes          int
 	replicas       int
@@ -33,7 +33,7 @@ type plan struct {
 	metaLag        time.Duration // at most, for each command
 	publishers     int
 	harm           bool        // disks are damaged often
-	sizes          limit.Sizes // scaled down; some messages are about as large as they allow
+	sizes          limit.Sizes // scaled down; some messages are about as large as the limits allow
 	chaos          time.Duration
 	pause          time.Duration // at most, between two faults
 }
@@ -68,17 +68,17 @@ type world struct {
 	net     *network
 	nodes   []*node
 	history *simtest.History
-	lives   sync.WaitGroup // of processes, from their start until all of them is closed
+	lives   sync.WaitGroup // the processes, each from its start until everything of it is closed
 	calm    atomic.Bool    // faults are over
-	sharing atomic.Int64   // positions that were handed to a term and not answered
+	sharing atomic.Int64   // positions that a term was given and has not answered
 
 	mu       sync.Mutex // guards what follows
 	wrongs   []string
-	first    string // the trace when the first thing went wrong
+	first    string // the trace at the first failure
 	prefix   []record
 	leads    map[seq.Epoch]*lead
 	shared   map[seq.Epoch]uint64 // the highest number that was confirmed
-	lastCut  time.Time            // of power, where it matters
+	lastCut  time.Time            // the last power cut that may lose data
 	lastWipe time.Time
 }
 
@@ -91,12 +91,12 @@ type node struct {
 	disk      *vfs.Mem   // of the next process
 	process   *process   // nil: none runs
 	boot      string
-	empty     bool       // the disk holds nothing, and the metadata does not know
+	empty     bool       // the disk holds nothing, and the metadata does not know that
 	broken    bool       // its disk fails
-	lostPower bool       // once
-	harmed    bool       // what its disk had was changed, once
-	lastLog   *vfs.Mem   // what it may be put back to; nil: nothing was kept
-	committed seq.Offset // the highest that its processes knew since its disk was last harmed
+	lostPower bool       // at least once
+	harmed    bool       // at least once the content of its disk was damaged
+	lastLog   *vfs.Mem   // a copy to which the disk may be restored; nil: no copy was kept
+	committed seq.Offset // the highest committed end that its processes knew since its disk was last damaged
 	downSince time.Time
 }
 
@@ -106,19 +106,19 @@ func (n *node) running() *process {
 	return n.process
 }
 
-// record is what stands at an offset that someone called committed.
+// record is the message at an offset that some node called committed.
 type record struct {
 	epoch seq.Epoch
 	name  string
 }
 
-// lead is what a leader began with.
+// lead is the log with which a leader began.
 type lead struct {
 	node   meta.NodeID
 	start  seq.Offset
 	log    []string
 	number uint64
-	harmed bool // its disk was: it may have begun without what was acknowledged, to yield
+	harmed bool // its disk was damaged: it may lack acknowledged messages at first, and has to yield
 }
 
 func newWorld(t *testing.T, seed uint64, tw *twist) *world {
@@ -155,7 +155,7 @@ func newWorld(t *testing.T, seed uint64, tw *twist) *world {
 	return w
 }
 
-// wrong notes that something is not as it must be.
+// wrong notes a failure.
 func (w *world) wrong(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.trace.Add("WRONG: %s", text)
@@ -173,8 +173,8 @@ func (w *world) isWrong() bool {
 	return len(w.wrongs) > 0
 }
 
-// led checks the log that a leader begins with: there is one leader an epoch,
-// and it has all that was acknowledged before.
+// led checks the log with which a leader begins: an epoch has one leader, and the leader has all
+// messages that were acknowledged before.
 func (w *world) led(p *process, v coord.View) {
 	log := p.replica.Log()
 	l := &lead{node: p.node.id, start: log.Start(), number: p.stored.number()}
@@ -212,19 +212,18 @@ func (w *world) led(p *process, v coord.View) {
 	}
 }
 
-// has checks that a leader began with a message that was acknowledged in an
-// earlier epoch.
+// has checks that a leader began with a message that was acknowledged in an earlier epoch.
 func (w *world) has(l *lead, e seq.Epoch, name string, at seq.Offset, epoch seq.Epoch) {
 	if at < l.start || l.harmed {
-		return // finish looks whether it was lost
+		return // finish checks whether the message was lost
 	}
 	if i := int(at - l.start); i >= len(l.log) || l.log[i] != name {
 		w.wrong("%s leads at epoch %d without %s, acknowledged at %d in epoch %d", l.node, e, name, at, epoch)
 	}
 }
 
-// acked checks that leaders of later epochs, who had begun before this was
-// known, have a message.
+// acked checks that leaders of later epochs have a message that was acknowledged after they had
+// begun.
 func (w *world) acked(name string, at seq.Offset, epoch seq.Epoch) {
 	for e, l := range w.later(epoch) {
 		w.has(l, e, name, at, epoch)
@@ -243,7 +242,7 @@ func (w *world) later(epoch seq.Epoch) map[seq.Epoch]*lead {
 	return out
 }
 
-// sharedPositions notes that every in-sync replica is said to have a number.
+// sharedPositions notes a number that every in-sync replica is said to have.
 func (w *world) sharedPositions(number uint64, epoch seq.Epoch) {
 	w.mu.Lock()
 	w.shared[epoch] = max(w.shared[epoch], number)
@@ -255,13 +254,13 @@ func (w *world) sharedPositions(number uint64, epoch seq.Epoch) {
 	}
 }
 
-// unreadable is a log that cannot be read, by a process that may be dead.
+// unreadable notes that a process, which may be dead, could not read a log.
 func (w *world) unreadable(p *process, err error) {
 	p.life.RLock()
 	dead := p.dead
 	p.life.RUnlock()
 	p.node.mu.Lock()
-	harmed := p.node.harmed // what is damaged is left in the end to compareCopies
+	harmed := p.node.harmed // compareCopies checks damaged disks in the end
 	p.node.mu.Unlock()
 	if !dead && !harmed && !p.mountBroken() {
 		w.wrong("%s cannot read its log: %v", p.node.id, err)
@@ -302,7 +301,7 @@ func recordsIn(log *commitlog.Log, from, to seq.Offset) ([]record, error) {
 	return out, nil
 }
 
-// sample compares what a node calls committed with what others do.
+// sample compares what a node calls committed with what other nodes call committed.
 func (w *world) sample(p *process) {
 	log := p.replica.Log()
 	committed := log.CommittedEnd()
@@ -314,7 +313,7 @@ func (w *world) sample(p *process) {
 	p.seen = max(p.seen, log.Start())
 	records, err := recordsIn(log, p.seen, committed)
 	if err != nil {
-		if log.Start() <= p.seen { // not passed by
+		if log.Start() <= p.seen { // retention has not removed it
 			w.unreadable(p, err)
 		}
 		return
@@ -350,7 +349,7 @@ func (w *world) compare(p *process, records []record) {
 	}
 }
 
-// finish checks the whole history, when all is calm and everybody is in sync.
+// finish checks the whole history, when nothing fails any more and all replicas are in sync.
 func (w *world) finish() {
 	w.mu.Lock()
 	names := make([]string, len(w.prefix))
@@ -369,7 +368,7 @@ func (w *world) finish() {
 	}
 }
 
-// report fails the test if anything was wrong.
+// report fails the test if there was a failure.
 func (w *world) report() {
 	w.t.Helper()
 	w.mu.Lock()
