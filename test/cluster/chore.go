@@ -16,46 +16,47 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// choreTimeout bounds what has to succeed at some time, though nodes are killed meanwhile.
+// choreTimeout bounds each action that has to succeed at some time, although nodes are killed
+// meanwhile.
 const choreTimeout = 20 * time.Second
 
-// chore is a topic of one partition whose messages are short texts, published each until it is
-// acknowledged, and what consumers got of them.
+// chore is a topic of one partition, and what its consumers got. Its messages are short texts. Each
+// is published until it is acknowledged.
 type chore struct {
 	st    *stage
 	topic string
 
 	mu    sync.Mutex                                // guards what follows
-	got   map[string]map[string]map[string]struct{} // channel, text: the ids by which it came
+	got   map[string]map[string]map[string]struct{} // the ids of the message, by channel and text
 	keeps map[string]bool                           // channels whose consumers finish nothing
-	ids   map[string]string                         // of texts, as the publish was answered
-	order *keyOrder                                 // what is known of keys; nil: their order does not count
+	ids   map[string]string                         // the id of each text in the answer to its publish
+	order *keyOrder                                 // what is known of keys; nil: the order of keys is not checked
 }
 
-// newChore makes a topic.
+// newChore creates a topic.
 func newChore(st *stage, name string, config map[string]any) (*chore, error) {
 	config["partitions"] = 1
 	c := &chore{st: st, topic: name, got: map[string]map[string]map[string]struct{}{}, keeps: map[string]bool{}, ids: map[string]string{}}
 	return c, st.make(name, config)
 }
 
-// path returns one of /v1 below the topic.
+// path returns a path of the HTTP API below the topic.
 func (c *chore) path(of string) string { return "/v1/topics/" + c.topic + of }
 
-// sure does something repeatedly until it succeeds.
+// sure repeats an action until it succeeds.
 func (c *chore) sure(what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(c.st.ctx, choreTimeout, fmt.Errorf("%s: not after %v", what, choreTimeout))
 	defer cancel()
 	return nodes.Await(ctx, func() error { return f(ctx) })
 }
 
-// ask puts a request until it succeeds.
+// ask sends a request until it succeeds.
 func (c *chore) ask(method, path string, in, out any) error {
 	return c.sure(method+" "+path, func(ctx context.Context) error { return c.st.c.Ask(ctx, method, path, in, out) })
 }
 
-// publish publishes a text until it is acknowledged, by an id with which it is stored once. more are
-// further fields of the message.
+// publish publishes a text until it is acknowledged. A dedup id makes the broker store it once.
+// more are further fields of the message.
 func (c *chore) publish(text string, more map[string]any) error {
 	m := map[string]any{"text": text, "dedup": text}
 	maps.Copy(m, more)
@@ -75,7 +76,7 @@ func (c *chore) publish(text string, more map[string]any) error {
 	return nil
 }
 
-// meanwhile publishes texts while something else is done.
+// meanwhile publishes texts while do runs.
 func (c *chore) meanwhile(texts []string, more func(i int) map[string]any, do func() error) error {
 	published := make(chan error, 1)
 	go func() {
@@ -94,10 +95,10 @@ func (c *chore) meanwhile(texts []string, more func(i int) map[string]any, do fu
 // chorePace is the time between two publishes.
 const chorePace = 10 * time.Millisecond
 
-// plain says that messages have no further fields.
+// plain returns no further fields for a message.
 func plain(int) map[string]any { return nil }
 
-// texts returns so many names.
+// texts returns n names.
 func texts(kind string, n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("%s-%03d", kind, i))
@@ -105,7 +106,7 @@ func texts(kind string, n int) (all []string) {
 	return all
 }
 
-// consume has a consumer take what a channel has, at one node after the other.
+// consume starts a consumer of a channel, which connects to one node after the other.
 func (c *chore) consume(channel string) *traffic.Crew {
 	c.mu.Lock()
 	c.got[channel] = map[string]map[string]struct{}{}
@@ -129,7 +130,7 @@ func (c *chore) consume(channel string) *traffic.Crew {
 	})
 }
 
-// live answers what comes until the connection ends, or has lived for a while.
+// live answers deliveries until the connection ends or has lived for a while.
 func (c *chore) live(conn *wire.Client, channel string) {
 	for d := range deliveries(conn, time.Now().Add(minLife)) {
 		id := string(d.ID[:])
@@ -143,7 +144,7 @@ func (c *chore) live(conn *wire.Client, channel string) {
 	}
 }
 
-// note notes a delivery, and returns whether it is to be given back.
+// note notes a delivery, and returns whether the message is to be requeued.
 func (c *chore) note(channel, text, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +158,7 @@ func (c *chore) note(channel, text, id string) bool {
 	return c.keeps[channel]
 }
 
-// keep has a channel's consumers give back what they get, or finish it.
+// keep makes a channel's consumers requeue the messages that they get, or finish them.
 func (c *chore) keep(channel string, keeps bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +166,8 @@ func (c *chore) keep(channel string, keeps bool) {
 	clear(c.got[channel])
 }
 
-// delivered waits until a channel has got texts, and checks that it got no others, and each by one id.
+// delivered waits until a channel has got all of the texts, and checks that it got no others, and
+// each with one id.
 func (c *chore) delivered(channel string, want []string) error {
 	return errors.Join(c.sure("deliver all to "+channel, func(context.Context) error {
 		c.mu.Lock()
@@ -179,7 +181,7 @@ func (c *chore) delivered(channel string, want []string) error {
 	}), c.only(channel, want))
 }
 
-// only checks that a channel got nothing but some texts, and each by one id.
+// only checks that a channel got none but these texts, and each with one id.
 func (c *chore) only(channel string, want []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +196,7 @@ func (c *chore) only(channel string, want []string) error {
 	return nil
 }
 
-// killLeader kills the leader of the topic, and starts it again when another one leads.
+// killLeader kills the leader of the topic. It starts the node again when another one leads.
 func (c *chore) killLeader() error {
 	leader, err := c.leader()
 	if err != nil {
@@ -203,7 +205,7 @@ func (c *chore) killLeader() error {
 	return errors.Join(c.st.kill(leader), othersLead(c.st, c.topic, leader), c.st.start(leader))
 }
 
-// leader waits until there is one.
+// leader waits until the topic has a leader.
 func (c *chore) leader() (leader *nodes.Node, err error) {
 	err = c.sure("have a leader", func(context.Context) error {
 		leader, err = c.st.leader(c.topic, 0)
@@ -217,7 +219,7 @@ func (c *chore) command(args ...string) error {
 	return c.sure("brokerctl "+strings.Join(args, " "), func(context.Context) error { return brokerctl(c.st, args...) })
 }
 
-// stored checks that the log has each text once, and no other.
+// stored checks that the log has each text once, and no others.
 func (c *chore) stored(want []string) error {
 	var page struct{ Messages []struct{ Text string } }
 	if err := c.ask(http.MethodGet, c.path(fmt.Sprintf("/messages?n=%d", 2*len(want))), nil, &page); err != nil {

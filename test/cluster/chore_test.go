@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAChoreFindsWhatIsWrong plants what must not come.
+// TestAChoreFindsWhatIsWrong plants deliveries that must not happen.
 func TestAChoreFindsWhatIsWrong(t *testing.T) {
 	for _, test := range []struct{ text, id, want string }{
 		{"a", "1", ""},
@@ -34,7 +34,7 @@ func TestAChoreFindsWhatIsWrong(t *testing.T) {
 // TestTheOrderOfAKeyIsJudged plants deliveries out of order.
 func TestTheOrderOfAKeyIsJudged(t *testing.T) {
 	for _, test := range []struct {
-		name, deliveries, want string // after a text: + finished, - given back
+		name, deliveries, want string // deliveries: a text with + if it is finished, with - if it is requeued
 	}{
 		{"in order, keys apart", "a-001+ b-001+ a-002- a-002+ a-002- a-003+ b-002+", ""},
 		{"over one that is missing", "a-001+ a-003+", "a-003 was delivered, 1 before it has not been finished"},

@@ -130,7 +130,7 @@ func TestOldMessagesOfARecreatedTopicAreFound(t *testing.T) {
 		t.Error("an acknowledged message is not owed")
 	}
 	r.begin()
-	r.answered(audit.Key{Seq: 2}, 0) // it met the deletion
+	r.answered(audit.Key{Seq: 2}, 0) // a deletion was in progress
 	r.end()
 	if len(r.owed) > 0 || len(r.found) > 0 {
 		t.Errorf("owed %v, found %v", r.owed, r.found)

@@ -10,16 +10,16 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// userAgent names these clients.
+// userAgent is how these clients identify themselves.
 const userAgent = "brokerd-test/1"
 
-// For how long a consumer keeps a connection.
+// How long a consumer keeps a connection.
 const (
 	minLife = time.Second
 	maxLife = 6 * time.Second
 )
 
-// consume takes messages until ctx ends, over one connection after the other.
+// consume takes messages until ctx ends, on one connection after the other.
 func (l *load) consume(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(l.o.seed, uint64(1000+name)))
 	d := dialer{nodes: l.nodes, next: name, o: wire.Options{

@@ -15,32 +15,32 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How much is published before and after the copy of the disk that a wound may put
-// back, and how many of all wounds a short run deals.
+// How much is published before and after the copy of the disk to which a wound may restore a file,
+// and how many of all wounds a short run deals.
 const (
 	woundBefore = 20
 	woundAfter  = 20
 	woundSample = 4
 )
 
-// The topic whose files are harmed, and one that must not notice.
+// The topic whose files are damaged, and one that the damage must not affect.
 const (
 	woundTopic = "wounded"
 	bystander  = "bystander"
 )
 
-// woundFill are messages that fill three segments of a megabyte.
+// woundFill is how many messages fill three segments of a megabyte.
 const woundFill = 80
 
 func fillBody() string { return strings.Repeat("x", 40<<10) }
 
-// wound is harm to one file. It returns false where the file has nothing to harm.
+// wound is damage to one file. deal returns false if the file has nothing to damage.
 type wound struct {
 	name string
 	deal func(file, older string) (bool, error)
 }
 
-// aDirectory is what stands for a file that cannot be read at all.
+// aDirectory is the name of the wound that makes a file unreadable: a directory replaces it.
 const aDirectory = "a directory in its place"
 
 var wounds = []wound{
@@ -59,20 +59,21 @@ var wounds = []wound{
 	{aDirectory, func(file, _ string) (bool, error) { return true, errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }},
 }
 
-// kind is the files that a pattern matches, and whether a wound may keep a node from
-// starting. It then says which file it is. Otherwise it heals by itself.
+// kind is the files that a pattern matches, and whether a wound to them may keep a node from
+// starting. If it may, the node's error names the file. Otherwise the node repairs the damage by
+// itself.
 type kind struct {
 	pattern string // of the path below the data directory
 	refuses bool
 }
 
-// kinds are all that a node stores. A file of none is a failure: whoever stores
-// something new says here what becomes of a node where that is harmed.
+// kinds are all files that a node stores. A file of no kind fails the test: a change that stores a
+// new file has to state here what happens to a node if the file is damaged.
 var kinds = []kind{
 	{"LOCK", true},
 	{"LOCK.holder", true},
 	{"clean-shutdown", true},
-	{"first-administrator", false}, // each start writes it anew
+	{"first-administrator", false}, // each start writes it again
 	{"unregistered", true},
 	{"cluster", true},
 	{"meta/identity.json", true},
@@ -107,8 +108,8 @@ type injury struct {
 	file string // below the data directory
 }
 
-// injuries are all wounds to the oldest and the newest file of each kind below a data
-// directory, those of the topics' files to one topic.
+// injuries returns all wounds to the oldest and the newest file of each kind below a data
+// directory. Of the topics' files it takes those of one topic.
 func injuries(data, topic string) (all []injury, err error) {
 	files := map[kind][]string{}
 	err = filepath.WalkDir(data, func(p string, d fs.DirEntry, err error) error {
@@ -130,7 +131,7 @@ func injuries(data, topic string) (all []injury, err error) {
 			for _, file := range slices.Compact([]string{slices.Min(found), slices.Max(found)}) {
 				for _, w := range wounds {
 					if w.name == aDirectory && !k.refuses {
-						continue // the copy is tried again until someone removes it: docs/reliability.md
+						continue // the node tries the copy again until an operator removes it: docs/reliability.md
 					}
 					all = append(all, injury{k, w, file})
 				}
@@ -140,10 +141,10 @@ func injuries(data, topic string) (all []injury, err error) {
 	return all, err
 }
 
-// writtenEnd is where what is written of a file ends, before the room set aside.
+// writtenEnd returns where the written part of a file ends, before the preallocated space.
 func writtenEnd(all []byte) int { return len(bytes.TrimRight(all, "\x00")) }
 
-// changed replaces the content of a file. It returns false where that is what it was.
+// changed replaces the content of a file. It returns false if the content stays the same.
 func changed(file string, change func([]byte) []byte) (bool, error) {
 	all, err := os.ReadFile(file)
 	if err != nil {
@@ -178,11 +179,11 @@ func putBackFile(file, older string) (bool, error) {
 	return changed(file, func([]byte) []byte { return text })
 }
 
-// playEveryFile kills one of three nodes, harms one file of its disk and starts it
-// again, for a few of all wounds: nothing may be lost.
+// playEveryFile kills one of three nodes, damages one file on its disk and starts it again. It does
+// so with a few of all wounds. Nothing may be lost.
 func playEveryFile(st *stage) error { return st.everyFile(woundSample) }
 
-// playAllFiles does so with every wound to every kind of file.
+// playAllFiles does the same with every wound to every kind of file.
 func playAllFiles(st *stage) error { return st.everyFile(math.MaxInt) }
 
 func (st *stage) everyFile(most int) error {
@@ -232,10 +233,10 @@ func (st *stage) everyFile(most int) error {
 	return errors.Join(atLeast(st, woundTopic, want[woundTopic]), atLeast(st, bystander, want[bystander]))
 }
 
-// injure harms a file of one node that is down, while messages are published before,
-// between a copy of the file and the end of the node, and after. The node is whole
-// again when it returns. It tells whether there was something to harm, and whether the
-// node refused to start and was given an empty disk, as it asks for.
+// injure damages a file of one node that is down. It publishes messages before a copy of the file
+// is made, between the copy and the end of the node, and afterwards. The node is whole again when
+// injure returns. It returns whether there was something to damage, and whether the node refused to
+// start and was given an empty disk, as its error demands.
 func (st *stage) injure(in injury, what string) (hurt, away bool, err error) {
 	victim := st.c.Nodes[st.rng.IntN(len(st.c.Nodes))]
 	well := st.other(victim)
@@ -272,7 +273,7 @@ func (st *stage) injure(in injury, what string) (hurt, away bool, err error) {
 	return hurt, away, errors.Join(st.whole(woundTopic), st.whole(bystander), st.identical(woundTopic), st.identical(bystander))
 }
 
-// startHurt starts a node with a harmed file.
+// startHurt starts a node with a damaged file.
 func (st *stage) startHurt(n *nodes.Node, in injury) (away bool, err error) {
 	log, err := os.Stat(n.Log())
 	if err != nil {
@@ -298,7 +299,7 @@ func (st *stage) startHurt(n *nodes.Node, in injury) (away bool, err error) {
 	return true, errors.Join(n.Wipe(), st.start(n))
 }
 
-// smallSegments has logs end their files soon.
+// smallSegments makes the segments of logs small.
 func smallSegments(_ *stage, o *nodes.Options) error {
 	o.Args = append(o.Args, "--segment-size", "1MiB")
 	return nil

@@ -21,14 +21,14 @@ import (
 // How the gap is measured.
 const (
 	gapTopic    = "gap"
-	gapPatience = 500 * time.Millisecond // of the publisher with one answer
+	gapPatience = 500 * time.Millisecond // how long the publisher waits for one answer
 	gapPause    = 2 * time.Millisecond   // between two publishes, and two attempts to connect
 	gapWatch    = 1500 * time.Millisecond
-	gapTimeout  = 20 * time.Second // a longer gap is given up on
+	gapTimeout  = 20 * time.Second // a longer gap is not measured to its end
 	gapRest     = time.Second      // between two rounds
 )
 
-// incident is what happens to a node, and what is aimed at.
+// incident is what happens to a node, and the time within which the gap has to stay.
 type incident struct {
 	name     string
 	role     func(*stage) (*nodes.Node, error)
@@ -80,12 +80,12 @@ var incidents = []incident{
 	},
 }
 
-// publisher publishes one message after the other, each until it is acknowledged:
-// at the next node where one fails.
+// publisher publishes one message after the other. It repeats each until it is acknowledged, at the
+// next node after a failure.
 type publisher struct {
 	d       dialer
 	conn    *wire.Client
-	last    time.Time // acknowledgement
+	last    time.Time // the last acknowledgement
 	longest time.Duration
 	acks    int
 	failed  int // error frames
@@ -129,8 +129,8 @@ func (p *publisher) attempt(ctx context.Context) {
 	p.last = now
 }
 
-// watch publishes until done is closed and a while longer, and returns the longest
-// time without an acknowledgement.
+// watch publishes until done is closed and a while longer. It measures the longest time without an
+// acknowledgement.
 func (p *publisher) watch(ctx context.Context, done <-chan struct{}) error {
 	p.longest = 0
 	var until time.Time
@@ -153,7 +153,7 @@ func (p *publisher) watch(ctx context.Context, done <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// result is what one kind of incident led to.
+// result is what was measured for one kind of incident.
 type result struct {
 	incident
 	gaps           []time.Duration
@@ -201,7 +201,7 @@ func failover(ctx context.Context, o options) error {
 	return os.RemoveAll(dir)
 }
 
-// suffer plays an incident repeatedly.
+// suffer causes an incident repeatedly.
 func (st *stage) suffer(in incident) (result, error) {
 	r := result{incident: in}
 	for round := range st.o.failover {
@@ -214,7 +214,7 @@ func (st *stage) suffer(in incident) (result, error) {
 			return r, err
 		}
 		st.note("%s: %s", in.name, n.ID)
-		// The publisher is connected to the leader: the worst place to be.
+		// The publisher is connected to the leader: that is the worst case.
 		leader, err := gapLeader(st)
 		if err != nil {
 			return r, err
@@ -249,7 +249,7 @@ func (st *stage) suffer(in incident) (result, error) {
 	return r, nil
 }
 
-// percentile returns the smallest value that so many of a hundred do not exceed.
+// percentile returns the smallest value that at least so many percent of the values do not exceed.
 func percentile(values []time.Duration, of int) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -258,7 +258,7 @@ func percentile(values []time.Duration, of int) time.Duration {
 	return sorted[(len(sorted)*of+99)/100-1]
 }
 
-// tabulate prints what was measured and tells whether an aim was missed.
+// tabulate prints what was measured, and returns whether an aim was missed.
 func tabulate(w io.Writer, results []result) bool {
 	missed := false
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -279,6 +279,6 @@ func tabulate(w io.Writer, results []result) bool {
 		fmt.Fprintf(t, "%s\t%d\t%v\t%v\t%v\t%d\t%d\t%s\t%s\t\n", r.name, len(r.gaps), p50.Round(time.Millisecond),
 			p99.Round(time.Millisecond), percentile(r.gaps, 100).Round(time.Millisecond), r.failed, r.broken, aim, verdict)
 	}
-	_ = t.Flush() // what cannot be printed cannot be complained of
+	_ = t.Flush() // there is nowhere to report the error
 	return missed
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How many messages are published before and after the older state of the disk
-// that a harm may put back.
+// How many messages are published before and after the state of the disk to which a harm may
+// restore it.
 const (
 	harmBefore = 150
 	harmAfter  = 150
 )
 
-// harm is something that happens to one replica's files while all nodes are down.
-// dir is the replica's directory, older a copy of it from before the last messages.
+// harm is damage to one replica's files while all nodes are down. dir is the replica's directory,
+// older is a copy of it that was made before the last messages.
 type harm struct {
 	name string
 	do   func(st *stage, dir, older string) error
@@ -33,8 +33,9 @@ var harms = []harm{
 	{"the directory is as it was earlier", putBack},
 }
 
-// severalHarms are what happens to the files of several replicas at once. dirs are their directories,
-// older is a copy of the first from before the last messages. Each message stays in one of them.
+// severalHarms damage the files of several replicas at once. dirs are their directories, older is a
+// copy of the first that was made before the last messages. Each message stays intact in one of
+// them.
 var severalHarms = []struct {
 	name string
 	do   func(st *stage, dirs []string, older string) error
@@ -50,9 +51,9 @@ var severalHarms = []struct {
 	}},
 }
 
-// playHarm kills all nodes at once and harms one copy or several, the leader's as well as
-// followers', before they start again. Nothing is consumed before that: what was
-// consumed already would not be missed.
+// playHarm kills all nodes at once and damages one copy or several, the leader's as well as
+// followers', before they start again. Nothing is consumed before that: a message that was consumed
+// already would not be missed.
 func playHarm(st *stage) error {
 	rounds := 0
 	play := func(what string, do func(dirs []string, older string) error) error {
@@ -129,8 +130,8 @@ func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string,
 	return errors.Join(atLeast(st, name, map[string]int{"before": harmBefore, "after": harmAfter}), st.identical(name))
 }
 
-// atLeast consumes all that a topic has: every message of each kind, perhaps more
-// than once, since the leader may change on the way, and nothing else.
+// atLeast consumes all messages of a topic. It demands every message of each kind, perhaps more
+// than once, since the leader may change meanwhile, and no other message.
 func atLeast(st *stage, name string, want map[string]int) error {
 	missing := map[string]bool{}
 	for what, n := range want {
@@ -167,7 +168,7 @@ func atLeast(st *stage, name string, want map[string]int) error {
 	return nil
 }
 
-// replicaDir is where a node keeps its copy of partition 0 of a topic.
+// replicaDir returns the directory of a node's replica of partition 0 of a topic.
 func replicaDir(n *nodes.Node, name string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(n.Data(), "topics", name+".*", "0"))
 	if err != nil || len(found) != 1 {
@@ -176,8 +177,8 @@ func replicaDir(n *nodes.Node, name string) (string, error) {
 	return found[0], nil
 }
 
-// newestSegment returns the last segment of a log, and what is written of it, which
-// ends before the room that was set aside.
+// newestSegment returns the last segment of a log and its written part, which ends before the
+// preallocated space.
 func newestSegment(dir string) (path string, written []byte, err error) {
 	found, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(found) == 0 {
@@ -194,7 +195,7 @@ func newestSegment(dir string) (path string, written []byte, err error) {
 // segmentHead is the size of a segment's header.
 const segmentHead = 64
 
-// somewhere returns a random position behind the header of a segment.
+// somewhere returns a random position behind a segment's header.
 func somewhere(st *stage, written []byte) (int64, error) {
 	if len(written) <= segmentHead {
 		return 0, fmt.Errorf("void: a segment of %d bytes", len(written))
@@ -214,7 +215,7 @@ func flipBit(st *stage, dir, _ string) error {
 	return flip(st, path, written, at)
 }
 
-// flipBitAt changes a bit at a part of the newest segment.
+// flipBitAt changes a bit of the newest segment, at a fraction of its length.
 func flipBitAt(st *stage, dir string, part float64) error {
 	path, written, err := newestSegment(dir)
 	if err != nil {

@@ -14,47 +14,47 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// The topic and the channels of the load, and how clients treat them.
+// The topic and the channels of the load, and the limits of its clients.
 const (
 	topic          = "work"
 	partitions     = 6
 	msgTimeout     = 60 * time.Second
-	patience       = 3 * time.Second // of a publisher with an answer
-	maxOpen        = 20000           // messages stored and not finished, above which producers wait
+	patience       = 3 * time.Second // how long a publisher waits for an answer
+	maxOpen        = 20000           // producers wait while more messages than this are stored and not finished
 	reconnectPause = 20 * time.Millisecond
 
-	// forgetWindow is how long before a fault a FIN may have been sent and be
-	// forgotten: positions go to followers at least every 200 ms.
+	// forgetWindow is how long before a fault a FIN may have been sent and still be forgotten:
+	// positions go to followers at least every 200 ms.
 	forgetWindow = time.Second
-	// noticeTime is how much later than a redelivery by another node the end of
-	// the connection that had the message may be seen.
+	// noticeTime is how long a client may take to notice the end of the connection that had a
+	// message, after another node has delivered the message again.
 	noticeTime = time.Second
 )
 
 var channels = []string{"a", "b"}
 
-// load is clients on all nodes, and the audit that they tell everything.
+// load is the clients on all nodes, and the audit to which they report.
 type load struct {
 	*traffic.Book
 	o       options
 	nodes   []*nodes.Node
 	firstID atomic.Uint64 // of the topic
 
-	// Under the lock of the book.
+	// Guarded by the lock of the book.
 	gap      gap
 	refusals []string // the first error frames to publishers
-	refused  int      // all of them
+	refused  int      // how many there were
 
-	taken []atomic.Int64               // messages, by consumer
-	where []atomic.Pointer[nodes.Node] // of the consumer's connection
+	taken []atomic.Int64               // messages taken, by consumer
+	where []atomic.Pointer[nodes.Node] // the node that the consumer is connected to
 
 	producers, consumers, watcher *traffic.Crew
 }
 
-// gap is the longest time without an acknowledgement to anybody.
+// gap is the longest time in which no producer got an acknowledgement.
 type gap struct{ last, longest time.Duration }
 
-// newLoad starts the clients. The topic and its channels are there.
+// newLoad starts the clients. The topic and its channels must exist.
 func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...any)) *load {
 	l := &load{o: o, nodes: c.Nodes, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
 	l.Book = traffic.NewBook(o.seed, topic, audit.Options{
@@ -68,11 +68,11 @@ func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...
 	return l
 }
 
-// partitionBit is where a message's partition begins in its place, which is what its id
-// is behind the first of the topic.
+// partitionBit is the lowest bit of the partition in a message's place. The place is the message's
+// id minus the first id of the topic.
 const partitionBit = 50
 
-// partitionOf reads the partition off an id.
+// partitionOf returns the partition in an id.
 func (l *load) partitionOf(id audit.ID) int {
 	n, err := strconv.ParseUint(string(id[:]), 16, 64)
 	if err != nil {
@@ -81,16 +81,16 @@ func (l *load) partitionOf(id audit.ID) int {
 	return int((n - l.firstID.Load()) >> partitionBit)
 }
 
-// watchInterval is how often it is looked who leads.
+// watchInterval is how often watch looks for changes of leaders.
 const watchInterval = 50 * time.Millisecond
 
-// watch tells the audit of partitions whose leadership changes.
+// watch reports partitions whose leadership changes to the audit.
 func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ...any)) {
 	epochs := map[int]uint64{}
 	for ; ctx.Err() == nil; traffic.Pause(ctx, watchInterval) {
 		t, err := c.Topic(ctx, topic)
 		if err != nil {
-			continue // whoever is asked next knows
+			continue // the next node that is asked knows
 		}
 		if first, err := strconv.ParseUint(t.FirstID, 16, 64); err == nil {
 			l.firstID.Store(first)
@@ -105,7 +105,7 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ..
 	}
 }
 
-// answered notes an answer to a publish. The lock of the book is held.
+// answered notes an answer to a publish. The caller holds the lock of the book.
 func (l *load) answered(now time.Duration, o audit.Outcome, data []byte) {
 	switch {
 	case o == audit.Acknowledged:
@@ -115,7 +115,7 @@ func (l *load) answered(now time.Duration, o audit.Outcome, data []byte) {
 	}
 }
 
-// acknowledged notes the time of an acknowledgement. The lock is held.
+// acknowledged notes the time of an acknowledgement. The caller holds the lock.
 func (l *load) acknowledged(now time.Duration) {
 	if l.gap.last > 0 {
 		l.gap.longest = max(l.gap.longest, now-l.gap.last)
@@ -126,7 +126,7 @@ func (l *load) acknowledged(now time.Duration) {
 // maxRefusals bounds how many error frames are kept.
 const maxRefusals = 5
 
-// refuse notes an error frame. The lock is held.
+// refuse notes an error frame. The caller holds the lock.
 func (l *load) refuse(now time.Duration, text []byte) {
 	l.refused++
 	if len(l.refusals) < maxRefusals {
@@ -134,7 +134,7 @@ func (l *load) refuse(now time.Duration, text []byte) {
 	}
 }
 
-// drain sends the producers home and lets the consumers only finish.
+// drain stops the producers, and lets the consumers finish what is left.
 func (l *load) drain() {
 	l.Calm.Store(true)
 	l.producers.Dismiss()
@@ -147,7 +147,7 @@ func (l *load) stop() {
 	l.watcher.Dismiss()
 }
 
-// deliveries are the messages that come over a connection until it ends or the deadline passes.
+// deliveries returns the messages that arrive on a connection until it ends or the deadline passes.
 func deliveries(conn *wire.Client, deadline time.Time) iter.Seq[wire.Delivery] {
 	return func(yield func(wire.Delivery) bool) {
 		for time.Now().Before(deadline) {
@@ -165,18 +165,18 @@ func deliveries(conn *wire.Client, deadline time.Time) iter.Seq[wire.Delivery] {
 	}
 }
 
-// dialer connects to one node after the other: first to the one that it is given,
-// and to the next whenever it is asked again.
+// dialer connects to one node after the other: first to the node that it is given, and with each
+// further call to the next one.
 type dialer struct {
 	nodes []*nodes.Node
 	next  int
 	o     wire.Options
 }
 
-// at is the node that the last connection was made to.
+// at returns the node of the last connection.
 func (d *dialer) at() *nodes.Node { return d.nodes[(d.next-1)%len(d.nodes)] }
 
-// dial connects, or waits a moment and returns nil.
+// dial connects. If that fails, it waits a moment and returns nil.
 func (d *dialer) dial(ctx context.Context) *wire.Client {
 	n := d.nodes[d.next%len(d.nodes)]
 	d.next++

@@ -1,17 +1,17 @@
-// Command cluster does to a cluster of real brokerd processes what happens to
-// clusters, while clients publish and consume, and holds it to its promises: no
-// acknowledged message is lost, none is invented or altered, every redelivery has a
-// cause, and afterwards every replica is in sync again by itself, holds the same,
+// Command cluster causes faults in a cluster of real brokerd processes, while clients publish and
+// consume, and checks the cluster's promises: no acknowledged message is lost, none is invented or
+// altered, every redelivery has a cause, and afterwards every replica is in sync again by itself
+// and holds the same, and every consumer continues.
 // and every consumer continues.
 //
-// It drives the built program from outside: the NSQ protocol with a client of its
-// own, signals, and the HTTP API for who leads and what replicas hold. Where it may
-// (root, Linux, the ip command), it puts every node into a network namespace and
-// cuts the links between them. A run prints its seed; the seed fixes what the
-// clients do and what is done to which node when, not how the machine schedules it.
+// It drives the built program from outside: with the NSQ protocol and a client of its own, with
+// signals, and with the HTTP API, which tells who leads and what replicas hold. If it may (root,
+// Linux, the ip command), it puts every node into a network namespace and cuts the links between
+// them. A run prints its seed. The seed fixes what the clients do, and what is done to which node
+// when. It does not fix how the machine schedules the processes.
 //
-// With -failover it measures instead how long a publisher that tries again has to
-// wait when a leader goes away.
+// With -failover it measures how long a publisher that tries again has to wait when a leader goes
+// away.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// options is what a run is asked for.
+// options are the options of a run.
 type options struct {
 	broker    string
 	previous  string
@@ -55,7 +55,7 @@ type options struct {
 	inside    bool
 
 	ports *nodes.Ports
-	out   io.Writer // of the report
+	out   io.Writer // for the report
 }
 
 func (o *options) addFlags(fs *flag.FlagSet) {
@@ -156,8 +156,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// choose finds scenarios by their names with commas; "" is all, the long ones only
-// where long says so.
+// choose finds scenarios by their names, which commas separate. "" means all. It leaves out the
+// long ones unless long is set.
 func choose(names string, long bool) ([]scenario, error) {
 	var chosen []scenario
 	if names == "" {
@@ -178,8 +178,7 @@ func choose(names string, long bool) ([]scenario, error) {
 	return chosen, nil
 }
 
-// soak plays scenarios at random, each with a seed of its own, until time is over
-// or one fails.
+// soak plays random scenarios, each with a seed of its own, until the time is over or one fails.
 func soak(ctx context.Context, o options, chosen []scenario) error {
 	rng := rand.New(rand.NewPCG(o.seed, 0))
 	began := time.Now()
@@ -194,8 +193,8 @@ func soak(ctx context.Context, o options, chosen []scenario) error {
 	return nil
 }
 
-// playAll plays scenarios, -jobs of them at the same time, and returns how each ended.
-// Those that take all of the machine come first, one by one.
+// playAll plays scenarios, -jobs of them at the same time, and returns how each ended. It plays
+// those that need the whole machine first, one by one.
 func playAll(ctx context.Context, o options, chosen []scenario) []error {
 	errs := make([]error, len(chosen))
 	slots := make(chan struct{}, o.jobs)
@@ -213,7 +212,7 @@ func playAll(ctx context.Context, o options, chosen []scenario) []error {
 					return
 				}
 				o := o
-				if o.jobs > 1 { // a report is printed in one piece
+				if o.jobs > 1 { // each report is printed in one piece
 					var report bytes.Buffer
 					defer func() {
 						reporting.Lock()
@@ -233,8 +232,8 @@ func playAll(ctx context.Context, o options, chosen []scenario) []error {
 	return errs
 }
 
-// play plays one scenario. With -again it plays one that was only late once more:
-// a machine that others use, too, misses time limits, but loses nothing.
+// play plays one scenario. With -again it plays a scenario once more that failed only by time
+// limits: a machine that runs other work may miss time limits, but it loses nothing.
 func play(ctx context.Context, o options, s scenario, seed uint64) error {
 	err := attempt(ctx, o, s, seed)
 	if !o.again || !onlyLate(err) || ctx.Err() != nil {
@@ -244,10 +243,10 @@ func play(ctx context.Context, o options, s scenario, seed uint64) error {
 	return attempt(ctx, o, s, seed)
 }
 
-// exitLate is the exit status of a run in which scenarios failed by time limits only.
+// exitLate is the exit status of a run in which scenarios failed only by time limits.
 const exitLate = 3
 
-// onlyLate reports whether all that an error joins is about time limits.
+// onlyLate reports whether all errors that an error joins are missed time limits.
 func onlyLate(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it has to see all of a tree
 	case *nodes.Late:
@@ -260,8 +259,8 @@ func onlyLate(err error) bool {
 	return false
 }
 
-// attempt plays one scenario and reports it in a line, or in as many as it takes to
-// tell what went wrong.
+// attempt plays one scenario and reports it in one line, or in as many as it needs to describe a
+// failure.
 func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	o.seed = seed
 	began := time.Now()
@@ -280,7 +279,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 			report("skipped", err.Error())
 			return nil
 		}
-		return err // it has reported
+		return err // it has printed its report already
 	}
 	dir, err := os.MkdirTemp("", "brokerd-cluster")
 	if err != nil {
@@ -305,7 +304,8 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	return os.RemoveAll(dir)
 }
 
-// scenarioTimeout bounds one scenario that says nothing else, the longest pauses apart.
+// scenarioTimeout is the limit of a scenario without a limit of its own, not counting its longest
+// pauses.
 const scenarioTimeout = 150 * time.Second
 
 var errTooLong = errors.New("the scenario takes too long")

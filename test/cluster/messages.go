@@ -14,11 +14,11 @@ import (
 	"github.com/brokerd/brokerd/test/traffic"
 )
 
-// choreMessages is how many messages a scenario about what messages can do publishes.
+// choreMessages is how many messages a scenario of this file publishes.
 const choreMessages = 60
 
-// playDedup publishes with dedup ids while the leader is killed, and then all nodes, and publishes all
-// of it again: each is stored once.
+// playDedup publishes messages with dedup ids while the leader is killed, and then all nodes, and
+// publishes all of them again: each must be stored once.
 func playDedup(st *stage) error {
 	c, err := newChore(st, "once", map[string]any{"dedup_window": "1h"})
 	if err != nil {
@@ -42,8 +42,8 @@ func playDedup(st *stage) error {
 	return errors.Join(c.stored(all), st.whole(c.topic), st.identical(c.topic))
 }
 
-// playDeadLetters kills leaders while messages have their last attempts: each is one dead letter, and
-// is brought back to its channel alone.
+// playDeadLetters kills leaders while messages have their last attempts: each message must become
+// one dead letter, and must be brought back to its channel only.
 func playDeadLetters(st *stage) error {
 	c, err := newChore(st, "orders", map[string]any{})
 	if err != nil {
@@ -69,8 +69,9 @@ func playDeadLetters(st *stage) error {
 	return err
 }
 
-// playExpired kills leaders while messages expire: each is one dead letter of the channel that wants
-// that, none of the other, and is brought back to its channel alone.
+// playExpired kills leaders while messages expire: each message must become one dead letter of the
+// channel that wants expired messages, and none of the other channel, and must be brought back to
+// its channel only.
 func playExpired(st *stage) error {
 	c, err := newChore(st, "offers", map[string]any{})
 	if err != nil {
@@ -98,21 +99,21 @@ func playExpired(st *stage) error {
 	return err
 }
 
-// keyOrder judges the deliveries of a channel with order by key to one consumer, whose messages are
-// called KEY-NUMBER, and answers them: some are given back.
+// keyOrder judges the deliveries of a channel with order by key to one consumer, and answers them.
+// The messages are named KEY-NUMBER. Some are requeued.
 type keyOrder struct {
 	random *rand.Rand
 	keys   map[string]keyState
-	found  []string // what must not be
+	found  []string // deliveries that must not have happened
 }
 
 // keyState is what is known of one key.
 type keyState struct {
-	last     int  // the number that came last; numbers begin at 1
+	last     int  // the number that was delivered last; numbers begin at 1
 	finished bool // its FIN was sent
 }
 
-// deliver judges a delivery, and returns whether the message is to be given back.
+// deliver judges a delivery, and returns whether the message is to be requeued.
 func (o *keyOrder) deliver(text string) (again bool) {
 	o.judge(text)
 	again = o.random.IntN(4) == 0
@@ -120,10 +121,10 @@ func (o *keyOrder) deliver(text string) (again bool) {
 	return again
 }
 
-// of takes a text apart.
+// of splits a text into its key and its number.
 func (o *keyOrder) of(text string) (key string, n int) {
 	key, digits, _ := strings.Cut(text, "-")
-	n, _ = strconv.Atoi(digits) // we made it
+	n, _ = strconv.Atoi(digits) // the test made the text
 	return key, n
 }
 
@@ -137,17 +138,17 @@ func (o *keyOrder) judge(text string) {
 	}
 }
 
-// answered notes the answer to what came last of its key. What was finished once stays so for a
-// broker that has heard of it.
+// answered notes the answer to the last delivery of a key. A message stays finished once its FIN
+// has reached the broker.
 func (o *keyOrder) answered(text string, again bool) {
 	key, n := o.of(text)
 	k := o.keys[key]
 	o.keys[key] = keyState{n, !again || n == k.last && k.finished}
 }
 
-// playKeyOrder has messages of some keys delivered in order while leaders are killed, and then all
-// nodes, and some are given back: none comes before the one before it was finished, or behind the
-// next of its key.
+// playKeyOrder consumes messages of some keys in order while leaders are killed, and then all
+// nodes, and while some messages are requeued. No message may be delivered before its predecessor
+// was finished, or after the next message of its key.
 func playKeyOrder(st *stage) error {
 	c, err := newChore(st, "ledger", map[string]any{})
 	if err != nil {
@@ -179,7 +180,7 @@ func playKeyOrder(st *stage) error {
 	return errors.Join(err, c.stored(all), st.whole(c.topic), st.identical(c.topic))
 }
 
-// letters waits until some texts are dead letters, each once, and no other is.
+// letters waits until these texts are dead letters, each once, and checks that no other is.
 func (c *chore) letters(want []string) error {
 	return c.sure("dead letters", func(ctx context.Context) error {
 		var page struct{ Messages []struct{ Text string } }
@@ -197,7 +198,8 @@ func (c *chore) letters(want []string) error {
 	})
 }
 
-// playFilterMove moves a partition to other nodes while a channel gets a part of its messages.
+// playFilterMove moves a partition to other nodes while a channel's filter chooses a part of its
+// messages.
 func playFilterMove(st *stage) error {
 	c, err := newChore(st, "mixed", map[string]any{})
 	if err != nil {
@@ -240,7 +242,8 @@ func playFilterMove(st *stage) error {
 }
 
 // playDeferredKill kills the leader twice while an operator cancels and advances deferred messages.
-// What is confirmed holds, and what is not touched stays, in all channels.
+// What was confirmed must hold, and messages that the operator did not touch must stay deferred, in
+// all channels.
 func playDeferredKill(st *stage) error {
 	c, err := newChore(st, "jobs", map[string]any{})
 	if err != nil {
@@ -271,7 +274,8 @@ func playDeferredKill(st *stage) error {
 	return errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced))
 }
 
-// reschedule cancels a third of the messages, and advances another, each until that is confirmed.
+// reschedule cancels a third of the messages, and advances another third, each until that is
+// confirmed.
 func (c *chore) reschedule(all []string) error {
 	for i, text := range all {
 		verb := [...]string{"cancel", "advance", ""}[i%3]
@@ -286,7 +290,7 @@ func (c *chore) reschedule(all []string) error {
 	return nil
 }
 
-// deferred waits until a channel has so many messages deferred, and none that waits.
+// deferred waits until a channel has so many deferred messages, and none that waits for delivery.
 func (c *chore) deferred(name string, want int) error {
 	return c.sure("deferred messages of "+name, func(context.Context) error {
 		ch, err := c.channel(name)
@@ -297,7 +301,8 @@ func (c *chore) deferred(name string, want int) error {
 	})
 }
 
-// playTrashRestore deletes a topic, kills nodes, and restores it: what was not consumed comes.
+// playTrashRestore deletes a topic, kills nodes, and restores the topic: the messages that were not
+// consumed must be delivered.
 func playTrashRestore(st *stage) error {
 	c, err := newChore(st, "lost", map[string]any{})
 	if err != nil {
@@ -334,10 +339,10 @@ func playTrashRestore(st *stage) error {
 	return errors.Join(c.delivered("c", late), st.whole(c.topic), st.identical(c.topic), c.stored(slices.Concat(early, late)))
 }
 
-// settleWait is longer than a leader needs to tell the others what was finished.
+// settleWait is longer than a leader needs to send the others what was finished.
 const settleWait = 500 * time.Millisecond
 
-// settled waits until everything of the channel is finished, and all replicas know.
+// settled waits until all messages of the channel are finished and all replicas know that.
 func (c *chore) settled() error {
 	err := c.deferred("c", 0)
 	traffic.Pause(c.st.ctx, settleWait)

@@ -12,16 +12,17 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// installPrevious has all nodes begin with the release before this one.
+// installPrevious makes all nodes begin with the previous release.
 func installPrevious(st *stage, o *nodes.Options) error {
 	program, err := filepath.Abs(st.o.previous)
 	o.Program = program
 	return err
 }
 
-// mixedVersions takes a cluster from the release before to this one, back, and up again, as the manual says,
-// while clients publish and consume. While both run, operators work through a node of each. At the end the
-// upgrade is finalized, after which the release before does not start any more.
+// mixedVersions upgrades a cluster from the previous release to this one, downgrades it, and
+// upgrades it again, as the manual says, while clients publish and consume. While both releases
+// run, operators work with a node of each. At the end the upgrade is finalized. After that the
+// previous release must refuse to start.
 func mixedVersions(st *stage) error {
 	before, err := filepath.Abs(st.o.previous)
 	if err != nil {
@@ -64,15 +65,16 @@ func mixedVersions(st *stage) error {
 	return st.start(n)
 }
 
-// install takes all nodes to a program, one after the other, with brokerctl's rolling upgrade. Once one of them
-// runs it, operators make, change and delete topics through each node: that one is the first of the cluster.
+// install installs a program on all nodes, one after the other, with brokerctl's rolling upgrade.
+// Once one of them runs it, operators create, change and delete topics through each node: that node
+// is the first of the cluster.
 func install(st *stage, program, name string) error {
 	asked := filepath.Join(st.dir, "install")
 	ctx, cancel := context.WithTimeoutCause(st.ctx, rollingTimeout, fmt.Errorf("not after %v", rollingTimeout))
 	defer cancel()
 	worked := make(chan error, 1)
 	go func() {
-		defer cancel() // brokerctl would wait for it
+		defer cancel() // brokerctl would wait for the shell
 		worked <- installAsked(ctx, st, asked, program, name)
 	}()
 	// The shell's command waits for the node's new process, as systemctl does.
@@ -91,7 +93,7 @@ func install(st *stage, program, name string) error {
 // rollingTimeout bounds a rolling upgrade of all nodes.
 const rollingTimeout = 90 * time.Second
 
-// installAsked restarts each node that a file names with a program, until ctx ends.
+// installAsked restarts each node that the file names with a program, until ctx ends.
 func installAsked(ctx context.Context, st *stage, asked, program, name string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -128,7 +130,7 @@ func installAsked(ctx context.Context, st *stage, asked, program, name string) e
 	}
 }
 
-// operateMixed makes a topic through each node, and works with it through the next.
+// operateMixed creates a topic through each node, and works with it through the next one.
 func operateMixed(st *stage, name string) error {
 	for i, n := range st.c.Nodes {
 		next := st.c.Nodes[(i+1)%len(st.c.Nodes)]

@@ -13,11 +13,11 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// errNoNamespace says that this machine does not let us cut links.
+// errNoNamespace means that this machine does not allow to cut links.
 var errNoNamespace = errors.New("no network namespace")
 
-// enterNamespace plays a scenario in a process that has network and mount
-// namespaces of its own: what is done to the network there ends with it.
+// enterNamespace plays a scenario in a process that has network and mount namespaces of its own:
+// what the scenario does to the network ends with that process.
 func enterNamespace(ctx context.Context, o options, s scenario) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: only root may make one", errNoNamespace)
@@ -47,24 +47,24 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 	return err
 }
 
-// The network of a run: every node in a namespace, behind a bridge that has the
-// clients on it.
+// The network of a run: every node is in a namespace, behind a bridge. The clients are on the
+// bridge.
 const (
 	subnet    = "10.77.0."
 	clientsIP = subnet + "254"
-	// nowhere is the address of no interface. What is sent there is lost, without
-	// an error to the sender.
+	// nowhere is a link-layer address that no interface has. What is sent to it is lost, and the
+	// sender gets no error.
 	nowhere = "02:00:00:00:00:01"
 )
 
-// network is the links between nodes, which are numbered from 0. It is for one
-// goroutine at a time.
+// network is the links between nodes, which are numbered from 0. Only one goroutine at a time may
+// use it.
 type network struct {
 	n    int
-	cuts map[[2]int]bool // from, to
+	cuts map[[2]int]bool // from the first node to the second
 }
 
-// newNetwork makes n namespaces in the one that this process is in.
+// newNetwork makes n namespaces inside that of this process.
 func newNetwork(n int) (*network, error) {
 	setup := []string{
 		"mount --make-rprivate /", "mount -t tmpfs none /run", "ip link set lo up",
@@ -89,7 +89,7 @@ func newNetwork(n int) (*network, error) {
 func namespace(i int) string { return fmt.Sprintf("node%d", i+1) }
 func address(i int) string   { return fmt.Sprintf("%s%d", subnet, i+1) }
 
-// command runs a line.
+// command runs a command line.
 func command(line string) error {
 	words := strings.Fields(line)
 	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
@@ -99,7 +99,7 @@ func command(line string) error {
 	return nil
 }
 
-// addresses is where the nodes serve.
+// addresses returns the addresses at which the nodes serve.
 func (w *network) addresses() []nodes.Addresses {
 	all := make([]nodes.Addresses, w.n)
 	for i := range all {
@@ -110,11 +110,11 @@ func (w *network) addresses() []nodes.Addresses {
 	return all
 }
 
-// wrap is the command that runs another in the namespace of a node.
+// wrap returns the command that runs another in the namespace of a node.
 func (w *network) wrap(i int) []string { return []string{"ip", "netns", "exec", namespace(i)} }
 
-// silence loses what one node sends to another: it is told a wrong address of the
-// link layer, which no interface has. Both go on to believe that they are connected.
+// silence loses what one node sends to another: it gives the sender a wrong link-layer address.
+// Both nodes continue to believe that they are connected.
 func (w *network) silence(from, to int) error {
 	w.cuts[[2]int{from, to}] = true
 	return command(fmt.Sprintf("ip -n %s neigh replace %s lladdr %s dev eth0 nud permanent", namespace(from), address(to), nowhere))
@@ -126,7 +126,7 @@ func (w *network) cut(a, b int) error { return errors.Join(w.silence(a, b), w.si
 // isolate cuts a node off from all others. The clients still reach it.
 func (w *network) isolate(i int) error { return errors.Join(w.mute(i), w.deafen(i)) }
 
-// mute loses what a node sends to the others.
+// mute loses what a node sends to the other nodes.
 func (w *network) mute(i int) error {
 	var errs []error
 	for j := range w.n {
@@ -137,7 +137,7 @@ func (w *network) mute(i int) error {
 	return errors.Join(errs...)
 }
 
-// deafen loses what the others send to a node.
+// deafen loses what the other nodes send to a node.
 func (w *network) deafen(i int) error {
 	var errs []error
 	for j := range w.n {

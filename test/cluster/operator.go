@@ -15,17 +15,17 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// operateTimeout bounds one command of an operator, who may wait for its end.
+// operateTimeout bounds one command of an operator, which may wait for its work to end.
 const operateTimeout = 40 * time.Second
 
-// said is what a command printed, and how it ended.
+// said is what a command printed and how it ended.
 type said struct {
 	command  string
 	out, err string
 	exit     int
 }
 
-// ended returns an error unless the command ended with exit.
+// ended returns an error unless the command ended with this exit status.
 func (s said) ended(exit int) error {
 	if s.exit != exit {
 		return fmt.Errorf("%s ended with %d instead of %d: %s%s", s.command, s.exit, exit, s.out, s.err)
@@ -33,15 +33,15 @@ func (s said) ended(exit int) error {
 	return nil
 }
 
-// operate runs brokerctl as an operator does who knows all nodes, and has no
-// terminal. It may be refused; the error is that it could not be run.
+// operate runs brokerctl for an operator who knows all nodes and has no terminal. The command may
+// be refused. The error means that it could not be run.
 func operate(st *stage, args ...string) (said, error) {
 	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)
 	defer cancel()
 	return operateWithin(ctx, st, args...)
 }
 
-// operateWithin is operate for a command that has until ctx ends.
+// operateWithin is operate for a command that may take until ctx ends.
 func operateWithin(ctx context.Context, st *stage, args ...string) (said, error) {
 	s := said{command: "brokerctl " + strings.Join(args, " ")}
 	program, err := filepath.Abs(filepath.Join(filepath.Dir(st.o.broker), "brokerctl"))
@@ -57,7 +57,7 @@ func operateWithin(ctx context.Context, st *stage, args ...string) (said, error)
 	st.note("%s", s.command)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "BROKERCTL_ADDR="+strings.Join(addresses, ","))
-	cmd.WaitDelay = time.Second // what it has started may hold its output
+	cmd.WaitDelay = time.Second // a process that it started may hold its output open
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err = cmd.Run()
@@ -104,13 +104,12 @@ func withoutReplicas(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// removedStatus is how a node ends that is removed while it runs: nothing should
+// removedStatus is the exit status of a node that is removed while it runs: no supervisor should
 // start it again.
 const removedStatus = "exit status 78"
 
-// retire moves everything away from a node, which may be dead, and removes it. One
-// that is alive is stopped before, where no publish may fail; else it ends for
-// having been removed.
+// retire moves everything away from a node, which may be dead, and removes the node. A node that is
+// alive is stopped before if no publish may fail. Otherwise it ends because it was removed.
 func retire(st *stage, n *nodes.Node) error {
 	if err := brokerctl(st, "node", "decommission", n.ID, "--yes", "--wait"); err != nil {
 		return err
@@ -126,7 +125,7 @@ func retire(st *stage, n *nodes.Node) error {
 	alive := n.Running()
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
 	defer cancel()
-	err := nodes.Await(ctx, func() error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // it may have led the metadata
+	err := nodes.Await(ctx, func() error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // the node may have led the metadata
 	if err != nil {
 		return err
 	}
@@ -150,8 +149,8 @@ func retire(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// fiveNodes has two of five nodes down at once. One comes back; the other one is
-// gone for good, and a new one takes its place.
+// fiveNodes has two of five nodes down at once. One is started again. The other is gone for good,
+// and a new node replaces it.
 func fiveNodes(st *stage) error {
 	var down []*nodes.Node
 	for range 2 {
@@ -194,7 +193,7 @@ func fiveNodes(st *stage) error {
 	})
 }
 
-// othersLead waits until others lead what a node, which is gone, led of a topic.
+// othersLead waits until other nodes lead the partitions of a topic that a lost node led.
 func othersLead(st *stage, name string, gone *nodes.Node) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
 	defer cancel()
@@ -212,7 +211,7 @@ func othersLead(st *stage, name string, gone *nodes.Node) error {
 	})
 }
 
-// membership changes what the cluster is made of while it works.
+// membership adds and removes nodes of a cluster while it works.
 func membership(st *stage) error {
 	n, err := partitionLeader(st)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	orderedChannel   = "strict"
 	orderedProducers = 4
 	orderedPace      = 4 * time.Millisecond // between two publishes of a producer
-	orderedAgain     = 60                   // redeliveries that so few faults may cause at most
+	orderedAgain     = 60                   // the most redeliveries that so few faults may cause
 )
 
 // sequence is the load of an ordered topic.
@@ -39,7 +39,7 @@ func (q *sequence) tell(f func(*audit.Order)) {
 	f(q.order)
 }
 
-// playOrdered runs an ordered topic through what moves its leader.
+// playOrdered runs an ordered topic through faults and operations that move its leader.
 func playOrdered(st *stage) error {
 	if err := st.make(orderedTopic, map[string]any{"partitions": 1, "ordered": true}); err != nil {
 		return err
@@ -68,7 +68,7 @@ func playOrdered(st *stage) error {
 	return errors.Join(q.verdict(), st.identical(orderedTopic))
 }
 
-// trouble does to the leader, in turn, what moves the leadership.
+// trouble moves the leadership away from the leader, in one way after the other.
 func (q *sequence) trouble() error {
 	st := q.st
 	for i, do := range []func(*nodes.Node) error{
@@ -141,7 +141,7 @@ func (q *sequence) produce(ctx context.Context, name int) {
 	}
 }
 
-// consume takes what comes, over one connection at a time.
+// consume takes deliveries, on one connection at a time.
 func (q *sequence) consume(ctx context.Context, _ int) {
 	d := dialer{nodes: q.st.c.Nodes, o: wire.Options{ID: "consumer", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
 	rng := rand.New(rand.NewPCG(q.st.o.seed, 1000))
@@ -161,7 +161,7 @@ func (q *sequence) consume(ctx context.Context, _ int) {
 	}
 }
 
-// live finishes what comes until the connection ends or the deadline passes.
+// live finishes deliveries until the connection ends or the deadline passes.
 func (q *sequence) live(conn *wire.Client, deadline time.Time) {
 	for d := range deliveries(conn, deadline) {
 		key, err := wire.ParseBody(d.Body, q.st.o.seed)
@@ -179,7 +179,7 @@ func (q *sequence) live(conn *wire.Client, deadline time.Time) {
 	}
 }
 
-// drained waits until all that was acknowledged has come.
+// drained waits until all acknowledged messages have been delivered.
 func (q *sequence) drained() error {
 	ctx, cancel := context.WithTimeoutCause(q.st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
 	defer cancel()

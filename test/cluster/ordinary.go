@@ -13,13 +13,13 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// What ordinary days bring: topics without messages, clusters that grow, topics that
-// are made while a node drains, nodes with other limits than the others.
+// Scenarios of ordinary operation: topics without messages, clusters that grow, topics that are
+// created while a node drains, nodes with different limits.
 
-// maxEpochs is how many leaderships of an empty partition a restart of all may take.
+// maxEpochs is how many leaderships an empty partition may have in a restart of all nodes.
 const maxEpochs = 5
 
-// healthyAgain waits until nothing is wrong by the cluster's own account.
+// healthyAgain waits until the cluster reports no problem.
 func healthyAgain(st *stage) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
 	defer cancel()
@@ -45,9 +45,8 @@ func takenEverywhere(st *stage, name string) error {
 	return nil
 }
 
-// playEmptyRestart restarts all nodes, in order and by kill -9, while topics have no
-// messages and no channels: they must be healthy, publish, and not go from leader to
-// leader.
+// playEmptyRestart restarts all nodes, cleanly and by kill -9, while topics have no messages and no
+// channels. They must be healthy and take publishes, and their leaders must not keep changing.
 func playEmptyRestart(st *stage) error {
 	all := st.c.Nodes
 	for _, down := range []struct {
@@ -82,7 +81,7 @@ func playEmptyRestart(st *stage) error {
 	return nil
 }
 
-// startAlone has all nodes but the first join that one.
+// startAlone makes all nodes but the first join the first.
 func startAlone(_ *stage, o *nodes.Options) error {
 	first := o.Nodes[0].Cluster
 	o.ArgsOf = func(id string) []string {
@@ -94,8 +93,9 @@ func startAlone(_ *stage, o *nodes.Options) error {
 	return nil
 }
 
-// playGrowFromOne makes topics on one node, and adds two: what was left open gets
-// three copies, what was named keeps one, and the first node's loss loses nothing.
+// playGrowFromOne creates topics on one node, and adds two nodes. A topic without a replica count
+// must get three copies, a topic with one must keep it, and the loss of the first node must lose no
+// messages.
 func playGrowFromOne(st *stage) error {
 	first := st.c.Nodes[0]
 	for _, name := range []string{"open", "named"} {
@@ -151,8 +151,8 @@ func replicas(st *stage, name string, want int) error {
 	})
 }
 
-// playDrainCreate makes a topic of three copies while one of three nodes drains, and
-// takes that node away and back.
+// playDrainCreate creates a topic of three copies while one of three nodes drains, and then stops
+// that node and starts it again.
 func playDrainCreate(st *stage) error {
 	n := st.other()
 	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
@@ -177,8 +177,8 @@ func playDrainCreate(st *stage) error {
 	return errors.Join(st.whole("made"), healthyAgain(st), takenEverywhere(st, "made"), st.identical("made"))
 }
 
-// playTwoNodes stops one of two nodes in order: publishing continues, and the cluster
-// says that it tolerates no failure.
+// playTwoNodes stops one of two nodes cleanly: publishing must continue, and the cluster must
+// report that it tolerates no failure.
 func playTwoNodes(st *stage) error {
 	if err := st.make("pair", map[string]any{"partitions": 1}); err != nil {
 		return err
@@ -203,16 +203,16 @@ func playTwoNodes(st *stage) error {
 	return errors.Join(st.whole("pair"), atLeast(st, "pair", map[string]int{"both": aMinimum, "one": aMinimum}), st.identical("pair"))
 }
 
-// The bodies of playLimits.
+// Bodies that playLimits publishes.
 const (
 	largeBody  = 12 << 20 // only the first node takes it from a client
-	largeBatch = 70 << 20 // likewise; replicas send less at once
+	largeBatch = 70 << 20 // the same; replicas send less at once
 	smallBody  = 100 << 10
-	openBy     = "outcome unknown" // on a busy machine it takes long; in the end all hold it
+	openBy     = "outcome unknown" // the outcome on a busy machine that takes long; in the end all replicas hold the batch
 )
 
-// limitsDiffer gives the first node the largest limits there are, the second the
-// smallest, and leaves the others alone.
+// limitsDiffer gives the first node the largest possible limits and the second the smallest, and
+// leaves the other nodes as they are.
 func limitsDiffer(_ *stage, o *nodes.Options) error {
 	o.ArgsOf = func(id string) []string {
 		switch id {
@@ -226,9 +226,9 @@ func limitsDiffer(_ *stage, o *nodes.Options) error {
 	return nil
 }
 
-// playLimits publishes at one node what the others would take from no client, to the
-// partitions of all leaders, and the largest to that of the node with the smallest
-// limits. All hold what it took, and continue.
+// playLimits publishes at one node what the others would take from no client: to the partitions of
+// all leaders, and the largest body to the partition of the node with the smallest limits. All
+// replicas must hold what the node took, and continue.
 func playLimits(st *stage) error {
 	if err := st.make("large", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
 		return err
@@ -262,7 +262,7 @@ func playLimits(st *stage) error {
 	return errors.Join(takenEverywhere(st, "large"), st.whole("large"), healthyAgain(st), st.identical("large"))
 }
 
-// answered wants an answer that has one of these texts.
+// answered demands an answer that contains one of these texts.
 func answered(n *nodes.Node, send func(*wire.Client), texts ...string) error {
 	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: drainTimeout})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxBatch = 10                     // messages in an MPUB
-	homing   = 250 * time.Millisecond // between two attempts to go back to the first node
+	homing   = 250 * time.Millisecond // between two attempts to return to the first node
 )
 
 // producer is a publisher that goes from node to node.
@@ -20,7 +20,7 @@ type producer struct {
 	traffic.Producer
 	l    *load
 	d    dialer
-	home time.Time // when it tries next to go back to its first node
+	home time.Time // when it next tries to return to its first node
 }
 
 // produce publishes until ctx ends.
@@ -29,7 +29,7 @@ func (l *load) produce(ctx context.Context, name int) {
 		Book: l.Book, RNG: rand.New(rand.NewPCG(l.o.seed, uint64(1+name))), Name: name, MaxBatch: maxBatch, Answered: l.answered,
 	}}
 	p.d = dialer{nodes: l.nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
-	pace := time.Duration(int64(time.Second) * int64(l.o.producers) / int64(l.o.rate)) // for a message
+	pace := time.Duration(int64(time.Second) * int64(l.o.producers) / int64(l.o.rate)) // the time for one message
 	for ctx.Err() == nil {
 		if p.Conn == nil {
 			p.Conn = p.d.dial(ctx)
@@ -47,10 +47,10 @@ func (l *load) produce(ctx context.Context, name int) {
 	}
 }
 
-// goHome has a producer that went on elsewhere come back to the node that it began
-// at, once that is there again. A node prefers the partitions that it leads: if all
-// producers stayed with one that was never disturbed, the others' partitions would
-// get nothing, and consumers there would wait for ever.
+// goHome returns a producer that went to another node to its first node, once that node is up
+// again. A node prefers the partitions that it leads: if all producers stayed with a node that was
+// never disturbed, the other nodes' partitions would get nothing, and consumers there would wait
+// for ever.
 func (p *producer) goHome(ctx context.Context) {
 	if p.d.at() == p.l.nodes[p.Name%len(p.l.nodes)] || time.Now().Before(p.home) {
 		return
@@ -61,5 +61,5 @@ func (p *producer) goHome(ctx context.Context) {
 		p.Conn.Close()
 		p.Conn, p.d = conn, d
 	}
-	p.home = time.Now().Add(homing + 4*time.Since(began)) // one that hangs is asked seldom
+	p.home = time.Now().Add(homing + 4*time.Since(began)) // a node that hangs is asked less often
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// Without a quorum: how long it is watched, and how much a node may take to answer.
+// How long the cluster without a quorum is watched, and how long a node may take to answer.
 const (
 	lostTime      = 6 * time.Second
 	answerTimeout = 10 * time.Second
 	aMinimum      = 50
 )
 
-// playQuorumLost kills two of three nodes. What does not need them continues, what
-// does says why not.
+// playQuorumLost kills two of three nodes. Operations that do not need the others must continue.
+// Those that do must be refused with the reason.
 func playQuorumLost(st *stage) error {
 	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}); err != nil {
 		return err
@@ -47,7 +47,7 @@ func playQuorumLost(st *stage) error {
 	if err := st.kill(others...); err != nil {
 		return err
 	}
-	st.wait(2 * time.Second) // beyond every lease
+	st.wait(2 * time.Second) // longer than every lease
 	err = errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st), diagnosed(st, others))
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func playQuorumLost(st *stage) error {
 	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
 }
 
-// diagnosed wants a node without a quorum to tell an operator who is silent.
+// diagnosed demands that a node without a quorum tells an operator which nodes are silent.
 func diagnosed(st *stage, silent []*nodes.Node) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
 	defer cancel()
@@ -87,8 +87,7 @@ func diagnosed(st *stage, silent []*nodes.Node) error {
 	})
 }
 
-// soloGoesOn publishes to and consumes from the partition that is on the survivor
-// alone.
+// soloGoesOn publishes to and consumes from the partition whose only replica is on the survivor.
 func soloGoesOn(st *stage, n *nodes.Node) error {
 	pub, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: patience})
 	if err != nil {
@@ -130,7 +129,7 @@ func soloGoesOn(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// publishRefused publishes to a partition that cannot take it: that must be said.
+// publishRefused publishes to a partition that cannot take it, and demands an error that says so.
 func publishRefused(st *stage, n *nodes.Node, topic string) error {
 	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
 	if err != nil {
@@ -153,7 +152,7 @@ func publishRefused(st *stage, n *nodes.Node, topic string) error {
 	return nil
 }
 
-// createRefuses asks for what needs the metadata.
+// createRefuses sends requests that need the metadata.
 func createRefuses(st *stage) error {
 	err := st.c.CreateTopic(st.ctx, "late", nil)
 	if _, ok := errors.AsType[*nodes.StatusError](err); !ok {
@@ -163,7 +162,7 @@ func createRefuses(st *stage) error {
 	return nil
 }
 
-// publishUntilOK publishes one message, trying again until a time.
+// publishUntilOK publishes one message, and repeats that until it succeeds or the time is over.
 func publishUntilOK(n *nodes.Node, topic string, until time.Time) error {
 	var err error
 	for time.Now().Before(until) {
@@ -181,13 +180,13 @@ func publishUntilOK(n *nodes.Node, topic string, until time.Time) error {
 	return fmt.Errorf("publishing to %s: %w", topic, err)
 }
 
-// Five topics at once: the aim, and what a busy machine may make of it.
+// Limits for five topics at once: the aim, and what a busy machine may need.
 const (
 	topicsAtOnce  = 5
 	writableLimit = 3 * time.Second
 )
 
-// playFiveTopics makes topics at once and measures until all take a message.
+// playFiveTopics creates topics at once and measures the time until all take a message.
 func playFiveTopics(st *stage) error {
 	began := time.Now()
 	errs := make([]error, topicsAtOnce)

@@ -12,13 +12,12 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// refusedStatus is how a node ends that its cluster was recovered without.
+// refusedStatus is the exit status of a node whose cluster was recovered without it.
 const refusedStatus = "exit status 78"
 
-// playRecovered loses two of three nodes for good under load. The operator
-// recovers the third one as the manual says: everything that was acknowledged is
-// still delivered, the old nodes are refused with the data that they have, and
-// join with empty disks.
+// playRecovered loses two of three nodes for good under load. The operator recovers the third one
+// as the manual says. Everything that was acknowledged must still be delivered. The old nodes must
+// be refused with the data that they have, and may join with empty disks.
 func playRecovered(st *stage) error {
 	survivor, err := partitionLeader(st)
 	if err != nil {
@@ -68,7 +67,7 @@ func playRecovered(st *stage) error {
 	return replicas(st, topic, 3)
 }
 
-// staysAway starts nodes of the cluster before, which must refuse to run.
+// staysAway starts nodes of the cluster before the recovery, which must refuse to run.
 func staysAway(st *stage, these ...*nodes.Node) error {
 	for _, n := range these {
 		st.note("start %s with its old data", n.ID)
@@ -91,7 +90,7 @@ func staysAway(st *stage, these ...*nodes.Node) error {
 	return nil
 }
 
-// recoverRefused wants a recovery to do nothing, and to say why.
+// recoverRefused demands that a recovery does nothing and says why.
 func recoverRefused(st *stage, n *nodes.Node, why string) error {
 	text, err := runRecover(st, n)
 	if _, ended := errors.AsType[*exec.ExitError](err); !ended || !strings.Contains(text, why) {
@@ -100,7 +99,7 @@ func recoverRefused(st *stage, n *nodes.Node, why string) error {
 	return nil
 }
 
-// runRecover runs the offline recovery on a node's data and returns what it said.
+// runRecover runs the offline recovery on a node's data and returns its output.
 func runRecover(st *stage, n *nodes.Node, args ...string) (string, error) {
 	st.note("brokerd recover on the data of %s %v", n.ID, args)
 	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)

@@ -14,26 +14,26 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// The topic that is deleted and made again.
+// The topic that is deleted and created again.
 const (
 	recreatedTopic   = "again"
 	recreatedChannel = "c"
 	recreations      = 5
 	recreatePace     = 2 * time.Millisecond
-	recreateMinimum  = 20 // acknowledgements a generation, for it to show anything
+	recreateMinimum  = 20 // how many acknowledgements a generation needs to show anything
 )
 
-// rebirth is the load of a topic that is deleted and made again. A generation is
-// the time from one deletion's end to the next one's begin.
+// rebirth is the load of a topic that is deleted and created again. A generation is the time from
+// the end of one deletion to the beginning of the next.
 type rebirth struct {
 	st *stage
 
 	mu         sync.Mutex // guards what follows
 	generation int
 	between    bool               // a deletion is in progress
-	acked      map[audit.Key]int  // the generation in which it was sent and acknowledged
-	seen       map[audit.Key]bool // it has come
-	owed       map[audit.Key]bool // acknowledged in this generation, and not come
+	acked      map[audit.Key]int  // the generation in which the message was sent and acknowledged
+	seen       map[audit.Key]bool // the message was delivered
+	owed       map[audit.Key]bool // acknowledged in this generation and not delivered yet
 	acks       int                // in this generation
 	found      []string
 }
@@ -75,7 +75,7 @@ func playRecreate(st *stage) error {
 	return nil
 }
 
-// make makes the topic, unless a publisher was faster, and its channel.
+// make creates the topic, unless a publisher was faster, and its channel.
 func (r *rebirth) make() error {
 	ctx, cancel := context.WithTimeoutCause(r.st.ctx, healTimeout, errors.New("cannot be made again"))
 	defer cancel()
@@ -86,7 +86,8 @@ func (r *rebirth) make() error {
 	})
 }
 
-// begin is called before a deletion: what is owed is not owed any more.
+// begin is called before a deletion: the messages of this generation need not be delivered any
+// more.
 func (r *rebirth) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +98,7 @@ func (r *rebirth) begin() {
 	clear(r.owed)
 }
 
-// end is called when the topic is there again.
+// end is called when the topic exists again.
 func (r *rebirth) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +106,8 @@ func (r *rebirth) end() {
 	r.between = false
 }
 
-// send returns the generation in which a message is sent, and whether it is in
-// one: a message that is sent during a deletion may be in either topic.
+// send returns the generation in which a message is sent, and whether the message counts: a message
+// that is sent during a deletion may be in either topic.
 func (r *rebirth) send() (generation int, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,7 @@ func (r *rebirth) answered(k audit.Key, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.between || r.generation != generation {
-		return // it may have met the deletion
+		return // a deletion may have been in progress
 	}
 	r.acks++
 	r.acked[k] = generation
@@ -127,7 +128,7 @@ func (r *rebirth) answered(k audit.Key, generation int) {
 	}
 }
 
-// came notes a delivery over a connection that was made in a generation.
+// came notes a delivery on a connection that was made in a generation.
 func (r *rebirth) came(k audit.Key, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +196,7 @@ func (r *rebirth) consume(ctx context.Context, name int) {
 	}
 }
 
-// take finishes what comes over a connection for a while.
+// take finishes deliveries on a connection for a while.
 func (r *rebirth) take(conn *wire.Client, generation int) {
 	for d := range deliveries(conn, time.Now().Add(minLife)) {
 		if key, err := wire.ParseBody(d.Body, r.st.o.seed); err == nil {

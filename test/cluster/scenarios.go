@@ -8,19 +8,19 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// scenario is something that is done to a cluster.
+// scenario is a sequence of faults or operations that is played on a cluster.
 type scenario struct {
 	name, about string
 	network     bool          // the nodes are in namespaces of their own
 	graceful    bool          // no publish may fail
-	busy        bool          // takes all of the machine: nothing else is played meanwhile
-	long        bool          // played in a soak, or when it is named
-	previous    bool          // wants -previous
-	nodes       int           // 0: as many as -nodes says
+	busy        bool          // needs the whole machine: no other scenario is played meanwhile
+	long        bool          // played only in a soak or if it is named
+	previous    bool          // needs -previous
+	nodes       int           // how many; 0: as many as -nodes says
 	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
-	run         func(*stage) error // under the load
-	alone       func(*stage) error // instead of run, with what load it makes
+	run         func(*stage) error // runs while the load runs
+	alone       func(*stage) error // instead of run; it brings the load that it needs
 }
 
 var scenarios = []scenario{
@@ -70,7 +70,7 @@ var scenarios = []scenario{
 
 func partitionLeader(st *stage) (*nodes.Node, error) { return st.leader(topic, 0) }
 
-// follower is a node that leads neither partition 0 nor the metadata.
+// follower returns a node that leads neither partition 0 nor the metadata.
 func follower(st *stage) (*nodes.Node, error) {
 	leader, err := partitionLeader(st)
 	if err != nil {
@@ -120,7 +120,7 @@ func killAll(st *stage) error {
 	return nil
 }
 
-// pauseRole stops a node for a while, as a machine that swaps does.
+// pauseRole stops a node for a while, as happens to a machine that swaps.
 func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
 	return func(st *stage) error {
 		for range 2 {
@@ -136,7 +136,7 @@ func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
 	}
 }
 
-// pauseLong pauses nodes for longer than anybody waits for them.
+// pauseLong pauses nodes for longer than any client or node waits for them.
 func pauseLong(st *stage) error {
 	roles := []func(*stage) (*nodes.Node, error){partitionLeader, follower}
 	st.rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
@@ -165,7 +165,7 @@ func pauseNode(st *stage, n *nodes.Node, d time.Duration) error {
 	return st.recovered()
 }
 
-// cutOff does something to the links of the leader for a while.
+// cutOff cuts links of the leader for a while.
 func cutOff(how func(*network, int) error) func(*stage) error {
 	return func(st *stage) error {
 		n, err := partitionLeader(st)
@@ -183,8 +183,8 @@ func cutOff(how func(*network, int) error) func(*stage) error {
 	}
 }
 
-// cutQuorum cuts the leader of a partition off from the leader of the metadata. It
-// still has its other follower.
+// cutQuorum cuts the leader of a partition off from the leader of the metadata. The leader still
+// reaches its other follower.
 func cutQuorum(st *stage) error {
 	controller, err := st.controller()
 	if err != nil {
@@ -228,7 +228,7 @@ func rollingRestart(st *stage) error {
 	return nil
 }
 
-// replaceEmpty puts a new disk into a node.
+// replaceEmpty replaces the disk of a node by an empty one.
 func replaceEmpty(st *stage) error {
 	n, err := partitionLeader(st)
 	if err != nil {
@@ -244,7 +244,7 @@ func replaceEmpty(st *stage) error {
 	return st.start(n)
 }
 
-// replaceNew puts a new node into the place of an old one.
+// replaceNew replaces an old node by a new one.
 func replaceNew(st *stage) error {
 	if _, err := grow(st); err != nil {
 		return err
@@ -257,7 +257,7 @@ func replaceNew(st *stage) error {
 	return retire(st, old)
 }
 
-// replaceAddress puts a new node where one was that is lost for good.
+// replaceAddress starts a new node at the address of a node that is lost for good.
 func replaceAddress(st *stage) error {
 	old, err := partitionLeader(st)
 	if err != nil {

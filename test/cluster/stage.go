@@ -23,34 +23,34 @@ import (
 	"github.com/brokerd/brokerd/test/traffic"
 )
 
-// How long things take and may take.
+// Durations and time limits.
 const (
-	startTimeout = 20 * time.Second // from start to a ready cluster
+	startTimeout = 20 * time.Second // from the start until the cluster is ready
 	warmUp       = 1500 * time.Millisecond
-	steadyTime   = time.Second      // of load between and after faults
+	steadyTime   = time.Second      // of load before, between and after faults
 	healTimeout  = 30 * time.Second // from the end of a fault until every replica is in sync
-	moveTimeout  = 10 * time.Second // until every consumer has got something
-	drainTimeout = 40 * time.Second // until everything is finished
-	settleTime   = noticeTime       // in which nothing must come any more
+	moveTimeout  = 10 * time.Second // until every consumer has got a message
+	drainTimeout = 40 * time.Second // until all messages are finished
+	settleTime   = noticeTime       // in which no message may be delivered any more
 )
 
-// stage is a cluster with a load on it, for one scenario.
+// stage is a cluster with a load, for one scenario.
 type stage struct {
 	ctx context.Context
 	o   options
 	s   scenario
 	rng *rand.Rand
 	c   *nodes.Cluster
-	net *network // nil: the nodes share this machine's addresses
-	l   *load    // nil: the scenario brings its own
+	net *network // nil: the nodes use this machine's addresses
+	l   *load    // nil: the scenario brings its own load
 
-	authority *nodes.Authority // of the nodes' certificates; nil: they have none
+	authority *nodes.Authority // issues the nodes' certificates; nil: they have none
 
 	dir   string
 	began time.Time
 	mu    sync.Mutex // guards did
-	did   []string   // what was done and seen, for the report
-	say   []string   // what the scenario measured
+	did   []string   // actions and observations, for the report
+	say   []string   // what the scenario measured, for the report
 }
 
 // newStage starts the nodes.
@@ -65,7 +65,7 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 			return st, err
 		}
 		opts.Nodes, opts.Wrap = st.net.addresses(), st.net.wrap
-		secret := filepath.Join(dir, "secret") // beyond loopback nodes want one
+		secret := filepath.Join(dir, "secret") // nodes that listen beyond loopback need one
 		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of seed %d", o.seed), 0o600); err != nil {
 			return st, err
 		}
@@ -90,7 +90,7 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 	return st, nil
 }
 
-// play does the whole scenario, and stops the nodes.
+// play plays the whole scenario and stops the nodes.
 func (st *stage) play() error {
 	err := st.act()
 	if st.l != nil {
@@ -122,7 +122,7 @@ func (st *stage) act() error {
 	return errors.Join(st.recovered(), st.finish())
 }
 
-// load makes the topic and starts the clients.
+// load creates the topic and starts the clients.
 func (st *stage) load() error {
 	if err := st.make(topic, map[string]any{"partitions": partitions}); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (st *stage) load() error {
 	return nil
 }
 
-// make makes a topic with three replicas and waits until it is whole.
+// make creates a topic with three replicas and waits until it is whole.
 func (st *stage) make(name string, config map[string]any) error {
 	if err := st.c.CreateTopic(st.ctx, name, config); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (st *stage) make(name string, config map[string]any) error {
 	return st.whole(name)
 }
 
-// note remembers what was done.
+// note adds a line to what was done.
 func (st *stage) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	at := time.Since(st.began)
@@ -158,7 +158,7 @@ func (st *stage) note(format string, args ...any) {
 
 func (st *stage) wait(d time.Duration) { traffic.Pause(st.ctx, d) }
 
-// random is a time from a second to the longest pause.
+// random returns a time between a second and the longest pause.
 func (st *stage) random() time.Duration {
 	return time.Second + time.Duration(st.rng.Int64N(int64(st.o.pause-time.Second)+1))
 }
@@ -176,7 +176,7 @@ func (st *stage) whole(name string) error {
 	})
 }
 
-// leader is the node that leads a partition of a topic.
+// leader returns the node that leads a partition of a topic.
 func (st *stage) leader(name string, partition int) (*nodes.Node, error) {
 	t, err := st.c.Topic(st.ctx, name)
 	if err != nil {
@@ -188,7 +188,7 @@ func (st *stage) leader(name string, partition int) (*nodes.Node, error) {
 	return st.c.Node(t.Partitions[partition].Leader), nil
 }
 
-// controller is the node that leads the metadata.
+// controller returns the node that leads the metadata.
 func (st *stage) controller() (*nodes.Node, error) {
 	info, err := st.c.Info(st.ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (st *stage) controller() (*nodes.Node, error) {
 	return n, nil
 }
 
-// other is a node that is none of those.
+// other returns a node that is none of those.
 func (st *stage) other(those ...*nodes.Node) *nodes.Node {
 	for _, i := range st.rng.Perm(len(st.c.Nodes)) {
 		if n := st.c.Nodes[i]; !slices.Contains(those, n) {
@@ -211,7 +211,7 @@ func (st *stage) other(those ...*nodes.Node) *nodes.Node {
 	panic("BUG: a scenario has more roles than nodes")
 }
 
-// disturb tells the audit that the cluster will be disturbed from now on.
+// disturb tells the audit that the cluster is disturbed from now on.
 func (st *stage) disturb(format string, args ...any) {
 	st.note(format, args...)
 	if st.l != nil {
@@ -219,7 +219,7 @@ func (st *stage) disturb(format string, args ...any) {
 	}
 }
 
-// kill ends nodes at once and without warning.
+// kill kills nodes at once and without warning.
 func (st *stage) kill(these ...*nodes.Node) error {
 	var names []string
 	for _, n := range these {
@@ -252,7 +252,7 @@ func (st *stage) start(these ...*nodes.Node) error {
 	return nil
 }
 
-// recovered waits until the cluster is whole, and sees every consumer go on.
+// recovered waits until the cluster is whole and every consumer has got a message.
 func (st *stage) recovered() error {
 	if err := st.whole(topic); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (st *stage) recovered() error {
 	return nil
 }
 
-// whereabouts is what the node that a consumer is connected to says of it.
+// whereabouts returns what the node that a consumer is connected to says about the consumer.
 func whereabouts(ctx context.Context, l *load, consumer int) string {
 	n := l.where[consumer].Load()
 	if n == nil {
@@ -308,7 +308,7 @@ func whereabouts(ctx context.Context, l *load, consumer int) string {
 	return said
 }
 
-// finish drains the topic, has the audit decide and compares the replicas.
+// finish drains the topic, lets the audit decide, and compares the replicas.
 func (st *stage) finish() error {
 	st.l.drain()
 	st.note("drain")
@@ -320,8 +320,7 @@ func (st *stage) finish() error {
 	return errors.Join(st.verdict(true), st.identical(topic))
 }
 
-// drained waits until everything is finished, by the audit and by the broker's
-// own account.
+// drained waits until all messages are finished, both by the audit and by the broker's statistics.
 func (st *stage) drained() error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
 	defer cancel()
@@ -343,8 +342,8 @@ func (st *stage) drained() error {
 	})
 }
 
-// identical compares what all replicas of a topic hold. One that is just being copied
-// again is waited for.
+// identical compares what all replicas of a topic hold. It waits for a replica that is just being
+// copied again.
 func (st *stage) identical(name string) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
 	defer cancel()
@@ -379,8 +378,8 @@ func (st *stage) identical(name string) error {
 	return errors.Join(differ, err)
 }
 
-// verdict says what the audit found. What is missing counts only if all has been
-// waited for.
+// verdict returns what the audit found. Missing messages are a failure only if complete is set:
+// then the stage has waited for all of them.
 func (st *stage) verdict(complete bool) error {
 	var errs []error
 	st.l.Tell(func(a *audit.Audit, now time.Duration) {
@@ -410,7 +409,7 @@ func (st *stage) verdict(complete bool) error {
 	return errors.Join(errs...)
 }
 
-// summary is what happened, in a line.
+// summary returns what happened, in one line.
 func (st *stage) summary() string {
 	if st.l == nil {
 		return strings.Join(st.say, ", ")

@@ -10,19 +10,19 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How a node is starved: in turn it runs and is stopped, each for a random time of
-// up to so much.
+// How a node is starved: it is stopped and runs in turn, each time for a random duration up to
+// these.
 const (
 	starvedTime = 20 * time.Second
 	runsFor     = 80 * time.Millisecond
 	stopsFor    = 350 * time.Millisecond
-	// electionsBorne is how many changes of the metadata's leader there may be in that
-	// time. A node that counts what it missed itself sees dead leaders all the time.
+	// electionsBorne is how many changes of the metadata's leader there may be in that time. A node
+	// that mistakes its own pauses for silence of the others would see dead leaders all the time.
 	electionsBorne = 6
 )
 
-// playStarved gives all nodes little of the processor, as a busy machine does: they
-// run late, and none of them is dead.
+// playStarved gives all nodes little processor time, as on a busy machine: they run late, but none
+// of them is dead.
 func playStarved(st *stage) error {
 	before, err := counted(st, "brokerd_raft_term")
 	if err != nil {
@@ -55,7 +55,7 @@ func playStarved(st *stage) error {
 	return nil
 }
 
-// starve stops a node repeatedly.
+// starve stops and continues a node repeatedly.
 func starve(st *stage, n *nodes.Node, rng *rand.Rand) error {
 	for end := time.Now().Add(starvedTime); time.Now().Before(end) && st.ctx.Err() == nil; {
 		if err := n.Pause(); err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// identityOf is where the certificate of a node is.
+// identityOf returns where the certificate of a node is.
 func identityOf(st *stage, id string) nodes.Identity {
 	return nodes.Identity(filepath.Join(st.dir, "tls", id))
 }
 
-// certify gives every node a certificate, and the founders good ones.
+// certify gives every node a certificate; those of the founders are good.
 func certify(st *stage, o *nodes.Options) error {
 	o.ArgsOf = func(id string) []string {
 		at := identityOf(st, id)
@@ -28,7 +28,7 @@ func certify(st *stage, o *nodes.Options) error {
 	return certifyAll(st, len(o.Nodes))
 }
 
-// certifyAll has a new authority certify n nodes.
+// certifyAll creates a new authority and certifies n nodes with it.
 func certifyAll(st *stage, n int) error {
 	var err error
 	if st.authority, err = nodes.NewAuthority(); err != nil {
@@ -43,8 +43,8 @@ func certifyAll(st *stage, n int) error {
 	return nil
 }
 
-// playTLS has nodes come with certificates that are not good, renews the good ones
-// with their authority, and kills a leader.
+// playTLS starts nodes whose certificates are not good, renews the good certificates and their
+// authority, and kills a leader.
 func playTLS(st *stage) error {
 	foreign, err := nodes.NewAuthority()
 	if err != nil {
@@ -75,7 +75,7 @@ func playTLS(st *stage) error {
 	return errors.Join(st.kill(n), st.start(n))
 }
 
-// turnedAway starts a node that must not become a member, and must be told why.
+// turnedAway starts a node that must not become a member, and demands that it is told why.
 func turnedAway(st *stage, why string) error {
 	at, err := st.o.ports.Free(1)
 	if err != nil {
@@ -109,9 +109,9 @@ func turnedAway(st *stage, why string) error {
 	return n.Stop()
 }
 
-// renew replaces the authority and all certificates while the nodes run, as it is
-// done: first all trust both authorities, then certificates come from the new one,
-// then the old one is forgotten.
+// renew replaces the authority and all certificates while the nodes run, in the order that the
+// manual gives: first all nodes trust both authorities, then they get certificates of the new one,
+// then the old authority is removed.
 func renew(st *stage, these []*nodes.Node) error {
 	old := st.authority
 	fresh, err := nodes.NewAuthority()
@@ -145,7 +145,7 @@ func renew(st *stage, these []*nodes.Node) error {
 	return nil
 }
 
-// shows waits until a node shows others the certificate that is in its file.
+// shows waits until a node presents the certificate that is in its file.
 func shows(st *stage, n *nodes.Node) error {
 	text, err := os.ReadFile(identityOf(st, n.ID).File("cert.pem"))
 	if err != nil {
@@ -155,7 +155,7 @@ func shows(st *stage, n *nodes.Node) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
 	defer cancel()
 	return nodes.Await(ctx, func() error {
-		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // looked at below
+		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // the test checks the certificate itself
 		conn, err := d.DialContext(ctx, "tcp", n.Addresses.Cluster)
 		if err != nil {
 			return err

@@ -15,23 +15,23 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How much is published while both replicas are there, while one is, and after the
-// other one was elected.
+// How much is published while both replicas run, while one runs, and after the election of the
+// other one.
 const (
 	uncleanBoth  = 40
 	uncleanOne   = 25
 	uncleanAfter = 30
 )
 
-// exits of brokerctl.
+// Exit statuses of brokerctl.
 const (
 	exitUsage     = 2
 	exitRefused   = 4
 	exitUnhealthy = 10
 )
 
-// playUnclean loses the only replica that is in sync, once with its disk and once
-// without, and has the operator elect the other one.
+// playUnclean loses the only replica that is in sync, once together with its disk and once without.
+// The operator then elects the other one.
 func playUnclean(st *stage) error {
 	st.say = append(st.say, fmt.Sprintf("two elections, each at the price of %d messages", uncleanOne))
 	for i, wipe := range []bool{true, false} {
@@ -42,7 +42,7 @@ func playUnclean(st *stage) error {
 	return nil
 }
 
-// playLastCopy kills the leader of a partition whose other replica lacks something.
+// playLastCopy kills the leader of a partition whose other replica lacks some messages.
 func playLastCopy(st *stage, name string, wipe bool) error {
 	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}); err != nil {
 		return err
@@ -83,7 +83,7 @@ func playLastCopy(st *stage, name string, wipe bool) error {
 	return errors.Join(exactly(st, name, map[string]int{"both": uncleanBoth, "after": uncleanAfter}), st.identical(name))
 }
 
-// pair is the leader and the follower of a partition with two replicas.
+// pair returns the leader and the follower of a partition with two replicas.
 func pair(st *stage, name string) (leader, follower *nodes.Node, err error) {
 	t, err := st.c.Topic(st.ctx, name)
 	if err != nil {
@@ -116,8 +116,8 @@ func onlyInSync(st *stage, name string, n *nodes.Node) error {
 	})
 }
 
-// electUnclean does as the manual says: a partition whose in-sync replica is gone
-// is offline until an operator, who is told what that loses, has another one lead.
+// electUnclean does what the manual says: a partition whose in-sync replica is gone stays offline
+// until an operator elects another replica. The operator is told what that loses.
 func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	partition := name + "/0"
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
@@ -145,7 +145,7 @@ func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	return err
 }
 
-// brokerctlSays runs brokerctl and wants an exit code and a text from it.
+// brokerctlSays runs brokerctl and demands an exit status and a text of it.
 func brokerctlSays(st *stage, exit int, text string, args ...string) error {
 	s, err := operate(st, args...)
 	if err != nil {
@@ -160,8 +160,8 @@ func brokerctlSays(st *stage, exit int, text string, args ...string) error {
 	return nil
 }
 
-// publishAll publishes n messages that say what they are, each until it is
-// acknowledged. None may be refused.
+// publishAll publishes count messages that begin with what, and waits for the acknowledgement of
+// each. None may be refused.
 func publishAll(n *nodes.Node, name, what string, count int) error {
 	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
 	if err != nil {
@@ -177,8 +177,8 @@ func publishAll(n *nodes.Node, name, what string, count int) error {
 	return nil
 }
 
-// exactly consumes all that a topic has: so many messages of each kind, in the
-// order in which they were published, and nothing else.
+// exactly consumes all messages of a topic. It demands so many messages of each kind, in the order
+// in which they were published, and no others.
 func exactly(st *stage, name string, want map[string]int) error {
 	got := map[string]int{}
 	came, all := 0, 0
@@ -206,14 +206,14 @@ func exactly(st *stage, name string, want map[string]int) error {
 	return nil
 }
 
-// maxReconnects is how often the consumer of consumeAll may be disconnected: the broker does so when the node that it
-// is connected to stops leading, which a repair of a damaged log does.
+// maxReconnects is how often the consumer of consumeAll may be disconnected: the broker disconnects
+// it when the node that it is connected to stops leading, as in a repair of a damaged log.
 const maxReconnects = 5
 
-// consumeAll hands over the bodies of all messages that a topic's channel c has, and
-// finishes them. It ends when none has come for a while, a longer one while some are
-// owed: a node that has just started may take a moment to get what others lead. As
-// client libraries do, it connects again when the broker disconnects it.
+// consumeAll consumes a topic's channel c: it passes the bodies of all messages to take, and
+// finishes them. It ends when no message has come for a while. It waits longer while some are owed:
+// a node that has just started may need a moment to get messages of partitions that others lead. It
+// connects again when the broker disconnects it, as client libraries do.
 func consumeAll(st *stage, name string, owed func() bool, take func(body string) error) error {
 	for reconnects := 0; ; reconnects++ {
 		c, err := subscribe(st, name)
@@ -249,7 +249,7 @@ func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error)
 			return err
 		}
 		if kind == wire.FrameError && bytes.HasPrefix(data, []byte("E_FIN_FAILED")) {
-			continue // the leadership has moved: the message comes again
+			continue // the leadership has moved: the message is delivered again
 		}
 		if kind != wire.FrameMessage {
 			return fmt.Errorf("a consumer is told %q", data)
@@ -264,8 +264,7 @@ func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error)
 	}
 }
 
-// subscribe subscribes to a topic's channel c, repeatedly while the
-// leadership moves.
+// subscribe subscribes to a topic's channel c. It repeats that while the leadership moves.
 func subscribe(st *stage, name string) (c *wire.Client, err error) {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
 	defer cancel()
@@ -283,10 +282,10 @@ func subscribe(st *stage, name string) (c *wire.Client, err error) {
 	return c, err
 }
 
-// uncleanElections is what an alert looks at.
+// uncleanElections is the metric of an alert.
 const uncleanElections = "brokerd_unclean_elections_total"
 
-// counted is a counter's sum over all nodes that run.
+// counted returns the sum of a counter over all running nodes.
 func counted(st *stage, metric string) (int, error) {
 	sum := 0
 	for _, n := range st.c.Nodes {
