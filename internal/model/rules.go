@@ -2,73 +2,73 @@ package model
 
 import "fmt"
 
-// Rule is one rule of the protocol. A search can be told to drop it.
+// Rule is one rule of the protocol. A search can be told to break it.
 type Rule uint8
 
 // The rules, in the order of docs/replication.md.
 const (
-	AppendIsNotCommit   Rule = iota // a follower calls committed only what its leader told it
-	CommitInEpoch                   // a new leader commits what it inherited once its ISR has acknowledged it to this leader in this epoch
-	AckAfterSync                    // sync=always: only what is durable is acknowledged
-	MinimumHoldsEnd                 // while fewer are in sync than asked for, a term commits only what it inherited
-	FailedOnlyUnwritten             // a publish is called failed only before its append; later its fate is unknown
+	AppendIsNotCommit   Rule = iota // a follower treats only those records as committed that its leader called committed
+	CommitInEpoch                   // a new leader commits inherited records once its ISR has acknowledged them to this leader in this epoch
+	AckAfterSync                    // sync=always: only durable records are acknowledged
+	MinimumHoldsEnd                 // while fewer replicas than MinISR are in sync, a term commits only what it inherited
+	FailedOnlyUnwritten             // a publish is reported as failed only before its append; later its outcome is uncertain
 
-	FenceFollower  // a follower refuses the leaders of other epochs than its own
+	FenceFollower  // a follower refuses leaders of other epochs than its own
 	FenceLeader    // a leader drops acknowledgements of other epochs
-	PersistEpoch   // a follower persists an epoch before it answers anything in it
-	CheckAndAppend // checking a push and appending it are one act
-	TermCloses     // a leader that learns a newer epoch stops appending and acknowledging
+	PersistEpoch   // a follower persists an epoch before it answers any request in it
+	CheckAndAppend // checking and appending a push are one atomic step
+	TermCloses     // a leader that learns of a newer epoch stops appending and acknowledging
 
 	Reconcile          // a follower compares its log with the leader's before it takes part in an epoch
-	WalkBack           // it compares back to where the logs meet, and does not cut at its own committed end
-	ReconcileByContent // it compares epoch and checksum, not the epoch alone
-	DuplicateByContent // a retry is "held already" if epoch and checksum are the same, not the offset alone
-	SessionResets      // a new session resets what the leader believes its follower holds
+	WalkBack           // it compares backwards to the point where the logs agree; it does not truncate at its own committed end
+	ReconcileByContent // it compares epoch and checksum, not only the epoch
+	DuplicateByContent // a retry counts as "held already" if epoch and checksum are the same, not only the offset
+	SessionResets      // a new session resets what the leader believes that its follower holds
 	NoRollback         // a live term takes nothing back
 
 	ElectionBumpsEpoch // every election begins a new epoch
 	ElectFromISR       // only a member of the ISR is elected
 	RestartEndsTerm    // a restarted leader leads again only in a new epoch
-	BootRule           // whoever may have lost data leaves the ISR before it does anything else
-	RegisterFirst      // a restarted node acts on no metadata older than its own return
+	BootRule           // a node that may have lost data leaves the ISR before it does anything else
+	RegisterFirst      // a restarted node acts on no metadata that is older than its own restart
 	EmptyLeaves        // a node with an empty disk leaves every ISR before it does anything else
-	LastLeaves         // also those of which it is the last member
-	LossUntilTold      // it says so at every start until the metadata has heard of it
-	MissingIsSilent    // a replica in the ISR that finds nothing of its own answers and leads nothing until it is out
+	LastLeaves         // it also leaves those ISRs of which it is the last member
+	LossUntilTold      // it reports the loss at every start until the metadata knows it
+	MissingIsSilent    // a replica in the ISR that finds no data of its own answers no request and leads nothing until it has left the ISR
 
-	SuspectLast  // a replica that lost the end of its log is reported before it acts, and elected only among suspects
-	LongerStays  // a follower cuts nothing that is committed in its log: it refuses the leader, which yields
-	CompareFirst // a leader whose log was opened from disk appends and admits nothing before it has compared logs with an in-sync replica
+	SuspectLast  // a replica that lost the end of its log reports that before it acts; it is elected only if every in-sync replica is suspect
+	LongerStays  // a follower truncates nothing committed: it refuses the leader, and the leader yields
+	CompareFirst // a leader that opened its log from disk appends and adds no member before it has compared logs with an in-sync replica
 
-	CompareAndSwap  // a change of the ISR is applied only to the version it was made for
-	ShrinkApplied   // who is proposed out counts until the change is applied
-	GrowCounts      // who is proposed in counts from before the proposal
-	UndecidedCounts // and until metadata has passed the proposal's version, whatever the proposer was answered
-	GrowNeedsLife   // a joiner is proposed by its life: metadata refuses one that has come back with less since
-	GrowNeedsStart  // a joiner holds all below the start of the leader's epoch, not only below the committed end
+	CompareAndSwap  // a change of the ISR is applied only to the version for which it was made
+	ShrinkApplied   // a member counts until the change that removes it is applied
+	GrowCounts      // a new member counts from before the proposal that adds it
+	UndecidedCounts // a proposed member counts until the metadata has passed the proposal's version, whatever answer the proposer got
+	GrowNeedsLife   // a proposal names the joiner's start: the metadata refuses a joiner that has restarted with less since
+	GrowNeedsStart  // a joiner holds everything below the start of the leader's epoch, not only below the committed end
 
 	FinReplicatedFirst // an ordered FIN is applied once every ISR member has the position
-	PositionWaits      // a position beyond a follower's data is kept for later, not clamped
+	PositionWaits      // a position beyond a follower's data is kept for later, and not reduced to its end
 	PositionsJoin      // a joiner has the channel's position
-	SnapshotFirst      // an ordered channel delivers nothing in a term before everyone in sync has the position it begins from
-	SnapshotCountsSent // a snapshot counts as finished what is on its way as a change
-	SnapshotTakenOnce  // a snapshot that is told again, in another session or life of the follower, undoes nothing
-	ShareNamesPrevious // a follower refuses a change of positions that does not follow what it has taken: an answer counts for all that was sent before
-	FinNoted           // a FIN counts at a replica that has noted it
-	CheckpointKeeps    // a checkpoint notes again what it leaves out
-	OrderedBootRule    // whoever loses power leaves the ISR where a channel is ordered, whatever the sync
-	ForgetBeyondEnd    // a position beyond the end of the only copy is forgotten on disk before anything is appended
+	SnapshotFirst      // an ordered channel delivers nothing in a term before every ISR member has the position from which the term begins
+	SnapshotCountsSent // a snapshot counts changes in flight as finished
+	SnapshotTakenOnce  // a snapshot that is sent again, in another session or after a restart of the follower, undoes nothing
+	ShareNamesPrevious // a follower refuses a change of positions that does not follow its last one: an answer acknowledges everything that was sent before
+	FinNoted           // a FIN counts at a replica that has stored it
+	CheckpointKeeps    // a checkpoint stores again what it does not contain
+	OrderedBootRule    // a node that loses power leaves the ISR of a partition with an ordered channel, whatever its sync policy is
+	ForgetBeyondEnd    // a position beyond the end of the only copy is removed from disk before anything is appended
 
-	LeaseEnds        // a leader delivers for at most a lease after it was last in touch
-	LeaseBegins      // a lease begins, at first and after a gap, when everyone who counts has recognised the term
-	LeaseNeedsJoiner // a joiner counts there, too, from before the proposal
-	LeaseAskedLast   // it is asked again right before a message leaves
-	RelayBeginsAnew  // a relay that was paused for longer than a lease hands over nothing that it has
+	LeaseEnds        // a leader delivers for at most one lease after its last contact
+	LeaseBegins      // a lease begins, also after a gap, when every member that counts has confirmed the term
+	LeaseNeedsJoiner // a joiner counts for the lease, too, from before the proposal
+	LeaseAskedLast   // the lease is checked again right before a message leaves
+	RelayBeginsAnew  // a relay that was paused for longer than a lease drops its messages and begins again
 
-	rules // how many there are
+	rules // the number of rules
 )
 
-// ruleNames are the names of the rules, as docs/replication.md has them.
+// ruleNames are the names of the rules in docs/replication.md.
 var ruleNames = [rules]string{
 	"AppendIsNotCommit", "CommitInEpoch", "AckAfterSync", "MinimumHoldsEnd", "FailedOnlyUnwritten",
 	"FenceFollower", "FenceLeader", "PersistEpoch", "CheckAndAppend", "TermCloses",
@@ -88,7 +88,7 @@ func (r Rule) String() string { return ruleNames[r] }
 // RuleNames returns the names of all rules, in their order.
 func RuleNames() []string { return ruleNames[:] }
 
-// ParseRule returns the rule of a name.
+// ParseRule returns the rule with a name.
 func ParseRule(name string) (Rule, error) {
 	for i, n := range ruleNames {
 		if n == name {
@@ -101,21 +101,21 @@ func ParseRule(name string) (Rule, error) {
 // Invariant is something that must hold in every state.
 type Invariant uint8
 
-// The invariants. Those that docs/replication.md numbers bear their number.
+// The invariants. Those that docs/replication.md numbers have their number here.
 const (
 	OneLeader      Invariant = iota // I1: at most one live term per epoch
-	SamePrefix                      // I2: what any replica calls committed at an offset is the same record
-	NoRetreat                       // I3: a committed end moves back only where a power cut takes what sync=interval risked
-	NothingLost                     // I4: what was committed is in the log of every replica that may be elected
+	SamePrefix                      // all replicas that call an offset committed hold the same record there
+	NoRetreat                       // a committed end moves back only if a power cut loses what sync=interval risked
+	NothingLost                     // every replica that may be elected has all committed records in its log
 	ClosedIsSilent                  // I5: only the live term of a node's own epoch appends and commits
-	PositionHolds                   // I6: a position never passes what is committed, and what was finished stays finished
-	InOrder                         // I7: an ordered channel goes back behind nothing that it has delivered, and skips nothing
+	PositionHolds                   // a position never passes the committed end, and a finished message stays finished
+	InOrder                         // an ordered channel never goes back behind a message that it has delivered, and skips none
 	OneName                         // an epoch and an offset name one record
-	FailedIsFailed                  // what was called failed is never committed
-	EnoughCopies                    // what was acknowledged is on as many disks as the topic asks for, less those that failed
-	LateIsSilent                    // nothing is delivered by a leader that was replaced for longer than a lease, or two through a relay
+	FailedIsFailed                  // a publish that was reported as failed is never committed
+	EnoughCopies                    // an acknowledged record is on as many disks as the topic asks for, minus those that failed
+	LateIsSilent                    // a leader delivers nothing later than one lease after its replacement, or two through a relay
 
-	invariants // how many there are
+	invariants // the number of invariants
 )
 
 var invariantNames = [invariants]string{
@@ -135,8 +135,8 @@ type Violation struct {
 // String returns the violation as one line.
 func (v Violation) String() string { return v.Invariant.String() + ": " + v.Detail }
 
-// broken returns the first watched invariant that t, reached from s by step,
-// does not keep, and whether there is one.
+// broken returns the first watched invariant that t, reached from s by step, violates, and whether
+// there is one.
 func (c *Config) broken(s, t *State, step Step) (Violation, bool) {
 	for i := range invariants {
 		if c.Ignore[i] {
@@ -149,7 +149,7 @@ func (c *Config) broken(s, t *State, step Step) (Violation, bool) {
 	return Violation{}, false
 }
 
-// check says what is wrong, or nothing.
+// check describes how an invariant is violated, or returns "".
 func (c *Config) check(i Invariant, s, t *State, step Step) string {
 	switch i {
 	case OneLeader:
@@ -219,11 +219,10 @@ func (c *Config) retreat(s, t *State, step Step) string {
 	return ""
 }
 
-// missing looks at every member of the ISR that may be elected and not only at the
-// leader: any of them may be next. One that knows that it lost data does nothing
-// before it has left or is known as suspect. One that cannot know, as its disk is
-// older, does nothing as a leader before it has compared logs: until then another
-// member must hold everything.
+// missing looks at every member of the ISR that may be elected, not only at the leader: any of them
+// may be the next leader. A member that knows that it lost data does nothing before it has left the
+// ISR or is known as suspect. A member whose disk is older than it knows does nothing as a leader
+// before it has compared logs: until then another member must hold everything.
 func (c *Config) missing(s *State) string {
 	isr := s.latest().isr
 	for i, want := range s.truth {
@@ -249,7 +248,7 @@ func (c *Config) missing(s *State) string {
 	return ""
 }
 
-// closedSpeaks looks at s, the state in which the step was taken.
+// closedSpeaks checks s, the state in which the step was taken.
 func (s *State) closedSpeaks(step Step) string {
 	if step.Kind != Publish && step.Kind != Commit {
 		return ""
@@ -277,8 +276,8 @@ func (s *State) positionWrong() string {
 	return ""
 }
 
-// outOfOrder looks at the positions from which members of the ISR would deliver,
-// and at what live terms lead past.
+// outOfOrder checks the positions from which members of the ISR would deliver, and what live terms
+// would skip.
 func (s *State) outOfOrder() string {
 	isr := s.latest().isr
 	for r := range s.nodes {

@@ -27,7 +27,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// DefaultMaxMsgTimeout is what TOUCH can extend a delivery to where nothing is set.
+// DefaultMaxMsgTimeout is the default limit up to which TOUCH can extend a delivery.
 const DefaultMaxMsgTimeout = 15 * time.Minute
 
 // Options describe a node. The zero value of a number means its default.
@@ -36,51 +36,51 @@ type Options struct {
 	FS      vfs.FS
 	DataDir string
 	Meta    *raftstore.Store // owned by the caller, open until after Close
-	Remote  forward.Remote   // how this node asks others; nil: it is alone
-	Peers   coord.Peers      // how its replicas reach others; nil: it is alone
-	Members operate.Members  // who takes part in the metadata; nil: this node is alone
+	Remote  forward.Remote   // how this node calls others; nil: it is alone
+	Peers   coord.Peers      // how its replicas reach other nodes; nil: it is alone
+	Members operate.Members  // the members of the metadata group; nil: this node is alone
 	Node    meta.Node        // how this node announces itself
 	Log     commitlog.Options
-	Redo    redo.Options // of the journal for many logs; its directories are the node's
+	Redo    redo.Options // of the redo journal; the node sets its directories
 	Logger  *slog.Logger
 
 	AutoCreateTopics    bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
-	TopicDefaults       meta.TopicConfig // of topics that are created without; zero fields: the cluster's
+	TopicDefaults       meta.TopicConfig // of topics that are created without a configuration; zero fields: the cluster's defaults
 	MaxChannelConsumers int              // on this node; 0: no limit
-	MaxMsgTimeout       time.Duration    // what TOUCH can extend a delivery to
-	EphemeralBytes      int64            // memory that an ephemeral topic's partition may use; the oldest messages go
+	MaxMsgTimeout       time.Duration    // the limit up to which TOUCH can extend a delivery
+	EphemeralBytes      int64            // memory that a partition of an ephemeral topic may use; beyond it the oldest messages are dropped
 	DiskReserve         uint64           // publishes are refused while less is free; at most a twentieth of the disk counts
 	TickInterval        time.Duration    // precision of timeouts and deferrals
 	RetentionInterval   time.Duration
 	DiskInterval        time.Duration
-	ReplicaLag          time.Duration // a replica that is behind for longer leaves the in-sync set
-	PublishTimeout      time.Duration // a message that is not committed by then is answered as uncertain
-	CatchUpRate         int64         // bytes a second to replicas that are not in sync, at most; 0: no maximum
-	UncommittedBytes    int64         // of all partitions that this node leads; beyond, publishers wait or are refused
-	Memory              *limit.Memory // of what clients make the node hold; nil: no limit
-	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
-	// ScrubInterval is the time in which every stored byte is read once to find
-	// damage; negative: none is read for that.
+	ReplicaLag          time.Duration // a replica that lags for longer leaves the in-sync set
+	PublishTimeout      time.Duration // a message that is not committed by then gets an answer with uncertain outcome
+	CatchUpRate         int64         // bytes per second to replicas that are not in sync; 0: no limit
+	UncommittedBytes    int64         // of all partitions that this node leads; beyond this, publishers wait or are refused
+	Memory              *limit.Memory // limits the memory that requests of clients use; nil: no limit
+	Lease               time.Duration // the node delivers nothing after it had no contact to a quorum for longer than this
+	// ScrubInterval is the time in which every stored byte is read once to find damage; negative:
+	// the node does not scrub.
 	ScrubInterval time.Duration
-	Moves         topic.MovePolicy // which messages are appended again; its Room is the broker's
-	Trace         *trace.Store     // where what happens to traced messages is noted; nil: nowhere
-	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
-	// WallClock is what the wall clock shows at a moment that was just read, in ns since
-	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
+	Moves         topic.MovePolicy // which messages are appended again; the broker sets its Room
+	Trace         *trace.Store     // stores the events of traced messages; nil: no tracing
+	LatencyWindow time.Duration    // for how long channels keep the times that messages took until they were finished; 0: not at all
+	// WallClock returns what the wall clock shows at a moment that was just read, in ns since 1970.
+	// It stamps messages and measures the age of stored ones. nil: the system's clock. Delays and
 	// timeouts do not depend on it.
 	WallClock func(now time.Time) int64
 
-	// Registered confirms that the caller has registered this start of the node and that Meta
-	// is at least at that index.
+	// Registered says that the caller has registered this start of the node, and that Meta is at
+	// least at the index of the registration.
 	Registered bool
 
-	// KnownChannels returns the channels that a topic which is new here has
-	// elsewhere: they are created with it. nil: none.
+	// KnownChannels returns the channels that a new topic has outside this cluster. They are
+	// created with the topic. nil: none.
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
 	// Observer receives statistics; nil disables it.
 	Observer host.Observer
-	// Fatal is called once, without waiting, when this node cannot continue: a log
-	// failed, and nothing that it acknowledges could be trusted any more.
+	// Fatal is called once, without waiting, when this node cannot continue: a log has failed, and
+	// the node's acknowledgements could not be trusted any more.
 	Fatal func(error)
 }
 
@@ -100,21 +100,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Broker is one node: its rooms, which callers are given as they need them, and its life. The
-// fields do not change. The methods of all is safe for concurrent use.
+// Broker is one node: its rooms, which callers use directly, and its start and end. The fields do
+// not change. All methods are safe for concurrent use.
 type Broker struct {
 	Host      *host.Host           // the replicas
-	Directory *directory.Directory // topics and channels change
+	Directory *directory.Directory // changes topics and channels
 	Router    *publish.Router      // publishes
 	Consumers *consume.Consumers   // subscriptions
-	Node      *operate.Node        // what operators ask of this node
+	Node      *operate.Node        // what operators can ask this node for
 	Operator  *operate.Operator    // nodes, leaders and replicas
 	Contents  *operate.Contents    // messages and positions
 	Recorder  *operate.Recorder    // what operators did
-	Calls     *Calls               // what other nodes ask
+	Calls     *Calls               // answers other nodes
 
-	stop      context.CancelCauseFunc // ends what calls does by itself
-	running   sync.WaitGroup          // it does
+	stop      context.CancelCauseFunc // ends the work that calls does by itself
+	running   sync.WaitGroup          // the work that calls does by itself
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -136,7 +136,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// assemble makes the rooms of a node, each of those below it.
+// assemble creates the rooms of a node, each after those that it uses.
 func assemble(o Options) (*Broker, error) {
 	var letters *deadletter.Worker
 	ho := o.host()
@@ -169,7 +169,7 @@ func assemble(o Options) (*Broker, error) {
 	}, nil
 }
 
-// host returns what concerns the replicas.
+// host returns the options of the host.
 func (o *Options) host() host.Options {
 	return host.Options{
 		Self: o.Self, FS: o.FS, DataDir: o.DataDir, Redo: o.Redo, Meta: o.Meta, Calls: o.calls(), Peers: o.Peers,
@@ -182,7 +182,7 @@ func (o *Options) host() host.Options {
 	}
 }
 
-// calls returns how this node asks others.
+// calls returns the caller with which this node asks other nodes.
 func (o *Options) calls() forward.Caller {
 	return forward.Caller{Remote: o.Remote}
 }

@@ -14,23 +14,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/publish"
 )
 
-// taskTimeout bounds what another node can have this one work on. It gives up
-// before, if it is in a hurry.
+// taskTimeout bounds how long this node works on a request of another node. The other node may give
+// up earlier.
 const taskTimeout = 30 * time.Second
 
-// Calls dispatches calls of other nodes, on behalf of clients and operators, to the room in
-// charge.
+// Calls passes calls that other nodes make for clients and operators to the room in charge.
 type Calls struct {
 	publishes *publish.Router
 	consumers *consume.Consumers
 	topics    *directory.Directory
-	ops       forward.Operations // what other nodes can ask for by name; not changed once the node is open
-	tasks     *fan.Group         // runs goroutines that are waited for
-	life      context.Context    // ends when tasks are to end
+	ops       forward.Operations // the operations that other nodes can ask for by name; not changed once the node is open
+	tasks     *fan.Group         // runs goroutines and waits for them
+	life      context.Context    // ends when tasks have to end
 	end       context.CancelCauseFunc
 }
 
-// run does what comes up by itself until ctx ends, and returns when all is still.
+// run does periodic work until ctx ends, and returns when all of it has stopped.
 func (c *Calls) run(ctx context.Context) {
 	c.consumers.Start(ctx)
 	c.publishes.Run(ctx)
@@ -68,8 +67,8 @@ func (c *Calls) ForwardDown(from meta.NodeID, session uint64) {
 	c.consumers.Down(from, session)
 }
 
-// task answers a call with what work returns, which may take a while. bad is why
-// it is not even begun.
+// task answers a call with the result of work, which may take a while. If bad is not nil, it
+// answers with bad and does not begin the work.
 func (c *Calls) task(reply func([][]byte, error), bad error, work func(context.Context) ([][]byte, error)) {
 	if bad != nil {
 		reply(nil, bad)
@@ -84,7 +83,7 @@ func (c *Calls) task(reply func([][]byte, error), bad error, work func(context.C
 	}
 }
 
-// toRemote returns err as another node can be told of it.
+// toRemote returns err in the form in which it is sent to another node.
 func (c *Calls) toRemote(err error) error {
 	if err == nil {
 		return nil
