@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// backoff returns how long to wait before the attempt of this number, from 1:
-// it doubles from least to most and is scattered over its upper half. The same
-// seed gives the same times.
+// backoff returns how long to wait before an attempt, whose number begins at 1. The time doubles
+// from least to most and is spread over its upper half. The same seed gives the same times.
 func backoff(least, most time.Duration, attempt int, seed uint64) time.Duration {
 	d := most
 	if shift := attempt - 1; shift < 32 && least<<shift>>shift == least {
@@ -20,7 +19,7 @@ func backoff(least, most time.Duration, attempt int, seed uint64) time.Duration 
 	return d - time.Duration(mix(mix(seed)+uint64(attempt))%uint64(half))
 }
 
-// mix scatters the bits of a number; different numbers stay different.
+// mix scatters the bits of a number. Different numbers give different results.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -28,7 +27,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// seedOf returns a number for texts.
+// seedOf returns a number that depends on texts.
 func seedOf(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {

@@ -8,7 +8,7 @@ import (
 // Sizes of the chunks that frames are read into: powers of four.
 const (
 	smallestChunk = 16 << 10
-	chunkClasses  = 6 // up to 16 MiB; what is larger is not kept
+	chunkClasses  = 6 // up to 16 MiB; larger chunks are not kept
 )
 
 // chunk is a piece of memory that frames are read into.
@@ -24,7 +24,7 @@ func (c *chunk) release() {
 	}
 }
 
-// chunkPool keeps chunks that nobody uses.
+// chunkPool keeps unused chunks.
 type chunkPool struct {
 	classes [chunkClasses]sync.Pool
 }
@@ -41,7 +41,7 @@ func (p *chunkPool) get(size int) *chunk {
 	return &chunk{data: make([]byte, smallestChunk<<(2*class)), pool: p}
 }
 
-// chunkClass returns the least class whose chunks hold size bytes.
+// chunkClass returns the smallest class whose chunks hold size bytes.
 func chunkClass(size int) int {
 	if size <= smallestChunk {
 		return 0

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// direct writes to a socket what it takes without waiting. One goroutine uses it
-// at a time, in the writer's place.
+// direct writes as much to a socket as it takes without waiting. One goroutine at a time uses it,
+// in the writer's place.
 type direct struct {
 	link *link
 	raw  syscall.RawConn
 	once func(fd uintptr) (done bool) // writeOnce, bound
 
 	data []byte // of the write in progress
-	n    int    // bytes of it that the socket took
+	n    int    // bytes of data that the socket took
 }
 
-// newDirect returns nil where the link has no socket, or has TLS around it.
+// newDirect returns nil if the link has no socket, or uses TLS.
 func newDirect(l *link) *direct {
 	socket, ok := l.conn.(syscall.Conn)
 	if !ok {
@@ -31,11 +31,12 @@ func newDirect(l *link) *direct {
 	return d
 }
 
-// write returns how many bytes the socket took. Why it did not take all is for
-// the writer to find out, who writes the rest.
+// write returns how many bytes the socket took. If it did not take all, the writer writes the rest
+// and finds the error.
 func (d *direct) write(data []byte) int {
 	d.data, d.n = data, 0
-	// The deadline of an earlier write would refuse this one, once it has passed; this one does not wait.
+	// An earlier write's deadline that has passed would make this write fail, although it does not
+	// wait.
 	l := d.link
 	if now := time.Now(); l.patience.Sub(now) > l.options.WriteTimeout/2 || l.setPatience(now) == nil {
 		_ = d.raw.Write(d.once)

@@ -7,54 +7,51 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// What a call may end with, besides an answer, a *RemoteError and an
-// *UnreachableError.
+// Errors with which a call may end, besides a *RemoteError and an *UnreachableError.
 var (
-	// ErrDisconnected: the connection broke after the call was handed to it.
-	// Whether the call was carried out is not known.
+	// ErrDisconnected: the connection broke after it had accepted the call. It is unknown whether
+	// the call was carried out.
 	ErrDisconnected = fate.Mark(errors.New("connection to the node lost"), fate.Uncertain)
-	// errBusy: MaxQueuedBytes or MaxCalls wait. The call was not sent.
+	// errBusy: MaxQueuedBytes or MaxCalls are waiting. The call was not sent.
 	errBusy = fate.Refuse("send queue to the node is full")
-	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
+	// ErrTooBig: the payload is larger than MaxFrame. The call was not sent.
 	ErrTooBig = fate.Refuse("cluster call too large for a frame")
-	// errSessionOver: the session that the call was for is over, or not up any
-	// more. The call was not sent.
+	// errSessionOver: the session for which the call was meant has ended or is not up. The call was
+	// not sent.
 	errSessionOver = fate.Refuse("session with the node ended")
 	// errClosed: the Peer or its Transport is closed. The call was not sent.
 	errClosed = fate.Refuse("cluster transport is closed")
 )
 
-// What a connection may break with. They are wrapped with details and reach
-// Event.Err.
+// Errors with which a connection may break. They are wrapped with details and reach Event.Err.
 var (
-	// errHello: what was read first is no hello.
+	// errHello: the first bytes that arrived are no hello.
 	errHello = errors.New("invalid hello")
 	// errFrame: a frame is damaged or breaks the protocol.
 	errFrame = errors.New("malformed frame")
 	// errChecksum: a frame's checksum does not match. It is an errFrame.
 	errChecksum = fmt.Errorf("%w: checksum mismatch", errFrame)
-	// errSlow: the other side does not take its answers.
+	// errSlow: the other side does not read its answers.
 	errSlow = errors.New("peer does not read responses")
 )
 
-// errNoRoots: with the system's authorities anybody could be a node.
+// errNoRoots: with the system's authorities anyone could act as a node.
 var errNoRoots = errors.New("cluster TLS requires a dedicated certificate authority")
 
-// RemoteError is an error that the other node's Handler answered with. The
-// meaning of Code is the caller's and the handler's affair.
+// RemoteError is an error with which the other node's Handler answered. Caller and handler agree on
+// the meaning of Code.
 type RemoteError struct {
 	Code uint16
-	Text string // at most maxErrorText bytes travel
+	Text string // at most maxErrorText bytes are sent
 }
 
 // Error returns the text and the code.
 func (e *RemoteError) Error() string { return fmt.Sprintf("%s (code %d)", e.Text, e.Code) }
 
-// UnreachableError says that no connection to a node could be had. The call was
-// not sent, and errors.Is finds the cause: syscall.ECONNREFUSED, a
-// *RefusedError, a timeout.
+// UnreachableError says that no connection to a node could be made. The call was not sent.
+// errors.Is finds the cause: syscall.ECONNREFUSED, a *RefusedError, a timeout.
 type UnreachableError struct {
-	Node    Node // "" where only the address was known
+	Node    Node // "" if only the address was known
 	Address string
 	Err     error
 }

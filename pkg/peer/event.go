@@ -9,10 +9,10 @@ type EventKind uint8
 const (
 	EventUp       EventKind = iota + 1 // a session began
 	EventDown                          // a session ended; Err says why
-	EventRefused                       // the machine refused the connection: nobody listens there
+	EventRefused                       // the machine refused the connection: no process listens there
 	EventFailed                        // dialling failed in another way
 	EventRejected                      // the nodes do not talk to each other; Err is a *RefusedError
-	EventBadHello                      // who connected did not introduce itself as a node
+	EventBadHello                      // the other side did not introduce itself as a node
 )
 
 // String returns the kind's name.
@@ -37,8 +37,8 @@ func (k EventKind) String() string {
 // Event tells what happened to a connection.
 type Event struct {
 	Kind    EventKind
-	Node    Node   // the other node; "": not known
-	Class   Class  // 0: not known
+	Node    Node   // the other node; "": unknown
+	Class   Class  // 0: unknown
 	Address string // the other side's
 	Session uint64 // of EventUp and EventDown
 	Inbound bool   // the other side dialled

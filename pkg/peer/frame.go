@@ -17,15 +17,14 @@ const (
 	knownFlags = flagReply | flagError | flagControl
 )
 
-// The layout of a frame: length u32, kind u8, flags u8, correlation u64,
-// CRC-32C u32, payload. The length is the payload's; the checksum covers what is
-// before it, and the payload.
+// The layout of a frame: length u32, kind u8, flags u8, correlation u64, CRC-32C u32, payload. The
+// length is that of the payload. The checksum covers the bytes before it and the payload.
 const (
 	frameChecked = 4 + 1 + 1 + 8
 	frameHeader  = frameChecked + 4
 )
 
-// frame is what a header says, and its payload.
+// frame is the fields of a header, and the payload.
 type frame struct {
 	kind        uint8
 	flags       uint8
@@ -59,20 +58,20 @@ func checksumShort(b []byte) uint32 {
 	return ^crc
 }
 
-// What the reading buffer does.
+// Parameters of the reading buffer.
 const (
 	growth      = 4 // a buffer grows to this many times what has arrived
 	sparse      = 16
-	shrinkAfter = 8 // fillings in a row of less than 1/sparse
+	shrinkAfter = 8 // after so many fillings in a row of less than 1/sparse
 )
 
-// frameReader cuts a stream into frames. It is used by one goroutine.
+// frameReader splits a stream into frames. One goroutine uses it.
 type frameReader struct {
 	src    io.Reader
 	max    int // bytes of a payload
 	memory *frameMemory
 	taken  int           // bytes of memory; 0: the chunk is not large
-	wait   time.Duration // for memory
+	wait   time.Duration // how long to wait for memory
 	pool   *chunkPool
 	chunk  *chunk
 	r, w   int // unread bytes of the chunk
@@ -83,14 +82,14 @@ func newFrameReader(src io.Reader, max int, pool *chunkPool, memory *frameMemory
 	return &frameReader{src: src, max: max, pool: pool, chunk: pool.get(smallestChunk), memory: memory, wait: wait}
 }
 
-// close gives the buffer back.
+// close releases the buffer.
 func (f *frameReader) close() {
 	f.chunk.release()
 	f.chunk = nil
 	f.give()
 }
 
-// give gives back the memory of a large chunk that was released.
+// give returns the memory of a large chunk that was released.
 func (f *frameReader) give() {
 	if f.taken > 0 {
 		f.memory.give(f.taken)
@@ -138,7 +137,7 @@ func (f *frameReader) next() (frame, error) {
 	return fr, checkFlags(fr)
 }
 
-// checkFlags refuses what no side sends.
+// checkFlags refuses combinations of flags that no side sends.
 func checkFlags(fr frame) error {
 	control, isErr, reply := fr.flags&flagControl != 0, fr.flags&flagError != 0, fr.flags&flagReply != 0
 	switch {
@@ -152,7 +151,7 @@ func checkFlags(fr frame) error {
 	return nil
 }
 
-// fill reads until n bytes are unread and lie in one piece.
+// fill reads until at least n bytes are unread and contiguous.
 func (f *frameReader) fill(n int) error {
 	for f.w-f.r < n {
 		if err := f.makeRoom(n); err != nil {
@@ -170,8 +169,8 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
-// makeRoom sees to free bytes behind the unread ones, and to as many as n wants,
-// as far as what has arrived justifies it. A large chunk waits for memory.
+// makeRoom makes free space behind the unread bytes, up to n bytes, as far as the bytes that have
+// arrived justify it. A large chunk waits for memory.
 func (f *frameReader) makeRoom(n int) error {
 	have := f.w - f.r
 	if have == 0 {
@@ -203,8 +202,8 @@ func (f *frameReader) makeRoom(n int) error {
 	return nil
 }
 
-// rewind begins the chunk again once everything in it has been read, with a
-// smaller one when it was much too large for some time, or counts as large.
+// rewind begins at the start of the chunk once everything in it has been read. It takes a smaller
+// chunk if this one was much too large for some time, or counts as large.
 func (f *frameReader) rewind() {
 	if f.w > 0 {
 		f.sparse++

@@ -16,10 +16,10 @@ type Class byte
 
 // The classes. Their values are part of the format.
 const (
-	ClassRaft        Class = 'R' // handed over as it is: the consensus library frames it
+	ClassRaft        Class = 'R' // passed on as it is: the consensus library frames it
 	ClassReplication Class = 'D' // batches and positions
-	ClassForward     Class = 'F' // requests of clients, for the partition's leader
-	ClassPing        Class = 'P' // who is there; works before there is a cluster
+	ClassForward     Class = 'F' // requests of clients, to the partition's leader
+	ClassPing        Class = 'P' // which node answers; works before there is a cluster
 	ClassForm        Class = 'J' // forming and joining a cluster; works before the node is a member
 )
 
@@ -40,8 +40,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %#02x", byte(c))
 }
 
-// visits reports whether a connection of the class is for who need not be a member: it
-// carries little and ends soon.
+// visits reports whether connections of the class are open to nodes that are not members: they
+// carry little and end soon.
 func (c Class) visits() bool { return c == ClassPing || c == ClassForm }
 
 // Reason is why a node does not talk to another. The values are part of the
@@ -54,13 +54,13 @@ const (
 	ReasonVersion                    // no protocol version in common
 	ReasonWrongCluster               // another cluster's id
 	ReasonUnknownNode                // not a member
-	ReasonSelf                       // the connection came back to where it was made
-	ReasonShuttingDown               // stopping, or draining
+	ReasonSelf                       // the node dialled itself
+	ReasonShuttingDown               // the node stops or drains
 	ReasonWrongNode                  // another node lives at this address
 	ReasonNameTaken                  // the dialer has the name of the node it dialled
 	ReasonCertificate                // the certificate is not for the node's name
 	ReasonClass                      // this class is not served here
-	ReasonSecret                     // the cluster's secret is not shown, or another one
+	ReasonSecret                     // the other side did not prove that it has the cluster's secret
 )
 
 // String returns the reason in words.
@@ -98,18 +98,18 @@ const (
 	maxVersion = 1
 )
 
-// Hello is what each side says of itself first.
+// Hello is what each side sends first about itself.
 type Hello struct {
 	MinVersion, MaxVersion uint16 // of the protocol, both included
 	Class                  Class
-	Features               uint64 // bits; both sides' common ones count
-	Incarnation            uint64 // of the process that speaks
+	Features               uint64 // a bit set; the bits that both sides have are used
+	Incarnation            uint64 // of the sending process
 	Session                uint64 // of the connection; the dialer chooses it, the answer repeats it
-	Proves                 bool   // both sides show that they have the cluster's secret
-	Nonce                  nonce  // chosen at random for this connection where Proves
-	ClusterID              string // "": not formed yet
-	Node                   Node   // who speaks
-	To                     Node   // whom the dialer wants; "": whoever is there
+	Proves                 bool   // both sides prove that they have the cluster's secret
+	Nonce                  nonce  // chosen at random for this connection if Proves
+	ClusterID              string // "": the node is in no cluster yet
+	Node                   Node   // the sender
+	To                     Node   // the node that the dialer wants; "": any
 	Build                  string // version of the software, for people
 }
 
@@ -155,7 +155,7 @@ func encodeHello(h *Hello) []byte {
 	return encodeHelloBody(body)
 }
 
-// encodeRefusal encodes a refusal, with the versions spoken here.
+// encodeRefusal encodes a refusal, with the protocol versions of this node.
 func encodeRefusal(r Reason, text string) []byte {
 	body := []byte{typeRefusal}
 	body = binary.LittleEndian.AppendUint16(body, minVersion)
@@ -176,8 +176,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(append(dst, byte(len(s))), s...)
 }
 
-// readHello reads a hello, and not a byte more. A refusal is returned as a
-// *RefusedError.
+// readHello reads a hello, and no byte behind it. It returns a refusal as a *RefusedError.
 func readHello(r io.Reader) (*Hello, error) {
 	body, err := readHelloBody(r)
 	if err != nil {
@@ -186,8 +185,8 @@ func readHello(r io.Reader) (*Hello, error) {
 	return parseHello(body)
 }
 
-// readHelloBody reads what both sides say before frames, and not a byte more: its
-// body, whose checksum is right.
+// readHelloBody reads one message of the handshake, and no byte behind it. It returns the message's
+// body after it has checked the checksum.
 func readHelloBody(r io.Reader) ([]byte, error) {
 	var header [helloHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -213,8 +212,7 @@ func readHelloBody(r io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// noEOF turns the end of the stream in the middle of something into the error
-// that it is.
+// noEOF turns the end of the stream in the middle of a message into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if err == io.EOF { //nolint:errorlint // io.ReadFull returns it unwrapped
 		return io.ErrUnexpectedEOF
@@ -222,8 +220,8 @@ func noEOF(err error) error {
 	return err
 }
 
-// parseHello reads a checked body. Bytes behind what is known are a later
-// version's and ignored.
+// parseHello reads a checked body. It ignores bytes behind the known fields: a later version wrote
+// them.
 func parseHello(body []byte) (*Hello, error) {
 	if len(body) == 0 {
 		return nil, fmt.Errorf("%w: empty", errHello)
@@ -288,8 +286,8 @@ func cutString(b []byte) (s string, rest []byte, ok bool) {
 	return string(b[1:n]), b[n:], true
 }
 
-// within reports whether s is ASCII from the given byte on: what a stranger sends
-// may land in a log.
+// within reports whether s is ASCII and no byte is below from: bytes from an unknown sender may end
+// up in a log.
 func within(s string, from byte) bool {
 	for i := range len(s) {
 		if s[i] < from || s[i] > printableTo {

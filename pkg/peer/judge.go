@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// identity is what a node goes by when it judges a hello.
+// identity is what a node compares a hello with.
 type identity struct {
 	node        Node
 	incarnation uint64
-	cluster     string // "": not formed yet
+	cluster     string // "": the node is in no cluster yet
 }
 
-// judgeDialer says why the node of this identity does not talk to the dialer
-// that sent h, or nil. leaf is its certificate; nil: no TLS. Whether the class
-// is served and the node a member is asked elsewhere.
+// judgeDialer returns why the node of this identity refuses the dialer that sent h, or nil. leaf is
+// the dialer's certificate; nil: no TLS. Other code checks whether the class is served and whether
+// the dialer is a member.
 func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError {
 	refuse := func(r Reason, format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: r, Text: fmt.Sprintf(format, args...), Local: true}
@@ -39,8 +39,7 @@ func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError 
 	return nil
 }
 
-// judgeAnswer says why the dialer that sent sent does not talk to the node that
-// answered with h, or nil.
+// judgeAnswer returns why the dialer that sent sent refuses the node that answered with h, or nil.
 func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 	refuse := func(r Reason, format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: r, Text: fmt.Sprintf(format, args...), Local: true}
@@ -58,11 +57,11 @@ func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 	return nil
 }
 
-// otherCluster reports whether both are formed and differ.
+// otherCluster reports whether both sides are in a cluster and the clusters differ.
 func otherCluster(a, b string) bool { return a != "" && b != "" && a != b }
 
-// certifies reports whether a certificate is for a node: one of its DNS names or,
-// failing any, its common name is the node's.
+// certifies reports whether a certificate is for a node: the node's name is one of the
+// certificate's DNS names or, if it has none, its common name.
 func certifies(leaf *x509.Certificate, n Node) bool {
 	if len(leaf.DNSNames) > 0 {
 		return slices.Contains(leaf.DNSNames, string(n))

@@ -14,18 +14,18 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 )
 
-// maxErrorText is how many bytes of an error's text travel.
+// maxErrorText is how many bytes of an error's text are sent.
 const maxErrorText = 1024
 
 const (
-	writeStep  = 256 << 10 // bytes that one write deadline is for: a link of 256 kbit/s can carry them
-	quietTicks = 2         // of a side that has sent nothing, until it pings
-	corkFrames = 64        // frames after which answers go out although more were read
+	writeStep  = 256 << 10 // bytes for which one write deadline is meant: a link of 256 kbit/s can carry them
+	quietTicks = 2         // ticks in which a side has sent nothing, after which it pings
+	corkFrames = 64        // frames after which answers are sent although more were read
 )
 
-// link is one connection with its hellos behind it: a reader, which calls
-// handlers and callbacks, and a writer, in whose place whoever queues a little
-// writes it. Both ends are links; only the dialer makes calls.
+// link is one connection after the exchange of hellos: it has a reader, which calls handlers and
+// callbacks, and a writer. A caller that queues few bytes writes them itself, in the writer's
+// place. Both ends are links. Only the dialer makes calls.
 type link struct {
 	conn    net.Conn
 	remote  *Hello
@@ -43,18 +43,18 @@ type link struct {
 	born     time.Time
 
 	dialed     bool      // by this side
-	sentBefore uint64    // loads, at the last tick; the writer's
-	quiet      int       // ticks since then; likewise
-	deadline   time.Time // of reading; the reader's
+	sentBefore uint64    // loads at the last tick; used by the writer
+	quiet      int       // ticks since then; used by the writer
+	deadline   time.Time // for reading; used by the reader
 
-	patience time.Time // deadline of writing, as the socket knows it; of the writer, or who stands in for it
+	patience time.Time // deadline for writing, as the socket knows it; used by the writer, or by the caller in its place
 
-	group  net.Buffers // of one write; the writer's
-	vector net.Buffers // what the write consumes; the writer's
+	group  net.Buffers // of one write; used by the writer
+	vector net.Buffers // what the write consumes; used by the writer
 }
 
-// run serves the connection until it breaks, and returns why. It returns after
-// the last callback.
+// run serves the connection until it breaks, and returns the reason. It returns after the last
+// callback.
 func (l *link) run() error {
 	var writer sync.WaitGroup
 	writer.Go(func() { l.fail(l.write()) })
@@ -67,7 +67,8 @@ func (l *link) run() error {
 	return l.out.cause()
 }
 
-// fail breaks the connection. TLS is not told: its farewell can block.
+// fail breaks the connection. It does not end the TLS session: sending TLS's last message can
+// block.
 func (l *link) fail(err error) {
 	l.out.fail(err)
 	if s, ok := l.conn.(*tls.Conn); ok {
@@ -77,7 +78,7 @@ func (l *link) fail(err error) {
 	l.conn.Close()
 }
 
-// call queues a call. After nil done will be called, otherwise not.
+// call queues a call. If it returns nil, done will be called, otherwise not.
 func (l *link) call(kind uint8, payload [][]byte, done func([]byte, error)) error {
 	id := l.calls.Add(1)
 	header, size := encodeHeader(kind, 0, id, payload)
@@ -137,8 +138,7 @@ func (l *link) read() error {
 	}
 }
 
-// handleAll takes a frame and those that were read with it, and lets the writer
-// wait meanwhile.
+// handleAll handles a frame and those that were read with it. The writer waits meanwhile.
 func (l *link) handleAll(f *frameReader, fr frame) error {
 	l.out.Hold()
 	defer l.out.Release()
@@ -156,8 +156,8 @@ func (l *link) handleAll(f *frameReader, fr frame) error {
 	}
 }
 
-// Read reads from the connection for the frameReader, and gives up when nothing
-// has come for DeadAfter.
+// Read reads from the connection for the frameReader. It fails if nothing has arrived for
+// DeadAfter.
 func (l *link) Read(b []byte) (int, error) {
 	now := time.Now()
 	if at := now.Add(l.options.DeadAfter); at.Sub(l.deadline) > l.options.DeadAfter/16 {
@@ -169,7 +169,7 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handle does what a frame says.
+// handle handles one frame.
 func (l *link) handle(fr frame) error {
 	switch {
 	case fr.flags&flagControl != 0:
@@ -196,7 +196,7 @@ func (l *link) handle(fr frame) error {
 	return nil
 }
 
-// control answers a ping, or takes the time of an answer.
+// control answers a ping, or measures the round trip from the answer to one.
 func (l *link) control(fr frame) error {
 	if fr.flags&flagReply == 0 {
 		header, _ := encodeHeader(0, flagControl|flagReply, fr.correlation, nil)
@@ -211,17 +211,16 @@ func (l *link) control(fr frame) error {
 	return nil
 }
 
-// ping asks for a sign of life.
+// ping sends a ping.
 func (l *link) ping() error {
 	l.pingedAt.Store(int64(time.Since(l.born)))
 	header, _ := encodeHeader(0, flagControl, l.pings.Add(1), nil)
 	return l.out.put(&header, nil, l.options.MaxQueuedBytes)
 }
 
-// keepAlive pings if that is for this side to do. The side that dialed pings at
-// every tick. The other side's answers suffice while it sends any: it pings when it
-// has sent nothing for two ticks, as while it receives a frame that takes long and
-// that the pings wait behind.
+// keepAlive sends a ping if this side has to. The side that dialed pings at every tick. The other
+// side pings only if it has sent nothing for two ticks: otherwise its answers suffice. It sends
+// nothing, for example, while it receives a long frame behind which the pings wait.
 func (l *link) keepAlive() error {
 	if l.dialed {
 		return l.ping()
@@ -237,7 +236,7 @@ func (l *link) keepAlive() error {
 	return l.ping()
 }
 
-// write writes what is queued until the connection breaks.
+// write writes queued frames until the connection breaks.
 func (l *link) write() error {
 	tick := time.NewTimer(beat.Until(time.Now(), l.options.KeepAlive))
 	defer tick.Stop()
@@ -259,7 +258,7 @@ func (l *link) write() error {
 			}
 			out.reset()
 			select {
-			case <-tick.C: // a busy connection is timed, too
+			case <-tick.C: // also on a busy connection
 				if err := again(); err != nil {
 					return err
 				}
@@ -269,7 +268,7 @@ func (l *link) write() error {
 		}
 		select {
 		case <-l.out.wake:
-			runtime.Gosched() // whoever is about to queue a frame does so first
+			runtime.Gosched() // a goroutine that is about to queue a frame does so first
 		case <-tick.C:
 			if err := again(); err != nil {
 				return err
@@ -278,7 +277,7 @@ func (l *link) write() error {
 	}
 }
 
-// send writes a load, in steps that have a deadline each.
+// send writes a load in steps, each with a deadline of its own.
 func (l *link) send(out *load) error {
 	l.group = l.group[:0]
 	grouped, at := 0, 0
@@ -317,12 +316,12 @@ func (l *link) setPatience(now time.Time) error {
 	return l.conn.SetWriteDeadline(l.patience)
 }
 
-// flush writes the group: in one call where the connection can.
+// flush writes the group, in one system call if the connection supports it.
 func (l *link) flush() error {
 	if len(l.group) == 0 {
 		return nil
 	}
-	_ = l.setPatience(time.Now()) // the write says why
+	_ = l.setPatience(time.Now()) // the write returns the error
 	l.vector = l.group
 	n, err := l.vector.WriteTo(l.conn)
 	l.count.sent.Add(uint64(n))

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// lobby counts the connections of those who have not shown that they are members, in
-// all and for each host.
+// lobby counts the connections whose other end has not proved yet that it is a member, in total and
+// for each host.
 type lobby struct {
 	max, maxHost int
 
 	mu    sync.Mutex     // guards what follows
 	all   int            // connections
-	hosts map[string]int // of each host; none is 0
+	hosts map[string]int // by host; no entry is 0
 }
 
 func newLobby(max, maxHost int) *lobby {
 	return &lobby{max: max, maxHost: maxHost, hosts: map[string]int{}}
 }
 
-// enter takes a place for a connection from an address, where one is left. leave
-// gives it back; it may be called again.
+// enter takes a place for a connection from an address if one is free. leave gives the place back;
+// it may be called again.
 func (l *lobby) enter(from net.Addr) (leave func(), ok bool) {
 	host := from.String()
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -48,15 +48,15 @@ func (l *lobby) left(host string) {
 
 var errTooMany = errors.New("too many connections from members")
 
-// place is what one accepted connection holds: a place in the lobby until it has
-// introduced itself as a member's, and one among the members from a moment before.
+// place is what one accepted connection occupies: a place in the lobby until it has introduced
+// itself as a member's, and a place among the members from just before that.
 type place struct {
-	leave   func()        // the lobby; it may be called again
+	leave   func()        // leaves the lobby; may be called again
 	members chan struct{} // holds one for each member's connection
 	seated  bool
 }
 
-// seat takes a place among the members, where one is left.
+// seat takes a place among the members if one is free.
 func (p *place) seat() bool {
 	select {
 	case p.members <- struct{}{}:
@@ -66,7 +66,7 @@ func (p *place) seat() bool {
 	return p.seated
 }
 
-// free gives back all that the connection holds.
+// free gives back all places of the connection.
 func (p *place) free() {
 	p.leave()
 	if p.seated {

@@ -8,15 +8,15 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 )
 
-// largeChunk is the most bytes of a frame's buffer that do not count: a connection
-// has one such buffer at most, and all connections have few.
+// largeChunk is the size up to which a frame's buffer does not count: a connection has at most one
+// such buffer, and all connections together have few.
 const largeChunk = 4 << 20
 
-// errFrameMemory says that other large frames took the memory for so long that the
-// connection was given up.
+// errFrameMemory says that other large frames used the memory for so long that this node closed the
+// connection.
 var errFrameMemory = errors.New("frame memory exhausted by other large frames")
 
-// frameMemory is what all large frames of a node share while they are read.
+// frameMemory is the memory that all large frames of a node share while they are read.
 type frameMemory struct {
 	max   int
 	freed signal.Signal
@@ -25,9 +25,8 @@ type frameMemory struct {
 	used int
 }
 
-// reserve takes n bytes, when they are free or nobody has any, and gives up after
-// patience. A frame takes all that it will need at once, so that no two wait for
-// each other.
+// reserve takes n bytes when they are free or no frame has any, and fails after patience. A frame
+// reserves all that it will need at once, so that no two frames wait for each other.
 func (m *frameMemory) reserve(n int, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

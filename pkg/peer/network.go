@@ -5,12 +5,12 @@ import (
 	"net"
 )
 
-// Network is the seam to the network: TCP, or in tests one in memory.
+// Network is the interface to the network: TCP, or one in memory in tests.
 type Network interface {
-	// Dial connects to address from the local host; "" or an unspecified address:
-	// from any. Where nobody listens the error wraps syscall.ECONNREFUSED.
+	// Dial connects to address from the local host. If local is "" or an unspecified address, it
+	// connects from any. If no process listens there, the error wraps syscall.ECONNREFUSED.
 	Dial(ctx context.Context, local, address string) (net.Conn, error)
-	// Listen begins to accept connections to address.
+	// Listen starts to accept connections to address.
 	Listen(address string) (net.Listener, error)
 }
 
@@ -19,7 +19,7 @@ type TCP struct{}
 
 // Dial connects by TCP.
 func (TCP) Dial(ctx context.Context, local, address string) (net.Conn, error) {
-	d := net.Dialer{KeepAlive: -1} // the frames have their own
+	d := net.Dialer{KeepAlive: -1} // the protocol has pings of its own
 	if local != "" {
 		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(local, "0"))
 		if err != nil {

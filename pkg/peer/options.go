@@ -29,12 +29,11 @@ const (
 	DefaultBackoffLast      = time.Second
 )
 
-// Handler takes the calls of one class. Handle is called by the goroutine that
-// reads a connection, in the order in which the calls of that session were made;
-// calls of other sessions come at the same time. It must not block. payload is
-// valid until it returns. reply must be called exactly once, by any goroutine
-// and at any time; its payload must not be changed after that. An error other
-// than a *RemoteError travels as one with code 0.
+// Handler handles the calls of one class. The goroutine that reads a connection calls Handle, in
+// the order in which the calls of that session were made. Calls of other sessions arrive
+// concurrently. Handle must not block. payload is valid until Handle returns. reply must be called
+// exactly once, by any goroutine and at any time; its payload must not be changed afterwards. An
+// error that is no *RemoteError is sent as one with code 0.
 type Handler interface {
 	Handle(from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
 }
@@ -47,69 +46,68 @@ type Gatherer interface {
 	Release()
 }
 
-// GatheringHandler is a Handler whose answers may gather. Its HandleBy is called instead of Handle,
-// by the same rules. by is the connection of the call.
+// GatheringHandler is a Handler whose answers may be gathered. Its HandleBy is called instead of
+// Handle, with the same rules. by is the connection of the call.
 type GatheringHandler interface {
 	Handler
 	HandleBy(by Gatherer, from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
 }
 
-// Options say who a Transport is and how it behaves. Self is needed; the rest
-// has defaults.
+// Options describe a Transport. Self is required. The other fields have defaults.
 type Options struct {
 	Self        Node
-	ClusterID   func() string // "": not formed yet; nil: never formed
-	Incarnation uint64        // of this process: another at every start
+	ClusterID   func() string // "": the node is in no cluster yet; nil: it never is
+	Incarnation uint64        // of this process: different at every start
 	Build       string        // version of the software, for people
-	Features    uint64        // bits that both sides must have to count
+	Features    uint64        // a bit set; a feature is used if both sides have its bit
 	Network     Network       // nil: TCP
-	LocalAddr   string        // host that connections are made from; "": any
+	LocalAddr   string        // host from which connections are made; "": any
 	Advertise   string        // host:port by which others reach this node: RaftListener's Addr
 
-	// ServerTLS and ClientTLS return what the next handshake uses; they are asked
-	// every time, so certificates may change. Both or neither must be given.
+	// ServerTLS and ClientTLS return the configuration of the next handshake. They are called for
+	// each handshake, so certificates may change. Set both or neither.
 	ServerTLS, ClientTLS func() *tls.Config
 
-	// Secrets returns what both ends of a connection must have, beside TLS or without
-	// it, except for pings; it is asked every time. This side shows the first and
-	// takes any. nil, or none: nothing is asked for.
+	// Secrets returns the secrets of which both ends of a connection must have one, with TLS or
+	// without, except for pings. It is called for each connection. This side proves the first one
+	// and accepts any. nil, or no secrets: none is required.
 	Secrets func() [][]byte
 
-	// Handlers take the calls of each class. Raft has none.
+	// Handlers handle the calls of each class. Class Raft has none.
 	Handlers map[Class]Handler
-	// RaftConn takes a connection of class Raft, which is its to close. nil: they
-	// come out of RaftListener.
+	// RaftConn takes a connection of class Raft and has to close it. nil: RaftListener accepts
+	// them.
 	RaftConn func(net.Conn)
-	// Admit decides about a node that introduced itself properly, except for
-	// pings; for class formation it must not ask whether it is a member. nil:
-	// everybody is admitted. It must not block.
+	// Admit decides about a node that introduced itself properly, except for pings. For class
+	// formation it must not check membership. nil: every node is admitted. It must not block.
 	Admit func(*Hello) Reason
-	// OnEvent is told what happens to connections, by many goroutines at once. It
-	// must not block.
+	// OnEvent is called for events of connections, concurrently by many goroutines. It must not
+	// block.
 	OnEvent func(Event)
 
 	MaxFrame       int // bytes of a payload; 0: limit.Sizes.Frame
 	MaxQueuedBytes int // waiting to be written to one connection; with less it takes one more frame of any size. Class replication has room for MaxFrame in addition.
 	MaxCalls       int // of one Peer without an answer
-	MaxConnections int // of members, that they made to this node
-	// MaxVisitors are the connections at once whose other end has not introduced
-	// itself, or is of a class that is for everybody; MaxVisitorsHost of one host.
+	MaxConnections int // to this node, made by members
+	// MaxVisitors limits the connections whose other end has not introduced itself, or whose class
+	// is open to all. MaxVisitorsHost limits those of one host.
 	MaxVisitors, MaxVisitorsHost int
-	// FrameMemory bounds what frames over largeChunk take in all while they are
-	// read, in bytes. A connection waits for its turn, and one alone always gets it.
+	// FrameMemory limits the memory of all frames over largeChunk together while they are read, in
+	// bytes. A connection waits until memory is free. If no other frame has any, it gets what it
+	// needs.
 	FrameMemory int
 
 	HandshakeTimeout time.Duration // TLS and hellos
-	DialTimeout      time.Duration // until TCP stands
-	VisitTimeout     time.Duration // of a connection of a class that is for everybody
+	DialTimeout      time.Duration // for connecting by TCP
+	VisitTimeout     time.Duration // of a connection of a class that is open to all
 	WriteTimeout     time.Duration // for a megabyte
-	KeepAlive        time.Duration // between pings, which the side sends that has dialed
-	DeadAfter        time.Duration // without a byte received
+	KeepAlive        time.Duration // between pings of the side that dialed
+	DeadAfter        time.Duration // silence after which a connection is given up
 	BackoffMin       time.Duration // before the second attempt to connect
 	BackoffMax       time.Duration
 }
 
-// withDefaults returns the options with everything set.
+// withDefaults returns the options with all defaults set.
 func (o Options) withDefaults() Options {
 	if o.ClusterID == nil {
 		o.ClusterID = func() string { return "" }
@@ -141,8 +139,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// maxVisitorFrame bounds a payload of the classes that are for everybody: formation's
-// requests are a few lines of JSON.
+// maxVisitorFrame limits a payload of the classes that are open to all: requests of formation are a
+// few lines of JSON.
 const maxVisitorFrame = 64 << 10
 
 // frame returns how many bytes a payload of a class may have.
@@ -157,7 +155,7 @@ func (o *Options) frame(c Class) int {
 	return o.MaxFrame
 }
 
-// secrets returns what is asked of a connection of a class; none: nothing.
+// secrets returns the secrets that a connection of a class has to prove, or none.
 func (o *Options) secrets(c Class) [][]byte {
 	if o.Secrets == nil || c == ClassPing {
 		return nil
@@ -165,9 +163,9 @@ func (o *Options) secrets(c Class) [][]byte {
 	return o.Secrets()
 }
 
-// queue returns how many bytes of calls may wait for one connection, before one more.
-// Replicators limit what they send to limit.Sizes.Pair, which they exceed by less than
-// one frame: this must not fill the queue.
+// queue returns how many bytes of calls may wait for one connection before one more is refused.
+// Replicators limit what they send to limit.Sizes.Pair, and exceed that by less than one frame:
+// this must not fill the queue.
 func (o *Options) queue(c Class) int {
 	if c == ClassReplication {
 		return o.MaxQueuedBytes + o.MaxFrame
@@ -175,7 +173,7 @@ func (o *Options) queue(c Class) int {
 	return o.MaxQueuedBytes
 }
 
-// validate refuses what cannot work. It is for options with defaults.
+// validate refuses options that cannot work. It expects options with defaults.
 func (o *Options) validate() error {
 	for _, s := range []struct {
 		what, text string

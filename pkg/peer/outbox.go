@@ -8,37 +8,38 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 )
 
-// copyBelow is the size from which a slice of a payload goes to the socket from
-// where it lies; smaller ones are copied, which costs less than a piece of its
-// own in the write.
+// copyBelow is the size below which a slice of a payload is copied before it is written. A larger
+// slice is written from where it is. Copying a small slice costs less than an entry of its own in
+// the write.
 const copyBelow = 4 << 10
 
-// writeAtOnce is how much is written by whoever queues it, where the connection
-// takes it without waiting. More is left to the writer: it would hold up the caller.
+// writeAtOnce is up to how many bytes the goroutine that queues them writes itself, if the
+// connection takes them without waiting. It leaves more to the writer, since writing would delay
+// it.
 const writeAtOnce = 16 << 10
 
-// burst is how soon after a write another one is part of a burst. In a burst the writer
-// writes, which lets whoever is about to queue a frame do so first: one write for many.
+// burst is how soon after a write the next one belongs to a burst. In a burst the writer writes,
+// after it has let other goroutines queue their frames: one write for many.
 const burst = 50 * time.Microsecond
 
-// gatherMost is how much gathers at the most between Hold and Release: more is written meanwhile.
+// gatherMost is how many bytes are gathered at most between Hold and Release. More is written
+// before Release.
 const gatherMost = 64 << 10
 
-// A buffer that grew past keepBelow is not kept for the next write.
+// keepBelow is the size above which a buffer is not kept for the next write.
 const keepBelow = 1 << 20
 
-// piece is a slice that is sent from where it lies: after at bytes of the
-// encoded ones.
+// piece is a slice that is written from where it is, after the first at encoded bytes.
 type piece struct {
 	at   int
 	data []byte
 }
 
-// load is what is sent in one go: encoded bytes, and pieces between them.
+// load is the data of one write: encoded bytes, and pieces between them.
 type load struct {
 	encoded []byte
 	pieces  []piece
-	bytes   int // of all
+	bytes   int // in total
 }
 
 func (l *load) add(header *[frameHeader]byte, payload [][]byte) {
@@ -54,7 +55,7 @@ func (l *load) add(header *[frameHeader]byte, payload [][]byte) {
 	}
 }
 
-// prepend puts encoded bytes in front, which are copied.
+// prepend inserts encoded bytes at the front. It copies them.
 func (l *load) prepend(b []byte) {
 	l.encoded = append(slices.Clone(b), l.encoded...)
 	for i := range l.pieces {
@@ -63,7 +64,7 @@ func (l *load) prepend(b []byte) {
 	l.bytes += len(b)
 }
 
-// reset empties the load for the next use.
+// reset empties the load for its next use.
 func (l *load) reset() {
 	if cap(l.encoded) > keepBelow {
 		l.encoded = nil
@@ -72,24 +73,24 @@ func (l *load) reset() {
 	l.encoded, l.pieces, l.bytes = l.encoded[:0], l.pieces[:0], 0
 }
 
-// outbox holds what waits to be written to a connection, and the calls that
-// wait for an answer. It may be used by many goroutines.
+// outbox holds the data that waits to be written to a connection, and the calls that wait for an
+// answer. Many goroutines may use it.
 type outbox struct {
-	wake chan struct{}    // tells the writer, at most one at a time
-	try  func([]byte) int // writes what the connection takes without waiting, and returns how much that was; nil: nothing
+	wake chan struct{}    // wakes the writer; holds one wake-up at most
+	try  func([]byte) int // writes what the connection takes without waiting, and returns how many bytes; nil: nothing
 	now  func() time.Time
 
 	mu      sync.Mutex // guards what follows
 	waiting load
-	writing int    // bytes that someone has taken and not written
+	writing int    // bytes that were taken to be written and are not written yet
 	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
-	awake   bool      // the writer will look again by itself, or whoever stands in for it tells it
-	standIn bool      // someone writes in the writer's place
+	awake   bool      // the writer, or the goroutine in its place, will look again by itself
+	standIn bool      // a goroutine writes in the writer's place
 	wrote   time.Time // when a load was taken last
-	atOnce  load      // what the stand-in writes
+	atOnce  load      // the load of the goroutine in the writer's place
 	holds   int       // callers of Hold that have yet to call Release
-	overdue bool      // what waits is to be written although it is held
+	overdue bool      // held data has to be written now
 	err     error
 }
 
@@ -97,14 +98,14 @@ func newOutbox() *outbox {
 	return &outbox{wake: make(chan struct{}, 1), now: time.Now, calls: make(map[uint64]func([]byte, error))}
 }
 
-// bounds of an outbox.
+// bounds are the limits of an outbox.
 type bounds struct {
-	bytes int // waiting or being written, before one more frame
+	bytes int // waiting or being written, before one more frame is refused
 	calls int // without an answer
 }
 
-// call queues a call's frame. Once it has returned nil, done will be called by
-// the connection's reader; otherwise it will not.
+// call queues a call's frame. If it returns nil, the connection's reader will call done, otherwise
+// done will not be called.
 func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation uint64, done func([]byte, error), b bounds) error {
 	o.mu.Lock()
 	if err := o.err; err != nil {
@@ -121,8 +122,8 @@ func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation u
 	return nil
 }
 
-// put queues any other frame. More than limit bytes break the connection: the
-// other side does not take its answers.
+// put queues any other frame. More than limit bytes break the connection: the other side does not
+// read its answers.
 func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) error {
 	o.mu.Lock()
 	if err := o.err; err != nil {
@@ -138,9 +139,9 @@ func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) err
 	return nil
 }
 
-// unlockAndTell gives up the lock and sees to it that what waits is written: a
-// little by the caller, which spares those who wait for it a change of
-// goroutines, more, and what is part of a burst, by the writer. gathered: the burst is over.
+// unlockAndTell unlocks, and makes sure that waiting data is written. The caller writes a little
+// itself, which saves a change of goroutines. The writer writes more, and what is part of a burst.
+// gathered: the burst has ended.
 func (o *outbox) unlockAndTell(gathered bool) {
 	if o.awake || o.heldLocked() {
 		o.mu.Unlock()
@@ -160,9 +161,8 @@ func (o *outbox) unlockAndTell(gathered bool) {
 	}
 }
 
-// writeLocked writes what waits, in the writer's place, as far as that goes
-// without waiting, and leaves the writer asleep if nothing is left. It gives up the
-// lock while it writes.
+// writeLocked writes waiting data in the writer's place, as much as the connection takes without
+// waiting. If nothing is left, it does not wake the writer. It unlocks while it writes.
 func (o *outbox) writeLocked() {
 	o.atOnce, o.waiting, o.overdue = o.waiting, o.atOnce, false
 	o.standIn, o.writing = true, o.atOnce.bytes
@@ -198,34 +198,34 @@ func (o *outbox) Release() {
 	o.unlockAndTell(true)
 }
 
-// heldLocked reports whether what waits is to wait for more.
+// heldLocked reports whether waiting data is held back for more.
 func (o *outbox) heldLocked() bool {
 	return o.holds > 0 && !o.overdue && o.waiting.bytes < gatherMost
 }
 
-// hurry has what waits written even if it is held: whoever holds it takes too long.
+// hurry makes the writer write held data: the caller of Hold takes too long.
 func (o *outbox) hurry() {
 	o.mu.Lock()
 	o.overdue = o.waiting.bytes > 0
 	o.mu.Unlock()
 }
 
-// loads returns how many loads were taken to be written.
+// loads returns how many loads have been taken.
 func (o *outbox) loads() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.taken
 }
 
-// swap exchanges what waits for an empty load. When it reports false, there is
-// nothing, and the writer will be told; an err is the end.
+// swap exchanges the waiting data for an empty load. If it returns false, there is nothing, and the
+// writer will be woken. An error means that the outbox has failed.
 func (o *outbox) swap(empty *load) (ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
 		return false, o.err
 	}
-	if o.standIn { // who tells the writer if something is left
+	if o.standIn { // that goroutine wakes the writer if something is left
 		return false, nil
 	}
 	o.writing = 0
@@ -241,7 +241,7 @@ func (o *outbox) swap(empty *load) (ok bool, err error) {
 	return true, nil
 }
 
-// answered returns the call of a correlation and forgets it.
+// answered removes and returns the call of a correlation.
 func (o *outbox) answered(correlation uint64) (func([]byte, error), bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -250,7 +250,7 @@ func (o *outbox) answered(correlation uint64) (func([]byte, error), bool) {
 	return done, ok
 }
 
-// fail makes the outbox refuse everything from now on; the first cause stays.
+// fail makes the outbox refuse everything from now on. The first error stays.
 func (o *outbox) fail(err error) {
 	o.mu.Lock()
 	if o.err == nil {
@@ -260,8 +260,7 @@ func (o *outbox) fail(err error) {
 	o.signal()
 }
 
-// abandoned returns the calls without an answer, in the order in which they
-// were made, after fail.
+// abandoned returns the calls without an answer after fail, in the order in which they were made.
 func (o *outbox) abandoned() []func([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,7 +277,7 @@ func (o *outbox) abandoned() []func([]byte, error) {
 	return calls
 }
 
-// cause returns what fail was told.
+// cause returns the error that fail was given.
 func (o *outbox) cause() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

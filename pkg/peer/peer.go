@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 )
 
-// Peer is the way to one node in one class: a connection that is made when it is
-// wanted, and made again. Its methods are safe for concurrent use.
+// Peer calls one node in one class, over a connection that it makes when it is needed, and makes
+// again when it breaks. Its methods are safe for concurrent use.
 type Peer struct {
 	t       *Transport
 	node    Node
@@ -23,20 +23,20 @@ type Peer struct {
 	count   *counters
 	seed    uint64
 
-	ctx    context.Context // ends with Close or the Transport's
+	ctx    context.Context // ends with Close, or with the Transport
 	cancel context.CancelFunc
-	live   atomic.Pointer[link] // the connection, once the calls that waited for it are queued; set under mu
+	live   atomic.Pointer[link] // the connection, set under mu once the calls that waited for it are queued
 
 	mu      sync.Mutex // guards what follows
 	holds   int
 	waiting []waitingCall
-	opening uint64        // session that is up and not live yet
-	hurried chan struct{} // holds one: the pause before the next attempt is over
-	bytes   int           // of waiting
-	running bool          // a goroutine connects
-	stopped chan struct{} // closed when it has ended; nil: there was none
-	attempt int           // in a row that failed
-	retryAt time.Time     // not before
+	opening uint64        // a session that is up and not in live yet
+	hurried chan struct{} // holds one: end the pause before the next attempt
+	bytes   int           // of the waiting calls
+	running bool          // a goroutine connects or serves
+	stopped chan struct{} // closed when that goroutine has ended; nil: there was none
+	attempt int           // how many in a row have failed
+	retryAt time.Time     // the earliest time of the next attempt
 	lastErr error         // of the last attempt
 }
 
@@ -64,13 +64,13 @@ type PeerOption func(*Peer)
 // It must not block, nor close the Peer.
 func OnUp(f func(session uint64)) PeerOption { return func(p *Peer) { p.onUp = f } }
 
-// OnDown is called when a session has ended, after the last done of its calls.
-// It must not block, nor close the Peer.
+// OnDown is called when a session has ended, after the last done of its calls. It must not block,
+// nor close the Peer.
 func OnDown(f func(session uint64)) PeerOption { return func(p *Peer) { p.onDown = f } }
 
-// Peer returns a new way to a node. Each has a connection of its own, so who
-// wants to share one shares the Peer. It connects when there is a call, or while
-// it is held; see Hold. The caller closes it.
+// Peer returns a new Peer for a node. Each Peer has a connection of its own: share the Peer to
+// share the connection. It connects when there is a call, or while it is held; see Hold. The caller
+// closes it.
 func (t *Transport) Peer(node Node, class Class, address string, options ...PeerOption) *Peer {
 	p := &Peer{
 		t: t, node: node, class: class, address: address,
@@ -85,8 +85,8 @@ func (t *Transport) Peer(node Node, class Class, address string, options ...Peer
 	return p
 }
 
-// Hold says that a connection is wanted, calls or not: it is made now, and made
-// again with growing pauses, until Release.
+// Hold requests a connection even without calls: the Peer connects now, and again with growing
+// pauses after each failure, until Release.
 func (p *Peer) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *Peer) Hold() {
 	p.startLocked()
 }
 
-// Release ends one Hold. A connection that is up stays.
+// Release ends one Hold. An existing connection stays.
 func (p *Peer) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Peer) Release() {
 	}
 }
 
-// Connected returns the session that is up.
+// Connected returns the current session.
 func (p *Peer) Connected() (session uint64, ok bool) {
 	if l := p.live.Load(); l != nil && l.out.cause() == nil {
 		return l.session, true
@@ -111,7 +111,7 @@ func (p *Peer) Connected() (session uint64, ok bool) {
 	return 0, false
 }
 
-// Gatherer returns the connection that is up; nil: none is.
+// Gatherer returns the current connection, or nil.
 func (p *Peer) Gatherer() Gatherer {
 	if l := p.live.Load(); l != nil {
 		return l.out
@@ -119,24 +119,22 @@ func (p *Peer) Gatherer() Gatherer {
 	return nil
 }
 
-// Go makes a call and returns at once; calls do not wait for each other's
-// answers. payload must not be changed until done is called, which happens
-// exactly once: with the answer, valid until done returns, or with an error. An
-// answer's done is called by the connection's reader, in the order in which the
-// answers come, and must not block. A call that cannot be sent is done before Go
-// returns or later; its error is marked fate.Refused. While there is no
-// connection, calls wait for the attempt that is in progress; between two attempts
-// they fail at once with the reason of the last.
+// Go makes a call and returns at once. Calls do not wait for each other's answers. payload must not
+// be changed until done is called. done is called exactly once: with the answer, which is valid
+// until done returns, or with an error. The connection's reader calls the done of an answer, in the
+// order in which answers arrive; done must not block. If a call cannot be sent, done is called
+// before Go returns or later, with an error that is marked fate.Refused. While there is no
+// connection, calls wait for the current attempt to connect. Between two attempts they fail at once
+// with the error of the last one.
 func (p *Peer) Go(kind uint8, payload [][]byte, done func(reply []byte, err error)) {
 	if err := p.Send(0, kind, payload, done); err != nil {
 		done(nil, err)
 	}
 }
 
-// Send makes a call as Go does, in the session of that number or not at all; 0:
-// in any. After nil done will be called, by another goroutine. Otherwise it will
-// not be: the call was not sent, and the error is marked fate.Refused. Within
-// OnUp the new session can be sent in already.
+// Send makes a call as Go does, but only in the session with that number; 0: in any. If it returns
+// nil, another goroutine will call done. Otherwise done will not be called: the call was not sent,
+// and the error is marked fate.Refused. Within OnUp, calls in the new session can already be sent.
 func (p *Peer) Send(session uint64, kind uint8, payload [][]byte, done func(reply []byte, err error)) error {
 	c := waitingCall{session, kind, payload, done}
 	err := c.callIn(p.live.Load())
@@ -151,11 +149,11 @@ func (p *Peer) Send(session uint64, kind uint8, payload [][]byte, done func(repl
 	return err
 }
 
-// errNotLive says that a call has to find another connection.
+// errNotLive says that a call needs another connection.
 var errNotLive = errors.New("wrong connection class for this call")
 
-// callIn hands the call to a connection that is up, if it is the right one. With
-// errNotLive it was not, or is not up any more.
+// callIn passes the call to the current connection if it is the right one. errNotLive means that it
+// was the wrong one, or has broken.
 func (c *waitingCall) callIn(l *link) error {
 	if l == nil || c.session != 0 && c.session != l.session {
 		return errNotLive
@@ -174,9 +172,8 @@ func (p *Peer) refuse(done func([]byte, error), err error) {
 	done(nil, err)
 }
 
-// enqueue lets a call wait for a connection, or hands it to one that came up
-// meanwhile. After an error, done will not be called. It counts the call, unless
-// that is left to whoever takes it out of the queue.
+// enqueue makes a call wait for a connection, or passes it to one that came up meanwhile. After an
+// error, done will not be called. The call is counted here, or when it leaves the queue.
 func (p *Peer) enqueue(c waitingCall) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +187,7 @@ func (p *Peer) enqueue(c waitingCall) error {
 	return err
 }
 
-// queueLocked lets a call wait for a connection.
+// queueLocked makes a call wait for a connection.
 func (p *Peer) queueLocked(c waitingCall) error {
 	size := c.size()
 	o := &p.t.options
@@ -214,9 +211,8 @@ func (p *Peer) queueLocked(c waitingCall) error {
 	return nil
 }
 
-// Hurry says that there is reason to believe that the node can be reached now:
-// what waits for the next attempt to connect waits no longer, and the pauses
-// after it are short again.
+// Hurry says that the node can probably be reached now: the Peer ends the pause before the next
+// attempt to connect, and the pauses after it are short again.
 func (p *Peer) Hurry() {
 	p.mu.Lock()
 	p.attempt, p.retryAt, p.lastErr = 0, time.Time{}, nil
@@ -224,8 +220,7 @@ func (p *Peer) Hurry() {
 	signal.Poke(p.hurried)
 }
 
-// startLocked sees to a goroutine that connects. It reports false when the
-// Transport is closed.
+// startLocked makes sure that a goroutine connects. It returns false if the Transport is closed.
 func (p *Peer) startLocked() bool {
 	if p.running {
 		return true
@@ -241,7 +236,7 @@ func (p *Peer) startLocked() bool {
 	return true
 }
 
-// run connects and serves the connection for as long as one is wanted.
+// run connects, and serves the connection while one is wanted.
 func (p *Peer) run() {
 	for p.wanted() {
 		conn, answer, err := p.t.dial(p.ctx, p.node, p.class, p.address)
@@ -256,7 +251,7 @@ func (p *Peer) run() {
 	}
 }
 
-// wanted waits until the next attempt is due and tells whether there is one.
+// wanted waits until the next attempt is due, and reports whether there is one.
 func (p *Peer) wanted() bool {
 	for {
 		p.mu.Lock()
@@ -276,7 +271,7 @@ func (p *Peer) wanted() bool {
 	}
 }
 
-// pause waits for d, unless there is reason to continue.
+// pause waits for d, or shorter if there is reason to continue.
 func (p *Peer) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -299,7 +294,7 @@ func (p *Peer) refuseAll(calls []waitingCall, err error) {
 	}
 }
 
-// unreachable ends the calls that waited for an attempt that failed.
+// unreachable ends the calls that waited for a failed attempt.
 func (p *Peer) unreachable(err error) {
 	p.mu.Lock()
 	p.pauseLocked(err)
@@ -319,7 +314,7 @@ func (p *Peer) pauseLocked(err error) {
 	p.lastErr = err
 }
 
-// serve sends what waited, and then what comes, until the connection breaks.
+// serve sends the waiting calls, and then new ones, until the connection breaks.
 func (p *Peer) serve(conn net.Conn, answer *Hello) {
 	l := p.t.newLink(conn, answer, p.count)
 	l.dialed = true
@@ -341,13 +336,12 @@ func (p *Peer) serve(conn net.Conn, answer *Hello) {
 	p.t.options.OnEvent(event)
 }
 
-// open hands the calls that waited to a new connection, and then all others.
+// open passes the waiting calls to a new connection, and then all others.
 func (p *Peer) open(l *link) {
 	p.refuseAll(p.handOut(l), errSessionOver)
 }
 
-// handOut returns the calls that were for this session only and that it did
-// not take.
+// handOut returns the waiting calls that were for this session only and that it did not take.
 func (p *Peer) handOut(l *link) (missed []waitingCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -358,7 +352,7 @@ func (p *Peer) handOut(l *link) (missed []waitingCall) {
 			p.count.calls.Add(1)
 		case c.session != 0:
 			missed = append(missed, c)
-		default: // it broke already: this one waits for the next
+		default: // the session broke already: this call waits for the next one
 			p.waiting = append(p.waiting, c)
 			p.bytes += c.size()
 		}
@@ -367,8 +361,7 @@ func (p *Peer) handOut(l *link) (missed []waitingCall) {
 	return missed
 }
 
-// shut closes the way through a connection that broke after it had lived for a
-// while.
+// shut removes a connection that broke after it had lived for a while.
 func (p *Peer) shut(err error, lived time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -380,8 +373,8 @@ func (p *Peer) shut(err error, lived time.Duration) {
 	p.pauseLocked(&UnreachableError{Node: p.node, Address: p.address, Err: err})
 }
 
-// Close ends the connection and every call, and returns when all is still. It
-// must not be called from a callback.
+// Close ends the connection and all calls, and returns when everything has stopped. It must not be
+// called from a callback.
 func (p *Peer) Close() {
 	p.cancel()
 	p.mu.Lock()

@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// Pong is what a node says of itself when it is asked who it is.
+// Pong is a node's answer to the question which node it is.
 type Pong struct {
 	Node        Node
 	ClusterID   string // "": it is in no cluster yet
 	Build       string
-	Incarnation uint64 // another one after a restart
+	Incarnation uint64 // different after a restart
 	Features    uint64
 	MinVersion  uint16 // of the protocol
 	MaxVersion  uint16
-	RoundTrip   time.Duration // of connecting and introducing
+	RoundTrip   time.Duration // of connecting and exchanging hellos
 }
 
-// Ping asks who is at an address, over a connection of its own. It works between
-// nodes of different clusters and of none. It gives up with ctx or after
-// Options' timeouts. An error is an *UnreachableError; where a node was found
-// that refused, a *RefusedError is in it: Ping of the own address ends with
-// ReasonSelf.
+// Ping asks which node is at an address, over a connection of its own. It works between nodes of
+// different clusters and of none. It fails when ctx ends or after the timeouts of Options. An error
+// is an *UnreachableError. If a node answered and refused, it contains a *RefusedError: Ping of the
+// node's own address fails with ReasonSelf.
 func (t *Transport) Ping(ctx context.Context, address string) (Pong, error) {
 	began := time.Now()
 	conn, h, err := t.dialFor(ctx, "", ClassPing, address)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// raftListener is where connections of class Raft come out.
+// raftListener accepts connections of class Raft.
 type raftListener struct {
-	wanted atomic.Bool // someone listens
+	wanted atomic.Bool // a caller accepts
 	conns  chan net.Conn
 	addr   address
 	ctx    context.Context
@@ -28,18 +28,18 @@ func newRaftListener(ctx context.Context, addr string) *raftListener {
 	return l
 }
 
-// RaftListener returns where the connections of class Raft that other nodes make
-// come out, after their hellos; they belong to who accepts them. They are refused
-// until this was called once, and after the listener is closed. Its Addr is
+// RaftListener returns the listener that accepts the connections of class Raft from other nodes,
+// after their hellos. A connection belongs to the caller that accepts it. Connections are refused
+// until RaftListener was called once, and after the listener is closed. Its Addr is
 // Options.Advertise.
 func (t *Transport) RaftListener() net.Listener {
 	t.raft.wanted.Store(t.raft.ctx.Err() == nil)
 	return t.raft
 }
 
-// DialRaft makes a connection of class Raft to a node at an address, within the
-// timeout; 0: Options' timeouts. Another node there is refused; "": whoever is
-// there will do. The connection belongs to the caller.
+// DialRaft makes a connection of class Raft to a node at an address, within the timeout; 0: the
+// timeouts of Options. It refuses another node there. If to is "", it accepts any. The connection
+// belongs to the caller.
 func (t *Transport) DialRaft(ctx context.Context, to Node, address string, timeout time.Duration) (net.Conn, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -50,8 +50,7 @@ func (t *Transport) DialRaft(ctx context.Context, to Node, address string, timeo
 	return conn, err
 }
 
-// dialFor dials a node, or with "" whoever is at an address, until ctx or the
-// Transport ends.
+// dialFor dials a node at an address, or any node if to is "", until ctx or the Transport ends.
 func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
 	if t.ctx.Err() != nil {
 		return nil, nil, errClosed
@@ -69,8 +68,8 @@ func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address strin
 	return conn, answer, nil
 }
 
-// offer waits a while for someone to accept the connection, and closes it
-// otherwise.
+// offer waits for patience until a caller accepts the connection. If none does, it closes the
+// connection.
 func (l *raftListener) offer(conn net.Conn, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -8,15 +8,13 @@ import (
 	"io"
 )
 
-// nonceBytes is the length of what each side chooses for one connection.
+// nonceBytes is the length of the random number of a connection's side.
 const nonceBytes = 32
 
-// nonce is chosen at random for one connection: a proof of an earlier one is worth
-// nothing.
+// nonce is chosen at random for one connection: a proof of an earlier connection is not valid.
 type nonce [nonceBytes]byte
 
-// side says who proves: what one side has said is worth nothing in the mouth of the
-// other.
+// side says which side proves: a proof of one side is not valid for the other.
 type side string
 
 const (
@@ -24,8 +22,8 @@ const (
 	acceptorSide side = "brokerd cluster secret: acceptor"
 )
 
-// prove returns what shows that a side has the secret, for the connection that began
-// with these two hellos. The secret cannot be found from it but by guessing.
+// prove returns a proof that a side has the secret, for the connection that began with these two
+// hellos. The secret can be found from the proof only by guessing.
 func prove(secret []byte, by side, dialer, acceptor *Hello) []byte {
 	mac := hmac.New(sha256.New, secret)
 	io.WriteString(mac, string(by)) //nolint:errcheck // a hash takes everything
@@ -34,8 +32,8 @@ func prove(secret []byte, by side, dialer, acceptor *Hello) []byte {
 	return mac.Sum(nil)
 }
 
-// proven reports whether proof shows one of the secrets. It takes as long for a wrong
-// proof as for a right one.
+// proven reports whether proof is valid for one of the secrets. It takes as long for a wrong proof
+// as for a right one.
 func proven(secrets [][]byte, proof []byte, by side, dialer, acceptor *Hello) bool {
 	found := false
 	for _, s := range secrets {
@@ -44,7 +42,7 @@ func proven(secrets [][]byte, proof []byte, by side, dialer, acceptor *Hello) bo
 	return found
 }
 
-// challenge fills in a hello that is about to be sent by who has secrets.
+// challenge completes a hello that a side with secrets is about to send.
 func (h *Hello) challenge(secrets [][]byte) {
 	if len(secrets) > 0 {
 		h.Proves = true
@@ -52,7 +50,7 @@ func (h *Hello) challenge(secrets [][]byte) {
 	}
 }
 
-// noSecret says why two sides cannot show each other a secret, or nil.
+// noSecret returns why two sides cannot prove a secret to each other, or nil.
 func noSecret(secrets [][]byte, h *Hello) *RefusedError {
 	switch {
 	case len(secrets) > 0 && !h.Proves:
@@ -65,8 +63,8 @@ func noSecret(secrets [][]byte, h *Hello) *RefusedError {
 
 var errOtherSecret = &RefusedError{Reason: ReasonSecret, Text: "secrets differ: configure the same cluster-secret-file on all nodes", Local: true}
 
-// challengeDialer is the accepting side's part behind the hellos: it shows its
-// secret, and wants to see the dialer's.
+// challengeDialer is the accepting side's part after the hellos: it proves its secret, and demands
+// a proof of the dialer.
 func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) error {
 	if len(secrets) == 0 {
 		return nil
@@ -89,8 +87,8 @@ func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) e
 	return nil
 }
 
-// answerChallenge is the dialer's part: it shows its secret to who has shown that it
-// has it.
+// answerChallenge is the dialer's part: it proves its secret after the other side has proved that
+// it has the secret.
 func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello) error {
 	if len(secrets) == 0 {
 		return nil
@@ -119,8 +117,7 @@ func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello)
 	return nil
 }
 
-// readProof reads what the other side shows. A refusal is returned as a
-// *RefusedError.
+// readProof reads the other side's proof. It returns a refusal as a *RefusedError.
 func readProof(r io.Reader) ([]byte, error) {
 	body, err := readHelloBody(r)
 	switch {

@@ -41,7 +41,7 @@ type statsKey struct {
 	inbound bool
 }
 
-// ledger holds the counters of everybody.
+// ledger holds all counters.
 type ledger struct {
 	mu     sync.Mutex // guards counts
 	counts map[statsKey]*counters

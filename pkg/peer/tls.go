@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// clientTLS does the dialer's handshake. The chain must lead to config.RootCAs;
-// the name is checked against the node's hello, not against its address.
+// clientTLS does the dialer's handshake. The certificate's chain must lead to config.RootCAs. The
+// node's hello decides the name to check, not the address.
 func clientTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, *x509.Certificate, error) {
 	if config.RootCAs == nil {
 		return nil, nil, errNoRoots
@@ -20,8 +20,8 @@ func clientTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn
 	return shakeHands(ctx, tls.Client(raw, c))
 }
 
-// serverTLS does the other side's handshake, which asks for a certificate that
-// leads to config.ClientCAs.
+// serverTLS does the accepting side's handshake. It demands a certificate whose chain leads to
+// config.ClientCAs.
 func serverTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, *x509.Certificate, error) {
 	if config.ClientCAs == nil {
 		return nil, nil, errNoRoots

@@ -30,11 +30,11 @@ type Transport struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
-	closed  bool       // nothing joins running any more
+	closed  bool       // no goroutine joins running any more
 	running sync.WaitGroup
 }
 
-// New returns a Transport that does nothing yet.
+// New returns a Transport that does not listen or connect yet.
 func New(o Options) (*Transport, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -50,8 +50,7 @@ func New(o Options) (*Transport, error) {
 	return t, nil
 }
 
-// start runs f in a goroutine that Close waits for. It reports false after
-// Close.
+// start runs f in a goroutine for which Close waits. It returns false after Close.
 func (t *Transport) start(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,9 +61,8 @@ func (t *Transport) start(f func()) bool {
 	return true
 }
 
-// Close ends every connection that is not Raft's, and returns when all is
-// still. Calls in progress end with ErrDisconnected. It must not be called from a
-// callback.
+// Close ends all connections except those of class Raft, and returns when everything has stopped.
+// Calls in progress end with ErrDisconnected. It must not be called from a callback.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -77,9 +75,9 @@ func (t *Transport) Close() error {
 // Stats returns the traffic since New, by node, class and direction.
 func (t *Transport) Stats() []Stats { return t.ledger.snapshot() }
 
-// Serve accepts connections until ctx ends or the Transport is closed, and
-// returns nil then, after the last of its connections has ended. It closes the
-// listener. errClosed means that the Transport was closed before.
+// Serve accepts connections until ctx ends or the Transport is closed. It then returns nil, after
+// the last of its connections has ended. It closes the listener. errClosed means that the Transport
+// was closed before.
 func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	done := make(chan struct{})
@@ -104,7 +102,7 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept cluster connection: %w", err)
-		case err != nil: // no file descriptors, perhaps
+		case err != nil: // for example, no file descriptors are left
 			failures++
 			beat.Pause(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
 			continue
@@ -171,7 +169,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 	}
 }
 
-// handOver gives a connection to Raft.
+// handOver passes a connection to Raft.
 func (t *Transport) handOver(conn net.Conn) {
 	if t.options.RaftConn != nil {
 		t.options.RaftConn(conn)
@@ -206,7 +204,7 @@ func (t *Transport) newLink(conn net.Conn, remote *Hello, count *counters) *link
 	return l
 }
 
-// serve runs the link and keeps its counters.
+// serve runs the link and updates its counters.
 func (l *link) serve() error {
 	l.count.connects.Add(1)
 	l.count.up.Add(1)
@@ -214,8 +212,8 @@ func (l *link) serve() error {
 	return l.run()
 }
 
-// receive does the accepting side's part of the introduction. The hello is
-// returned with an error, too, if it could be read.
+// receive does the accepting side's part of the handshake. It returns the hello even with an error,
+// if it could be read.
 func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Conn, *Hello, error) {
 	raw.SetDeadline(time.Now().Add(t.options.HandshakeTimeout))
 	conn := raw
@@ -255,7 +253,7 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Co
 	return conn, hello, nil
 }
 
-// judge decides about a dialer.
+// judge decides about a dialer's hello.
 func (t *Transport) judge(h *Hello, leaf *x509.Certificate) *RefusedError {
 	self := identity{t.options.Self, t.options.Incarnation, t.options.ClusterID()}
 	if refused := judgeDialer(self, h, leaf); refused != nil {
@@ -284,7 +282,7 @@ func (t *Transport) serves(c Class) bool {
 	return t.options.Handlers[c] != nil
 }
 
-// hello returns what this node says of itself now.
+// hello returns this node's hello.
 func (t *Transport) hello(c Class, to Node, session uint64) *Hello {
 	return &Hello{
 		MinVersion: minVersion, MaxVersion: maxVersion, Class: c,
@@ -293,8 +291,8 @@ func (t *Transport) hello(c Class, to Node, session uint64) *Hello {
 	}
 }
 
-// dial connects to a node and does the dialer's part of the introduction. An
-// error is an *UnreachableError.
+// dial connects to a node and does the dialer's part of the handshake. An error is an
+// *UnreachableError.
 func (t *Transport) dial(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
 	conn, answer, err := t.connect(ctx, to, c, address)
 	if err != nil {
@@ -322,12 +320,12 @@ func (t *Transport) connect(ctx context.Context, to Node, c Class, address strin
 	return conn, answer, nil
 }
 
-// newSession returns a number that no other connection has.
+// newSession returns a number that no other connection of this process has.
 func (t *Transport) newSession() uint64 {
 	return mix(mix(seedOf(string(t.options.Self))+t.options.Incarnation) + t.opened.Add(1))
 }
 
-// introduce exchanges hellos over a fresh connection.
+// introduce exchanges hellos over a new connection.
 func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (net.Conn, *Hello, error) {
 	deadline := time.Now().Add(t.options.HandshakeTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -366,7 +364,7 @@ func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (ne
 	return conn, answer, nil
 }
 
-// failed tells what became of an attempt to connect.
+// failed reports a failed attempt to connect.
 func (t *Transport) failed(to Node, c Class, address string, err error) {
 	kind := EventFailed
 	if errors.Is(err, syscall.ECONNREFUSED) {
