@@ -51,6 +51,7 @@ type node struct {
 	id      meta.NodeID
 	disk    vfs.FS
 	fs      *vfstest.Faulty // the disk, as the replica has it
+	files   vfs.FS          // what the cluster has above that
 	replica *coord.Replica
 	kept    *kept
 	mu      sync.Mutex // guards batches
@@ -163,6 +164,7 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	if c.above != nil {
 		fsys = c.above(fsys)
 	}
+	n.files = fsys
 	r, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: fsys, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},

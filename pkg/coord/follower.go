@@ -216,9 +216,12 @@ func (l *lateLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	l.get().Go(kind, payload, done)
 }
 
-// gather makes the link's messages of a round leave together.
+// gather makes the link's messages of a round leave together. It does not wait: a link that is not open yet sends nothing.
 func (l *lateLink) gather(with *vfs.Gathering) {
-	if g, ok := l.get().(interface{ Gatherer() vfs.Gatherer }); ok {
+	if !l.set.Load() {
+		return
+	}
+	if g, ok := l.link.(interface{ Gatherer() vfs.Gatherer }); ok {
 		with.Hold(g.Gatherer())
 	}
 }

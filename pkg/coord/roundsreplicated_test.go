@@ -162,6 +162,8 @@ func TestARoleChangesBetweenRounds(t *testing.T) {
 
 // ways are connections between nodes that gather, by the node at the other end.
 type ways struct {
+	late map[meta.NodeID]chan struct{} // links to these nodes open once the channel is closed
+
 	mu    sync.Mutex // guards what follows
 	nodes map[meta.NodeID]*way
 }
@@ -228,6 +230,9 @@ type gatheringPeers struct {
 }
 
 func (p gatheringPeers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
+	if late := p.ways.late[node]; late != nil {
+		<-late
+	}
 	return gatheringLink{p.Peers.Follow(node, e), p.ways.of(node)}
 }
 
@@ -275,6 +280,64 @@ func TestPutsAndAnswersOfARoundGather(t *testing.T) {
 			if held, free, holds := answers.of(id).take(); held != 1 || free > 0 || holds > 0 {
 				t.Errorf("%s gave %d answers that gathered, %d others, and %d hold", id, held, free, holds)
 			}
+		}
+	})
+}
+
+// other is a log of another partition that takes part in rounds.
+type other struct {
+	file   vfs.File
+	at     int64
+	synced chan error
+}
+
+func (o *other) Write(*vfs.Gathering) vfs.Sync {
+	_, err := vfs.WriteDeferred(o.file, []byte("x"), o.at)
+	s, ok := vfs.BeginSync(o.file)
+	if err != nil || !ok {
+		o.synced <- fmt.Errorf("its sync has not begun: %w", err)
+		return nil
+	}
+	return s
+}
+
+func (o *other) Synced(_ *vfs.Gathering, err error) { o.synced <- err }
+
+// TestARoundDoesNotWaitForALink has a term publish while the link to a new replica is not open yet.
+func TestARoundDoesNotWaitForALink(t *testing.T) {
+	inRoundsOf(t, &cluster{puts: &ways{}}, func(t *testing.T, c *cluster, term *coord.Term) {
+		opens := make(chan struct{})
+		c.puts.late = map[meta.NodeID]chan struct{}{"d": opens}
+		f, err := c.nodes["a"].files.Create("unrelated")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := int64(0)
+		for ; !vfs.Deferred(f); end++ {
+			_, err := f.WriteAt([]byte("b"), end)
+			if err := errors.Join(err, f.SyncData()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go c.tellTerm(term, func(v *coord.View) {
+			v.Replicas = append(v.Replicas, coord.ReplicaView{Node: "d", Incarnation: 1})
+		})
+		synctest.Wait()
+		told := put(term, "m")
+		synctest.Wait()
+		o := &other{file: f, at: end, synced: make(chan error, 1)}
+		if !vfs.Join(f, o) {
+			t.Fatal("the other log takes no part in rounds")
+		}
+		for about, c := range map[string]<-chan error{"the publish": told, "the other log": o.synced} {
+			if err := within(time.Second, c); err != nil {
+				t.Errorf("%s: %v", about, err)
+			}
+		}
+		close(opens)
+		synctest.Wait()
+		if err := f.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

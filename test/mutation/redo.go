@@ -116,6 +116,10 @@ func roundMistakes() []mistake {
 			old: "		f.link.gather(with)\n", with: "		_ = f\n", tests: []string{"./pkg/coord"}, run: "Gather",
 		},
 		{
+			name: "rounds: all logs wait for a link that is being opened", file: "pkg/coord/follower.go",
+			old: "	if !l.set.Load() {\n		return\n	}\n	if g, ok := l.link", with: "	if g, ok := l.get()", tests: []string{"./pkg/coord"}, run: "RoundDoesNotWait",
+		},
+		{
 			name: "rounds: what gathers waits for ever behind its writer's wake", file: "pkg/peer/outbox.go",
 			old: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = false", with: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = o.waiting.bytes > 0",
 			tests: []string{"./pkg/peer"}, run: "Hold|Held",
