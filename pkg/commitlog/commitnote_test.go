@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,44 @@ func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := fsys.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestAKillMayMoveTheCommittedEndBack to the one that the last batch carries, while the journal holds the batches: all of
+// them are there.
+func TestAKillMayMoveTheCommittedEndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewCrashable()
+		o := redo.Options{Root: "data", Dir: "data/journal", FileBytes: 64 << 10, Together: 1, Age: time.Hour}
+		fsys, _, err := redo.Open(disk, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large := smallOptions()
+		large.SegmentBytes = 64 << 10
+		l, _ := mustOpen(t, fsys, large)
+		w := mustWriter(t, l, 1)
+		for range 9 { // the first makes the journal
+			mustAppend(t, w, 1)
+			mustSync(t, w)
+			synctest.Wait()
+			if end := l.End(); end < 8 {
+				l.Commit(end)
+			}
+		}
+		l.Commit(9)
+		for _, keep := range []int{0, 100} { // a loss of power, and a kill
+			again, _, err := redo.Open(disk.CrashClone(vfs.Crash{KeepPercent: keep}), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l, _ := mustOpen(t, again, large); l.End() != 9 || l.CommittedEnd() != 7 {
+				t.Errorf("of 9 messages %d are left, committed to %d; the last batch carries 7", l.End(), l.CommittedEnd())
+			}
+		}
+		if err := errors.Join(l.Close(), fsys.Close()); err != nil {
 			t.Fatal(err)
 		}
 	})

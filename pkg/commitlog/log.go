@@ -161,8 +161,9 @@ func (l *Log) End() seq.Offset { return seq.Offset(l.end.Load()) }
 // DurableEnd returns one past the last offset that is certainly on disk.
 func (l *Log) DurableEnd() seq.Offset { return seq.Offset(l.durable.Load()) }
 
-// CommittedEnd returns one past the last committed offset. A kill of the process does not move it
-// back; after a loss of power Open may return a lower one.
+// CommittedEnd returns one past the last committed offset. While the log is open it does not move back. After a kill, if
+// the redo journal held the last batches, and after a loss of power Open may find a lower one: at least the one that the
+// last batch carries.
 func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) }
 
 // Commit advances the committed end to end. A lower end has no effect; one past the log's end
