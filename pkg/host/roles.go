@@ -85,9 +85,9 @@ type Led struct {
 	Term    *coord.Term
 	Part    *topic.Partition
 	lease   *lease.Lease
-	leaving atomic.Bool                 // it is being transferred
-	Letters deadletter.Processor        // redrives and purges dead letters, if it is a partition of a dead-letter topic
-	once    atomic.Pointer[once.Keeper] // nil: dedup ids are not accepted
+	leaving atomic.Bool          // it is being transferred
+	Letters deadletter.Processor // redrives and purges dead letters, if it is a partition of a dead-letter topic
+	once    once.Switch          // accepts messages with dedup ids
 	damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
@@ -315,9 +315,7 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 		rs.shifts.end(rs.log, h.Name, lp, reason)
 		// Stop the term first: its commits still wake channels.
 		errs = append(errs, lp.Term.Stop(), lp.Part.Close(reason))
-		if k := lp.once.Load(); k != nil {
-			k.Close()
-		}
+		lp.once.Close()
 		h.tellWatchers()
 	}
 	if s := hp.Standby.Swap(nil); s != nil {
@@ -392,9 +390,7 @@ func (hp *Held) Checkpoint() error {
 // the positions received from the leader.
 func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 	if lp := hp.Led.Load(); lp != nil {
-		if k := lp.once.Load(); k != nil {
-			k.Expire()
-		}
+		lp.once.Expire()
 		wanted, log := lp.Part.Floor(), lp.Part.Log()
 		wanted = max(wanted, log.Start())
 		err := lp.Part.Retain(r)
@@ -413,19 +409,9 @@ func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 
 // setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
-	k := lp.once.Load()
-	switch {
-	case c.DedupWindow == 0 && k != nil:
-		lp.once.Store(nil)
-		k.Close()
-	case c.DedupWindow > 0 && k != nil:
-		k.SetWindow(c.DedupWindow)
-	case c.DedupWindow > 0:
-		k, err := once.Open(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
-		if err != nil {
-			return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
-		}
-		lp.once.Store(k)
+	err := lp.once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
+	if err != nil {
+		return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 	}
 	return nil
 }
@@ -435,20 +421,18 @@ func (lp *Led) offer(o topic.Offered) error {
 	if !topic.Identified(o.Messages) {
 		return lp.Part.Offer(o)
 	}
-	k := lp.once.Load()
-	if k == nil {
+	on, err := lp.once.Offer(o)
+	if !on {
 		return ErrNoWindow
 	}
-	return k.Offer(o)
+	return err
 }
 
 // committed handles each committed batch.
 func (lp *Led) committed(b commitlog.Batch) {
 	lp.Part.Committed(b)
-	if k := lp.once.Load(); k != nil {
-		k.Committed()
-	}
+	lp.once.Committed()
 }
 
 // Dedup returns the dedup window of the partition, or nil if dedup ids are not used.
-func (lp *Led) Dedup() *once.Keeper { return lp.once.Load() }
+func (lp *Led) Dedup() *once.Keeper { return lp.once.Keeper() }

@@ -53,6 +53,7 @@ type Keeper struct {
 	mu      sync.Mutex // guards what follows, and the publishes
 	window  *dedup.Window[*publish]
 	written []writtenOnce
+	under   int // publishes that are to be appended, and of which it is not known yet what became
 }
 
 // writtenOnce is a message whose id is in the log and not committed.
@@ -245,6 +246,7 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	}
 	if e.appended() > 0 {
 		e.waits++
+		k.under++
 	}
 	return e.waits == 0
 }
@@ -287,6 +289,13 @@ func (k *Keeper) Committed() {
 		end := k.o.Partition.Log().CommittedEnd()
 		k.completeWritten(func(w *writtenOnce) bool { return w.offset < end }, nil)
 	}
+}
+
+// idle reports whether nothing is under way, and nobody waits.
+func (k *Keeper) idle() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.under == 0 && k.outstanding.Load() == 0
 }
 
 // Close tells everybody who waits that nothing more becomes known here. The term has
@@ -365,6 +374,7 @@ func (e *publish) complete(r topic.Receipt) {
 // them and are to be answered now.
 func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
 	now := k.moment()
+	k.under--
 	k.window.Prepare(e.hashes, r.Written)
 	for n := range e.appended() {
 		i, o := n, r.First+seq.Offset(n) //nolint:gosec // an index is not negative

@@ -2,7 +2,7 @@ package main
 
 // onceMistakes are about dedup ids.
 func onceMistakes() []mistake {
-	return []mistake{
+	return append(switchMistakes(), []mistake{
 		{
 			name: "once: the index takes one id for another that begins alike", file: "pkg/dedup/table.go",
 			old: "c.tag() == tag && t.ring[c.place()].hash == *h", with: "c.tag() == tag",
@@ -67,6 +67,17 @@ func onceMistakes() []mistake {
 			name: "once: finished messages of the window go", file: "pkg/host/retention.go",
 			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
 			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesStayForTheWindow",
+		},
+	}...)
+}
+
+// switchMistakes are about a window of dedup ids that is switched off and on.
+func switchMistakes() []mistake {
+	return []mistake{
+		{
+			name: "once: a window that is switched off forgets what is under way", file: "pkg/once/switch.go",
+			old: " && k.idle() {", with: " {",
+			tests: []string{"./pkg/once"}, run: "Switched",
 		},
 	}
 }

@@ -1,0 +1,103 @@
+package once
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/age"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// waiting is a partition that appends nothing until it is told to.
+type waiting struct {
+	*topic.Partition
+	offers []topic.Offered
+}
+
+func (w *waiting) Offer(o topic.Offered) error {
+	w.offers = append(w.offers, o)
+	return nil
+}
+
+// appended has all that was offered appended.
+func (w *waiting) appended(t *testing.T) {
+	t.Helper()
+	for _, o := range w.offers {
+		if err := w.Partition.Offer(o); err != nil {
+			t.Error(err)
+		}
+	}
+	w.offers = nil
+}
+
+// TestAWindowIsSwitchedOffAndOnWhilePublishesAreUnderWay: an id that is offered and not in the log yet is known.
+func TestAWindowIsSwitchedOffAndOnWhilePublishesAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		part := &waiting{Partition: r.part}
+		var s Switch
+		set := func(window time.Duration) {
+			t.Helper()
+			if err := s.Set(Options{Partition: part, Index: 2, Window: window, Ages: age.NewClock(nil)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var answers []string
+		publish := func(id string) (on bool) {
+			t.Helper()
+			on, err := s.Offer(topic.Offered{Messages: []topic.Message{{Body: []byte("m"), Dedup: []byte(id)}}, Done: func(x topic.Receipt) {
+				answers = append(answers, fmt.Sprint(id, x.First, x.Err))
+			}})
+			if err != nil {
+				t.Error(err)
+			}
+			return on
+		}
+		if publish("early") {
+			t.Error("it is on before it was switched on")
+		}
+		set(time.Hour)
+		publish("a")
+		set(0)
+		if publish("off") || s.Keeper() != nil {
+			t.Error("it is on after it was switched off")
+		}
+		s.Expire()
+		set(2 * time.Hour)
+		publish("a")
+		part.appended(t)
+		s.Committed()
+		if got := fmt.Sprint(answers); got != "[a0 <nil> a0 <nil>]" {
+			t.Errorf("answers %s", got)
+		}
+		// Nothing is under way: what it knows is let go, and read from the log.
+		set(0)
+		if s.keeper.Load() != nil {
+			t.Error("the ids are kept though nothing is under way")
+		}
+		set(time.Hour)
+		publish("a")
+		publish("b")
+		set(0)
+		if s.keeper.Load() == nil {
+			t.Error("the ids are let go of while a publish is under way")
+		}
+		part.appended(t)
+		s.Expire()
+		if s.keeper.Load() != nil {
+			t.Error("the ids are kept though the publish is over")
+		}
+		set(time.Hour)
+		publish("b")
+		if got := fmt.Sprint(r.stored()); got != "[a b]" || r.log.End() != seq.Offset(2) {
+			t.Errorf("stored %s", got)
+		}
+		if got := fmt.Sprint(answers[2:]); got != "[a0 <nil> b1 <nil> b1 <nil>]" {
+			t.Errorf("answers %s", got)
+		}
+		s.Close()
+	})
+}
