@@ -196,8 +196,8 @@ func TestAClientIsToldOfAFinishThatReachesNobody(t *testing.T) {
 		if err := errors.Join(c.Finish(got[0].ID), c.Finish(got[1].ID)); err != nil {
 			t.Fatal(err)
 		}
-		for _, sub := range m.nodes["n2"].subscriptions("t", "c") {
-			hidden[consume.Subscribe](sub, "ask").Client.Disconnect(host.ErrLedElsewhere)
+		for _, lp := range m.nodes["n2"].Host.Lookup("t").AllLed() {
+			lp.Part.Disconnect(host.ErrLedElsewhere)
 		}
 		synctest.Wait()
 		m.link("n1", "n2").hold(false)

@@ -52,7 +52,7 @@ func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
 	}
 	err := reg.run(ctx)
 	work.cancel(context.Canceled)
-	work.running.Wait()
+	work.wait()
 	return err
 }
 

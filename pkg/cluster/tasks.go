@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"sync"
+
+	"github.com/brokerd/brokerd/internal/fan"
 )
 
 // breakdown keeps why the node cannot continue.
@@ -30,12 +32,9 @@ func (f *breakdown) cause() error {
 
 // tasks are the goroutines of a Node.
 type tasks struct {
-	ctx    context.Context // ends when they are to end
-	cancel context.CancelCauseFunc
-
-	mu      sync.Mutex // guards over, and that nothing is added after it
-	over    bool
-	running sync.WaitGroup
+	ctx     context.Context // ends when they are to end
+	cancel  context.CancelCauseFunc
+	running fan.Group
 }
 
 // newTasks returns tasks that end with ctx at the latest.
@@ -45,15 +44,7 @@ func newTasks(ctx context.Context) *tasks {
 }
 
 // start runs f unless the Node is closed, and reports whether it does.
-func (t *tasks) start(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return false
-	}
-	t.running.Go(f)
-	return true
-}
+func (t *tasks) start(f func()) bool { return t.running.Go(f) }
 
 // must runs f, which is short, even when the Node is closed: someone waits for
 // what it tells.
@@ -64,9 +55,4 @@ func (t *tasks) must(f func()) {
 }
 
 // wait returns when none is running, and lets none start.
-func (t *tasks) wait() {
-	t.mu.Lock()
-	t.over = true
-	t.mu.Unlock()
-	t.running.Wait()
-}
+func (t *tasks) wait() { t.running.Close() }

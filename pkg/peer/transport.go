@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/fan"
 )
 
 // Transport is one node's end of all connections to others. Its methods may be
@@ -29,9 +30,7 @@ type Transport struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
-	closed  bool       // no goroutine joins running any more
-	running sync.WaitGroup
+	running fan.Group
 }
 
 // New returns a Transport that does not listen or connect yet.
@@ -51,24 +50,13 @@ func New(o Options) (*Transport, error) {
 }
 
 // start runs f in a goroutine for which Close waits. It returns false after Close.
-func (t *Transport) start(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return false
-	}
-	t.running.Go(f)
-	return true
-}
+func (t *Transport) start(f func()) bool { return t.running.Go(f) }
 
 // Close ends all connections except those of class Raft, and returns when everything has stopped.
 // Calls in progress end with ErrDisconnected. It must not be called from a callback.
 func (t *Transport) Close() error {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
 	t.cancel()
-	t.running.Wait()
+	t.running.Close()
 	return nil
 }
 
