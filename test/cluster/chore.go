@@ -16,8 +16,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// choreTimeout bounds each action that has to succeed at some time, although nodes are killed
-// meanwhile.
+// choreTimeout bounds each action that has to succeed although nodes are killed meanwhile.
 const choreTimeout = 20 * time.Second
 
 // chore is a topic of one partition, and what its consumers got. Its messages are short texts. Each
@@ -166,8 +165,7 @@ func (c *chore) keep(channel string, keeps bool) {
 	clear(c.got[channel])
 }
 
-// delivered waits until a channel has got all of the texts, and checks that it got no others, and
-// each with one id.
+// delivered waits until a channel has got exactly these texts, each with one id.
 func (c *chore) delivered(channel string, want []string) error {
 	return errors.Join(c.sure("deliver all to "+channel, func(context.Context) error {
 		c.mu.Lock()

@@ -129,8 +129,7 @@ func (p *publisher) attempt(ctx context.Context) {
 	p.last = now
 }
 
-// watch publishes until done is closed and a while longer. It measures the longest time without an
-// acknowledgement.
+// watch publishes until done is closed and a while longer, and measures the longest gap.
 func (p *publisher) watch(ctx context.Context, done <-chan struct{}) error {
 	p.longest = 0
 	var until time.Time

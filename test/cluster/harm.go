@@ -11,8 +11,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How many messages are published before and after the state of the disk to which a harm may
-// restore it.
+// How many messages are published before and after the older state of the disk.
 const (
 	harmBefore = 150
 	harmAfter  = 150

@@ -10,8 +10,7 @@
 // them. A run prints its seed. The seed fixes what the clients do, and what is done to which node
 // when. It does not fix how the machine schedules the processes.
 //
-// With -failover it measures how long a publisher that tries again has to wait when a leader goes
-// away.
+// With -failover it measures how long a publisher waits when a leader goes away.
 package main
 
 import (
@@ -304,8 +303,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	return os.RemoveAll(dir)
 }
 
-// scenarioTimeout is the limit of a scenario without a limit of its own, not counting its longest
-// pauses.
+// scenarioTimeout is the default limit of a scenario, not counting its longest pauses.
 const scenarioTimeout = 150 * time.Second
 
 var errTooLong = errors.New("the scenario takes too long")

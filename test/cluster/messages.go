@@ -198,8 +198,7 @@ func (c *chore) letters(want []string) error {
 	})
 }
 
-// playFilterMove moves a partition to other nodes while a channel's filter chooses a part of its
-// messages.
+// playFilterMove moves a partition to other nodes while a channel has a filter.
 func playFilterMove(st *stage) error {
 	c, err := newChore(st, "mixed", map[string]any{})
 	if err != nil {
@@ -274,8 +273,7 @@ func playDeferredKill(st *stage) error {
 	return errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced))
 }
 
-// reschedule cancels a third of the messages, and advances another third, each until that is
-// confirmed.
+// reschedule cancels a third of the messages, and advances another, each until confirmed.
 func (c *chore) reschedule(all []string) error {
 	for i, text := range all {
 		verb := [...]string{"cancel", "advance", ""}[i%3]

@@ -47,8 +47,7 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 	return err
 }
 
-// The network of a run: every node is in a namespace, behind a bridge. The clients are on the
-// bridge.
+// The network of a run: every node is in a namespace, behind a bridge with the clients.
 const (
 	subnet    = "10.77.0."
 	clientsIP = subnet + "254"
@@ -57,8 +56,7 @@ const (
 	nowhere = "02:00:00:00:00:01"
 )
 
-// network is the links between nodes, which are numbered from 0. Only one goroutine at a time may
-// use it.
+// network is the links between nodes, numbered from 0. It is for one goroutine at a time.
 type network struct {
 	n    int
 	cuts map[[2]int]bool // from the first node to the second

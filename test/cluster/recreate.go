@@ -86,8 +86,7 @@ func (r *rebirth) make() error {
 	})
 }
 
-// begin is called before a deletion: the messages of this generation need not be delivered any
-// more.
+// begin is called before a deletion: messages of this generation are not owed any more.
 func (r *rebirth) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -342,8 +342,7 @@ func (st *stage) drained() error {
 	})
 }
 
-// identical compares what all replicas of a topic hold. It waits for a replica that is just being
-// copied again.
+// identical compares what all replicas of a topic hold. It waits for one that is being copied.
 func (st *stage) identical(name string) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
 	defer cancel()

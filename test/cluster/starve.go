@@ -10,8 +10,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How a node is starved: it is stopped and runs in turn, each time for a random duration up to
-// these.
+// How a node is starved: it is stopped and runs in turn, each for a random time up to these.
 const (
 	starvedTime = 20 * time.Second
 	runsFor     = 80 * time.Millisecond
@@ -21,8 +20,7 @@ const (
 	electionsBorne = 6
 )
 
-// playStarved gives all nodes little processor time, as on a busy machine: they run late, but none
-// of them is dead.
+// playStarved gives all nodes little processor time: they run late, but none is dead.
 func playStarved(st *stage) error {
 	before, err := counted(st, "brokerd_raft_term")
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How much is published while both replicas run, while one runs, and after the election of the
-// other one.
+// How much is published while both replicas run, while one runs, and after the election.
 const (
 	uncleanBoth  = 40
 	uncleanOne   = 25
