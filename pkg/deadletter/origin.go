@@ -21,23 +21,23 @@ type Reason string
 // The reasons.
 const (
 	ReasonMaxAttempts Reason = "max-attempts" // it has had all its attempts
-	ReasonExpired     Reason = "expired"      // its time to live was over
+	ReasonExpired     Reason = "expired"      // its time to live has passed
 )
 
-// Origin is where a dead letter comes from. It is the value of the key dead_letter in the
-// header of the message.
+// Origin says where a dead letter comes from. It is the value of the key dead_letter in the header
+// of the message.
 type Origin struct {
 	Topic     string `json:"topic"`
 	Partition int    `json:"partition"`
 	Offset    uint64 `json:"offset"`
-	ID        string `json:"id"` // as clients know it
+	ID        string `json:"id"` // as clients see it
 	Channel   string `json:"channel"`
 	// FirstTimestampNS is when the message was published, in ns since 1970.
 	FirstTimestampNS int64  `json:"first_timestamp_ns"`
 	Attempts         uint16 `json:"attempts"`
-	LastConsumer     string `json:"last_consumer,omitempty"` // "": not known
+	LastConsumer     string `json:"last_consumer,omitempty"` // "": unknown
 	Reason           Reason `json:"reason"`
-	// Header is the message's own, if it has one.
+	// Header is the message's own header, if it had one.
 	Header json.RawMessage `json:"header,omitempty"`
 }
 
@@ -49,8 +49,8 @@ type letterHeader struct {
 // errNotDeadLetter is returned for a message without an Origin.
 var errNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")
 
-// AppendHeader appends the header of a dead letter. The message's own header is left out
-// where there is no room for it, or if it is no JSON.
+// AppendHeader appends the header of a dead letter. It leaves out the message's own header if that
+// has no room or is no JSON.
 func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	if !json.Valid(o.Header) {
 		o.Header = nil
@@ -66,7 +66,7 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// ReadOrigin reads where a dead letter comes from out of its header.
+// ReadOrigin reads the origin of a dead letter from its header.
 func ReadOrigin(text []byte) (Origin, error) {
 	var h letterHeader
 	if len(text) == 0 {
@@ -81,14 +81,14 @@ func ReadOrigin(text []byte) (Origin, error) {
 	return *h.Origin, nil
 }
 
-// chosen reports whether a filter chooses the message that became a dead letter: by its own
-// header, which has dead_letter besides, its key, and what the Origin says of it.
+// chosen reports whether a filter chooses the message that became a dead letter. The filter sees
+// the message's own header with dead_letter added, its key, and the fields of the Origin.
 func (o *Origin) chosen(f *filter.Filter, m *topic.Message) bool {
 	fields := map[string]json.RawMessage{}
 	_ = json.Unmarshal(o.Header, &fields) // without one there are no fields
 	own := o.Header
 	o.Header = nil
-	fields["dead_letter"], _ = json.Marshal(o) // texts and numbers: it does not fail
+	fields["dead_letter"], _ = json.Marshal(o) // cannot fail: it contains only texts and numbers
 	o.Header = own
 	all, _ := json.Marshal(fields) // likewise
 	chosen, err := f.Match(&filter.Message{

@@ -16,38 +16,38 @@ import (
 // MaxBatch bounds how many dead letters one call redrives or purges.
 const MaxBatch = 10_000
 
-// errBusy is returned while others process dead letters of the same partition.
+// errBusy is returned while another call processes dead letters of the same partition.
 var errBusy = fate.Refuse("another command is redriving or purging dead letters of this partition; retry when it has finished")
 
 // Letter is a dead letter.
 type Letter struct {
 	Origin Origin
-	Seen   topic.Seen // as it is in the dead-letter topic
+	Seen   topic.Seen // the message in the dead-letter topic
 }
 
-// Processed is what a call has done.
+// Processed is the result of a call.
 type Processed struct {
-	Letters int  // brought back or finished, or that would be
-	More    bool // there are more that can be processed
-	Skipped int  // are with a consumer of the dead-letter topic, or deferred there
+	Letters int  // brought back or finished, or counted in a dry run
+	More    bool // more can be processed
+	Skipped int  // in flight to a consumer of the dead-letter topic, or deferred there
 }
 
-// Add adds what was done elsewhere.
+// Add adds another result.
 func (s *Processed) Add(o Processed) {
 	s.Letters += o.Letters
 	s.More = s.More || o.More
 	s.Skipped += o.Skipped
 }
 
-// Processor redrives or purges the dead letters of one partition of a dead-letter topic that are in its
-// Channel, for one caller at a time. The zero value is ready for use. Its methods may be
-// called by many goroutines.
+// Processor redrives or purges the dead letters in the Channel of one partition of a dead-letter
+// topic, for one caller at a time. The zero value is ready for use. Many goroutines may call its
+// methods.
 type Processor struct{ busy sync.Mutex }
 
-// Process calls bring with up to max dead letters of a channel, in order, and finishes those
-// for which done was called without an error: nil finishes them all. A letter that is in the
-// partition when it begins and stays until it ends is met once. With dry it only counts.
-// It stops at the first letter that is refused.
+// Process calls bring for up to max dead letters of a channel, in order, and finishes those whose
+// done was called without an error. If bring is nil it finishes all of them. It meets each letter
+// once that is in the partition from its beginning to its end. With dry it only counts. It stops at
+// the first letter that is refused.
 func (d *Processor) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
 	c := p.Channel(Channel)
 	if c == nil {
@@ -86,24 +86,23 @@ func (d *Processor) Process(ctx context.Context, p *topic.Partition, origin Sele
 	return s, p.Flush(ctx)
 }
 
-// Selection says which dead letters are meant.
+// Selection chooses dead letters.
 type Selection struct {
 	Topic, Channel string
-	Filter         *filter.Filter // chooses some of them; nil: all
+	Filter         *filter.Filter // chooses among them; nil: all
 }
 
-// Has reports whether a message is one of the dead letters that are meant, and returns where it
-// comes from.
+// Has reports whether a message is one of the chosen dead letters, and returns its origin.
 func (s Selection) Has(seen *topic.Seen) (Origin, bool) {
 	o, err := ReadOrigin(seen.Message.Header)
 	if err != nil || o.Topic != s.Topic || o.Channel != s.Channel {
-		return o, false // it is another's, or someone published it
+		return o, false // it comes from another channel, or a client published it
 	}
 	return o, s.Filter == nil || o.chosen(s.Filter, &seen.Message)
 }
 
-// scan returns up to max letters of a channel from an offset on, and where to continue; that is
-// from itself at the end.
+// scan returns up to max letters of a channel, beginning at from, and the offset at which to
+// continue. At the end of the partition that offset is from.
 func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, max int) (letters []Letter, next seq.Offset, skipped int, err error) {
 	seen, err := p.Peek(c, from, batchMessages, batchBytes)
 	if err != nil {
@@ -128,7 +127,7 @@ func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, m
 	return letters, next, skipped, nil
 }
 
-// process brings letters back and finishes them, up to the first that is refused.
+// process brings letters back and finishes them, up to the first one that is refused.
 func process(ctx context.Context, c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
 	answers := make([]chan error, len(letters))
 	for i := range letters {
@@ -139,7 +138,7 @@ func process(ctx context.Context, c *topic.Channel, letters []Letter, bring func
 		}
 		bring(&letters[i], func(err error) { answers[i] <- err })
 	}
-	var from, end seq.Offset // what is to be finished, and stands together
+	var from, end seq.Offset // a run of letters that are to be finished
 	finish := func() {
 		if from < end {
 			if e := topic.Move(c, func(s *channel.State) { s.Skip(from, end) }); e != nil {

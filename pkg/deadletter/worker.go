@@ -20,22 +20,22 @@ import (
 
 // Limits of a Worker.
 const (
-	// together is how many channels are served at a time.
+	// together is how many channels are served concurrently.
 	together = 8
-	// batchMessages and batchBytes bound what is published at a time of one channel.
+	// batchMessages and batchBytes limit what is published of one channel at a time.
 	batchMessages = 64
 	batchBytes    = 1 << 20
-	// retryAfter is how long a channel rests whose dead letters were not taken.
+	// retryAfter is how long a channel rests after its dead letters were refused.
 	retryAfter = time.Second
 )
 
-// Node is what a Worker has the node do. Its methods are safe for concurrent use.
+// Node is the part of the node that a Worker uses. Its methods are safe for concurrent use.
 type Node interface {
-	// Prepare makes sure that there is a topic for dead letters with its Channel. The
-	// topic is as safe as that of the origin.
+	// Prepare makes sure that the topic for dead letters exists, with its Channel. The topic is
+	// replicated and synced like the origin's topic.
 	Prepare(ctx context.Context, name, origin string) error
-	// Deliver publishes a message to a partition of a topic, any if it is negative, and calls
-	// done once, when it is acknowledged or not. The message is copied before Deliver returns.
+	// Deliver publishes a message to a partition of a topic; a negative number means any partition.
+	// It calls done once with the outcome. The message is copied before Deliver returns.
 	Deliver(ctx context.Context, topic string, partition int, m topic.Message, done func(error))
 }
 
@@ -49,35 +49,35 @@ type Source struct {
 
 func (s *Source) name() string { return s.Topic + "/" + s.Channel.Name() }
 
-// Worker empties channels of messages that used up their attempts or lived too long. Its methods may be
-// called by many goroutines.
+// Worker disposes of the messages of channels that used up their attempts or have expired. Many
+// goroutines may call its methods.
 type Worker struct {
-	life  context.Context // of the node
+	life  context.Context // ends when the node stops
 	node  Node
 	log   *slog.Logger
-	spawn func(func()) bool // runs something in the background; false: the node stops
+	spawn func(func()) bool // runs a function in the background; false: the node stops
 	slots chan struct{}
 
 	mu       sync.Mutex // guards what follows
 	stations map[*topic.Channel]*station
 }
 
-// station is a channel that is being served, or rests.
+// station is a channel that is served or rests.
 type station struct {
 	source Source
 	serves bool
 	until  time.Time // it rests until then
-	failed error     // why; nil: nothing has failed
+	failed error     // why it rests; nil: nothing has failed
 }
 
-// NewWorker returns a worker that has things run by spawn. Once life ends, it waits for no
-// publish any more: the node that would answer stops.
+// NewWorker returns a worker that runs its work with spawn. Once life has ended, it no longer waits
+// for publishes: the node that would answer stops.
 func NewWorker(life context.Context, node Node, log *slog.Logger, spawn func(func()) bool) *Worker {
 	return &Worker{life: life, node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
 }
 
-// Poke has a channel served, unless it is being served or rests after a failure. It does
-// not block: whoever finds that something is left pokes again.
+// Poke serves a channel, unless the channel is served already or rests after a failure. It does not
+// block: the caller pokes again when it finds that something is left.
 func (w *Worker) Poke(s Source) {
 	if !w.begin(s, time.Now()) {
 		return
@@ -85,7 +85,7 @@ func (w *Worker) Poke(s Source) {
 	select {
 	case w.slots <- struct{}{}:
 	default:
-		w.end(s, nil) // all are busy
+		w.end(s, nil) // all slots are in use
 		return
 	}
 	if !w.spawn(func() {
@@ -112,7 +112,7 @@ func (w *Worker) begin(s Source, now time.Time) bool {
 	return true
 }
 
-// end notes how it went. What begins and ends to fail is logged.
+// end notes the result. It logs when failures begin and when they end.
 func (w *Worker) end(s Source, err error) {
 	w.mu.Lock()
 	at, now := w.stations[s.Channel], time.Now()
@@ -123,7 +123,7 @@ func (w *Worker) end(s Source, err error) {
 	} else {
 		at.until = now.Add(retryAfter)
 	}
-	for c, x := range w.stations { // those whose channels are gone are poked no more
+	for c, x := range w.stations { // forgets channels that are not poked any more, because they are gone
 		if !x.serves && now.Sub(x.until) > time.Minute {
 			delete(w.stations, c)
 		}
@@ -138,9 +138,9 @@ func (w *Worker) end(s Source, err error) {
 	}
 }
 
-// Bring brings a dead letter back to the channel that failed, and to no other one: its
-// topic's other channels pass over it. version tells the channel from an earlier one of its
-// name; a time to live counts from now. done is called once.
+// Bring brings a dead letter back to the channel that failed. Other channels of the topic skip it.
+// version distinguishes the channel from an earlier one with its name. A time to live counts from
+// now. done is called once.
 func (w *Worker) Bring(ctx context.Context, l *Letter, version uint64, ttl time.Duration, done func(error)) {
 	o := &l.Origin
 	m := topic.Message{
@@ -153,13 +153,13 @@ func (w *Worker) Bring(ctx context.Context, l *Letter, version uint64, ttl time.
 	w.node.Deliver(ctx, o.Topic, o.Partition, m, done)
 }
 
-// Trouble is a channel whose dead letters are not taken.
+// Trouble is a channel whose dead letters are refused.
 type Trouble struct {
 	Name string // topic/channel
 	Err  error
 }
 
-// Troubles returns the channels whose dead letters are not taken, by name.
+// Troubles returns the channels whose dead letters are refused, by name.
 func (w *Worker) Troubles() []Trouble {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,7 @@ func (w *Worker) Troubles() []Trouble {
 	return slices.CompactFunc(all, func(a, b Trouble) bool { return a.Name == b.Name })
 }
 
-// serve disposes of what a channel has, until there is nothing left or something fails.
+// serve disposes of a channel's messages until none is left or something fails.
 func (w *Worker) serve(s Source) error {
 	d := topic.RetriesOf(s.Channel).NewDisposer()
 	defer d.Close()
@@ -203,7 +203,7 @@ func (w *Worker) serve(s Source) error {
 	}
 }
 
-// outcome returns what becomes of a message.
+// outcome returns how the policy disposes of a message.
 func outcome(p policy.Policy, e *topic.Exhausted) policy.Outcome {
 	if e.Expired() {
 		return p.OnExpired
@@ -211,7 +211,7 @@ func outcome(p policy.Policy, e *topic.Exhausted) policy.Outcome {
 	return p.OnExhausted
 }
 
-// take takes some messages, whose slices are the caller's.
+// take takes some messages and copies their slices.
 func take(d *topic.Disposer) (batch []topic.Exhausted, err error) {
 	size := 0
 	for len(batch) < batchMessages && size < batchBytes {
@@ -226,7 +226,7 @@ func take(d *topic.Disposer) (batch []topic.Exhausted, err error) {
 			return nil, err
 		}
 		if n == 0 || err != nil {
-			break // the rest is for the next time, which tells the error again
+			break // the rest is left to the next call, which finds the error again
 		}
 	}
 	return batch, nil
@@ -269,8 +269,8 @@ func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topi
 	return first
 }
 
-// answerOf waits for what became of a publish. One that is not answered in time may have
-// been stored.
+// answerOf waits for the outcome of a publish. A publish without an answer in time may have been
+// stored.
 func answerOf(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:
@@ -280,7 +280,7 @@ func answerOf(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// letter makes the dead letter of a message.
+// letter returns the dead letter for a message.
 func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	o := Origin{
 		Topic: s.Topic, Partition: s.Partition, Offset: uint64(e.ID.Offset()), ID: s.Numbering.ID(e.ID).String(), Channel: s.Channel.Name(),
@@ -293,22 +293,23 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key, Dedup: s.dedupID(e)}, err
 }
 
-// dedupID returns by which id a dead letter is stored once, though the leader that published it, and
-// did not finish the message, is followed by another that does both. A message that comes to the
-// channel again, brought back to another offset or by an operator who moves the channel, is another
-// one. nil: an ephemeral channel goes with its leader.
+// dedupID returns the dedup id of a dead letter. It stores the letter once, even if a leader
+// publishes it and does not finish the message, and the next leader does both. A message that comes
+// to the channel again gets another id: one that was brought back has another offset, and a move of
+// the channel by an operator changes the count of moves. nil: an ephemeral channel, which ends with
+// its leader.
 func (s *Source) dedupID(e *topic.Exhausted) []byte {
 	if e.Version == 0 {
 		return nil
 	}
 	id := []byte("dlq")
 	for _, n := range [...]uint64{e.Version, e.Moves, uint64(s.Partition), uint64(e.ID.Offset())} { //nolint:gosec // a partition is not negative
-		id = strconv.AppendUint(append(id, '.'), n, 36) // with digits of ten, it might exceed the limit of an id
+		id = strconv.AppendUint(append(id, '.'), n, 36) // decimal digits might exceed the limit of an id
 	}
 	return id
 }
 
-// cmpErr returns the first of two errors that is one.
+// cmpErr returns the first of two errors that is not nil.
 func cmpErr(a, b error) error {
 	if a != nil {
 		return a

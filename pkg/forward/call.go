@@ -10,21 +10,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// What a call between nodes is refused with. Each is marked fate.Refused.
+// Errors with which a call between nodes is refused. Each is marked fate.Refused.
 var (
 	// ErrNoSuchCall refuses an unknown call.
 	ErrNoSuchCall error = failure.NoSuchCall
-	// ErrAlone refuses what only a cluster can do.
+	// ErrAlone refuses what needs a cluster.
 	ErrAlone = fate.Refuse("no other node")
 )
 
-// Caller asks other nodes, and gives their errors the meaning that they had there.
-// Its methods are safe for concurrent use.
+// Caller calls other nodes, and restores the meaning that their errors had there. Its methods are
+// safe for concurrent use.
 type Caller struct {
 	Remote Remote // nil: this node is alone
 }
 
-// Call asks another node and waits.
+// Call calls another node and waits for the answer.
 func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
 	if c.Remote == nil {
 		return nil, ErrAlone
@@ -36,8 +36,8 @@ func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 	return reply, nil
 }
 
-// Converge has another node apply the metadata up to an index to what it leads of a
-// topic, and waits.
+// Converge makes another node apply the metadata up to an index to the partitions of a topic that
+// it leads, and waits for that.
 func (c Caller) Converge(ctx context.Context, node meta.NodeID, m Converge) error {
 	_, err := c.Call(ctx, node, KindConverge, encodeConverge(m))
 	return err
@@ -51,7 +51,7 @@ type Operation[A, R any] string
 // Nothing is an empty request or response.
 type Nothing struct{}
 
-// Ask asks another node and waits.
+// Ask calls another node and waits for the answer.
 func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, args A) (R, error) {
 	var answer R
 	payload, err := encodeOperate(string(o), args)
@@ -72,7 +72,7 @@ func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, ar
 // registered before the first call and constant afterwards.
 type Operations map[string]func(ctx context.Context, args []byte) (any, error)
 
-// Register adds an operation, which f carries out. A name that is there already is a bug.
+// Register adds an operation that f carries out. It panics if the name is registered already.
 func Register[A, R any](all Operations, o Operation[A, R], f func(context.Context, A) (R, error)) {
 	if all[string(o)] != nil {
 		panic("BUG: duplicate operation name " + string(o))
@@ -86,7 +86,7 @@ func Register[A, R any](all Operations, o Operation[A, R], f func(context.Contex
 	}
 }
 
-// Do carries out what another node asks for, and returns the payload of the answer.
+// Do carries out an operation for another node, and returns the payload of the answer.
 func (all Operations) Do(ctx context.Context, m Operate) ([][]byte, error) {
 	f := all[m.Op]
 	if f == nil {

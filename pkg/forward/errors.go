@@ -8,15 +8,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// A peer's code is the number of a failure.Kind with the fate above it. 0 is an error that did
-// not come from ToRemote: uncertain, of no Kind.
+// A peer error's code is the number of a failure.Kind with the fate above it. Code 0 is an error
+// that did not come from ToRemote: its outcome is uncertain, and it has no Kind.
 const (
 	fateShift = 14
 	maxNumber = 1<<fateShift - 1
 )
 
-// ToRemote returns err as it travels: its text, its fate, and the number of the
-// Kind that it is.
+// ToRemote returns the form in which err is sent: its text, its fate, and the number of its Kind.
 func ToRemote(err error) *peer.RemoteError {
 	code := uint16(fate.Of(err)) << fateShift
 	if k := failure.Find(err); k != nil {
@@ -25,9 +24,8 @@ func ToRemote(err error) *peer.RemoteError {
 	return &peer.RemoteError{Code: code, Text: err.Error()}
 }
 
-// FromRemote returns what another node's ToRemote was given: an error of the
-// same text and fate, which errors.Is finds its Kind in. Errors that did
-// not travel are returned as they are.
+// FromRemote returns the error that another node passed to ToRemote: one with the same text, fate
+// and Kind (errors.Is). It returns errors that were not sent unchanged.
 func FromRemote(err error) error {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	if !ok {
@@ -35,16 +33,16 @@ func FromRemote(err error) error {
 	}
 	e := &travelled{text: remote.Text, fate: fate.Fate(remote.Code >> fateShift), kind: failure.Numbered(remote.Code & maxNumber), remote: remote}
 	if e.fate > fate.Corrupt {
-		e.fate = fate.Uncertain // one that is not known here
+		e.fate = fate.Uncertain // a fate that this version does not know
 	}
 	return e
 }
 
-// travelled is an error of another node.
+// travelled is an error that another node sent.
 type travelled struct {
 	text   string
 	fate   fate.Fate
-	kind   *failure.Kind // nil: none that is known
+	kind   *failure.Kind // nil: none that this version knows
 	remote *peer.RemoteError
 }
 

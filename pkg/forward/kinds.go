@@ -1,7 +1,6 @@
 package forward
 
-// Kinds of calls on peer.ClassForward. Those below KindPublish are for the
-// cluster's own affairs.
+// Kinds of calls on peer.ClassForward. Kinds below KindPublish are reserved for the cluster itself.
 const (
 	KindPublish   uint8 = 16 // Publish -> Receipt: to the leader of a partition
 	KindConverge  uint8 = 17 // Settle -> nothing: follow the metadata up to an index

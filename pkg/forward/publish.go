@@ -12,8 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Publish asks the leader of a partition to append messages: all of them or
-// none.
+// Publish asks the leader of a partition to append messages: either all of them or none.
 type Publish struct {
 	Topic       string
 	Incarnation meta.Incarnation
@@ -25,8 +24,8 @@ type Publish struct {
 	Messages      []topic.Message
 }
 
-// AppendHead appends what stands before the messages. Together with what
-// AppendMessages makes, perhaps as another buffer, it is the payload.
+// AppendHead appends the part before the messages. Followed by the output of AppendMessages,
+// perhaps in another buffer, it is the payload.
 func (m *Publish) AppendHead(p []byte) []byte {
 	p = appendString(p, m.Topic)
 	p = binary.AppendUvarint(p, uint64(m.Incarnation))
@@ -35,7 +34,7 @@ func (m *Publish) AppendHead(p []byte) []byte {
 	return binary.AppendUvarint(p, m.Number)
 }
 
-// What a message has besides its body.
+// Flags for the optional fields of a message.
 const (
 	hasDelay = 1 << iota
 	hasTraceID
@@ -49,12 +48,11 @@ const (
 	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions | hasAddress | hasFrom
 )
 
-// minMessage is the fewest bytes that a message takes.
+// minMessage is the smallest size of a message in bytes.
 const minMessage = 2
 
-// MessagesSize returns the bytes that AppendMessages appends. They exceed those
-// that the records take in a log by at most one in 16 Ki, which a frame has room
-// for.
+// MessagesSize returns how many bytes AppendMessages appends. They exceed the size of the records
+// in a log by at most one in 16 Ki, for which a frame has room.
 func MessagesSize(messages []topic.Message) int {
 	n := uvarintSize(len(messages))
 	for i := range messages {
@@ -97,7 +95,7 @@ func optionsSize(m *topic.Message) int {
 
 func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 
-// AppendMessages appends messages, which are copied, to p.
+// AppendMessages appends copies of messages to p.
 func AppendMessages(p []byte, messages []topic.Message) []byte {
 	p = binary.AppendUvarint(p, uint64(len(messages)))
 	for i := range messages {
@@ -126,8 +124,7 @@ func appendMessage(p []byte, m *topic.Message) []byte {
 	return appendBytes(p, m.Body)
 }
 
-// appendOptions appends a message's key, dedup id and time to live, and says so
-// in the flags.
+// appendOptions appends a message's key, dedup id and time to live, and sets their flags.
 func appendOptions(p []byte, flags int, m *topic.Message) []byte {
 	if len(m.Key) > 0 {
 		p[flags] |= hasKey
@@ -144,7 +141,7 @@ func appendOptions(p []byte, flags int, m *topic.Message) []byte {
 	return p
 }
 
-// appendExtras appends what few messages have, and says so in the flags.
+// appendExtras appends the rarely used fields, and sets their flags.
 func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
 	if traceID != 0 {
 		p[flags] |= hasTraceID
@@ -165,8 +162,7 @@ func (m *Publish) Decode(payload []byte) error {
 	return r.end("publish")
 }
 
-// DecodeHead reads the payload of a Publish and leaves out the messages,
-// which are not looked at.
+// DecodeHead reads the payload of a Publish without its messages.
 func (m *Publish) DecodeHead(payload []byte) error {
 	r := reader{rest: payload}
 	*m = r.publishHead()
@@ -181,7 +177,7 @@ func (r *reader) publishHead() Publish {
 	}
 }
 
-// DecodeMessages reads what AppendMessages made. The messages point into it.
+// DecodeMessages reads the output of AppendMessages. The messages point into it.
 func DecodeMessages(payload []byte) ([]topic.Message, error) {
 	r := reader{rest: payload}
 	m := r.messages()
@@ -239,7 +235,7 @@ func (r *reader) options(flags uint8, m *topic.Message) {
 	}
 }
 
-// part reads a length of one byte and 1 to most bytes.
+// part reads a length of one byte, which must be from 1 to most, and as many bytes.
 func (r *reader) part(most int) []byte {
 	n := int(r.uint8())
 	if n == 0 || n > most || n > len(r.rest) {
@@ -251,7 +247,7 @@ func (r *reader) part(most int) []byte {
 	return p
 }
 
-// address reads the address of a message that is for one channel.
+// address reads the address of a message for one channel.
 func (r *reader) address() *topic.Address {
 	a, err := record.DecodeAddress(r.rest)
 	if err != nil {
@@ -274,8 +270,8 @@ func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {
 	return traceID, header
 }
 
-// AppendReceipt appends the answer to a Publish that was committed to p: all of
-// the receipt but its partition and its error.
+// AppendReceipt appends the answer to a committed Publish to p: the receipt without its partition
+// and its error.
 func AppendReceipt(p []byte, m topic.Receipt) []byte {
 	p = binary.AppendUvarint(p, uint64(m.First))
 	p = binary.AppendUvarint(p, uint64(m.Count))

@@ -11,21 +11,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Subscribe begins a relayed subscription at the leader of some partitions. It
-// lives until Leave, the end of the session, or the end of the leadership.
+// Subscribe begins a relayed subscription at the leader of some partitions. It ends with Leave,
+// with the session, or with the leadership.
 type Subscribe struct {
 	Handle      uint64 // the caller's name for it in this session
 	Topic       string
 	Incarnation meta.Incarnation
 	Channel     string
-	Partitions  []int // of the topic; the callee must lead them all
+	Partitions  []int // of the topic; the other node must lead all of them
 	Ordered     bool
 	MsgTimeout  time.Duration
 	SampleRate  int
 	Start       topic.Start
-	Tag         string // of the messages that the consumer wants; "": none
+	Tag         string // only messages with this tag are delivered; "": all
 	Filter      []byte // JSON: see header.Filter; empty: none
-	Credit      int    // as Ready's
+	Credit      int    // as in Ready
 	Client      []byte // JSON: who the client is, for statistics
 }
 
@@ -76,7 +76,7 @@ func (m *Subscribe) Decode(payload []byte) error {
 // with more credit, or when the subscription ends (an error).
 type Fetch struct {
 	Handle   uint64
-	MaxBytes int // of the answer, about: one delivery fits always
+	MaxBytes int // approximate limit of the answer: one delivery always fits
 }
 
 // Append appends the payload of a Fetch to p.
@@ -91,8 +91,8 @@ func (m *Fetch) Decode(payload []byte) error {
 	return r.end("fetch")
 }
 
-// AppendDeliveriesHead begins the answer to a Fetch. starved: there is something
-// for which the credit does not suffice. Deliveries follow.
+// AppendDeliveriesHead begins the answer to a Fetch. starved: messages wait for which the credit
+// does not suffice. Deliveries follow.
 func AppendDeliveriesHead(p []byte, starved bool) []byte {
 	if starved {
 		return append(p, 1)
@@ -100,15 +100,15 @@ func AppendDeliveriesHead(p []byte, starved bool) []byte {
 	return append(p, 0)
 }
 
-// DeliverySize returns the bytes that AppendDelivery appends, at most.
+// DeliverySize returns how many bytes AppendDelivery appends at most.
 func DeliverySize(d *topic.Delivery) int {
 	return 8 + 8 + 2 + 1 + 8 + 2*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32 + len(d.Header) + len(d.Body)
 }
 
-// minDelivery is the fewest bytes that a delivery takes.
+// minDelivery is the smallest size of a delivery in bytes.
 const minDelivery = 8 + 8 + 2 + 1 + 3
 
-// AppendDelivery appends a delivery, which is copied, to p.
+// AppendDelivery appends a copy of a delivery to p.
 func AppendDelivery(p []byte, d *topic.Delivery) []byte {
 	p = binary.LittleEndian.AppendUint64(p, uint64(d.ID))
 	p = binary.LittleEndian.AppendUint64(p, uint64(d.Timestamp))
@@ -121,8 +121,8 @@ func AppendDelivery(p []byte, d *topic.Delivery) []byte {
 	return appendBytes(p, d.Body)
 }
 
-// DecodeDeliveries reads the answer to a Fetch and appends the deliveries to
-// out. They point into the payload.
+// DecodeDeliveries reads the answer to a Fetch and appends the deliveries to out. The deliveries
+// point into the payload.
 func DecodeDeliveries(payload []byte, out []topic.Delivery) (all []topic.Delivery, starved bool, err error) {
 	r := reader{rest: payload}
 	starved = r.uint8() != 0
@@ -195,10 +195,10 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 	return handle, out, r.end("answers")
 }
 
-// Refusal is a Finish that the leader refused, and why.
+// Refusal is a Finish that the leader refused, and the reason.
 type Refusal struct {
 	ID     seq.MessageID
-	Reason *peer.RemoteError // of ToRemote
+	Reason *peer.RemoteError // made by ToRemote
 }
 
 // Append appends a refusal to p, the answer to a KindAnswer call.
@@ -222,7 +222,7 @@ func DecodeRefusals(payload []byte) ([]Refusal, error) {
 // Leave ends a relayed subscription.
 type Leave struct {
 	Handle uint64
-	Seen   []seq.MessageID // what the client got and the leader may have in flight still
+	Seen   []seq.MessageID // messages that the client got and that may still be in flight at the leader
 }
 
 // Append appends the payload of a KindLeave call to p.

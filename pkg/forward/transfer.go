@@ -6,11 +6,11 @@ import "github.com/brokerd/brokerd/pkg/meta"
 // replica, without failing a publish.
 type Transfer struct {
 	Topic       string           `json:"topic"`
-	Incarnation meta.Incarnation `json:"incarnation"` // a topic of the same name that is another refuses
+	Incarnation meta.Incarnation `json:"incarnation"` // refused by another topic with the same name
 	Partition   int              `json:"partition"`
-	To          meta.NodeID      `json:"to,omitempty"` // "": whichever is best
+	To          meta.NodeID      `json:"to,omitempty"` // "": the best one
 	Reason      string           `json:"reason,omitempty"`
 }
 
-// TransferLeader is asked by the controller and by operators.
+// TransferLeader is requested by the controller and by operators.
 const TransferLeader Operation[Transfer, Nothing] = "handover"

@@ -8,8 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// errMalformed is returned for bytes that are not what they should be. Nothing
-// was done with them.
+// errMalformed is returned for bytes that cannot be decoded. The call had no effect.
 var errMalformed = fate.Mark(errors.New("malformed cluster call"), fate.Refused)
 
 func appendString(p []byte, s string) []byte {
@@ -20,8 +19,7 @@ func appendBytes(p, b []byte) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(b))), b...)
 }
 
-// reader takes a payload apart. After the first value that is missing, all are
-// zero and bad is set.
+// reader decodes a payload. After the first missing value, all values are zero and bad is set.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -41,7 +39,7 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// number reads a uvarint that must not be above max.
+// number reads a uvarint of at most max.
 func (r *reader) number(max uint64) uint64 {
 	v := r.uvarint()
 	if v > max {
@@ -81,7 +79,7 @@ func (r *reader) uint64() uint64 {
 	return v
 }
 
-// bytes reads a length and as many bytes, which stay where they are.
+// bytes reads a length and as many bytes, without copying them.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
@@ -95,7 +93,7 @@ func (r *reader) bytes() []byte {
 
 func (r *reader) string() string { return string(r.bytes()) }
 
-// end reports whether all was there and nothing is left.
+// end reports whether all values were there and no bytes are left.
 func (r *reader) end(what string) error {
 	switch {
 	case r.bad:
