@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -274,4 +275,27 @@ func TestWhatTheEnvironmentSetsIsNamed(t *testing.T) {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
+}
+
+// reference returns the settings as a table for the manual, in Markdown.
+func reference() string {
+	var b strings.Builder
+	group := ""
+	o := Default()
+	for _, s := range o.Settings() {
+		if s.Group != group {
+			group = s.Group
+			fmt.Fprintf(&b, "\n**%s**\n\n| setting | default | meaning |\n| --- | --- | --- |\n", group)
+		}
+		shown := "`" + s.Default + "`"
+		if s.Default == "" {
+			shown = "empty"
+		}
+		doc := s.Doc
+		if s.Reload {
+			doc += " *Reloadable.*"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, shown, strings.ReplaceAll(doc, "|", "\\|"))
+	}
+	return strings.TrimPrefix(b.String(), "\n")
 }

@@ -73,29 +73,6 @@ func Example() string {
 	return b.String()
 }
 
-// reference returns the settings as a table for the manual, in Markdown.
-func reference() string {
-	var b strings.Builder
-	group := ""
-	o := Default()
-	for _, s := range o.Settings() {
-		if s.Group != group {
-			group = s.Group
-			fmt.Fprintf(&b, "\n**%s**\n\n| setting | default | meaning |\n| --- | --- | --- |\n", group)
-		}
-		shown := "`" + s.Default + "`"
-		if s.Default == "" {
-			shown = "empty"
-		}
-		doc := s.Doc
-		if s.Reload {
-			doc += " *Reloadable.*"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, shown, strings.ReplaceAll(doc, "|", "\\|"))
-	}
-	return strings.TrimPrefix(b.String(), "\n")
-}
-
 // fold breaks text into lines of at most width, between words.
 func fold(text string, width int) string {
 	var b strings.Builder

@@ -73,12 +73,12 @@ func (l *lineage) await(found <-chan error, asked int) {
 
 // compare asks who is at an address.
 func (l *lineage) compare(ctx context.Context, address string) error {
-	pong, err := l.transport.Ping(ctx, address)
-	if err != nil || !meta.Supersedes(pong.ClusterID, l.own) {
+	hello, err := l.transport.Ping(ctx, address)
+	if err != nil || !meta.Supersedes(hello.ClusterID, l.own) {
 		return nil //nolint:nilerr // who is not there says nothing
 	}
 	return fmt.Errorf("%w: %s at %s is in cluster %s, the data here belongs to cluster %s and is left unchanged: to join, move the data directory away and start with an empty one",
-		ErrSuperseded, pong.Node, address, pong.ClusterID, l.own)
+		ErrSuperseded, hello.Node, address, hello.ClusterID, l.own)
 }
 
 // explain says why the node has no place in its cluster any more.

@@ -21,9 +21,6 @@ type Recovery struct {
 	Damaged []Damage
 	// Rebuilt are segments that had no valid index and were read completely.
 	Rebuilt []string
-	// Removed are leftover files: temporary ones, incomplete segments, and segments that retention
-	// was about to remove.
-	Removed []string
 	// CheckpointLost reports that the checkpoint was damaged. Its content is then known only as
 	// far as complete segments provide it.
 	CheckpointLost bool
@@ -38,7 +35,7 @@ func (r Recovery) Clean() bool {
 
 func (a *analysis) report() Recovery {
 	r := Recovery{
-		Cut: a.cuts, Damaged: slices.Clone(a.gaps), Removed: a.leftovers,
+		Cut: a.cuts, Damaged: slices.Clone(a.gaps),
 		CheckpointLost: a.noteLost, Scanned: a.scanned,
 	}
 	for _, f := range a.segments {

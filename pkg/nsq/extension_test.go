@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 func TestTracedGolden(t *testing.T) {
@@ -97,4 +99,57 @@ func FuzzExtendedMessages(f *testing.F) {
 			t.Errorf("%q became %q", data, again)
 		}
 	})
+}
+
+// parseTraced reads the data of a response frame with a Traced; false: it is another.
+func parseTraced(data []byte) (Traced, bool) {
+	if len(data) != tracedLen || string(data[:len(OK)]) != OK {
+		return Traced{}, false
+	}
+	rest := data[len(OK):]
+	return Traced{
+		ID: seq.WireID(binary.BigEndian.Uint64(rest)), TraceID: binary.BigEndian.Uint64(rest[8:]),
+		Position: int64(binary.BigEndian.Uint64(rest[16:])), //nolint:gosec // the bits of a signed number
+		RawSize:  int64(binary.BigEndian.Uint32(rest[24:])),
+	}, true
+}
+
+// ParseExtended reads the data of a message frame of the form. The header and the body
+// alias data.
+func (f Form) ParseExtended(data []byte) (Extended, error) {
+	plain, err := ParseMessage(data)
+	if err != nil {
+		return Extended{}, err
+	}
+	m := Extended{Timestamp: plain.Timestamp, Attempts: plain.Attempts, Body: plain.Body}
+	m.ID, m.TraceID = SplitBinaryID(plain.ID)
+	if f.Ext {
+		if m.Header, m.Body, err = splitExt(m.Body); err != nil {
+			return Extended{}, err
+		}
+	}
+	if f.Details {
+		if len(m.Body) < detailsLen {
+			return Extended{}, errShortMessage
+		}
+		m.Position = int64(binary.BigEndian.Uint64(m.Body)) //nolint:gosec // the bits of a signed number
+		m.RawSize = int64(binary.BigEndian.Uint32(m.Body[8:]))
+		m.Body = m.Body[detailsLen:]
+	}
+	return m, nil
+}
+
+// splitExt takes what stands for a header off the rest of a message.
+func splitExt(rest []byte) (header, body []byte, err error) {
+	if len(rest) > 0 && rest[0] == extNone {
+		return nil, rest[1:], nil
+	}
+	if len(rest) < 1+headerLengthLen {
+		return nil, nil, errShortMessage
+	}
+	end := 1 + headerLengthLen + int(binary.BigEndian.Uint16(rest[1:]))
+	if len(rest) < end {
+		return nil, nil, errShortMessage
+	}
+	return rest[1+headerLengthLen : end : end], rest[end:], nil
 }

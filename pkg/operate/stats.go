@@ -30,7 +30,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 	t := h.Config()
 	s := stats.Topic{
 		Name: h.Name, Ephemeral: meta.IsEphemeral(h.Name), Paused: t.Paused,
-		Ordered: t.Config.Ordered, Ext: t.Config.Ext, QuotaUsed: -1,
+		QuotaUsed: -1,
 	}
 	led := slices.DeleteFunc(slices.Clone(h.AllLed()), func(lp *host.Led) bool {
 		return lp.Index >= len(t.Partitions) // it is being added: the configuration changes last
@@ -39,7 +39,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		l, i := lp.Replica.Log(), lp.Index
 		s.Partitions = append(s.Partitions, stats.Partition{
 			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
-			Replicas: texts(t.Partitions[i].Replicas), ISR: texts(t.Partitions[i].ISR),
+
 			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
 		})
 		s.LogBytes += l.Bytes()

@@ -256,9 +256,7 @@ func introduce(about *stats.Client, id *nsq.Identity) {
 	note(&about.ClientID, id.ClientID, id.ShortID)
 	note(&about.Hostname, id.Hostname, id.LongID)
 	note(&about.UserAgent, id.UserAgent)
-	if id.DesiredTag != nil {
-		about.DesiredTag = *id.DesiredTag
-	}
+
 	note(&about.TopologyRegion, id.TopologyRegion)
 	note(&about.TopologyZone, id.TopologyZone)
 }

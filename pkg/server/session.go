@@ -184,8 +184,6 @@ func (s *session) describe(change func(*stats.Client)) {
 		change(about)
 		about.State = s.state
 		about.SampleRate = s.settings.SampleRate
-		about.OutputBufferSize = s.settings.OutputBufferSize
-		about.OutputBufferTimeout = s.settings.OutputBufferTimeout
-		about.MsgTimeout = s.settings.MsgTimeout
+
 	})
 }

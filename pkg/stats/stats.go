@@ -17,8 +17,6 @@ type Topic struct {
 	Name       string
 	Ephemeral  bool
 	Paused     bool
-	Ordered    bool
-	Ext        bool
 	Depth      int64   // messages that no channel has got yet
 	Messages   uint64  // published since the process started
 	Bytes      uint64  // of their bodies
@@ -42,8 +40,6 @@ type Partition struct {
 	Partition    int
 	Leader       string
 	Epoch        seq.Epoch
-	Replicas     []string
-	ISR          []string
 	LogStart     seq.Offset
 	CommittedEnd seq.Offset
 	LogEnd       seq.Offset
@@ -135,11 +131,8 @@ type Client struct {
 	Authed                        bool
 	AuthIdentity, AuthIdentityURL string
 	TopologyZone, TopologyRegion  string
-	OutputBufferSize              int
-	OutputBufferTimeout           time.Duration
-	MsgTimeout                    time.Duration
-	DesiredTag                    string
-	PubCounts                     map[string]uint64 // messages published, by topic
+
+	PubCounts map[string]uint64 // messages published, by topic
 
 	// of the subscription
 	Ready, InFlight               int64

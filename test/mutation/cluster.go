@@ -47,7 +47,7 @@ func clusterMistakes() []mistake {
 		},
 		{
 			name: "a node does not ask whether its cluster was recovered without it", file: "pkg/cluster/lineage.go",
-			old: "err != nil || !meta.Supersedes(pong.ClusterID, l.own)", with: "err != nil || !meta.Supersedes(pong.ClusterID, pong.ClusterID)",
+			old: "err != nil || !meta.Supersedes(hello.ClusterID, l.own)", with: "err != nil || !meta.Supersedes(hello.ClusterID, hello.ClusterID)",
 			tests: member, run: "RecoveredNodeGoesOn|GivenUpStaysApart",
 		},
 		{
