@@ -218,7 +218,7 @@ func landMistakes() []mistake {
 	return []mistake{
 		{
 			name: "land: a write that is kept is told to have failed without a trace", file: "pkg/redo/late.go",
-			old: "return len(p), err //", with: "return 0, err //", tests: tests, run: "WithoutRoom",
+			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "WithoutRoom",
 		},
 		{
 			name: "land: what cannot be put in place is taken for a bad sector", file: "pkg/redo/late.go",
