@@ -35,7 +35,7 @@ func (n *Host) NotReady(now time.Time) []health.Reason {
 		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: "disk nearly full: publishes are refused"})
 	}
 	if full := n.o.Meta.Members().FullDisk(); full != "" {
-		reasons = append(reasons, health.Reason{Code: "metadata_disk_full", Count: 1, What: "metadata disk full, nothing can be created or altered through this node: " + full})
+		reasons = append(reasons, health.Reason{Code: "metadata_disk_full", Count: 1, What: "metadata disk full, nothing can be created or altered while this node leads the metadata: " + full})
 	}
 	reasons = append(reasons, n.Stalls.Reasons(now, stall.Lead)...)
 	if n.life.exiting.Load() {

@@ -169,7 +169,7 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	if !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
 		t.Fatalf("%v, %+v", err, s.Stats())
 	}
-	for _, want := range []string{"node n1", o.Dir, "0 free", "960KiB of the reserve of 1MiB left"} {
+	for _, want := range []string{"node n1", o.Dir, "0 B free", "960.0 KiB of the reserve of 1.0 MiB left"} {
 		if !strings.Contains(err.Error(), want) || strings.HasPrefix(want, "0 ") && !strings.Contains(s.Members().FullDisk(), want) {
 			t.Errorf("%v, disk %s: want %s", err, s.Members().FullDisk(), want)
 		}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/units"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -65,7 +65,7 @@ func newReserve(path string, size int64, log *slog.Logger) (*reserve, error) {
 		return r, err
 	}
 	if u, err := (vfs.OS{}).Usage(dir); err == nil {
-		r.size = min(r.size, max(reserveLeast, int64(u.Total/reservePart)))
+		r.size = min(r.size, max(reserveLeast, int64(u.Total/reservePart)/stepLeast*stepLeast))
 	}
 	return r, r.find()
 }
@@ -210,9 +210,7 @@ func (r *reserve) state() string {
 	free, err := r.free()
 	text := "unknown"
 	if err == nil {
-		text = kib(free)
+		text = words.Size(free)
 	}
-	return fmt.Sprintf("%s free on the disk of %s, %s of the reserve of %s left", text, filepath.Dir(r.path), kib(r.left.Load()), kib(r.size))
+	return fmt.Sprintf("%s free on the disk of %s, %s of the reserve of %s left", text, filepath.Dir(r.path), words.Size(r.left.Load()), words.Size(r.size))
 }
-
-func kib(n int64) string { return units.Size(n &^ (1<<10 - 1)).String() }
