@@ -34,10 +34,14 @@ func (o *decommissionOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.wait, "wait", false, "wait until it holds nothing")
 	f.BoolVar(&o.req.Force, "force", false, "start even if the other nodes are too few for all replicas")
+	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
 	o.sure.addYes(cmd)
 }
 
 func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id string) error {
+	if o.wait && o.req.DryRun {
+		return usageError("--wait and --dry-run exclude each other")
+	}
 	n, err := query(cmd.Context(), g, nodeOf(g, id))
 	if err != nil {
 		return err
@@ -47,10 +51,14 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	if text := deletedAt(n); text != "" {
 		warning += ". Of deleted topics, " + text
 	}
+	start := func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DecommissionNode(ctx, id, o.req) }
+	if o.req.DryRun {
+		return showDryRun(cmd, g, start, warning, id)
+	}
 	if err := o.sure.askAfter(cmd, g, warning, id); err != nil {
 		return err
 	}
-	n, err = query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DecommissionNode(ctx, id, o.req) })
+	n, err = query(cmd.Context(), g, start)
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,35 @@ func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A dry run asks for no confirmation, and the broker whether it would refuse.
+func TestADryRunOfAMoveChangesNothing(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		exit int
+		said string
+		sent string
+	}{
+		{
+			[]string{"partition", "move", "orders/0", "--replicas", "n1,n4", "--dry-run"},
+			exitOK, "dry run: moving orders/0 from n1,n3,n4,n2 to n1,n4 copies up to 3.1 GiB to each new node",
+			`POST /v1/topics/orders/partitions/0/move {"replicas":["n1","n4"],"dry_run":true}`,
+		},
+		{
+			[]string{"node", "decommission", "n2", "--dry-run"},
+			exitOK, "dry run: decommissioning n2 moves its 1 leadership and 2 replicas to other nodes",
+			`POST /v1/nodes/n2/decommission {"dry_run":true}`,
+		},
+		{[]string{"partition", "move", "orders/0", "--cancel", "--dry-run"}, exitUsage, "--dry-run applies to --replicas, without --wait", ""},
+		{[]string{"node", "decommission", "n2", "--wait", "--dry-run"}, exitUsage, "--wait and --dry-run exclude each other", ""},
+	} {
+		b := newFakeBroker(t)
+		r := runWith(t, environment{}, append(c.args, "--addr", b.URL)...)
+		if got := strings.Join(b.changes(), "; "); r.exit != c.exit || !strings.Contains(r.stdout+r.stderr, c.said) || got != c.sent {
+			t.Errorf("%v: exit %d, sent %q: %s%s", c.args, r.exit, got, r.stdout, r.stderr)
+		}
+	}
+}
+
 func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 	for _, c := range []struct {
 		args []string

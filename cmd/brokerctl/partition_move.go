@@ -14,6 +14,7 @@ type moveOptions struct {
 	replicas []string
 	cancel   bool
 	wait     bool
+	dryRun   bool
 	sure     confirmation
 }
 
@@ -42,12 +43,16 @@ func (o *moveOptions) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.replicas, "replicas", nil, "target `NODES`, the preferred leader first")
 	f.BoolVar(&o.cancel, "cancel", false, "cancel a move and restore the previous replicas")
 	f.BoolVar(&o.wait, "wait", false, "wait until the replicas are in place")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 	o.sure.addYes(cmd)
 }
 
 func (o *moveOptions) validate() error {
 	if o.cancel == (len(o.replicas) > 0) {
 		return usageError("give --replicas or --cancel")
+	}
+	if o.dryRun && (o.cancel || o.wait) {
+		return usageError("--dry-run applies to --replicas, without --wait")
 	}
 	return nil
 }
@@ -63,11 +68,14 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 	if !o.cancel {
 		warning := fmt.Sprintf("moving %s from %s to %s copies up to %s to each new node, then deletes it from each old one",
 			at, list(was.Replicas), list(o.replicas), words.Size(was.Bytes))
+		start = func(ctx context.Context) (*api.PartitionDetail, error) {
+			return g.client.MovePartition(ctx, at.topic, at.partition, api.MovePartition{Replicas: o.replicas, DryRun: o.dryRun})
+		}
+		if o.dryRun {
+			return showDryRun(cmd, g, start, warning, at.String())
+		}
 		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
 			return err
-		}
-		start = func(ctx context.Context) (*api.PartitionDetail, error) {
-			return g.client.MovePartition(ctx, at.topic, at.partition, api.MovePartition{Replicas: o.replicas})
 		}
 	}
 	d, err := query(cmd.Context(), g, start)
@@ -78,6 +86,16 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 		return err
 	}
 	return g.show(cmd, partitionView(d))
+}
+
+// showDryRun asks the broker whether a change could begin, and shows what it would do. Its name is what it
+// is about.
+func showDryRun[T any](cmd *cobra.Command, g *globals, check func(context.Context) (*T, error), what, name string) error {
+	d, err := query(cmd.Context(), g, check)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{object: d, names: []string{name}, text: func(p *page) { p.line("dry run: %s", what) }})
 }
 
 // moved reports whether a partition's move has come to its end.

@@ -59,6 +59,9 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 		// A node that has removed itself is about to end: it answers first.
 		_ = http.NewResponseController(w).Flush()
 	}
+	if noted.DryRun {
+		return pattern
+	}
 	if name := createdBy(r.URL.Path, body.seen); name != "" {
 		object = strings.TrimPrefix(object+"/"+name, "/")
 		act.Object = clipped(object, maxText)

@@ -50,6 +50,15 @@ func TestWhatOperatorsDoIsRecorded(t *testing.T) {
 	if acts[2].Reason != "old" || !strings.Contains(acts[2].Before, `{"ordered":false,"paused":true`) || acts[2].After != "" {
 		t.Errorf("%+v", acts[2])
 	}
+	// A dry run changes nothing.
+	for target, body := range map[string]string{
+		"/v1/nodes/n1/decommission": `{"dry_run":true}`, "/v1/topics/orders/partitions/0/move": `{"replicas":["n2"],"dry_run":true}`,
+		"/v1/topics/orders/channels/bill/dead-letters/redrive": `{"max":1,"dry_run":true}`, "/v1/cluster/finalize-upgrade": `{"dry_run":true}`,
+	} {
+		if w := ask(h, http.MethodPost, target, body); w.Code >= 300 {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
 	// Who reads or publishes is no operator.
 	for _, target := range []string{"GET /v1/topics", "POST /v1/topics/orders/messages", "POST /pub?topic=orders", "GET /ping", "POST /mpub?topic=orders"} {
 		method, path, _ := strings.Cut(target, " ")

@@ -34,7 +34,10 @@ func (f *fake) UndrainNode(_ context.Context, id meta.NodeID) error {
 	return f.locked("undrain " + string(id))
 }
 
-func (f *fake) DecommissionNode(_ context.Context, id meta.NodeID, force bool) error {
+func (f *fake) DecommissionNode(_ context.Context, id meta.NodeID, force, dryRun bool) error {
+	if dryRun {
+		return nil
+	}
 	return f.locked(fmt.Sprintf("decommission %s force=%t", id, force))
 }
 
@@ -76,7 +79,10 @@ func (f *fake) ElectLeader(_ context.Context, topic string, i int, to meta.NodeI
 	return f.locked(fmt.Sprintf("elect %s/%d to %q unclean=%t", topic, i, to, unclean))
 }
 
-func (f *fake) MovePartition(_ context.Context, topic string, i int, target []meta.NodeID) error {
+func (f *fake) MovePartition(_ context.Context, topic string, i int, target []meta.NodeID, dryRun bool) error {
+	if dryRun {
+		return nil
+	}
 	return f.locked(fmt.Sprintf("move %s/%d to %v", topic, i, target))
 }
 

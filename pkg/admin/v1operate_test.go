@@ -50,6 +50,8 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 		{"POST", "/v1/topics/orders/partitions/0/elect", `{"to":"n2","unclean":true}`, 200, []string{`elect orders/0 to "n2" unclean=true`}},
 		{"POST", "/v1/topics/orders/partitions/0/elect", `{"unclean":true}`, 400, nil},
 		{"POST", "/v1/topics/orders/partitions/0/move", `{"replicas":["n2","n3"]}`, 200, []string{"move orders/0 to [n2 n3]"}},
+		{"POST", "/v1/topics/orders/partitions/0/move", `{"replicas":["n2","n3"],"dry_run":true}`, 200, nil},
+		{"POST", "/v1/nodes/n1/decommission", `{"dry_run":true}`, 200, nil},
 		{"POST", "/v1/topics/orders/partitions/0/move", "", 400, nil},
 		{"DELETE", "/v1/topics/orders/partitions/0/move", "", 200, []string{"cancel the move of orders/0"}},
 		{"POST", "/v1/topics/orders/partitions/0/repair", `{"node":"n1","discard":"orders.9.0.4"}`, 200, []string{`discard orders.9.0.4 of orders/0 on n1`}},

@@ -60,13 +60,19 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.inSync("t", 0, 3)
 		b := l.at("n2")
-		if err := b.Operator.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
+		if err := b.Operator.DecommissionNode(ctx, "n1", false, true); !errors.Is(err, meta.ErrTooFewNodes) {
 			t.Errorf("no room: %v", err)
 		}
-		if err := b.Operator.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
+		if err := b.Operator.DecommissionNode(ctx, "n9", true, true); !errors.Is(err, meta.ErrNodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
-		if err := b.Operator.DecommissionNode(ctx, "n1", true); err != nil {
+		if err := b.Operator.DecommissionNode(ctx, "n1", true, true); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || d.Intent != "" {
+			t.Errorf("a dry run has begun to decommission: %+v, %v", d, err)
+		}
+		if err := b.Operator.DecommissionNode(ctx, "n1", true, false); err != nil {
 			t.Fatal(err)
 		}
 		d, err := b.Operator.DescribeNode(ctx, "n1")

@@ -306,10 +306,16 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 	if err := b.Operator.CancelMove(ctx, "t", 0); !errors.Is(err, controller.ErrNotMoving) {
 		t.Errorf("nothing to take back: %v", err)
 	}
-	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}); !errors.Is(err, meta.ErrNodeNotFound) {
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}, true); !errors.Is(err, meta.ErrNodeNotFound) {
 		t.Errorf("to no node: %v", err)
 	}
-	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}); err != nil {
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.Operator.DescribePartition(ctx, "t", 0); err != nil || len(d.Adding)+len(d.Removing) > 0 {
+		t.Errorf("a dry run has begun a move: %+v, %v", d, err)
+	}
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}, false); err != nil {
 		t.Fatal(err)
 	}
 	d, err := b.Operator.DescribePartition(ctx, "t", 0)

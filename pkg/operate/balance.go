@@ -82,7 +82,7 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 		limit = controller.DefaultMoves
 	}
 	for _, m := range controller.PlanBalance(s, nodes, limit) {
-		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To)
+		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To, false)
 		if errors.Is(err, controller.ErrTooManyMoves) {
 			break // the rest is done later
 		}

@@ -33,11 +33,14 @@ func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 }
 
 // DecommissionNode requests that a node's replicas move away. Unless it is forced, it is refused if
-// there are too few other nodes.
-func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error {
+// there are too few other nodes. A dry run only checks whether it is refused.
+func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error {
 	s := o.node.Meta.View()
 	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
 		return err
+	}
+	if dryRun {
+		return nil
 	}
 	return o.intend(ctx, id, meta.IntentDecommission)
 }

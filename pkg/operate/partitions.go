@@ -238,14 +238,14 @@ func (o *Operator) ElectLeader(ctx context.Context, topic string, i int, to meta
 const ReasonUnclean = "unclean"
 
 // MovePartition starts moving a partition's replicas to other nodes, preferred leader first. The
-// controller completes it.
-func (o *Operator) MovePartition(ctx context.Context, topic string, i int, target []meta.NodeID) error {
+// controller completes it. A dry run only checks whether it is refused.
+func (o *Operator) MovePartition(ctx context.Context, topic string, i int, target []meta.NodeID, dryRun bool) error {
 	s, t, _, err := o.node.find(topic, i)
 	if err != nil {
 		return err
 	}
 	c, err := controller.PlanMove(s, controller.ConditionsOf(s), controller.Options{}, idOf(t, i), target)
-	if err != nil {
+	if err != nil || dryRun {
 		return err
 	}
 	_, err = o.node.host.Propose(ctx, c)

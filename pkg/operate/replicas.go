@@ -30,7 +30,7 @@ func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, 
 		}
 		target, err := fitted(s, controller.ConditionsOf(s), p, t.Config.Replicas)
 		if err == nil {
-			err = o.MovePartition(ctx, topic, i, target)
+			err = o.MovePartition(ctx, topic, i, target, false)
 		}
 		switch {
 		case errors.Is(err, controller.ErrTooManyMoves):

@@ -95,7 +95,7 @@ func (w *world) move(l *life, rnd *rand.Rand) {
 	partition := rnd.IntN(w.plan.partitions)
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	err := l.broker.Load().Operator.MovePartition(ctx, theTopic, partition, to)
+	err := l.broker.Load().Operator.MovePartition(ctx, theTopic, partition, to, false)
 	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
 }
 

@@ -181,7 +181,8 @@ type Raft struct {
 // DecommissionNode requests that a node's replicas be moved away. Without Force it is refused
 // if the other nodes are too few.
 type DecommissionNode struct {
-	Force bool `json:"force,omitempty"`
+	Force  bool `json:"force,omitempty"`
+	DryRun bool `json:"dry_run,omitempty"` // only say whether it could begin; the answer is the node as it is
 }
 
 // RaftMember is one member of the Raft group. Fields after Address are known only for nodes

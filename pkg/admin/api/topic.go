@@ -182,7 +182,8 @@ type ElectLeader struct {
 
 // MovePartition requests other nodes for a partition's replicas.
 type MovePartition struct {
-	Replicas []string `json:"replicas"` // preferred leader first
+	Replicas []string `json:"replicas"`          // preferred leader first
+	DryRun   bool     `json:"dry_run,omitempty"` // only say whether it could begin; the answer is the partition as it is
 }
 
 // PartitionList is the partitions of every topic, by topic and number.

@@ -141,8 +141,8 @@ type NodeOperator interface {
 	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
 	// UndrainNode takes back a drain or a decommission.
 	UndrainNode(ctx context.Context, id meta.NodeID) error
-	// DecommissionNode asks that a node's replicas move away.
-	DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error
+	// DecommissionNode asks that a node's replicas move away. A dry run changes nothing.
+	DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error
 	// RemoveNode takes a node that holds nothing out of the cluster.
 	RemoveNode(ctx context.Context, id meta.NodeID) error
 }
@@ -155,8 +155,8 @@ type PartitionOperator interface {
 	// ElectLeader gives a partition a leader, unclean also one that is not in
 	// sync.
 	ElectLeader(ctx context.Context, topic string, partition int, to meta.NodeID, unclean bool) error
-	// MovePartition starts to move the replicas to other nodes.
-	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
+	// MovePartition starts to move the replicas to other nodes. A dry run changes nothing.
+	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID, dryRun bool) error
 	CancelMove(ctx context.Context, topic string, partition int) error
 	// PlanBalance changes nothing.
 	PlanBalance() api.Balance

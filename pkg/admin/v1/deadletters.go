@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -108,6 +109,7 @@ func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Top
 		if err := validFilter(req.Filter); err != nil {
 			return answer{}, err
 		}
+		web.NoteDryRun(r.Context(), req.DryRun)
 		s, err := v.policies().RedriveOrPurge(r.Context(), operate.DeadLetterAction{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
 		if err != nil {
 			return answer{}, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -99,6 +100,7 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 		if err := readJSON(r, &req); err != nil {
 			return answer{}, err
 		}
+		web.NoteDryRun(r.Context(), req.DryRun)
 		change := operate.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
 		windowed := req.Since != nil || req.Until != nil
 		switch {

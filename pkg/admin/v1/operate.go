@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -55,7 +56,8 @@ func (v operateAPI) decommission(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	return then(v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force), r, v.node)
+	web.NoteDryRun(r.Context(), req.DryRun)
+	return then(v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force, req.DryRun), r, v.node)
 }
 
 func (v operateAPI) remove(r *http.Request) (answer, error) {
@@ -123,12 +125,13 @@ func (v operateAPI) move(r *http.Request) (answer, error) {
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	web.NoteDryRun(r.Context(), req.DryRun)
 	target := make([]meta.NodeID, len(req.Replicas))
 	for i, id := range req.Replicas {
 		target[i] = meta.NodeID(id)
 	}
 	return v.onPartition(r, func(topic string, i int) error {
-		return v.of.MovePartition(r.Context(), topic, i, target)
+		return v.of.MovePartition(r.Context(), topic, i, target, req.DryRun)
 	})
 }
 

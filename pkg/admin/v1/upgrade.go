@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 // upgradeAPI is the feature level of the cluster.
@@ -19,6 +20,7 @@ func (v upgradeAPI) finalize(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	web.NoteDryRun(r.Context(), req.DryRun)
 	u := v.of.Upgrade()
 	if !req.DryRun {
 		var err error

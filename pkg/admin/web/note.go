@@ -4,7 +4,10 @@ import "context"
 
 // Act is what an endpoint says of a request for the audit log, where neither the path nor the
 // body of the request may say it.
-type Act struct{ Object, Text string }
+type Act struct {
+	Object, Text string
+	DryRun       bool // it changes nothing and is not recorded
+}
 
 type actKey struct{}
 
@@ -18,5 +21,12 @@ func WithAct(ctx context.Context) (context.Context, *Act) {
 func Note(ctx context.Context, object, text string) {
 	if a, ok := ctx.Value(actKey{}).(*Act); ok {
 		a.Object, a.Text = object, text
+	}
+}
+
+// NoteDryRun says whether a request is a dry run, which changes nothing: the audit log omits it.
+func NoteDryRun(ctx context.Context, is bool) {
+	if a, ok := ctx.Value(actKey{}).(*Act); ok {
+		a.DryRun = is
 	}
 }
