@@ -13,9 +13,9 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultHeartbeatTimeout  = 500 * time.Millisecond
-	DefaultElectionTimeout   = 500 * time.Millisecond
-	DefaultLeaderLease       = DefaultHeartbeatTimeout
+	DefaultHeartbeatTimeout = 500 * time.Millisecond
+	DefaultElectionTimeout  = 500 * time.Millisecond
+
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	snapshotInterval         = time.Minute // how often the size of the log is checked
