@@ -11,7 +11,7 @@ const (
 	headMagic    = "BRKREDO\x01"
 	recordMagic  = "BRKD"
 	headBytes    = 512
-	alignment    = 512 // of records: the sector, which a disk writes whole
+	alignment    = 512 // of records: a sector, which a disk writes as a whole
 	recordHeader = 32
 	maxWriteHead = 1 + 3*binary.MaxVarintLen64
 
@@ -24,7 +24,7 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 var errFormat = errors.New("corrupt journal record")
 
-// head is what a file of the journal begins with. Generation 0: it was never used.
+// head is the beginning of a journal file. Generation 0: the file was never used.
 type head struct {
 	generation uint64
 	before     uint64 // the number of the last record of the generation before; 0: it is not known
@@ -48,7 +48,7 @@ func (h head) encode() []byte {
 
 func decodeHead(p []byte) (head, error) {
 	if len(p) < headBytes {
-		return head{}, nil // the file was being made
+		return head{}, nil // the file was still being created
 	}
 	p = p[:headBytes]
 	if !slices.ContainsFunc(p, func(b byte) bool { return b != 0 }) {
@@ -61,8 +61,8 @@ func decodeHead(p []byte) (head, error) {
 	return head{le.Uint64(p[16:]), le.Uint64(p[24:]), le.Uint32(p[12:]) == 1}, nil
 }
 
-// sealRecord fills in the header of a record, for which p has room at its front, and
-// pads it.
+// sealRecord fills in the header of a record and pads the record. p has room for the header at its
+// front.
 func sealRecord(p []byte, generation, number uint64) []byte {
 	length := len(p) - recordHeader
 	for len(p)%alignment != 0 {
@@ -78,7 +78,7 @@ func sealRecord(p []byte, generation, number uint64) []byte {
 	return p
 }
 
-// record is one that was read.
+// record is a decoded record.
 type record struct {
 	number  uint64
 	entries []byte
@@ -116,7 +116,7 @@ func appendVoid(p []byte, file uint64) []byte {
 	return binary.AppendUvarint(append(p, kindVoid), file)
 }
 
-// entry is one of a record.
+// entry is one entry of a record.
 type entry struct {
 	kind byte
 	file uint64

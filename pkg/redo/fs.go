@@ -18,31 +18,31 @@ const (
 	DefaultAge       = 5 * time.Second
 )
 
-// The largest sync that goes through the journal: a larger one costs more to write twice
-// than to sync. And a small journal takes none that fills much of it.
+// Limits for a sync that goes through the journal. A larger sync costs more to write twice than to
+// sync. A small journal takes no sync that fills much of it.
 const (
 	maxWrite   = 128 << 10
 	writeShare = 8
 )
 
-// maxKept is how much of what was written to a file is kept in memory until it is synced.
+// maxKept is how many written bytes of a file are kept in memory until they are synced.
 const maxKept = vfs.MaxBegun
 
 // Options describe an FS. The zero value of a number means its default.
 type Options struct {
-	Root      string        // the directory that the files are below
+	Root      string        // the directory that contains the files
 	Dir       string        // the directory of the journal's files
-	FileBytes int64         // of each of the two
-	Together  int           // from so many syncs at the same time on they go through the journal
-	Age       time.Duration // how long a write may wait to be settled
-	// SyncAll says that Open makes all that the file system holds durable with one call (vfs.SyncAll), in
-	// place of one for each file that it writes again: see Report.OnDisk.
+	FileBytes int64         // of each of the two journal files
+	Together  int           // the journal is used when so many syncs happen at the same time
+	Age       time.Duration // how long a write may stay in the journal only
+	// SyncAll makes Open sync everything in the file system with one call (vfs.SyncAll), instead of
+	// each file that it writes again: see Report.OnDisk.
 	SyncAll bool
 
-	// Damaged is called by Open before anything is settled, if the journal holds damaged
-	// records: any file may lack what was synced last. An error of it ends Open.
+	// Damaged is called by Open before it settles anything, if the journal has damaged records: any
+	// file may lack its last synced writes. If it returns an error, Open fails with that.
 	Damaged func() error
-	// Failed is called once, without waiting, when the journal has failed; nil: nobody.
+	// Failed is called once, without waiting, when the journal has failed; nil: no call.
 	Failed func(error)
 }
 
@@ -59,46 +59,46 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// FS is a file system with a journal. Its methods are safe for concurrent use.
-// Nobody else may write to files below its root while it is open.
+// FS is a file system with a journal. Its methods are safe for concurrent use. While it is open, no
+// other code may write to files below its root.
 type FS struct {
 	vfs.FS
 	o       Options
-	syncing atomic.Int32 // calls of SyncData under way, and syncs that have begun
+	syncing atomic.Int32 // running calls of SyncData, and syncs that have begun
 	journal *journal
 	rounds  rounds
 
 	mu    sync.Mutex       // guards files and what it says of their fields
-	files map[string]*file // that are open for writing, or live
+	files map[string]*file // files that are open for writing, or live
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// file is a file of a name, through all its handles.
+// file is a file with a name. All its handles share it.
 type file struct {
 	path  string
-	opens int         // handles; under FS.mu
-	gone  atomic.Bool // another file has its name, or none: it is synced directly
+	opens int         // handles; guarded by FS.mu
+	gone  atomic.Bool // another file has its name, or none has: it is synced directly
 
 	mu      sync.Mutex  // guards the fields below
 	dirty   spans       // written since the last sync
-	kept    *[]byte     // the bytes of dirty, where they are known to be one run; nil: they are to be read
+	kept    *[]byte     // the bytes of dirty, if they are known and one run; nil: they have to be read
 	resized bool        // the length was set since the last sync
-	known   bool        // all that was not synced is in dirty
-	late    late        // written, and not in the file yet
-	isLate  atomic.Bool // there is something in late
+	known   bool        // everything that is not synced is in dirty
+	late    late        // written by a caller, but not to the file yet
+	isLate  atomic.Bool // late is not empty
 
 	journaled atomic.Bool // the last sync went through the journal
 	noted     atomic.Bool // a note to it may be kept
 
-	// Under the mu of the notes.
-	ending int   // so many are about to have the journal forget its writes
-	note   *note // about it, to be written before the journal forgets its writes; nil: none
+	// Guarded by the mu of the notes.
+	ending int   // how many callers are about to make the journal forget its writes
+	note   *note // a note about it, to be written before the journal forgets its writes; nil: none
 
 	live atomic.Uint32 // the halves of the journal that hold writes of it; changed under the journal's mu
 
-	// Under the journal's mu.
-	named  uint64 // the generation in which number is its name
+	// Guarded by the journal's mu.
+	named  uint64 // the generation in which number stands for it
 	number uint64
 }
 
@@ -110,7 +110,7 @@ type handle struct {
 	closed sync.Once
 }
 
-// acquire returns the file of a name, with one handle more.
+// acquire returns the file with a name, and counts one more handle.
 func (s *FS) acquire(name string) *file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *FS) acquire(name string) *file {
 	return f
 }
 
-// drop forgets a file that nobody needs any more.
+// drop forgets a file that is not needed any more.
 func (s *FS) drop(f *file, handles int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,11 +154,11 @@ func (s *FS) OpenReadWrite(name string) (vfs.File, error) {
 	return &handle{File: inner, fs: s, file: s.acquire(name)}, nil
 }
 
-// Rename implements vfs.FS. What has the old name, or lies below it, is settled first.
+// Rename implements vfs.FS. It first settles the files at or below the old name.
 func (s *FS) Rename(oldName, newName string) error {
 	moving, covered := s.named(oldName), s.named(newName)
 	if info, err := s.Stat(oldName); err == nil && info.IsDir() {
-		// Files that were below the new name may have been removed and be live still.
+		// Files that were below the new name may have been removed and still be live.
 		moving, covered = s.below(oldName), s.below(newName)
 	}
 	for _, f := range moving {
@@ -172,12 +172,12 @@ func (s *FS) Rename(oldName, newName string) error {
 	return s.FS.Rename(oldName, newName)
 }
 
-// void has the journal forget files, since there will be none of their names, or others.
+// void makes the journal forget files whose names are about to be removed or replaced.
 func (s *FS) void(all []*file) error {
 	for _, f := range all {
 		s.journal.notes.forget(f)
 		f.gone.Store(true)
-		if err := s.journal.land(f); err != nil { // who has the file open may read it yet
+		if err := s.journal.land(f); err != nil { // a caller that has the file open may still read it
 			return err
 		}
 		if err := s.journal.void(f); err != nil {
@@ -192,7 +192,7 @@ func (s *FS) void(all []*file) error {
 	return nil
 }
 
-// named returns the file of a name, if it is known.
+// named returns the file with a name, if it is known.
 func (s *FS) named(name string) []*file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,9 +283,9 @@ func (h *handle) Close() error {
 	return errors.Join(err, h.File.Close())
 }
 
-// keepLocked keeps bytes that were written, for a sync that will copy them into the
-// journal: a log writes one run between syncs, and then it need not be read again. What
-// is overwritten or does not follow, and what is large, is read.
+// keepLocked keeps written bytes for a sync, which will copy them into the journal. A log writes
+// one run between syncs, so the bytes need not be read again. Bytes that overwrite others, do not
+// follow the last ones, or are many have to be read.
 func (f *file) keepLocked(buffers *buffers, p []byte, off int64) {
 	switch {
 	case len(p) == 0:
@@ -303,8 +303,8 @@ func (f *file) keepLocked(buffers *buffers, p []byte, off int64) {
 	}
 }
 
-// synced returns what was written since the last sync, and forgets it. ok says that
-// nothing else needs to be synced.
+// synced returns what was written since the last sync, and forgets it. ok means that nothing else
+// has to be synced.
 func (f *file) synced() (dirty spans, kept *[]byte, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -313,11 +313,11 @@ func (f *file) synced() (dirty spans, kept *[]byte, ok bool) {
 	return dirty, kept, ok
 }
 
-// mostJournaled is how many bytes a sync covers at the most that goes through the journal.
+// mostJournaled is the size of the largest sync that goes through the journal.
 func (s *FS) mostJournaled() int64 { return min(maxWrite, s.o.FileBytes/writeShare) }
 
-// SyncData implements vfs.File: directly where the file is alone, else through the
-// journal.
+// SyncData implements vfs.File. It syncs the file directly if no other file is synced, else through
+// the journal.
 func (h *handle) SyncData() error {
 	s, f := h.fs, h.file
 	together := s.syncing.Add(1)

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What bounds the entries of one record: a number of bytes, and a share of a small journal.
+// Limits of the entries of one record: a number of bytes, and a share of a small journal.
 const (
 	maxRecord   = 4 << 20
 	recordShare = 4
@@ -23,49 +23,49 @@ const (
 // errClosed says that the journal is closed.
 var errClosed = errors.New("redo journal closed")
 
-// journal is the two files and what stands in them.
+// journal is the two files and their state.
 type journal struct {
 	o     Options
 	fs    vfs.FS
-	drop  func(*file) // forgets a file that is not live any more, if nobody has it open
+	drop  func(*file) // forgets a file that is not live any more, unless it is open
 	notes *notes
 	tasks sync.WaitGroup
-	// buffers are for what files keep of what is not synced, entries for requests, and pieces
-	// for what waits to be written to files: they differ in size.
+	// buffers hold the unsynced bytes of files, entries hold requests, and pieces hold bytes that
+	// wait to be written to files: they differ in size.
 	buffers, entries, pieces buffers
-	lateBytes                atomic.Int64 // that pieces take which wait
+	lateBytes                atomic.Int64 // size of the waiting pieces
 
 	mu         sync.Mutex  // guards the fields below
-	halves     [2]vfs.File // nil: not made yet
+	halves     [2]vfs.File // nil: not created yet
 	making     bool
-	retry      bool // they could not be made; the next timer allows another try
-	active     int  // the half that is written
+	retry      bool // they could not be created; the timer allows another try
+	active     int  // the half to which records are written
 	generation uint64
 	number     uint64 // of the last record
 	before     uint64 // of the last record of the generation before; 0: this process has written none
 	tail       int64  // where the next record goes
 	lives      [2]map[*file]struct{}
 	lastFile   uint64
-	settling   chan struct{} // closed when the other half has been settled; nil: it is
+	settling   chan struct{} // closed when the other half has been settled; nil: it has been
 	queue      []*request
-	leading    bool // a caller writes for all
+	leading    bool // a caller writes for all callers
 	timer      *time.Timer
 	failed     error
 	closed     bool
 
-	record []byte // the leader's
+	record []byte // used by the leader
 }
 
 // request is what one caller wants in the journal.
 type request struct {
 	file    *file
 	entries *[]byte // encoded, for a write
-	kept    *[]byte // or the bytes of a write at a place in the file; neither: a void, or with no file a rotation
+	kept    *[]byte // or the bytes of a write at a position in the file; neither: a void, or without a file a rotation
 	at      int64
 	waiter  *waiter
 }
 
-// size is how many bytes the request takes in a record, about.
+// size is approximately how many bytes the request takes in a record.
 func (r *request) size() int {
 	switch {
 	case r.entries != nil:
@@ -78,12 +78,12 @@ func (r *request) size() int {
 
 // waiter is a caller that waits for its requests. The journal's mu guards it.
 type waiter struct {
-	done chan turn // nil: it leads
-	left int       // requests in the queue, or being written
+	done chan turn // nil: the waiter leads
+	left int       // requests that are queued or being written
 	err  error
 }
 
-// turn ends the wait of a caller: the result is there, or it is to write for all.
+// turn ends a caller's wait: it has the result, or tells the caller to write for all.
 type turn struct {
 	lead bool
 	err  error
@@ -91,8 +91,7 @@ type turn struct {
 
 func (j *journal) live(f *file) bool { return f.live.Load() != 0 }
 
-// ready reports whether the journal's files are there. Where they are not it has them
-// made meanwhile.
+// ready reports whether the journal's files exist. If they do not, it starts to create them.
 func (j *journal) ready() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,8 +107,8 @@ func (j *journal) ready() bool {
 
 func halfPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("journal-%d", i)) }
 
-// make makes the files, with all their blocks written: a sync of such blocks takes
-// half as long as one of new ones.
+// make creates the files and writes all their blocks: syncing such blocks takes half as long as
+// syncing new ones.
 func (j *journal) make() {
 	var halves [2]vfs.File
 	err := vfs.MkdirAllSynced(j.fs, j.o.Dir)
@@ -126,14 +125,14 @@ func (j *journal) make() {
 			if h != nil {
 				_ = h.Close()
 			}
-			_ = j.fs.Remove(halfPath(j.o.Dir, i)) // it gives back what it took of a full disk
+			_ = j.fs.Remove(halfPath(j.o.Dir, i)) // frees what it took of a full disk
 		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.making = false
 	if err != nil {
-		j.retry = true // what is synced directly needs no journal
+		j.retry = true // direct syncs need no journal
 		j.timer = time.AfterFunc(j.o.Age, j.forgive)
 		return
 	}
@@ -167,15 +166,15 @@ func makeHalf(fsys vfs.FS, path string, size int64) (vfs.File, error) {
 	return f, nil
 }
 
-// beginLocked has a half written from its start, in a new generation.
+// beginLocked starts a new generation at the beginning of a half.
 func (j *journal) beginLocked(half int) {
 	j.active, j.tail, j.before, j.number = half, headBytes, j.number, 0
 	j.generation++
 	j.lives[half] = map[*file]struct{}{}
 }
 
-// write makes ranges of a file durable, as they are there now. kept is the bytes of the
-// only range, nil if they are to be read.
+// write makes ranges of a file durable with their current content. kept is the bytes of the only
+// range; nil: they have to be read.
 func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) error {
 	buffer := j.entries.get()
 	defer j.entries.put(buffer)
@@ -205,7 +204,7 @@ func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) er
 	return j.submit(&request{file: f, entries: buffer})
 }
 
-// numberLocked returns the number that stands for a file in a journal.
+// numberLocked returns the number that stands for a file in the journal.
 func (f *file) numberLocked(j *journal) uint64 {
 	if f.number == 0 {
 		j.lastFile++
@@ -214,7 +213,7 @@ func (f *file) numberLocked(j *journal) uint64 {
 	return f.number
 }
 
-// void makes durable that what the journal holds of a file does not count any more.
+// void records durably that the journal's writes of a file do not count any more.
 func (j *journal) void(f *file) error {
 	if !j.live(f) {
 		return nil
@@ -226,9 +225,9 @@ func (j *journal) void(f *file) error {
 	return j.submit(&request{file: f})
 }
 
-// unsynced is told that a direct sync of a file has failed. Of a live one that fails the
-// journal, which is not to forget its writes: another sync may succeed though the system
-// has dropped them (LWN, "PostgreSQL's fsync() surprise", 2018).
+// unsynced handles a failed direct sync of a file. If the file is live, the journal fails, so that
+// it does not forget the file's writes: a later sync may succeed although the system has dropped
+// the writes (LWN, "PostgreSQL's fsync() surprise", 2018).
 func (j *journal) unsynced(f *file, err error) error {
 	if j.live(f) {
 		_ = j.fail(err)
@@ -236,7 +235,7 @@ func (j *journal) unsynced(f *file, err error) error {
 	return err
 }
 
-// flush syncs a live file itself, and voids it.
+// flush syncs a live file itself, and then voids it.
 func (j *journal) flush(f *file) error {
 	if !j.live(f) {
 		return nil
@@ -286,7 +285,7 @@ func (j *journal) syncFile(path string) error {
 	return errors.Join(untilFiles(func() error { return vfs.SyncAside(h) }), h.Close())
 }
 
-// submit has requests written and synced together with those of others, in their order.
+// submit writes and syncs requests together with those of other callers, in their order.
 func (j *journal) submit(all ...*request) error {
 	w := &waiter{left: len(all)}
 	for _, r := range all {
@@ -324,8 +323,8 @@ func (j *journal) submit(all ...*request) error {
 	return err
 }
 
-// writeGroupLocked writes and syncs what one record holds, and tells those who wait for no more,
-// but for the caller.
+// writeGroupLocked writes and syncs one record. It wakes the callers, except the leader, that have
+// no more requests to wait for.
 func writeGroupLocked(j *journal, leader *waiter) {
 	group := j.groupLocked()
 	err := j.putLocked(group)
@@ -348,7 +347,7 @@ func (j *journal) refusalLocked() error {
 	return j.failed
 }
 
-// groupLocked takes requests off the queue: as many as one record holds.
+// groupLocked takes as many requests from the queue as one record holds.
 func (j *journal) groupLocked() []*request {
 	n, size := 0, 0
 	for _, r := range j.queue {
@@ -363,8 +362,8 @@ func (j *journal) groupLocked() []*request {
 	return group
 }
 
-// putLocked writes and syncs a record for a group. It gives up the lock meanwhile;
-// the caller leads, so that nobody else writes.
+// putLocked writes and syncs a record for a group. It unlocks meanwhile. No other goroutine writes,
+// since the caller leads.
 func (j *journal) putLocked(group []*request) error {
 	if j.failed != nil {
 		return j.failed
@@ -375,10 +374,10 @@ func (j *journal) putLocked(group []*request) error {
 		if err := j.rotateLocked(); err != nil {
 			return err
 		}
-		p = j.encodeLocked(group, &rotate) // its names are those of the new generation
+		p = j.encodeLocked(group, &rotate) // with names of the new generation
 	}
 	if len(p) == recordHeader {
-		return nil // nothing but a rotation was asked for
+		return nil // the only request was a rotation
 	}
 	p = sealRecord(p, j.generation, j.number+1)
 	j.record = p
@@ -444,7 +443,7 @@ func (j *journal) relative(path string) string {
 	return rel
 }
 
-// appliedLocked notes what became durable.
+// appliedLocked notes a request that became durable.
 func (j *journal) appliedLocked(r *request) {
 	f := r.file
 	switch {
@@ -462,19 +461,19 @@ func (j *journal) appliedLocked(r *request) {
 	}
 }
 
-// watchLocked has the active half settled when it is old.
+// watchLocked starts the timer that settles the active half when it is old.
 func (j *journal) watchLocked() {
 	if j.timer != nil {
 		j.timer.Stop()
 	}
 	j.timer = time.AfterFunc(j.o.Age, func() {
-		// It fails with the journal, and who syncs next is told.
+		// An error is one of the journal, which the next sync returns.
 		_ = j.submit(&request{})
 	})
 }
 
-// rotateLocked continues with the other half, and settles this one meanwhile. It gives up
-// the lock while it waits for the other one.
+// rotateLocked continues with the other half, and starts to settle this one. It unlocks while it
+// waits for the other half.
 func (j *journal) rotateLocked() error {
 	for j.settling != nil {
 		settling := j.settling
@@ -497,7 +496,7 @@ func (j *journal) rotateLocked() error {
 	return nil
 }
 
-// flushHalf syncs all files that are live in a half, and then has the half hold nothing.
+// flushHalf syncs all files that are live in a half, and then marks the half as settled.
 func (j *journal) flushHalf(half int, sealed head) {
 	j.notes.markSettling(half, true)
 	defer j.notes.markSettling(half, false)
@@ -545,7 +544,7 @@ func (j *journal) flushHalf(half int, sealed head) {
 	}
 }
 
-// fail has the journal refuse everything from now on, and returns why.
+// fail makes the journal refuse everything from now on, and returns the error.
 func (j *journal) fail(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

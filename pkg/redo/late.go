@@ -7,16 +7,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// latePiece is how much of what was written to a file waits in memory before it is written
-// to it.
+// latePiece is up to how many written bytes of a file wait in memory before they are written to the
+// file.
 const latePiece = 16 << 10
 
-// maxLate is how much memory such bytes take for all files together. What is written beyond is
-// written to its file at once.
+// maxLate limits the memory of such bytes of all files together. Bytes beyond it are written to
+// their file at once.
 const maxLate = 64 << 20
 
-// landError is why bytes that the journal holds were not written to their file. It is no
-// error of what is read or written next, and must not be taken for one: it unwraps to nothing.
+// landError is the error of writing bytes that the journal holds to their file. The current read or
+// write has not failed, and callers must not take this for its error: it unwraps to nothing.
 type landError struct {
 	path  string
 	cause error
@@ -26,7 +26,7 @@ func (e *landError) Error() string {
 	return fmt.Sprintf("write deferred bytes to %s: %v; they are in the redo journal, restart the node to replay it", e.path, e.cause)
 }
 
-// late is one run of bytes that belong into a file, and are in the journal or are about to be.
+// late is one run of bytes of a file that are in the journal, or about to be, and not in the file.
 type late struct {
 	p  *[]byte // nil: none
 	at int64
@@ -35,8 +35,8 @@ type late struct {
 
 func (l *late) end() int64 { return l.at + int64(len(*l.p)) }
 
-// WriteDeferred keeps bytes of a live file in memory until there is a large piece of them, or
-// someone needs them in the file: see vfs.WriteDeferred.
+// WriteDeferred keeps bytes of a live file in memory until they are a large piece, or until a
+// caller needs them in the file: see vfs.WriteDeferred.
 func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	f, j := h.file, h.fs.journal
 	if !f.journaled.Load() || f.gone.Load() || f.noted.Load() || len(p) > maxKept || !j.live(f) {
@@ -48,7 +48,7 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 		return h.WriteAt(p, off)
 	}
 	f.keepLocked(&j.buffers, p, off)
-	if f.kept == nil { // the journal would have to read it from the file
+	if f.kept == nil { // the journal would have to read the bytes from the file
 		f.mu.Unlock()
 		return h.WriteAt(p, off)
 	}
@@ -72,8 +72,8 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// land writes to a file what was kept in memory of it. A failure fails the journal, since
-// what is kept may be durable there only.
+// land writes a file's bytes in memory to the file. A failure fails the journal, since the bytes
+// may be durable only there.
 func (j *journal) land(f *file) error {
 	if !f.isLate.Load() {
 		return nil
@@ -106,7 +106,7 @@ func (f *file) land(j *journal) error {
 	return nil
 }
 
-// lateIn reports whether any of what is kept of a file lies in a range.
+// lateIn reports whether bytes in memory lie in a range of the file.
 func (f *file) lateIn(off int64, n int) bool {
 	if !f.isLate.Load() {
 		return false
@@ -159,8 +159,8 @@ func (s *FS) RemoveAll(name string) error {
 	return s.FS.RemoveAll(name)
 }
 
-// landAll writes what is kept of files that are about to be removed. Who has one open may read
-// it yet, and the file of a name that is gone cannot be opened again.
+// landAll writes the bytes in memory of files that are about to be removed. A caller that has such
+// a file open may still read it, and the file cannot be opened again by its name.
 func (s *FS) landAll(all []*file) error {
 	for _, f := range all {
 		if err := s.journal.land(f); err != nil {
@@ -204,7 +204,7 @@ func (r *readHandle) SyncData() error {
 	return r.File.SyncData()
 }
 
-// DropCache has the system forget what it caches of a range: see vfs.DropCache.
+// DropCache drops a range from the system's cache: see vfs.DropCache.
 func (r *readHandle) DropCache(off, n int64) { vfs.DropCache(r.File, off, n) }
 
 // Close implements vfs.File.

@@ -8,19 +8,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// notes are what files are to hold about other files. While the journal holds what a note
-// is about, the note need not be in its file: a replay brings back what it is to tell, so
-// that damage to that is repaired. A note that changes with every sync is so written once
-// in the life of a half of the journal. The methods is safe for concurrent use.
+// notes are bytes that files store about other files. While the journal holds writes of a file, a
+// note about it need not be stored: a replay restores the writes, and so repairs the damage that
+// the note would reveal. A note that changes with every sync is therefore written only once per
+// generation of the journal. The methods are safe for concurrent use.
 type notes struct {
 	fs vfs.FS
 
-	// writing is held while a note is written, so that nothing older comes over what is
-	// written to its file otherwise. It is taken before mu.
+	// writing is held while a note is written, so that an older note does not overwrite newer bytes
+	// in its file. It is taken before mu.
 	writing sync.Mutex
 
 	mu       sync.Mutex       // guards what follows, and note and ending of all files; taken before the journal's
-	kept     map[string]*file // by the path that a note is to be written to: the file that it is about
+	kept     map[string]*file // by the path of the file that stores the note: the file that the note is about
 	settling uint32           // the halves that are being settled, as in file.live
 }
 
@@ -31,16 +31,16 @@ type note struct {
 	off  int64
 }
 
-// keep keeps a note to a file, in place of one that is kept, while the journal holds
-// what it is about: the newest of it at least, without which no damage looks like a torn end. It
-// returns false if it does not, or is about to forget it.
+// keep keeps a note for the file to, in place of an older note, while the journal holds writes of
+// about: at least the newest one, without which damage could look like a torn end. It returns false
+// if the journal does not hold them, or is about to forget them.
 func (n *notes) keep(to, about *file, p []byte, off int64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if about.ending > 0 || about.live.Load()&^n.settling == 0 {
 		return false
 	}
-	if about.note == nil || about.note.path != to.path { // else it is the one that is kept
+	if about.note == nil || about.note.path != to.path { // else the kept note is replaced
 		if of := n.kept[to.path]; of != nil && of != about {
 			of.note = nil
 		}
@@ -53,8 +53,8 @@ func (n *notes) keep(to, about *file, p []byte, off int64) bool {
 	return true
 }
 
-// forget drops the note that is to be written to a file, because the file will hold
-// something else. One that is being written is there when forget returns.
+// forget drops the note for a file, because the file will store something else. If the note is
+// being written, forget waits for that.
 func (n *notes) forget(to *file) {
 	n.writing.Lock()
 	defer n.writing.Unlock()
@@ -73,8 +73,8 @@ func (n *notes) dropLocked(about *file) {
 	}
 }
 
-// markSettling says that a half is being settled, or no longer. Meanwhile no note is kept about a file
-// of which the other half holds nothing.
+// markSettling notes whether a half is being settled. Meanwhile no note is kept about a file unless
+// the other half holds writes of it.
 func (n *notes) markSettling(half int, on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,8 +84,8 @@ func (n *notes) markSettling(half int, on bool) {
 	}
 }
 
-// write writes the note about a file, of which the journal is about to forget all that it
-// holds. From here on no note about it is kept, until ended is called.
+// write writes the kept note about a file before the journal forgets all its writes. From then on
+// no note about the file is kept, until ended is called.
 func (n *notes) write(about *file) error {
 	n.mu.Lock()
 	about.ending++
@@ -93,8 +93,8 @@ func (n *notes) write(about *file) error {
 	return n.flush(about)
 }
 
-// flush writes the note about a file that is kept. A note for which there is no room is
-// dropped, as it would be without a journal: a later one comes.
+// flush writes the kept note about a file. If the disk has no room for the note, flush drops it, as
+// happens without a journal: a later note will come.
 func (n *notes) flush(about *file) error {
 	n.writing.Lock()
 	defer n.writing.Unlock()
@@ -110,20 +110,20 @@ func (n *notes) flush(about *file) error {
 		_, err = to.WriteAt(x.p, x.off)
 		err = errors.Join(err, to.Close())
 	}
-	if vfs.LacksRoom(err) || errors.Is(err, fs.ErrNotExist) { // removed with what it is about
+	if vfs.LacksRoom(err) || errors.Is(err, fs.ErrNotExist) { // or the note's file was removed with the file that it is about
 		return nil
 	}
 	return err
 }
 
-// ended is told that the journal has forgotten what it held of a file.
+// ended is called when the journal has forgotten the writes of a file.
 func (n *notes) ended(about *file) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	about.ending--
 }
 
-// writeTo writes the note that is to be written to a file, if there is one.
+// writeTo writes the kept note for a file, if there is one.
 func (n *notes) writeTo(to *file) error {
 	n.mu.Lock()
 	about := n.kept[to.path]

@@ -5,14 +5,14 @@ import "slices"
 // span is a range of bytes of a file.
 type span struct{ from, to int64 }
 
-// maxSpans bounds how many ranges are remembered of a file. Of more than that, the
-// two that are nearest become one: what lies between them is written again, too.
+// maxSpans limits how many ranges of a file are remembered. If there are more, the two nearest
+// become one, and the bytes between them are written again, too.
 const maxSpans = 16
 
-// spans are ranges of a file in order, none of which touches the next.
+// spans are ordered ranges of a file that do not touch.
 type spans []span
 
-// add returns s with [from, to) in it.
+// add returns s with [from, to) added.
 func (s spans) add(from, to int64) spans {
 	if from >= to {
 		return s
@@ -42,7 +42,7 @@ func (s spans) add(from, to int64) spans {
 	return slices.Delete(s, nearest+1, nearest+2)
 }
 
-// bytes returns how much there is in s.
+// bytes returns how many bytes s covers.
 func (s spans) bytes() (n int64) {
 	for _, x := range s {
 		n += x.to - x.from

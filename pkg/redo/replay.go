@@ -16,22 +16,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Report says what Open found.
+// Report is what Open found.
 type Report struct {
-	Records int   // that counted
+	Records int   // valid ones
 	Files   int   // that were written again
 	Bytes   int64 // that were written again
 	Damaged bool  // records are damaged, or cannot be read, that may have been acknowledged
 	// OnDisk says that everything below the root was made durable, also what was never in
 	// the journal.
 	OnDisk bool
-	// NotAtOnce is why Options.SyncAll could not be followed: what was written again was synced file by
-	// file. nil: it was, or was not asked for.
+	// NotAtOnce is why Options.SyncAll was not possible: the files that were written again were
+	// synced one by one. nil: it was possible, or not set.
 	NotAtOnce error
 }
 
-// Open replays the journal of a directory and returns a file system that uses it. No
-// file below o.Root may be read before.
+// Open replays the journal of a directory and returns a file system that uses it. No file below
+// o.Root may be read before that.
 func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	o = o.withDefaults()
 	s := &FS{FS: inner, o: o, files: map[string]*file{}}
@@ -45,12 +45,12 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 		halves: recovery.halves, generation: recovery.generation,
 	}
 	s.journal.notes = &notes{fs: inner, kept: map[string]*file{}}
-	s.journal.beginLocked(0) // nobody else has it yet
+	s.journal.beginLocked(0) // no other goroutine has it yet
 	return s, recovery.report, nil
 }
 
-// Close settles all files, which must not be written any more, and ends the journal.
-// What was open of it may still be closed.
+// Close settles all files and ends the journal. The files must not be written any more. Open
+// handles may still be closed.
 func (s *FS) Close() error { return s.journal.close() }
 
 // recovery replays a journal and prepares its files for the next use.
@@ -58,17 +58,17 @@ type recovery struct {
 	o          Options
 	fs         vfs.FS
 	report     Report
-	halves     [2]vfs.File // to continue with; nil: they are to be made
-	generation uint64      // the last that was used
+	halves     [2]vfs.File // to continue with; nil: they have to be created
+	generation uint64      // the last one that was used
 }
 
-// again is a write that is to be done again: the bytes stand in the journal.
+// again is a write that has to be repeated: its bytes are in the journal.
 type again struct {
 	off  int64
 	data []byte
 }
 
-// replay writes what the journal holds into the files.
+// replay writes the content of the journal to the files.
 func (y *recovery) replay() error {
 	images, err := y.read()
 	if err != nil {
@@ -95,7 +95,7 @@ func (y *recovery) replay() error {
 	return y.reuse(images)
 }
 
-// store does all writes once more and makes them durable.
+// store repeats all writes and makes them durable.
 func (y *recovery) store(writes map[string][]again) error {
 	if y.o.SyncAll {
 		if err := y.rewriteAll(writes, func(vfs.File) error { return nil }); err != nil {
@@ -109,11 +109,11 @@ func (y *recovery) store(writes map[string][]again) error {
 	return y.rewriteAll(writes, vfs.File.SyncData)
 }
 
-// replayTogether is how many files are written again at a time: mostly they wait for
+// replayTogether is how many files are written again concurrently: most of the time they wait for
 // their syncs.
 const replayTogether = 16
 
-// rewriteAll does all writes once more, and ends each file with sync.
+// rewriteAll repeats all writes, and calls sync at the end of each file.
 func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) error) error {
 	var g errgroup.Group
 	g.SetLimit(replayTogether)
@@ -133,7 +133,7 @@ func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) err
 	return err
 }
 
-// image is a file of the journal as it was found.
+// image is a journal file as Open found it.
 type image struct {
 	half    int
 	head    head
@@ -287,7 +287,7 @@ func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
 			case e.kind == kindName:
 				names[e.file] = string(e.data)
 			case !ok:
-				return errFormat // its name was in a record that is damaged
+				return errFormat // its name was in a damaged record
 			case e.kind == kindWrite:
 				writes[path] = append(writes[path], again{e.off, e.data})
 			case e.kind == kindVoid:
@@ -304,7 +304,7 @@ func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
 	}
 }
 
-// next returns the next intact record, and where in rest it stands.
+// next returns the next intact record, and its position in rest.
 func (m *image) next(rest []byte) (rec record, at int64, ok bool) {
 	for ; at < int64(len(rest)); at += alignment {
 		rec, err := decodeRecord(rest[at:], m.head.generation)
@@ -315,8 +315,8 @@ func (m *image) next(rest []byte) (rec record, at int64, ok bool) {
 	return record{}, 0, false
 }
 
-// rewrite does writes to a file once more, and ends it with sync. A file that is gone was
-// removed, or never durable.
+// rewrite repeats writes to a file, and calls sync at the end. A file that does not exist was
+// removed, or was never durable.
 func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) (written int64, err error) {
 	f, err := y.fs.OpenReadWrite(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -334,8 +334,8 @@ func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) 
 	return written, errors.Join(sync(f), f.Close())
 }
 
-// reuse says of all images that they are settled, the older first, and continues with
-// their files. Damaged ones, and those of another size, are removed.
+// reuse marks all images as settled, the older first, and continues with their files. It removes
+// damaged files, and those of another size.
 func (y *recovery) reuse(images []image) error {
 	whole := len(images) == len(y.halves) && !y.report.Damaged
 	for _, m := range images {

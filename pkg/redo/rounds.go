@@ -8,14 +8,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// maxRound is how many members write in one round: those behind wait for the sync of those
-// before them.
+// maxRound is how many members write in one round. Further members wait for the next round, after
+// this round's sync.
 const maxRound = 1024
 
-// rounds has members write, and syncs what they wrote with one record of the journal: see
-// vfs.Member. With many busy files a goroutine for each costs more than its writes, to be
-// started, to wait for the record and to be woken behind it. The one goroutine that there is
-// runs only while members wait. The methods may be called by many goroutines.
+// rounds makes members write, and syncs their writes with one record of the journal: see
+// vfs.Member. With many busy files a goroutine for each would cost more than its writes: it would
+// have to be started, to wait for the record, and to be woken. A single goroutine runs all rounds,
+// and only while members wait. Many goroutines may call the methods.
 type rounds struct {
 	fs *FS
 
@@ -24,7 +24,7 @@ type rounds struct {
 	runs    bool
 }
 
-// join has a member write in the next round.
+// join lets a member write in the next round.
 func (r *rounds) join(m vfs.Member) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, m)
@@ -36,13 +36,13 @@ func (r *rounds) join(m vfs.Member) {
 	}
 }
 
-// run works off round after round while members wait.
+// run runs one round after the other while members wait.
 func (r *rounds) run() {
 	stack.Grow()
 	var round round
 	for {
-		// Whoever is about to publish on this processor does so first: else it would wait
-		// for this whole round, and rounds would be small.
+		// A goroutine that is about to publish on this processor does so first: otherwise it would
+		// wait for this whole round, and rounds would be small.
 		runtime.Gosched()
 		if !r.take(&round) {
 			return
@@ -52,7 +52,7 @@ func (r *rounds) run() {
 	}
 }
 
-// take moves those that wait into a round. With none it returns false: the goroutine ends.
+// take moves waiting members into a round. It returns false if there are none: the goroutine ends.
 func (r *rounds) take(to *round) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,15 +62,15 @@ func (r *rounds) take(to *round) bool {
 	clear(r.waiting[left:])
 	r.waiting = r.waiting[:left]
 	if n == 0 {
-		r.waiting, r.runs = nil, false // its memory may be large
+		r.waiting, r.runs = nil, false // it may be large
 	}
 	return n > 0
 }
 
 // round is members that write together.
 type round struct {
-	members  []vfs.Member // after write: those whose sync has begun
-	requests []*request   // of each of them
+	members  []vfs.Member // after write: the members whose sync has begun
+	requests []*request   // of each member
 	gathers  vfs.Gathering
 }
 
@@ -84,12 +84,12 @@ func (r *round) write() {
 			n++
 		}
 	}
-	r.gathers.Release() // before the sync, beside which others do theirs
+	r.gathers.Release() // before the sync, so that others sync at the same time
 	clear(r.members[n:])
 	r.members = r.members[:n]
 }
 
-// sync makes durable what was written, and tells the members.
+// sync makes the writes durable, and tells the members.
 func (r *round) sync(fs *FS) {
 	if len(r.requests) == 0 {
 		return
@@ -107,7 +107,7 @@ func (r *round) sync(fs *FS) {
 	r.gathers.Release()
 }
 
-// Join implements vfs.Join. The syncs of a file that is not live are its own.
+// Join implements vfs.Join. A file that is not live is synced by its caller.
 func (h *handle) Join(m vfs.Member) bool {
 	if h.file.live.Load() == 0 || h.file.gone.Load() {
 		return false
@@ -116,8 +116,8 @@ func (h *handle) Join(m vfs.Member) bool {
 	return true
 }
 
-// BeginSync implements vfs.BeginSync, for a live file to which one run of bytes was written that
-// is in memory.
+// BeginSync implements vfs.BeginSync. It works for a live file to which one run of bytes was
+// written that is still in memory.
 func (h *handle) BeginSync() (vfs.Sync, bool) {
 	s, f := h.fs, h.file
 	if f.live.Load() == 0 || f.gone.Load() {
