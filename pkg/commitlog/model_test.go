@@ -130,7 +130,6 @@ func (m *model) check(t *testing.T, l *Log) {
 		}
 		position = b.Position() + int64(b.Size())
 		checkPositions(t, l, b)
-
 	}
 }
 

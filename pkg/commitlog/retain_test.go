@@ -51,7 +51,6 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 		if l.Start() != end || l.End() != end || l.EndPosition() != position || l.Bytes() != 0 || l.LastEpoch() != 7 {
 			t.Fatalf("after it: %+v, position %d, epoch %d", l.Stats(), l.EndPosition(), l.LastEpoch())
 		}
-
 		var below *BelowStartError
 		if _, err := reader.Batch(0); !errors.As(err, &below) || below.Start != end {
 			t.Fatalf("read of what has gone: %v", err)

@@ -51,7 +51,6 @@ func TestKeyOf(t *testing.T) {
 		if got := string(rule.Of([]byte(tt.body))); got != tt.want {
 			t.Errorf("%s of %.60q: %q, want %q", tt.rule, tt.body, got, tt.want)
 		}
-
 	}
 }
 

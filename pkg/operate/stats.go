@@ -39,7 +39,6 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		l, i := lp.Replica.Log(), lp.Index
 		s.Partitions = append(s.Partitions, stats.Partition{
 			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
-
 			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
 		})
 		s.LogBytes += l.Bytes()

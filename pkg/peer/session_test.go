@@ -61,7 +61,6 @@ func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
 		if !ok {
 			t.Fatal("not connected")
 		}
-
 		n.Break("a", "b")
 		synctest.Wait()
 		if _, ok := p.Connected(); ok {

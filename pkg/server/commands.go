@@ -256,7 +256,6 @@ func introduce(about *stats.Client, id *nsq.Identity) {
 	note(&about.ClientID, id.ClientID, id.ShortID)
 	note(&about.Hostname, id.Hostname, id.LongID)
 	note(&about.UserAgent, id.UserAgent)
-
 	note(&about.TopologyRegion, id.TopologyRegion)
 	note(&about.TopologyZone, id.TopologyZone)
 }

@@ -184,6 +184,5 @@ func (s *session) describe(change func(*stats.Client)) {
 		change(about)
 		about.State = s.state
 		about.SampleRate = s.settings.SampleRate
-
 	})
 }

@@ -157,7 +157,6 @@ func TestConsumersChooseMessagesOfExtendedTopics(t *testing.T) {
 			if chosen := r.Tag == "vip" && r.Filter.Match([]byte(`{"k":"v"}`)) && !r.Filter.Match([]byte(`{}`)); chosen == plain {
 				t.Errorf("%q asks for tag %q, filter %s", send, r.Tag, r.Filter.Raw())
 			}
-
 		}
 	}
 	for identity, want := range map[string]string{

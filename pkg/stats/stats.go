@@ -131,8 +131,7 @@ type Client struct {
 	Authed                        bool
 	AuthIdentity, AuthIdentityURL string
 	TopologyZone, TopologyRegion  string
-
-	PubCounts map[string]uint64 // messages published, by topic
+	PubCounts                     map[string]uint64 // messages published, by topic
 
 	// of the subscription
 	Ready, InFlight               int64

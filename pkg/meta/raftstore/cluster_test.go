@@ -351,7 +351,6 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 			{"transfer", follower.Transfer(ctx), ErrNotLeader},
 			{"promote a stranger", lead.Promote(ctx, "x"), meta.ErrNodeNotFound},
 			{"remove a stranger", lead.Remove(ctx, "x"), meta.ErrNodeNotFound},
-
 			{"no name", lead.AddVoter(ctx, "", "x"), meta.ErrInvalidName},
 		} {
 			if !errors.Is(test.err, test.want) || fate.Of(test.err) != fate.Refused {

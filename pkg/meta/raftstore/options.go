@@ -13,9 +13,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultHeartbeatTimeout = 500 * time.Millisecond
-	DefaultElectionTimeout  = 500 * time.Millisecond
-
+	DefaultHeartbeatTimeout  = 500 * time.Millisecond
+	DefaultElectionTimeout   = 500 * time.Millisecond
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	snapshotInterval         = time.Minute // how often the size of the log is checked
