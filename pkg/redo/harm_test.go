@@ -327,3 +327,37 @@ func TestASectorIsLostWhileBothHalvesCount(t *testing.T) {
 		}
 	})
 }
+
+// What a record says of a file whose name was in a record that is damaged costs no other file what the record holds of it.
+func TestADamagedRecordCostsOtherFilesNothing(t *testing.T) {
+	disk := vfs.NewCrashable()
+	s := begun(t, disk, small())
+	a, b := made(t, s, root+"/a"), made(t, s, root+"/b")
+	journaled(t, s, b, "one", 0)
+	damaged := s.journal.tail
+	journaled(t, s, a, "one", 0)
+	var all []*request
+	for _, f := range []vfs.File{a, b} {
+		if _, err := vfs.WriteDeferred(f, []byte("two"), 3); err != nil {
+			t.Fatal(err)
+		}
+		begun, _ := vfs.BeginSync(f)
+		r, ok := begun.(*request)
+		if !ok {
+			t.Fatal("the sync has not begun")
+		}
+		all = append(all, r)
+	}
+	if err := s.journal.submit(all...); err != nil {
+		t.Fatal(err)
+	}
+	left := disk.CrashClone(vfs.Crash{})
+	flip(t, left, halfPath(small().Dir, 0), damaged+recordHeader)
+	again, r, told, err := startedWith(left)
+	if err != nil || !r.Damaged || !told {
+		t.Fatalf("%+v, told %v, %v", r, told, err)
+	}
+	if got := raw(t, again, root+"/b"); got != "onetwo" {
+		t.Errorf("the other file holds %q", got)
+	}
+}

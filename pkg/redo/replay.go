@@ -287,7 +287,7 @@ func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
 			case e.kind == kindName:
 				names[e.file] = string(e.data)
 			case !ok:
-				return errFormat // its name was in a damaged record
+				r.Damaged = true // its name was in a record that is damaged
 			case e.kind == kindWrite:
 				writes[path] = append(writes[path], again{e.off, e.data})
 			case e.kind == kindVoid:
