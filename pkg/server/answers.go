@@ -15,8 +15,8 @@ const (
 	phaseReady                 // can be written
 )
 
-// answer is the place of one command's answer in the order of the connection.
-// Answers to publishes are used repeatedly, with a Done that is bound once.
+// answer is the place of one command's answer in the order of the connection. Answers to publishes
+// are reused, with a Done that is bound once.
 type answer struct {
 	home *sync.Pool
 	done func(topic.Receipt) // publishDone, bound
@@ -26,18 +26,18 @@ type answer struct {
 	topic  *producedTopic
 	count  int       // messages
 	bytes  int       // of their bodies
-	named  bool      // the publisher has named a partition
-	more   bool      // commands behind it were read already: their answers are gathered
-	traced *tracedTo // the publisher is told the place; nil: OK
+	named  bool      // the publisher named a partition
+	more   bool      // commands behind it have been read already: their answers are gathered
+	traced *tracedTo // the publisher gets the place of its messages; nil: OK
 	phase  atomic.Uint32
 	err    error // set before phase becomes ready
 
-	// of commands that are no publishes
-	frame []byte     // encoded, nil: none
+	// For commands that are no publishes.
+	frame []byte     // the encoded frame; nil: none
 	act   func()     // run by the writer once the frame is in its buffer
-	hand  *handover  // the writer flushes and lets the reader work on the connection
+	hand  *handover  // the writer flushes, and lets the reader work on the connection
 	last  bool       // nothing is written after it
-	fatal *nsq.Error // as last, and the client is told why
+	fatal *nsq.Error // as last, and the client gets this error
 }
 
 func newAnswers() *sync.Pool {
@@ -66,7 +66,7 @@ func (a *answer) publishDone(r topic.Receipt) {
 	}
 }
 
-// release forgets everything but what is bound.
+// release clears everything except bound functions.
 func (a *answer) release() {
 	a.link, a.topic, a.err = nil, nil, nil
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
@@ -78,10 +78,10 @@ func (a *answer) release() {
 // reader pushes, the writer pops.
 type answerQueue struct {
 	maxCount, maxBytes int
-	room               chan struct{} // of capacity 1: something was popped while the reader waited
+	room               chan struct{} // of capacity 1: an answer was popped while the reader waited
 
-	// awaited is the answer without which the writer that sleeps can write nothing; nil: any
-	// wakes it.
+	// awaited is the answer that the sleeping writer needs before it can write anything; nil: any
+	// answer wakes it.
 	awaited atomic.Pointer[answer]
 
 	mu    sync.Mutex // guards the following
@@ -92,8 +92,7 @@ type answerQueue struct {
 	full  bool // the reader waits for room
 }
 
-// tryPush appends an answer unless the queue is full; then room will be
-// signalled.
+// tryPush appends an answer unless the queue is full. If it is, room will be signalled.
 func (q *answerQueue) tryPush(a *answer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,8 +129,8 @@ func (q *answerQueue) empty() bool {
 	return q.n == 0
 }
 
-// popReady moves the answers that can be written into batch, up to its length
-// and not past one that ends or stops the writing, and returns their number.
+// popReady moves the answers that can be written into batch and returns their number. It stops at
+// the length of batch, and after an answer that ends or stops the writing.
 func (q *answerQueue) popReady(batch []*answer) int {
 	q.mu.Lock()
 	n := 0
@@ -173,8 +172,7 @@ func (q *answerQueue) single() bool {
 	return q.n == 1
 }
 
-// popOnly removes and returns the answer of a publish that has succeeded, if there is no
-// other one.
+// popOnly removes and returns the answer of a successful publish, if it is the only answer.
 func (q *answerQueue) popOnly() *answer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,9 +191,10 @@ func (q *answerQueue) popOnly() *answer {
 	return a
 }
 
-// await notes for which answer the writer is about to sleep: those behind it need not wake it,
-// and are written with it. ready says that it is there meanwhile, mixed that the one behind it is
-// of another topic, which no group of a log settles with it.
+// await notes the answer for which the writer is about to sleep. Answers behind it need not wake
+// the writer, and are written together with it. ready means that it has become ready meanwhile.
+// mixed means that the answer behind it belongs to another topic, so that no group of a log
+// completes both.
 func (q *answerQueue) await() (ready, mixed bool) {
 	q.mu.Lock()
 	var first *answer
@@ -208,9 +207,9 @@ func (q *answerQueue) await() (ready, mixed bool) {
 	return first != nil && first.phase.Load() == phaseReady, mixed
 }
 
-// handover lets the reader work on a connection whose writer stands still.
+// handover lets the reader work on a connection while its writer pauses.
 type handover struct {
-	still  chan struct{} // closed by the writer: everything is flushed, it waits
+	still  chan struct{} // closed by the writer when everything is flushed and it waits
 	resume chan struct{} // closed by the reader
 }
 

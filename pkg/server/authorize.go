@@ -20,18 +20,18 @@ type authorized struct {
 	Permissions int    `json:"permission_count"`
 }
 
-// rights is what one connection may do: by the cluster's users, where access control is on, or
-// by an auth server. It belongs to the connection's reader.
+// rights is what one connection may do: by the cluster's users if access control is on, or by an
+// auth server. It belongs to the connection's reader.
 type rights struct {
 	link   *link
 	secret string      // for auth servers
-	grant  *auth.Grant // of one; nil before AUTH
+	grant  *auth.Grant // from an auth server; nil before AUTH
 	who    *guard.Identity
-	looked bool // at the certificate
+	looked bool // the certificate was looked at
 	shown  bool // AUTH has succeeded
 }
 
-// auth is AUTH: the client's secret is a token of a user, or for an auth server.
+// auth is AUTH: the client's secret is a token of a user, or a secret for an auth server.
 func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
@@ -50,7 +50,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(failure.BadCommand, "AUTH already set")
 	case !on && s.srv.opts.Auth == nil:
 		return nsq.Errorf(failure.AuthDisabled, "AUTH disabled")
-	case token || s.srv.opts.Auth == nil: // a token is of this cluster: no auth server is told
+	case token || s.srv.opts.Auth == nil: // a token is for this cluster: no auth server gets it
 		return authenticating{s}.user(ctx, secret)
 	}
 	s.rights.secret = secret
@@ -69,7 +69,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 // authenticating executes AUTH.
 type authenticating struct{ session *session }
 
-// user is AUTH of a user: by a token or, with any other secret, by the certificate.
+// user is AUTH of a user: by a token or, if the secret is none, by the certificate.
 func (a authenticating) user(ctx context.Context, secret string) error {
 	s := a.session
 	now := time.Now()
@@ -82,7 +82,7 @@ func (a authenticating) user(ctx context.Context, secret string) error {
 	}
 	u := who.User(s.srv.opts.Guard.Directory(), now.UnixNano())
 	switch {
-	case u == nil: // it was revoked just now
+	case u == nil: // it was revoked meanwhile
 		return s.rights.fail("the user or the token is gone")
 	case len(u.Rules) == 0:
 		s.srv.counters.authFailures.Add(1)
@@ -105,14 +105,14 @@ func (a authenticating) answer(ctx context.Context, who authorized) error {
 	return s.answerFrame(ctx, answer, nil)
 }
 
-// fail logs why AUTH failed, and does not tell.
+// fail logs why AUTH failed. The client does not get the reason.
 func (r *rights) fail(why string) error {
 	r.link.srv.counters.authFailures.Add(1)
 	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", why)
 	return nsq.Errorf(failure.AuthFailed, "AUTH failed")
 }
 
-// certificate returns who the verified certificate of the connection is of; nil: it has none.
+// certificate returns the identity in the connection's verified certificate, or nil.
 func (r *rights) certificate() *guard.Identity {
 	if r.link.tls == nil {
 		return nil
@@ -120,7 +120,8 @@ func (r *rights) certificate() *guard.Identity {
 	return guard.Certificate(guard.Verified(new(r.link.tls.ConnectionState())))
 }
 
-// ask asks what the connection may do. Why it failed is logged and not told.
+// ask asks the auth servers what the connection may do. It logs the reason of a failure; the client
+// does not get it.
 func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	q := auth.Query{RemoteIP: remoteIP(r.link.conn), TLS: r.link.tls != nil, Secret: r.secret}
 	if r.link.tls != nil {
@@ -135,8 +136,8 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	return grant, nil
 }
 
-// permit checks the connection's right to use a topic, and a channel when one is
-// named. A grant of an auth server that has run out is asked for again.
+// permit checks the connection's right to use a topic, and a channel if one is named. It asks again
+// if the grant of an auth server has expired.
 func (r *rights) permit(ctx context.Context, verb nsq.Verb, want access.Demand) error {
 	if d := r.link.srv.opts.Guard.Directory(); r.byUsers(d) {
 		if who := r.identity(); who != nil || r.link.srv.opts.Auth == nil {
@@ -152,13 +153,14 @@ func (r *rights) permit(ctx context.Context, verb nsq.Verb, want access.Demand) 
 	return nil
 }
 
-// byUsers reports whether rules of the cluster's users decide. Where there are auth servers, whoever has shown a
-// token is one of them also while access control is off: an auth server does not know him.
+// byUsers reports whether the rules of the cluster's users decide. If there are auth servers, a
+// client that sent a token is a user even while access control is off: an auth server does not know
+// that client.
 func (r *rights) byUsers(d *access.Directory) bool {
 	return r.grant == nil && (d.On() || r.shown && r.link.srv.opts.Auth != nil)
 }
 
-// publish is permit for publishes. It remembers what allowed it.
+// publish is permit for publishes. It remembers the grant that allowed it.
 func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) error {
 	d := r.link.srv.opts.Guard.Directory()
 	users := r.byUsers(d)
@@ -183,7 +185,7 @@ func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) e
 	return nil
 }
 
-// identity returns who the connection is of: whose token it has shown, or whose certificate.
+// identity returns the identity of the connection: from its token or its certificate.
 func (r *rights) identity() *guard.Identity {
 	if !r.looked && r.who == nil {
 		r.who, r.looked = r.certificate(), true
@@ -191,13 +193,13 @@ func (r *rights) identity() *guard.Identity {
 	return r.who
 }
 
-// permitUser says whether somebody may do something by a directory.
+// permitUser decides by a directory whether an identity may do something.
 func (s *Server) permitUser(d *access.Directory, who *guard.Identity, verb nsq.Verb, want access.Demand) error {
 	u := who.User(d, time.Now().UnixNano())
 	switch {
 	case who == nil:
 		return nsq.Errorf(failure.AuthFirst, "AUTH required before %s", verb)
-	case u == nil: // the token, the certificate's name or the user is gone
+	case u == nil: // the token, the certificate's name or the user was removed
 		s.counters.authFailures.Add(1)
 		return nsq.Errorf(failure.AuthFailed, "AUTH failed")
 	}
@@ -212,7 +214,7 @@ func (s *Server) unauthorized(verb nsq.Verb, want access.Demand) error {
 	return nsq.Errorf(failure.Unauthorized, "AUTH failed for %s on %q %q", verb, want.Topic, want.Channel)
 }
 
-// fresh makes sure that there is a grant that counts.
+// fresh makes sure that there is a grant that has not expired.
 func (r *rights) fresh(ctx context.Context, verb nsq.Verb) error {
 	if r.link.srv.opts.Auth == nil {
 		return nil
@@ -231,15 +233,15 @@ func (r *rights) fresh(ctx context.Context, verb nsq.Verb) error {
 	return nil
 }
 
-// listening is a subscription that counts only as long as it is permitted.
+// listening is a subscription that is valid only while it is permitted.
 type listening struct {
 	who  *guard.Identity
 	verb nsq.Verb
 	want access.Demand
 }
 
-// listen notes, before it is permitted, what the connection is about to subscribe to: whatever
-// changes from then on is seen by EnforceAccess.
+// listen notes what the connection is about to subscribe to, before that is permitted:
+// EnforceAccess sees every change from then on.
 func (r *rights) listen(verb nsq.Verb, want access.Demand) {
 	who := r.identity()
 	if r.grant == nil {
@@ -247,11 +249,11 @@ func (r *rights) listen(verb nsq.Verb, want access.Demand) {
 	}
 }
 
-// expiryInterval is how often subscriptions are looked at whose tokens may have expired.
+// expiryInterval is how often EnforceAccess looks for subscriptions whose tokens have expired.
 const expiryInterval = 2 * time.Second
 
-// EnforceAccess ends subscriptions that are permitted no longer, until ctx ends: rules have
-// changed, tokens were revoked or have expired.
+// EnforceAccess ends subscriptions that are no longer permitted, until ctx ends: because rules have
+// changed, or tokens were revoked or have expired.
 func (s *Server) EnforceAccess(ctx context.Context) {
 	tick := time.NewTicker(expiryInterval)
 	defer tick.Stop()

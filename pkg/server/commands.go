@@ -15,8 +15,8 @@ import (
 
 const maxPartition = seq.MaxPartitions - 1
 
-// maxFreed is how many messages may be answered before the writer is told,
-// while more commands are at hand.
+// maxFreed is how many messages may be answered before the reader wakes the writer, while more
+// commands can be read.
 const maxFreed = 64
 
 // execute runs one command. An *nsq.Error refuses it; any other error ends the
@@ -59,7 +59,7 @@ func wrongState(cmd *nsq.Command) error {
 	return nsq.Errorf(failure.BadCommand, "cannot %s in current state", cmd.Verb)
 }
 
-// respond is FIN, REQ and TOUCH: it answers a message in flight.
+// respond is FIN, REQ and TOUCH: it answers a message that is in flight.
 func (s *session) respond(cmd *nsq.Command) error {
 	if s.state != stateSubscribed && s.state != stateClosing {
 		return wrongState(cmd)
@@ -99,7 +99,7 @@ func (s *session) respond(cmd *nsq.Command) error {
 		return nil
 	}
 	if code := failure.Extending(err); code != failure.NoWire && s.form.Binary && cmd.Verb == nsq.Fin {
-		return &nsq.Error{Code: code, Ends: true} // it asks who leads
+		return &nsq.Error{Code: code, Ends: true} // the client asks who leads
 	}
 	if s.form.Binary {
 		return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, id, err)
@@ -107,7 +107,7 @@ func (s *session) respond(cmd *nsq.Command) error {
 	return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
 }
 
-// settleCode is the code of a FIN, REQ or TOUCH that failed.
+// settleCode returns the code for a FIN, REQ or TOUCH that failed.
 func settleCode(verb nsq.Verb) failure.Wire {
 	switch verb {
 	case nsq.Req:
@@ -138,7 +138,7 @@ func (s *session) respondTo(verb nsq.Verb, id seq.MessageID, delay time.Duration
 	return err
 }
 
-// requeueDelay reads the delay of a REQ in ms. Too much is clamped.
+// requeueDelay reads the delay of a REQ in ms. It reduces a delay that is too long.
 func (s *session) requeueDelay(text []byte) (time.Duration, error) {
 	most := s.srv.opts.MaxDelay
 	ms, err := nsq.ParseDecimal(text)
@@ -151,7 +151,7 @@ func (s *session) requeueDelay(text []byte) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// rdy is RDY [<count>]. It is a level and not a credit.
+// rdy is RDY [<count>]. The count is a level, not a credit.
 func (s *session) rdy(cmd *nsq.Command) error {
 	switch s.state {
 	case stateClosing:
@@ -175,14 +175,15 @@ func (s *session) rdy(cmd *nsq.Command) error {
 	return nil
 }
 
-// cls is CLS: no more messages.
+// cls is CLS: the client wants no more messages.
 func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateSubscribed {
 		return wrongState(cmd)
 	}
 	s.sub.StopDelivery()
 	s.setState(stateClosing)
-	// The writer continues asking: what the consumer was woken for goes to another.
+	// The writer continues to call Take: it returns what the consumer was woken for to other
+	// consumers.
 	return s.answerFrame(ctx, []byte(nsq.CloseWait), nil)
 }
 
@@ -191,13 +192,12 @@ func (s *session) setState(state int) {
 	s.describe(func(*stats.Client) {})
 }
 
-// maxIntroduction bounds the body of IDENTIFY and AUTH, which anyone may send, in
-// bytes.
+// maxIntroduction limits the body of IDENTIFY and AUTH, which any client may send, in bytes.
 const maxIntroduction = 64 << 10
 
 func (s *Server) maxIntroduction() int { return min(maxIntroduction, s.opts.MaxBodyBytes) }
 
-// identify is IDENTIFY: it settles how the connection behaves from now on.
+// identify is IDENTIFY: it negotiates how the connection behaves from now on.
 func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
@@ -243,7 +243,8 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	return s.upgrade(ctx, answer, apply)
 }
 
-// introduce notes what a client says of itself. What it leaves out stays.
+// introduce stores what a client says about itself. Fields that the client left out stay as they
+// are.
 func introduce(about *stats.Client, id *nsq.Identity) {
 	note := func(field *string, said ...string) {
 		for _, text := range said {

@@ -9,13 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// gathering keeps what a compressor writes in pieces until it is sent as one. There are
-// clients, pynsq for one, that take what arrives for whole blocks, and fail on a
-// piece that holds nothing to hand on.
+// gathering keeps what a compressor writes in pieces until it is sent in one. Some clients, such as
+// pynsq, take each read for whole blocks, and fail on a piece from which nothing can be
+// decompressed.
 type gathering struct {
 	to      io.Writer
 	buffers *nsq.Buffers
-	buf     *[]byte // on loan; nil: nothing is kept
+	buf     *[]byte // borrowed; nil: nothing is kept
 }
 
 // Write keeps a copy of data.
@@ -27,7 +27,7 @@ func (g *gathering) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// send writes out what is kept.
+// send writes the kept data.
 func (g *gathering) send() error {
 	if g.buf == nil {
 		return nil
@@ -44,7 +44,7 @@ type compressor interface {
 	Flush() error
 }
 
-// compressed returns a compressor around a stream, and what flushes it with one write.
+// compressed returns a compressor around a stream, and a function that flushes it with one write.
 func compressed(to io.Writer, buffers *nsq.Buffers, around func(io.Writer) (compressor, error)) (compressor, func() error, error) {
 	g := &gathering{to: to, buffers: buffers}
 	c, err := around(g)
@@ -59,10 +59,10 @@ func compressed(to io.Writer, buffers *nsq.Buffers, around func(io.Writer) (comp
 	}, nil
 }
 
-// turnBytes is what is decompressed in a turn.
+// turnBytes is how many bytes are decompressed in one turn.
 const turnBytes = 32 << 10
 
-// inTurns decompresses in turns, which the connection gives up while it waits for input.
+// inTurns decompresses in turns. The connection gives up its turn while it waits for input.
 type inTurns struct {
 	from io.Reader
 	conn *meteredConn

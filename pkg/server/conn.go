@@ -16,35 +16,35 @@ import (
 // errStopped ends the reading of a connection that the server itself ends.
 var errStopped = errors.New("connection closed by server")
 
-// meteredConn is a connection's socket. It counts bytes and keeps the read deadline:
-// patience after the last command, without touching the timer for each. A
-// deadline that passes while commands have come since is set again.
+// meteredConn is a connection's socket. It counts bytes, and closes the connection when no command
+// has arrived for the patience. It does not set a timer for each command: if a deadline passes
+// although commands have arrived since, it sets the deadline again.
 //
-// Read and what it uses belong to the reader, stop to anyone.
+// The reader uses Read and its fields. Any goroutine may call stop.
 type meteredConn struct {
 	net.Conn
 	counters *counters
-	ahead    []byte // to be read before the socket
+	ahead    []byte // read before the socket
 
-	patience time.Duration   // 0: for ever
-	since    time.Time       // the patience counts from here
+	patience time.Duration   // 0: no limit
+	since    time.Time       // when the patience began
 	alive    bool            // a command came since the last Read
-	idle     func()          // called before the socket is waited for
+	idle     func()          // called before waiting for the socket
 	armed    time.Time       // the socket's deadline
-	body     arriving        // what is being read
-	raw      syscall.RawConn // of the socket; nil: it has none
+	body     arriving        // the body that is being read
+	raw      syscall.RawConn // of the socket; nil: there is none
 	turns    *limit.Turns
-	taken    bool   // a turn is taken, for what is read
-	executed func() // ends the burst of the last read; nil: it was none
+	taken    bool   // the reader has a turn, for what is read
+	executed func() // ends the burst of the last read; nil: there was none
 
 	stopped  atomic.Bool
-	retiring atomic.Pointer[time.Time] // until when at most more is read: see retire; nil: for ever
+	retiring atomic.Pointer[time.Time] // the time after which nothing is read any more: see retire; nil: none
 	retired  func()                    // called once before the first Read after retire
 	owed     func() bool               // whether the client waits for answers
-	quiet    time.Duration             // how long nothing has come from a client that is silent
+	quiet    time.Duration             // how long a client must have sent nothing to count as silent
 }
 
-// burst is what one read brings of commands, in bytes, that others may have to wait for:
+// burst is how many bytes of commands one read may bring before others have to wait for a turn:
 // some hundred commands.
 const burst = 32 << 10
 
@@ -57,11 +57,11 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 	}
 	c.idle()
 	c.endBurst()
-	if c.taken { // none is held while input is waited for
+	if c.taken { // the reader keeps no turn while it waits for input
 		c.turns.Give()
 		defer c.turns.Acquire()
 	}
-	var quiet time.Time // since when nothing has come, once the connection is to end
+	var quiet time.Time // since when nothing has arrived, once the connection has to end
 	for {
 		if until := c.retiring.Load(); until != nil && c.leave(*until, &quiet) {
 			return 0, errStopped
@@ -88,11 +88,11 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		if c.patience > 0 && now.Sub(c.since) >= c.patience || c.body.late(now) {
 			return 0, err
 		}
-		c.armed = time.Time{} // passed too early: once more
+		c.armed = time.Time{} // it passed too early: try again
 	}
 }
 
-// leave reports whether the reading ends that retire has bounded. quiet is since when the Read waits.
+// leave reports whether reading has to end after retire. quiet is since when the Read waits.
 func (c *meteredConn) leave(until time.Time, quiet *time.Time) bool {
 	if c.retired != nil {
 		c.retired()
@@ -105,7 +105,7 @@ func (c *meteredConn) leave(until time.Time, quiet *time.Time) bool {
 	return !now.Before(until) || c.body.look.IsZero() && now.Sub(*quiet) >= c.quiet
 }
 
-// endBurst is called when what was read last is executed.
+// endBurst is called when the commands of the last read have been executed.
 func (c *meteredConn) endBurst() {
 	if c.executed != nil {
 		c.executed()
@@ -113,7 +113,8 @@ func (c *meteredConn) endBurst() {
 	}
 }
 
-// read reads from the socket: much in turns, as long as it need not be waited for.
+// read reads from the socket. It reads large amounts in turns, as long as it need not wait for
+// them.
 func (c *meteredConn) read(p []byte) (n int, err error) {
 	if !c.body.long() || c.raw == nil {
 		return c.Conn.Read(p)
@@ -138,7 +139,7 @@ func (c *meteredConn) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// arm sets the deadline where it is needed.
+// arm sets the deadline if that is necessary.
 func (c *meteredConn) arm() error {
 	if c.alive {
 		c.since, c.alive = time.Now(), false
@@ -151,11 +152,10 @@ func (c *meteredConn) arm() error {
 		due = look
 	}
 	retiring := c.retiring.Load()
-	if retiring != nil { // looked at often, for a moment
+	if retiring != nil { // checks often, for a short time
 		due, c.armed = time.Now().Add(quietTime/2), time.Time{}
 	}
-	// A deadline that is too early costs one turn of the loop; one that is too
-	// late would be wrong.
+	// A deadline that is too early costs one more loop. A deadline that is too late would be wrong.
 	if c.armed.IsZero() || due.Before(c.armed) {
 		if err := c.Conn.SetReadDeadline(due); err != nil {
 			return err
@@ -171,19 +171,19 @@ func (c *meteredConn) arm() error {
 	return nil
 }
 
-// A body that has been arriving for slowBody at less than slowRate is late while
-// others wait for memory.
+// A body that has been arriving for slowBody, at less than slowRate, is late if other connections
+// wait for memory.
 const (
 	slowBody = 5 * time.Second
 	slowRate = 64 << 10 // bytes in a second
 )
 
-// arriving is the body that a connection reads. The zero value is none.
+// arriving is the body that a connection reads. The zero value means that there is none.
 type arriving struct {
 	memory  *limit.Memory
-	timeout time.Duration // of a whole body
+	timeout time.Duration // for a whole body
 	began   time.Time
-	look    time.Time // when it is looked at whether it is late; zero: there is no body
+	look    time.Time // when to check next whether it is late; zero: there is no body
 	read    int       // bytes since it began
 }
 
@@ -193,13 +193,13 @@ func (a *arriving) begin(now time.Time) {
 
 func (a *arriving) end() { a.look = time.Time{} }
 
-// freeOfTurns is how much of a body is read without a turn.
+// freeOfTurns is how many bytes of a body are read without a turn.
 const freeOfTurns = 64 << 10
 
-// long reports whether more of the body is to be read in turns.
+// long reports whether the rest of the body has to be read in turns.
 func (a *arriving) long() bool { return a.read >= freeOfTurns && !a.look.IsZero() }
 
-// late reports whether the body has taken too long, and if not, when to look again.
+// late reports whether the body has taken too long. If not, it sets the time of the next check.
 func (a *arriving) late(now time.Time) bool {
 	if a.look.IsZero() || now.Before(a.look) {
 		return false
@@ -212,7 +212,7 @@ func (a *arriving) late(now time.Time) bool {
 	return false
 }
 
-// readBody reads a body of n bytes, which has a bounded time to arrive.
+// readBody reads a body of n bytes, which must arrive in a bounded time.
 func (c *meteredConn) readBody(r *nsq.Reader, n int) ([]byte, error) {
 	if n > r.Buffered() {
 		c.body.begin(time.Now())
@@ -221,7 +221,7 @@ func (c *meteredConn) readBody(r *nsq.Reader, n int) ([]byte, error) {
 	return r.ReadBody(n)
 }
 
-// readMPUB reads the body of an MPUB, likewise.
+// readMPUB reads the body of an MPUB in the same way.
 func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits) (nsq.MPUB, error) {
 	c.body.begin(time.Now())
 	defer c.body.end()
@@ -233,11 +233,11 @@ func (c *meteredConn) setPatience(d time.Duration, now time.Time) {
 	c.patience, c.since, c.armed = d, now, time.Time{}
 }
 
-// quietTime is what quiet is of all connections, but for tests.
+// quietTime is the default of quiet. Tests use other values.
 const quietTime = 20 * time.Millisecond
 
-// retire ends the reading between two commands: once the client is silent, while no body is on its way and
-// no answer is owed, or at a moment at the latest. A Read fails with errStopped then.
+// retire ends the reading between two commands: as soon as the client is silent, no body is
+// arriving and no answer is owed, at the latest at a given time. Read then fails with errStopped.
 func (c *meteredConn) retire(until time.Time) {
 	c.retiring.Store(&until)
 	// An error means that the socket is closed, and then nothing reads.
@@ -258,15 +258,14 @@ func (c *meteredConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxLinger bounds what is dropped at the end.
+// Limits of what linger drops.
 const (
 	maxLinger  = 32 << 20
 	lingerRead = 16 << 10
 )
 
-// linger ends our side and drops what still comes, for a bounded time: closing
-// with unread input makes the kernel send a reset, which can overtake the last
-// frames.
+// linger ends this side of the connection and drops further input, for a bounded time: if a socket
+// with unread input is closed, the kernel sends a reset, which can overtake the last frames.
 func (c *meteredConn) linger(d time.Duration, drops *limit.Drops) {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -282,7 +281,7 @@ func (c *meteredConn) linger(d time.Duration, drops *limit.Drops) {
 	for c.body.read = freeOfTurns; c.body.read < maxLinger; {
 		n, err := c.read(dropped)
 		if c.body.read += n; err != nil || !drops.Wait(n, end) {
-			return // how it ends is of no interest
+			return // the error does not matter
 		}
 	}
 }

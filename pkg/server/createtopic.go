@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// creating executes what makes topics explicitly.
+// creating executes the command that creates topics explicitly.
 type creating struct{ s *session }
 
 // topic is INTERNAL_CREATE_TOPIC <topic> <partition> [<ext>].
@@ -47,7 +47,7 @@ func (c creating) topic(ctx context.Context, cmd *nsq.Command) error {
 	return c.answer(ctx, err)
 }
 
-// answer answers a client that wanted a topic.
+// answer answers a client that asked for a topic.
 func (c creating) answer(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

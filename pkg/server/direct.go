@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// direct answers publishes, and delivers what is next in a strict channel, from whichever goroutine
-// learns what became of them, in the place of the writer while that rests. A writer that is woken for
-// one frame costs a change of threads, which takes longer than the write of the frame. Where others
-// wait as well the writer gathers their answers.
+// direct writes the answer to a publish, or the next message of a strict channel, from the
+// goroutine that learns the result, in the writer's place while the writer rests. Waking the writer
+// for one frame would cost a change of threads, which takes longer than writing the frame. If other
+// answers wait as well, the writer gathers them.
 //
 // The zero value answers nothing.
 type direct struct {
@@ -23,7 +23,8 @@ func newDirect(w *writer) *direct {
 	return d
 }
 
-// answer writes the only answer that is in progress, and says whether it did. It does not wait.
+// answer writes the answer if it is the only one in progress, and reports whether it did. It does
+// not wait.
 func (d *direct) answer() bool {
 	w := d.writer
 	if !w.mu.TryLock() {
@@ -45,13 +46,14 @@ func (d *direct) answer() bool {
 	return d.write(time.Now())
 }
 
-// plain says whether the socket takes what is in the buffer as it stands, and nothing is in it.
+// plain reports whether the buffer is empty and goes to the socket without TLS or compression.
 func (d *direct) plain() bool {
 	w := d.writer
 	return w.flush == nil && len(w.buf) == 0 && w.link.conn.raw != nil && w.out == w.link.conn
 }
 
-// write writes the buffer, and says whether the socket took all. What is left is the writer's.
+// write writes the buffer, and reports whether the socket took all of it. The writer writes the
+// rest.
 func (d *direct) write(now time.Time) bool {
 	w := d.writer
 	d.taken = 0
@@ -63,22 +65,23 @@ func (d *direct) write(now time.Time) bool {
 	w.link.conn.counters.bytesOut.Add(uint64(d.taken))
 	w.buf = append(w.buf[:0], w.buf[d.taken:]...)
 	if len(w.buf) > 0 {
-		w.urgent = true // the writer finds out why
+		w.urgent = true // the writer continues and finds the reason
 		return false
 	}
 	w.releaseBuffer()
 	return true
 }
 
-// serve delivers what is next, in the place of a writer that rests, or wakes that. A strict channel hands out
-// one message at a time: whoever learns that the one before is finished everywhere sends the next.
+// serve delivers the next message in the place of a writer that rests, or wakes the writer. A
+// strict channel delivers one message at a time: the goroutine that learns that the previous
+// message is finished everywhere sends the next one.
 func (d *direct) serve() {
 	if !d.deliver() {
 		d.writer.link.poke()
 	}
 }
 
-// deliver writes what is at hand, and says whether the writer may rest. It does not wait.
+// deliver writes messages that Take finds without waiting, and reports whether the writer may rest.
 func (d *direct) deliver() bool {
 	w := d.writer
 	if !w.mu.TryLock() {
@@ -98,11 +101,11 @@ func (d *direct) deliver() bool {
 		w.link.abort(EndBroker, errNotDeliverable)
 		return true
 	}
-	// The consumer begins to wait for the one that follows.
+	// The second deliver makes the consumer wait for the next message.
 	return d.write(now) && w.deliver(now) == 0 && d.idle()
 }
 
-// idle gives back what a turn without a message leaves.
+// idle returns memory after a turn without a message.
 func (d *direct) idle() bool {
 	d.writer.releaseBuffer()
 	return d.writer.wanted == 0

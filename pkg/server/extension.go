@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// tracedTo is what a publisher is told that wants to know the place of its messages.
+// tracedTo is the answer to a publisher that wants the place of its messages.
 type tracedTo struct {
 	ids     seq.Numbering // of the topic
 	traceID uint64
@@ -32,9 +32,9 @@ func (t *tracedTo) appendOK(dst []byte) []byte {
 	})
 }
 
-// extension executes the publishing commands of the extensions: PUB_TRACE, MPUB_TRACE,
-// PUB_EXT and MPUB_EXT. They make no topics. A refusal that leaves the connection open is
-// given when the whole command has been read.
+// extension executes the publishing commands of the extensions: PUB_TRACE, MPUB_TRACE, PUB_EXT and
+// MPUB_EXT. They create no topics. A refusal that leaves the connection open is sent after the
+// whole command has been read.
 type extension struct{ publisher *publisher }
 
 // publish is VERB <topic> [<partition>].
@@ -125,7 +125,7 @@ func (e extension) readMany() error {
 	return p.list(batch)
 }
 
-// split takes the bodies of the command's messages apart.
+// split separates the bodies of the command's messages into their parts.
 func (e extension) split(out *outgoing, about *meta.Topic) error {
 	p := e.publisher
 	if p.listed > 0 {
@@ -149,13 +149,13 @@ func (e extension) split(out *outgoing, about *meta.Topic) error {
 	if traced {
 		out.traced = &tracedTo{ids: e.numbering(about)}
 	}
-	if out.verb == nsq.PubTrace { // a batch has none of its own
+	if out.verb == nsq.PubTrace { // a batch has no trace id of its own
 		out.traced.traceID = p.messages[0].TraceID
 	}
 	return nil
 }
 
-// checkHeader reads the header that stands before a message.
+// checkHeader reads the header in front of a message.
 func (e extension) checkHeader(m *topic.Message, out *outgoing, about *meta.Topic) error {
 	raw, body, err := nsq.SplitExtended(m.Body)
 	if err != nil {
@@ -194,8 +194,7 @@ func (e extension) numbering(about *meta.Topic) seq.Numbering {
 	return seq.NumberingOf(e.publisher.link.srv.opts.Cluster, uint64(about.Incarnation))
 }
 
-// partitionNamed reads the partition of a command of the extensions, where it is a
-// number, -1 or left out.
+// partitionNamed reads the partition of a command of the extensions: a number, -1, or nothing.
 func partitionNamed(text []byte) (int, error) {
 	if len(text) == 0 || string(text) == "-1" {
 		return host.AnyPartition, nil
@@ -206,8 +205,8 @@ func partitionNamed(text []byte) (int, error) {
 	return partitionParam(text), nil
 }
 
-// namedTopic returns a topic of a command of the extensions. Where it does not exist, or
-// does not have the partition, the error is the *nsq.Error that their clients act on.
+// namedTopic returns the topic of a command of the extensions. If the topic or the partition does
+// not exist, the error is the *nsq.Error that clients of the extensions expect.
 func (s *Server) namedTopic(name string, partition int) (*meta.Topic, error) {
 	t, err := s.broker.Topic(name)
 	if err != nil || partition >= len(t.Partitions) {

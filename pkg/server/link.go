@@ -21,47 +21,47 @@ import (
 // errWriterGone ends a reader whose writer has ended.
 var errWriterGone = errors.New("writer stopped")
 
-// ended says how a connection came to its end.
+// ended is how a connection ended, and why.
 type ended struct {
 	how Ending
 	why error
 }
 
-// link is what a connection's reader and writer, the server and the broker
-// share: the socket, the answers on their way, what stats show, and the ways to
-// end it. It is the consume.Client of the connection.
+// link is shared by a connection's reader and writer, the server and the broker: the socket, the
+// answers in progress, what stats show, and the ways to end the connection. It is the
+// consume.Client of the connection.
 type link struct {
 	srv    *Server
 	log    *slog.Logger
 	conn   *meteredConn
-	tls    *tls.Conn // around conn; nil: none; of the reader
+	tls    *tls.Conn // around conn; nil: none; used by the reader
 	cancel context.CancelCauseFunc
 
-	// ids are those of the messages of the subscription. The reader sets them before
-	// it lets the client have, or answer, any.
+	// ids are the ids of the subscription's messages. The reader sets them before the client can
+	// get or answer a message.
 	ids seq.Numbering
-	// form is how the consumer gets messages; likewise.
+	// form is the form in which the consumer gets messages. The reader sets it at the same time.
 	form nsq.Form
 
 	queue      answerQueue
 	direct     *direct
-	wake       chan struct{} // of capacity 1: the writer has something to look at
+	wake       chan struct{} // of capacity 1: the writer has something to do
 	writerDone chan struct{} // closed when the writer has ended
 	cause      atomic.Pointer[ended]
-	listening  atomic.Pointer[listening] // nil: to nothing that the cluster's users have to permit
+	listening  atomic.Pointer[listening] // nil: no subscription that the cluster's users have to permit
 
 	mu       sync.Mutex // guards the following
 	about    stats.Client
 	produced map[string]*producedTopic // changed by the reader only
-	deadline *time.Timer               // of a closing connection; set by whoever stops it first
-	gone     bool                      // nothing is left to stop
+	deadline *time.Timer               // for a closing connection; set by the goroutine that stops it first
+	gone     bool                      // the connection has ended
 }
 
 func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 	host := remoteIP(conn)
 	var raw syscall.RawConn
 	if socket, ok := conn.(syscall.Conn); ok {
-		raw, _ = socket.SyscallConn() // it fails where the socket is closed already
+		raw, _ = socket.SyscallConn() // it fails if the socket is closed already
 	}
 	return &link{
 		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
@@ -89,18 +89,18 @@ func remoteIP(conn net.Conn) string {
 	return host
 }
 
-// show changes what stats show of the connection.
+// show changes what stats show about the connection.
 func (l *link) show(change func(*stats.Client)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.about)
 }
 
-// linger lets the client read what was written last.
+// linger lets the client read the last frames.
 func (l *link) linger() {
 	if l.tls != nil {
-		// The client sees that nothing was cut off; the socket says the same if
-		// this fails.
+		// This tells the client that nothing is missing. If it fails, closing the socket tells the
+		// same.
 		_ = l.tls.CloseWrite()
 	}
 	l.conn.linger(l.srv.opts.LingerTimeout, l.srv.opts.Drops)
@@ -112,7 +112,7 @@ func (l *link) closeSocket() {
 		l.deadline.Stop()
 	}
 	l.mu.Unlock()
-	// Nothing can be lost here any more.
+	// All data has been written: an error has no consequence.
 	_ = l.conn.Close()
 	if l.tls != nil {
 		l.srv.counters.openTLS.Add(-1)
@@ -130,15 +130,15 @@ func (l *link) closeSocket() {
 // record keeps the first cause of the end.
 func (l *link) record(how Ending, why error) { l.cause.CompareAndSwap(nil, &ended{how, why}) }
 
-// stop ends the connection in order: nothing more is read, answers are written
-// for at most CloseTimeout. It does not wait; anyone may call it.
+// stop ends the connection in order: it reads nothing more, and writes answers for at most
+// CloseTimeout. It does not wait. Any goroutine may call it.
 func (l *link) stop(how Ending, why error) {
 	bound(l, how, why)
 	l.conn.stop()
 	l.poke()
 }
 
-// bound notes how the connection ends, and sees to it that it does.
+// bound notes why the connection ends, and bounds the time that this takes.
 func bound(l *link, how Ending, why error) {
 	l.record(how, why)
 	l.mu.Lock()
@@ -148,30 +148,30 @@ func bound(l *link, how Ending, why error) {
 	}
 }
 
-// retireTime bounds how long a connection is read yet that is to end.
+// retireTime limits how long a connection that has to end is still read.
 const retireTime = 500 * time.Millisecond
 
-// retire is stop for a client that did nothing wrong: no message is delivered any more, and what the client has sent
-// already is executed and answered first, since a command that nobody reads is one of which the client cannot know
-// what became. It does not wait; anyone may call it.
+// retire is stop for a client that did nothing wrong. No message is delivered any more. Commands
+// that the client has sent already are executed and answered first: otherwise the client could not
+// know their outcome. It does not wait. Any goroutine may call it.
 func retire(l *link, how Ending, why error) {
 	bound(l, how, why)
 	l.conn.retire(time.Now().Add(min(retireTime, l.srv.opts.CloseTimeout/2)))
 }
 
-// abort ends the connection at once. It does not wait; anyone may call it.
+// abort ends the connection at once. It does not wait. Any goroutine may call it.
 func (l *link) abort(how Ending, why error) {
 	l.record(how, why)
 	l.cancel(why)
-	// The session closes it again, and a second close is all that can fail.
+	// The session closes it again: only that second close can fail.
 	_ = l.conn.Close()
 }
 
 // Disconnect ends the connection: see consume.Client.
 func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
 
-// Unfinished tells the client that a FIN came too late: see consume.Client. A client
-// that does not read its answers is not told.
+// Unfinished tells the client that a FIN came too late: see consume.Client. It does not tell a
+// client that does not read its answers.
 func (l *link) Unfinished(id seq.MessageID, reason error) {
 	e := nsq.Errorf(failure.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)
 	a := l.newAnswer()
@@ -184,10 +184,10 @@ func (l *link) Unfinished(id seq.MessageID, reason error) {
 	l.poke()
 }
 
-// poke makes the writer look at what there is.
+// poke wakes the writer.
 func (l *link) poke() { signal.Poke(l.wake) }
 
-// newAnswer returns an answer that is ready as it stands.
+// newAnswer returns an answer that is ready.
 func (l *link) newAnswer() *answer {
 	a := l.srv.answers.Get().(*answer)
 	a.link = l
@@ -195,7 +195,7 @@ func (l *link) newAnswer() *answer {
 	return a
 }
 
-// push gives an answer its place, when there is room.
+// push appends an answer when there is room.
 func (l *link) push(ctx context.Context, a *answer) error {
 	ready := a.phase.Load() == phaseReady
 	for !l.queue.tryPush(a) {

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// What a connection costs in bytes: its goroutines and the buffers that everyone
-// has; a session of TLS; and the states of the compressions, reader and writer.
+// Memory of a connection in bytes: its goroutines and the buffers of every connection, a TLS
+// session, and the states of the compressions for reader and writer.
 const (
 	connectionCost = 24 << 10
 	tlsCost        = 64 << 10
@@ -17,10 +17,10 @@ const (
 	deflateCost    = 1 << 20
 )
 
-// purse pays for the memory of one connection's reader, out of the node's budget. It
-// is an nsq.Purse, of the goroutine of the reader.
+// purse pays for the memory of one connection's reader from the node's budget. It is an nsq.Purse.
+// The reader's goroutine uses it.
 type purse struct {
-	ctx   context.Context // of the connection: with it ends the waiting
+	ctx   context.Context // of the connection: waiting for memory ends with it
 	share limit.Share
 }
 
@@ -37,16 +37,16 @@ func (p *purse) Try(n int) bool { return p.share.Try(n) }
 // Give implements nsq.Purse.
 func (p *purse) Give(n int) { p.share.Give(n) }
 
-// freeOutput is how much of a connection's output buffer is not charged, and smallOutput
-// up to where it grows also when there is no memory: who reads messages of an ordinary
-// size does not wait for those who take large ones.
+// freeOutput is how much of a connection's output buffer is not charged. smallOutput is the size up
+// to which the buffer grows even without free memory: a client that reads messages of ordinary size
+// does not wait for clients that take large ones.
 const (
 	freeOutput  = 16 << 10
 	smallOutput = limit.SmallShare
 )
 
-// outputCost is what an output buffer for so many bytes costs. A compressor keeps as much
-// again until it is sent.
+// outputCost is the memory that an output buffer of a size costs. A compressor keeps as much again
+// until it is sent.
 func outputCost(size int, compressed bool) int {
 	cost := max(nsq.BufferCap(size)-freeOutput, 0)
 	if compressed {
@@ -55,7 +55,7 @@ func outputCost(size int, compressed bool) int {
 	return cost
 }
 
-// payUpgrade takes the memory of what the settings upgrade a connection to.
+// payUpgrade reserves the memory of the upgrades in the settings.
 func (s *session) payUpgrade(to *nsq.Settings) error {
 	cost := 0
 	for _, part := range []struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Broker is what sessions need of a node. All of it is required.
+// Broker is what sessions use of a node. All fields are required.
 type Broker struct {
 	Publisher
 	Subscriber
@@ -28,22 +28,21 @@ type Broker struct {
 
 // Publisher stores messages.
 type Publisher interface {
-	// Publish copies the messages before it returns. It may block, for
-	// back-pressure or to create the topic, until ctx ends. It calls p.Done
-	// exactly once, perhaps before it returns, from any goroutine.
+	// Publish copies the messages before it returns. It may block until ctx ends, for back-pressure
+	// or to create the topic. It calls p.Done exactly once, perhaps before it returns, from any
+	// goroutine.
 	Publish(ctx context.Context, p publish.Request)
 }
 
-// Subscriber has clients join channels.
+// Subscriber subscribes clients to channels.
 type Subscriber interface {
-	// Subscribe joins a channel. It may block, to create it, until ctx ends.
+	// Subscribe joins a channel. It may block until ctx ends, to create the channel.
 	Subscribe(ctx context.Context, s consume.Subscribe) (Subscription, error)
 }
 
 // TopicReader knows the topics of the cluster.
 type TopicReader interface {
-	// Topic returns a topic of the cluster, which may not be changed, or
-	// meta.ErrTopicNotFound.
+	// Topic returns a topic of the cluster, which must not be changed, or meta.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 }
 
@@ -54,87 +53,86 @@ type Answerer interface {
 	Touch(id seq.MessageID) error
 }
 
-// Prospect says what a Take would find.
+// Prospect tells what a Take would find.
 type Prospect interface {
-	// AtHand reports whether Take finds what is next without waiting for a disk or another node. It
-	// is called as Take is.
+	// AtHand reports whether Take finds the next message without waiting for a disk or another
+	// node. The rules for calling Take apply.
 	AtHand() bool
-	// Waits reports that Take found nothing although there was room: Wake is called, or was already, when
-	// there is something.
+	// Waits reports that Take found nothing although there was room: Wake is called, or has been
+	// called, when there is a message.
 	Waits() bool
 }
 
-// Subscription is a place in a channel. Take, AtHand and Deliverable are called by one
-// goroutine at a time, Close after their last call; the other methods may be called
-// beside them.
+// Subscription is a place in a channel. One goroutine at a time calls Take, AtHand and Deliverable,
+// and Close after the last of these calls. The other methods may be called concurrently.
 type Subscription interface {
-	// Take delivers at most min(max, ready - in flight) messages. It calls emit
-	// for each, with slices that are valid during the call. An error of emit
-	// ends it and is returned; the message that emit refused counts as not
-	// delivered. 0 and no error: nothing now, Wake will be called.
+	// Take delivers at most min(max, ready - in flight) messages. It calls emit for each, with
+	// slices that are valid during the call. If emit returns an error, Take ends and returns it,
+	// and that message counts as not delivered. 0 without an error means that there is no message
+	// now: Wake will be called.
 	Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error)
-	// Deliverable reports whether all that Take has delivered since it was asked
-	// last may still be written to the client at now. If not, nothing of it is,
-	// and Close follows.
+	// Deliverable reports whether everything that Take has delivered since the last call of
+	// Deliverable may still be written to the client at now. If not, the caller writes nothing of
+	// it and calls Close.
 	Deliverable(now time.Time) bool
 	Prospect
-	// Numbering says by which ids clients know the messages; it is always the same.
+	// Numbering returns how clients see the messages' ids. It does not change.
 	Numbering() seq.Numbering
 	// SetReady sets how many messages may be in flight.
 	SetReady(n int)
 	Answerer
 	// StopDelivery makes every later Take deliver nothing.
 	StopDelivery()
-	// Close leaves the channel and hands back what is in flight.
+	// Close leaves the channel and returns the messages that are in flight to it.
 	Close()
 }
 
-// ErrClustered is why a client may not make a topic explicitly.
+// ErrClustered is returned if a client may not create topics explicitly.
 var ErrClustered = fate.Refuse("topics of a cluster are created by its operators")
 
-// Options configure a Server. The zero value of a field is its default. The
-// names in brackets are those of nsqd's options.
+// Options configure a Server. The zero value of a field means its default. The names in brackets
+// are nsqd's options.
 type Options struct {
-	// Version is what IDENTIFY tells; it must look like 1.3.0. Some tools parse it.
+	// Version is the version in the answer to IDENTIFY. It must look like 1.3.0, since some tools
+	// parse it.
 	Version string
-	// Cluster is the cluster's id, by which the messages of its topics are numbered.
+	// Cluster is the cluster's id, on which the numbering of messages depends.
 	Cluster string
-	// CreateTopic makes sure that a topic has a number of partitions, for
-	// INTERNAL_CREATE_TOPIC. ErrClustered: the cluster has several nodes, and topics are
-	// made by its operators. nil: always so.
+	// CreateTopic makes sure that a topic has a number of partitions, for INTERNAL_CREATE_TOPIC.
+	// ErrClustered: the cluster has several nodes, and only operators create topics. nil: always
+	// ErrClustered.
 	CreateTopic func(ctx context.Context, name string, partitions int, ext bool) error
-	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
+	// MaxMessageBytes limits the body of one message. 1 MiB. [max-msg-size]
 	MaxMessageBytes int
-	// MaxBodyBytes bounds the body of an MPUB; that of a PUB or DPUB is a message,
-	// that of IDENTIFY or AUTH at most maxIntroduction. 5 MiB. [max-body-size]
+	// MaxBodyBytes limits the body of an MPUB. The body of a PUB or DPUB is a message; that of
+	// IDENTIFY or AUTH has at most maxIntroduction bytes. 5 MiB. [max-body-size]
 	MaxBodyBytes int
-	// MaxReady bounds RDY. 2500. [max-rdy-count]
+	// MaxReady limits RDY. 2500. [max-rdy-count]
 	MaxReady int
-	// MsgTimeout is how long a message may stay unanswered when the client does
-	// not ask. 60 s. [msg-timeout]
+	// MsgTimeout is how long a message may stay unanswered if the client does not choose. 60 s.
+	// [msg-timeout]
 	MsgTimeout time.Duration
-	// MaxMsgTimeout bounds what the client may ask. 15 min. [max-msg-timeout]
+	// MaxMsgTimeout limits what the client may choose. 15 min. [max-msg-timeout]
 	MaxMsgTimeout time.Duration
-	// MaxDelay bounds the delays of REQ, which is clamped, and DPUB, which is
-	// refused. 1 h. [max-req-timeout]
+	// MaxDelay limits the delays of REQ, which are reduced to it, and of DPUB, which are refused
+	// beyond it. 1 h. [max-req-timeout]
 	MaxDelay time.Duration
-	// Heartbeat is the interval of clients that do not ask. 30 s.
-	// [client-timeout, halved]
+	// Heartbeat is the interval for clients that do not choose. 30 s. [client-timeout, halved]
 	Heartbeat time.Duration
-	// MaxHeartbeat bounds what the client may ask. 60 s. [max-heartbeat-interval]
+	// MaxHeartbeat limits what the client may choose. 60 s. [max-heartbeat-interval]
 	MaxHeartbeat time.Duration
-	// OutputBufferSize is a connection's output buffer, in bytes, when the client
-	// does not ask. 16 KiB.
+	// OutputBufferSize is the size of a connection's output buffer in bytes, if the client does not
+	// choose. 16 KiB.
 	OutputBufferSize int
-	// MaxOutputBufferSize bounds what the client may ask. 64 KiB. [max-output-buffer-size]
+	// MaxOutputBufferSize limits what the client may choose. 64 KiB. [max-output-buffer-size]
 	MaxOutputBufferSize int
-	// OutputBufferTimeout is negotiated for the client's sake: frames never wait
-	// for it, as the buffer is flushed when there is nothing more to send.
-	// 250 ms, 25 ms, 30 s. [output-buffer-timeout, min-, max-output-buffer-timeout]
+	// OutputBufferTimeout is negotiated only because clients expect it: frames never wait for it,
+	// as the buffer is flushed when there is nothing more to send. 250 ms, 25 ms, 30 s.
+	// [output-buffer-timeout, min-, max-output-buffer-timeout]
 	OutputBufferTimeout    time.Duration
 	MinOutputBufferTimeout time.Duration
 	MaxOutputBufferTimeout time.Duration
-	// MaxDeflateLevel caps the level that the client may ask. 6. [max-deflate-level]
+	// MaxDeflateLevel limits the level that the client may choose. 6. [max-deflate-level]
 	MaxDeflateLevel int
 	// NoDeflate and NoSnappy refuse the compressions. [deflate, snappy]
 	NoDeflate bool
@@ -142,56 +140,52 @@ type Options struct {
 	// TLS returns the configuration for the next handshake, so that certificates
 	// can be changed. It is called by many goroutines. nil: no TLS.
 	TLS func() *tls.Config
-	// TLSRequired refuses every command but IDENTIFY before the upgrade. [tls-required]
+	// TLSRequired refuses all commands except IDENTIFY before the upgrade. [tls-required]
 	TLSRequired bool
-	// Auth asks the auth servers; nil: clients need no rights. [auth-http-address]
+	// Auth asks the auth servers; nil: there are none. [auth-http-address]
 	Auth *auth.Client
 	// Guard knows the users of the cluster, and whether access control is on. nil: it is off.
 	Guard *guard.Guard
-	// AllowExtCompatible takes messages whose header has reserved keys only for topics
-	// that are not extended, and does not keep the header. [allow-ext-compatible]
+	// AllowExtCompatible accepts messages whose header has reserved keys only for topics that are
+	// not extended, and drops the header. [allow-ext-compatible]
 	AllowExtCompatible bool
-	// MaxConnections bounds the connections, each of which costs two goroutines
-	// and some KiB. 0: no bound.
+	// MaxConnections limits the connections. Each costs two goroutines and some KiB. 0: no limit.
 	MaxConnections int
-	// MaxPending bounds the answers that one connection may be owed, and
-	// MaxPendingBytes the bodies they stand for. 4096, 4 x the larger of
-	// MaxBodyBytes and MaxMessageBytes.
+	// MaxPending limits the answers that one connection may be owed, and MaxPendingBytes limits the
+	// bodies of their publishes. 4096, 4 x the larger of MaxBodyBytes and MaxMessageBytes.
 	MaxPending      int
 	MaxPendingBytes int
-	// Memory is charged for what connections hold: bodies, what decoding them takes,
-	// compression, and connections as such. nil: no limit.
+	// Memory is charged for what connections hold: bodies, the memory to decode them, compression,
+	// and the connections themselves. nil: no limit.
 	Memory *limit.Memory
-	// Turns bounds how many connections do at a time what takes a processor for long.
-	// nil: no limit.
+	// Turns limits how many connections at a time do work that takes much processor time. nil: no
+	// limit.
 	Turns *limit.Turns
-	// Drops paces what is read only to be dropped. nil: no limit.
+	// Drops limits the rate at which input is read only to be dropped. nil: no limit.
 	Drops *limit.Drops
-	// Creations bounds the topics and channels that clients create. nil: no limit.
+	// Creations limits the topics and channels that clients create. nil: no limit.
 	Creations *limit.Creations
-	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While
-	// others wait for memory, one that takes longer than slowBody at less than
-	// slowRate ends its connection before. 60 s.
+	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While other
+	// connections wait for memory, a body that takes longer than slowBody at less than slowRate
+	// ends its connection earlier. 60 s.
 	BodyTimeout time.Duration
-	// MagicTimeout is how long a new connection may take to say which protocol it
-	// speaks. 10 s.
+	// MagicTimeout is how long a new connection may take to send the protocol's magic bytes. 10 s.
 	MagicTimeout time.Duration
-	// HandshakeTimeout bounds a TLS handshake. 5 s.
+	// HandshakeTimeout limits a TLS handshake. 5 s.
 	HandshakeTimeout time.Duration
-	// CloseTimeout bounds how long the answers that a closing connection is owed
-	// are waited for. 5 s.
+	// CloseTimeout limits how long a closing connection waits for the answers that it is owed. 5 s.
 	CloseTimeout time.Duration
-	// LingerTimeout bounds how long input is dropped after a fatal error, so that
-	// the client reads the error and not a reset. 1 s.
+	// LingerTimeout limits how long input is dropped after a fatal error, so that the client reads
+	// the error and gets no reset. 1 s.
 	LingerTimeout time.Duration
 
-	quiet time.Duration // after which a client is silent; tests set it
-	// TopologyRegion and TopologyZone are told to clients. [topology-region, -zone]
+	quiet time.Duration // silence after which a client counts as silent; tests set it
+	// TopologyRegion and TopologyZone are sent to clients. [topology-region, -zone]
 	TopologyRegion string
 	TopologyZone   string
 }
 
-// Defaults that more than one place needs.
+// Defaults that several places use.
 const (
 	defaultMaxMessageBytes = 1 << 20
 	defaultMaxBodyBytes    = 5 << 20
@@ -202,7 +196,7 @@ const (
 	DefaultHeartbeat       = 30 * time.Second
 )
 
-// withDefaults returns the options with every default in its place.
+// withDefaults returns the options with all defaults set.
 func (o Options) withDefaults() Options {
 	o.Version = cmp.Or(o.Version, "1.3.0")
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, defaultMaxMessageBytes)
@@ -230,7 +224,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// limits returns what the options mean for IDENTIFY.
+// limits returns the limits for IDENTIFY.
 func (o *Options) limits() nsq.Limits {
 	return nsq.Limits{
 		Version: o.Version, MaxReady: o.MaxReady,

@@ -19,24 +19,24 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// keepMessages is the longest list of messages that a connection keeps for its
-// next publish, and that it is not charged for.
+// keepMessages is the length up to which a connection keeps its list of messages for the next
+// publish, without being charged for it.
 const keepMessages = limit.FewMessages
 
-// publisher executes the publishing commands of one connection, for its reader.
+// publisher executes the publishing commands of one connection. The connection's reader uses it.
 type publisher struct {
 	link     *link
 	reader   *nsq.Reader
 	rights   *rights
 	messages []topic.Message // of the publish in progress
 	memory   *purse
-	listed   int            // bytes of memory that are paid for messages
-	last     *producedTopic // published to last
-	// subscribed says that the connection gets messages, too: its reader has answers to take
-	// while a publish is in progress.
+	listed   int            // bytes of memory that are charged for messages
+	last     *producedTopic // the topic of the last publish
+	// subscribed says that the connection is subscribed as well: its reader has to read the
+	// consumer's answers while a publish is in progress.
 	subscribed bool
 	inline     func(func()) // sets appends, bound
-	appends    func()       // what appends the messages that were published last; nil: someone else does
+	appends    func()       // appends the last published messages; nil: another goroutine does
 }
 
 func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publisher {
@@ -49,15 +49,14 @@ func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publis
 type producedTopic struct {
 	name      string
 	published atomic.Uint64
-	allowed   *auth.Grant       // that permitted it; of the reader
-	permitted *access.Directory // likewise
+	allowed   *auth.Grant       // the grant that permitted it; used by the reader
+	permitted *access.Directory // the directory that permitted it; used by the reader
 }
 
-// maxProduced bounds the topics whose publishes a connection counts.
+// maxProduced limits the topics for which a connection counts publishes.
 const maxProduced = 1000
 
-// topicFor returns the connection's entry of a topic, or nil for an invalid
-// name.
+// topicFor returns the connection's entry for a topic, or nil if the name is invalid.
 func (p *publisher) topicFor(name []byte) *producedTopic {
 	if p.last != nil && p.last.name == string(name) {
 		return p.last
@@ -151,7 +150,7 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	}
 	t := p.topicFor(cmd.Param(0))
 	if t == nil {
-		// nsqd sends the code a second time in the text, and clients see the same here.
+		// nsqd repeats the code in the text, and clients get the same here.
 		return nsq.Errorf(failure.BadTopic, "%s MPUB topic name %q is not valid", failure.BadTopic, cmd.Param(0))
 	}
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
@@ -175,12 +174,12 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	return p.publish(ctx, outgoing{verb: cmd.Verb, topic: t, partition: partitionParam(cmd.Param(1)), bytes: batch.Len()})
 }
 
-// messageBytes is what the list of a publish's messages takes for each.
+// messageBytes is the size of an entry in the list of messages.
 const messageBytes = int(unsafe.Sizeof(topic.Message{}))
 
-// list lists the messages of a batch, unless there is no memory for the list. It is made
-// in its size: a list that grows is copied whole, and until that is done neither another
-// goroutine nor the collector gets the processor.
+// list builds the list of a batch's messages, if there is memory for it. It allocates the list in
+// its final size: growing a list copies all of it, and meanwhile neither another goroutine nor the
+// garbage collector gets the processor.
 func (p *publisher) list(batch nsq.MPUB) error {
 	p.messages = p.messages[:0]
 	n := batch.Count()
@@ -239,8 +238,7 @@ func readCommandBody(conn *meteredConn, r *nsq.Reader, verb string, max int) ([]
 	return body, nil
 }
 
-// cutOff returns the refusal of a body that ended too early, or err where it
-// says more than that.
+// cutOff returns a refusal for a body that ended too early, or err if err is another error.
 func cutOff(err error, code failure.Wire, format string, args ...any) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nsq.Errorf(code, format, args...)
@@ -248,9 +246,9 @@ func cutOff(err error, code failure.Wire, format string, args ...any) error {
 	return err
 }
 
-// partitionParam reads the partition of a publish or subscription. Standard
-// clients give none; what is no number is surplus and ignored. A number that no
-// partition can have is returned as one that no topic has.
+// partitionParam reads the partition of a publish or subscription. Standard clients send none. Text
+// that is no number is ignored. For a number that no partition can have it returns one that no
+// topic has.
 func partitionParam(text []byte) int {
 	n, err := nsq.ParseDecimal(text)
 	if errors.Is(err, nsq.ErrNotDecimal) {
@@ -271,8 +269,8 @@ type outgoing struct {
 	traced    *tracedTo // nil: the answer is OK
 }
 
-// publish hands p.messages to the broker, behind a place for the answer. It
-// does not wait for what becomes of them.
+// publish reserves the place of the answer and passes p.messages to the broker. It does not wait
+// for the outcome.
 func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	a := p.link.newAnswer()
 	a.verb, a.topic, a.count, a.bytes, a.named, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.partition != host.AnyPartition, o.traced
@@ -288,7 +286,7 @@ func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	if p.listed > 0 {
 		defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()
 	}
-	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be another connection's
+	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be used by another connection
 	clear(p.messages)
 	if appendHere := p.appends; appendHere != nil {
 		p.appends = nil
@@ -297,8 +295,8 @@ func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	return nil
 }
 
-// waits reports whether the client seems to wait for the answer to the publish in progress, and
-// nobody waits for a turn that the reader has: it may then append the messages by itself.
+// waits reports whether the client seems to wait for the answer to the current publish, and no
+// other connection waits for the reader's turn. The reader may then append the messages itself.
 func (p *publisher) waits() bool {
 	c := p.link.conn
 	return !p.subscribed && p.reader.Buffered() == 0 && len(c.ahead) == 0 && !c.taken && c.executed == nil && p.listed == 0 && p.link.queue.single()

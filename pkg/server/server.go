@@ -29,7 +29,7 @@ type Server struct {
 	buffers    nsq.Buffers
 	answers    *sync.Pool
 	counters   counters
-	complaints complaint.Book // of what clients do
+	complaints complaint.Book // complaints about clients
 	running    sync.WaitGroup // sessions
 	patience   time.Duration  // abortPatience
 
@@ -39,8 +39,7 @@ type Server struct {
 	sessions  map[*session]struct{}
 }
 
-// New returns a Server. It starts nothing and fails when options contradict
-// each other.
+// New returns a Server. It starts nothing. It fails if options contradict each other.
 func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -52,16 +51,15 @@ func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 	}, nil
 }
 
-// Bounds of the pause after an Accept that failed for lack of something.
+// Limits of the pause after an Accept that failed temporarily.
 const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// Serve accepts connections until ctx ends or Shutdown is called, and closes
-// the listener. The connections go on until Shutdown. It returns nil when ctx
-// ended, ErrClosed after Shutdown, and otherwise why accepting failed. Serve
-// may be called for several listeners.
+// Serve accepts connections until ctx ends or Shutdown is called, and closes the listener.
+// Connections continue until Shutdown. It returns nil if ctx has ended, ErrClosed after Shutdown,
+// and otherwise the error of Accept. Serve may be called for several listeners.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !s.addListener(ln) {
 		return errors.Join(ErrClosed, ln.Close())
@@ -95,8 +93,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// temporary reports whether accepting may succeed later: no file descriptor was
-// left, or a client went away at once.
+// temporary reports whether accepting may succeed later: there was no file descriptor, or a client
+// disconnected at once.
 func temporary(err error) bool {
 	t, ok := errors.AsType[interface {
 		error
@@ -137,7 +135,7 @@ func (s *Server) isClosed() bool {
 // start runs a session for conn, or refuses it.
 func (s *Server) start(ctx context.Context, conn net.Conn) {
 	s.counters.connections.Add(1)
-	// Sessions end when they are drained, not when accepting ends.
+	// Sessions end in Shutdown, not when accepting ends.
 	ctx = publish.WithClient(context.WithoutCancel(ctx), conn.RemoteAddr().String())
 	ctx, cancel := context.WithCancelCause(s.opts.Creations.By(ctx, conn.RemoteAddr()))
 	c := newSession(ctx, s, conn, cancel)
@@ -170,12 +168,12 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 		s.complaints.Warn(s.log, time.Now(), "connection refused: client memory budget exhausted", "remote", conn.RemoteAddr())
 		refuse(conn, c.standing.Refuse().Error())
 	}
-	// There is nothing to tell: the client has got what it can get.
+	// The client has got everything that it can get: an error has no consequence.
 	_ = conn.Close()
 }
 
-// refuseTimeout bounds the telling of a client that there is no room for it.
-// The frame fits any socket's buffer, so that accepting does not wait for it.
+// refuseTimeout limits how long it takes to tell a client that there is no room for its connection.
+// The frame fits into any socket's buffer, so that accepting does not wait.
 const refuseTimeout = 10 * time.Millisecond
 
 func refuse(conn net.Conn, why string) {
@@ -202,13 +200,13 @@ func (s *Server) openSessions() []*session {
 	return all
 }
 
-// abortPatience bounds how long Shutdown waits for connections that it has cut off.
+// abortPatience limits how long Shutdown waits for connections that it has aborted.
 const abortPatience = 5 * time.Second
 
-// Shutdown stops accepting, executes what clients have sent and lets them have the answers that they
-// are owed, hands back what is in flight and closes. When ctx ends first it closes
-// what is left at once and returns ctx's cause. It returns when all is still, or abortPatience after
-// that.
+// Shutdown stops accepting, executes the commands that clients have sent, writes the answers that
+// they are owed, returns messages that are in flight, and closes the connections. If ctx ends
+// first, it closes the remaining connections at once and returns ctx's cause. It returns when
+// everything has stopped, or abortPatience after ctx ended.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -239,13 +237,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-still:
 	case <-time.After(s.patience):
-		// A reader may append and sync by itself: a disk that hangs holds it.
+		// A reader may append and sync itself: a disk that hangs blocks it.
 		return fmt.Errorf("%d connections did not close, probably waiting for the disk: %w", len(s.openSessions()), context.Cause(ctx))
 	}
 	return context.Cause(ctx)
 }
 
-// Clients describes all connections, in no order.
+// Clients describes all connections, in any order.
 func (s *Server) Clients() []stats.Client {
 	open := s.openSessions()
 	all := make([]stats.Client, len(open))

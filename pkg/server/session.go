@@ -15,30 +15,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// States of a connection, as shown in stats.
+// States of a connection, as stats show them.
 const (
 	stateInit       = 0
 	stateSubscribed = 3
 	stateClosing    = 4
 )
 
-// session is the reader's side of one connection: everything in it belongs to
-// the reader.
+// session is the reader's side of one connection: all its fields belong to the reader.
 type session struct {
 	*link
 	writer    *writer
 	reader    *nsq.Reader
 	publisher *publisher
-	memory    *purse      // of the reader: bodies and their messages
-	standing  limit.Share // what it holds for as long as it stays
+	memory    *purse      // for the reader: bodies and their messages
+	standing  limit.Share // what the connection holds for its whole life
 	rights    *rights
-	stream    io.ReadWriter // the socket or what it was upgraded to
+	stream    io.ReadWriter // the socket, or TLS or compression around it
 	upgraded  bool
 	state     int
 	settings  nsq.Settings
-	filter    *header.Filter // of messages; nil: all
+	filter    *header.Filter // for messages; nil: all
 	sub       Subscription
-	freed     int // messages answered and the writer not yet told
+	freed     int // messages that were answered without waking the writer yet
 	commands  [nsq.VerbCount]uint32
 }
 
@@ -86,7 +85,7 @@ func (s *session) run(ctx context.Context) {
 	s.finish(ctx, err)
 }
 
-// serve executes commands until one or the connection fails.
+// serve executes commands until a command or the connection fails.
 func (s *session) serve(ctx context.Context) error {
 	var cmd nsq.Command
 	for {
@@ -109,8 +108,8 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-// rest does what was put off while commands kept coming. The connection calls
-// it before it waits for input.
+// rest does the work that was postponed while commands kept arriving. The connection calls it
+// before it waits for input.
 func (s *session) rest() {
 	if s.freed > 0 {
 		s.freed = 0
@@ -126,8 +125,8 @@ func (s *session) rest() {
 	}
 }
 
-// finish ends the connection after serve: the answers that it is owed are
-// written as far as that is possible in a bounded time.
+// finish ends the connection after serve. It writes the answers that the client is owed, as far as
+// possible in a bounded time.
 func (s *session) finish(ctx context.Context, err error) {
 	s.rest()
 	s.conn.endBurst()
@@ -143,8 +142,7 @@ func (s *session) finish(ctx context.Context, err error) {
 		last := s.newAnswer()
 		last.last = true
 		last.fatal, _ = errors.AsType[*nsq.Error](s.cause.Load().why)
-		// Where it cannot be queued the writer has ended, and that is what the
-		// answer is for.
+		// If it cannot be queued, the writer has ended, which is what the answer is for.
 		_ = s.push(ctx, last)
 	}
 	<-s.writerDone
@@ -158,7 +156,7 @@ func (s *session) finish(ctx context.Context, err error) {
 	s.closeSocket()
 }
 
-// endingOf says what an error that ended the reading means.
+// endingOf returns the Ending for an error that ended the reading.
 func endingOf(err error) Ending {
 	if _, ok := errors.AsType[*nsq.Error](err); ok {
 		return EndProtocol
@@ -178,7 +176,7 @@ func endingOf(err error) Ending {
 	return EndNetwork
 }
 
-// describe changes what stats show of the connection.
+// describe changes what stats show about the connection.
 func (s *session) describe(change func(*stats.Client)) {
 	s.show(func(about *stats.Client) {
 		change(about)

@@ -13,11 +13,11 @@ type Ending uint8
 // The endings.
 const (
 	EndClient    Ending = iota // the client closed it
-	EndProtocol                // a fatal error was answered
-	EndTimeout                 // the client was silent, or took nothing, for too long
+	EndProtocol                // the server answered with a fatal error
+	EndTimeout                 // the client sent nothing, or read nothing, for too long
 	EndNetwork                 // the socket failed
 	EndShutdown                // this node is shutting down
-	EndBroker                  // the broker ended it: a channel went away
+	EndBroker                  // the broker ended it, for example because its channel was deleted
 	EndHandshake               // TLS failed
 	EndLimit                   // too many connections
 	// EndingCount is the number of endings, for tables that count by ending.
@@ -37,7 +37,7 @@ func (e Ending) String() string {
 	return "unknown"
 }
 
-// Stats are a Server's counters since it was made, and what is open now.
+// Stats are a Server's counters since it was created, and its current connections.
 type Stats struct {
 	Open, OpenTLS, OpenConsumers int64 // connections now
 	Connections                  uint64

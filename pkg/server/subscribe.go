@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// subscribe is SUB <topic> <channel> [<partition>], SUB_ADVANCED, which may say where to
-// begin behind that, and SUB_ORDERED.
+// subscribe is SUB <topic> <channel> [<partition>], SUB_ADVANCED, which may also have a start
+// position after these, and SUB_ORDERED.
 func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	switch {
 	case s.state != stateInit:
@@ -39,7 +39,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	s.rights.listen(cmd.Verb, want)
 	defer func() {
 		if s.sub == nil {
-			s.link.listening.Store(nil) // it did not come to a subscription
+			s.link.listening.Store(nil) // there is no subscription
 		}
 	}()
 	if err := s.rights.permit(ctx, cmd.Verb, want); err != nil {
@@ -64,11 +64,11 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	return s.answerFrame(ctx, []byte(nsq.OK), func() { s.writer.sub = sub })
 }
 
-// joining executes what subscriptions have of the extensions.
+// joining executes the parts of a subscription that belong to the extensions.
 type joining struct{ s *session }
 
-// extend reads what a subscription has of the extensions, and returns the form of its
-// messages. Commands of the extensions make no topics.
+// extend reads the parameters of the extensions from a subscription, and returns the form of its
+// messages. Commands of the extensions create no topics.
 func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, error) {
 	s := j.s
 	command := cmd.Verb != nsq.Sub
@@ -106,8 +106,8 @@ func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, err
 	return nsq.Form{Binary: true, Ext: about.Config.Ext, Details: command}, nil
 }
 
-// choose has a consumer who gets no headers get the messages that it wants. On a topic
-// without headers it gets all.
+// choose selects the messages for a consumer that gets no headers. On a topic without headers it
+// gets all.
 func (j joining) choose(ask *consume.Subscribe) {
 	s := j.s
 	if s.settings.Tag == "" && s.filter == nil {

@@ -14,12 +14,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// upgrade answers an IDENTIFY in the clear and then makes of the stream what was
-// agreed: first TLS, then one of the compressions around it. Each step is
-// answered through what it has made.
+// upgrade answers an IDENTIFY without encryption, and then upgrades the stream as agreed: first to
+// TLS, then to one of the compressions around it. After each step it sends an answer through the
+// new stream.
 //
-// The writer stands still meanwhile, and what was read ahead belongs to the new
-// stream.
+// The writer pauses meanwhile. Input that was read ahead belongs to the new stream.
 func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) error {
 	h := newHandover()
 	a := s.newAnswer()
@@ -62,7 +61,7 @@ func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) erro
 
 var errNoTLS = errors.New("TLS no longer configured")
 
-// startTLS makes a handshake as the server.
+// startTLS does the server's TLS handshake.
 func (s *session) startTLS(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.srv.opts.HandshakeTimeout)
 	defer cancel()
@@ -110,7 +109,7 @@ func (s *session) startDeflate() error {
 	return nil
 }
 
-// replace makes the reader read from and the writer write to something new.
+// replace makes the reader and the writer use a new stream.
 func (s *session) replace(from io.Reader, to io.Writer, flush func() error) {
 	if both, ok := to.(io.ReadWriter); ok {
 		s.stream = both

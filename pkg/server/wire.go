@@ -9,17 +9,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// audience says which codes a client understands.
+// audience is which codes a client understands.
 type audience uint8
 
 // The audiences.
 const (
 	standard audience = iota
 	naming            // it names partitions, as only clients of the extensions do
-	extended          // it has said that it knows the extensions, or uses a command of theirs
+	extended          // it said that it knows the extensions, or uses one of their commands
 )
 
-// audienceOf returns that of a client of which all is known.
+// audienceOf returns the audience of a client from what is known about it.
 func audienceOf(knows, names bool) audience {
 	switch {
 	case knows:
@@ -30,8 +30,8 @@ func audienceOf(knows, names bool) audience {
 	return standard
 }
 
-// publishError returns what the client is told of a publish that failed. Whether the
-// messages may be stored is said by the error's fate, whatever else it is.
+// publishError returns the error that a client gets for a failed publish. The error's fate alone
+// tells whether the messages may be stored.
 func publishError(verb nsq.Verb, topic string, err error, reader audience) *nsq.Error {
 	if fate.Of(err) == fate.Refused {
 		if code := reader.extended(err); code != failure.NoWire {
@@ -52,8 +52,7 @@ func publishError(verb nsq.Verb, topic string, err error, reader audience) *nsq.
 	return &nsq.Error{Code: code, Text: failure.PublishText(verb.String(), err)}
 }
 
-// extended returns the code that a client knows an error by if it knows the extensions, or
-// NoWire.
+// extended returns the code of an error for clients that know the extensions, or NoWire.
 func (reader audience) extended(err error) failure.Wire {
 	switch {
 	case reader == standard:
@@ -64,7 +63,7 @@ func (reader audience) extended(err error) failure.Wire {
 	return failure.Extending(err)
 }
 
-// subscribeError returns what the client is told of a SUB that failed.
+// subscribeError returns the error that a client gets for a failed SUB.
 func subscribeError(topic, channel string, err error, reader audience) *nsq.Error {
 	if code := reader.extended(err); code != failure.NoWire {
 		return &nsq.Error{Code: code, Ends: true}
@@ -79,5 +78,5 @@ func subscribeError(topic, channel string, err error, reader audience) *nsq.Erro
 	return nsq.Errorf(k.Wire, k.Said, nsq.Sub, topic)
 }
 
-// errNotInFlight is said of an id that this broker cannot have given out.
+// errNotInFlight is the error for an id that this broker cannot have sent.
 var errNotInFlight = fate.Refuse("ID not in flight")

@@ -14,12 +14,12 @@ import (
 )
 
 var (
-	// errFull makes Take stop: the buffer goes out first.
+	// errFull makes Take stop: the buffer has to be written first.
 	errFull = errors.New("output buffer full")
 	// errPoor makes Take stop: there is no memory for the next message.
 	errPoor = errors.New("no memory budget for the next message")
-	// errNotDeliverable ends a connection for which messages were taken that
-	// this node may not deliver any more, or cannot be sure to.
+	// errNotDeliverable ends a connection for which messages were taken that this node may not
+	// deliver any more, or not certainly.
 	errNotDeliverable = errors.New("leadership lost before taken messages were sent")
 )
 
@@ -31,34 +31,33 @@ const (
 	maxWritePatient = time.Minute
 )
 
-// writer writes a connection's frames. Its fields belong to its goroutine,
-// except that the reader may change them while it stands still for a handover,
-// and before it runs.
+// writer writes a connection's frames. Its fields belong to its goroutine. The reader may change
+// them before the goroutine runs, and while it pauses for a handover.
 type writer struct {
 	link  *link
-	mu    sync.Mutex   // held by whoever is in the writer's place: see direct
+	mu    sync.Mutex   // held by the goroutine in the writer's place: see direct
 	out   io.Writer    // the stream or its compressor
 	flush func() error // of the compressor; nil: none
 
-	bufp    *[]byte // behind buf, on loan
+	bufp    *[]byte // the borrowed memory of buf
 	buf     []byte
-	limit   int         // bytes after which the buffer goes out
-	average int         // bytes of a message frame, about
+	limit   int         // bytes after which the buffer is written
+	average int         // average size of a message frame in bytes
 	memory  limit.Share // for buf
-	wanted  int         // bytes that the next message takes and memory lacks; 0: none
+	wanted  int         // bytes for the next message for which there was no memory; 0: none
 	urgent  bool
 
 	knows    bool          // the client knows the extensions
 	interval time.Duration // of heartbeats; 0: none
-	next     time.Time     // heartbeat
+	next     time.Time     // when the next heartbeat is due
 	timer    *time.Timer
-	deadline time.Time // of writing, on the socket
+	deadline time.Time // for writing to the socket
 
 	sub     Subscription // nil: nothing to deliver
 	dry     bool         // sub has ended
 	emitter func(*topic.Delivery) error
-	emitted uint64 // messages, into the buffer
-	sent    uint64 // of emitted: those that left it
+	emitted uint64 // messages that were written into the buffer
+	sent    uint64 // messages that left the buffer
 	batch   [answerBatch]*answer
 }
 
@@ -69,7 +68,7 @@ func newWriter(l *link, settings *nsq.Settings) *writer {
 	return w
 }
 
-// apply makes negotiated settings count.
+// apply applies negotiated settings.
 func (w *writer) apply(settings *nsq.Settings) {
 	w.limit = settings.OutputBufferSize
 	w.knows = settings.Knows
@@ -101,7 +100,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.releaseBuffer()
 		if w.wanted > 0 {
-			// If there is none, it is asked for again, and the message stays in its channel.
+			// If there is no memory, the writer asks again, and the message stays in its channel.
 			if w.memory.Reserve(ctx, w.wanted) == nil {
 				w.wanted = 0
 			}
@@ -116,8 +115,8 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// rest waits until there may be something to do, and leaves the writer's place to others
-// meanwhile. It says whether the writer continues.
+// rest waits until there may be something to do. Other goroutines may take the writer's place
+// meanwhile. It reports whether the writer continues.
 func (w *writer) rest(ctx context.Context) bool {
 	ready, mixed := w.link.queue.await()
 	if ready {
@@ -128,8 +127,8 @@ func (w *writer) rest(ctx context.Context) bool {
 	select {
 	case <-w.link.wake:
 		if mixed {
-			// Whoever is about to settle an answer of another log on this processor does
-			// so first: then one write takes all of them.
+			// A goroutine that is about to complete an answer of another log on this processor does
+			// so first: then one write takes all answers.
 			runtime.Gosched()
 		}
 	case <-w.timer.C:
@@ -150,8 +149,8 @@ func writeEnding(err error) Ending {
 	return EndNetwork
 }
 
-// turn does a piece of what there is to do. It reports whether there may be
-// more, and whether the last answer was written.
+// turn does a part of the work. It reports whether there may be more, and whether the last answer
+// was written.
 func (w *writer) turn(ctx context.Context) (busy, over bool, err error) {
 	now := time.Now()
 	answered, over := w.writeAnswers(ctx)
@@ -175,7 +174,7 @@ func (w *writer) turn(ctx context.Context) (busy, over bool, err error) {
 // untilBeat returns how long the writer may sleep.
 func (w *writer) untilBeat(now time.Time) time.Duration {
 	if w.interval == 0 {
-		return maxWritePatient // any: there is nothing to do then
+		return maxWritePatient // any duration will do: there is nothing to do then
 	}
 	return max(w.next.Sub(now), 0)
 }
@@ -242,8 +241,8 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 	return true
 }
 
-// standStill flushes and lets the reader work on the stream and the writer. It
-// reports whether the connection ended meanwhile.
+// standStill flushes, and lets the reader work on the stream and the writer. It reports whether the
+// connection ended meanwhile.
 func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
 	if err := w.send(); err != nil {
 		w.link.abort(writeEnding(err), err)
@@ -254,7 +253,7 @@ func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
 	case <-h.resume:
 		return false
 	case <-ctx.Done():
-		// The reader may still be at work: it resumes in any case.
+		// The reader may still be working. It closes resume in any case.
 		<-h.resume
 		return true
 	}
@@ -315,7 +314,7 @@ func (w *writer) emitExtended(form nsq.Form, d *topic.Delivery) error {
 	return nil
 }
 
-// smallFrames is room for some answers.
+// smallFrames is enough room for some answers.
 const smallFrames = 1 << 10
 
 // reserve makes sure that there is a buffer.
@@ -326,11 +325,11 @@ func (w *writer) reserve() {
 	}
 }
 
-// grow moves the buffer to a bigger one: to the negotiated size at once, as
-// messages seldom come alone. It reports whether there is memory for one.
+// grow moves the buffer to a larger one, at once of the negotiated size, as messages seldom come
+// alone. It reports whether there is memory for it.
 func (w *writer) grow(need int) bool {
 	size := max(need, min(w.limit, 4*cap(w.buf)))
-	cost := min(outputCost(size, w.flush != nil), w.memory.Most()) // what never fits goes out alone
+	cost := min(outputCost(size, w.flush != nil), w.memory.Most()) // a message that never fits is sent alone
 	if more := max(cost-w.memory.Held(), 0); !w.memory.Try(more) && nsq.BufferCap(size) > smallOutput {
 		w.wanted = cost
 		return false
@@ -342,21 +341,20 @@ func (w *writer) grow(need int) bool {
 	return true
 }
 
-// releaseBuffer gives the empty buffer back while there is nothing to write.
+// releaseBuffer returns the empty buffer while there is nothing to write.
 func (w *writer) releaseBuffer() {
 	w.memory.Close()
 	if w.bufp == nil {
 		return
 	}
-	if cap(w.buf) > cap(*w.bufp) { // append has moved it
+	if cap(w.buf) > cap(*w.bufp) { // append has allocated a new one
 		*w.bufp = w.buf[:0]
 	}
 	w.link.srv.buffers.Put(w.bufp)
 	w.bufp, w.buf = nil, nil
 }
 
-// send writes the buffer out, unless there are messages in it that may not be
-// delivered any more.
+// send writes the buffer, unless it contains messages that may not be delivered any more.
 func (w *writer) send() error {
 	w.urgent = false
 	if len(w.buf) == 0 {
@@ -369,20 +367,20 @@ func (w *writer) send() error {
 	err := w.write(w.buf)
 	big := cap(w.buf) > max(2*w.limit, 2*smallFrames)
 	w.buf = w.buf[:0]
-	if big { // a big message is over
+	if big { // the big message has been sent
 		w.releaseBuffer()
 	}
 	return err
 }
 
-// write writes data through the stream, within the time that a client may take.
+// write writes data to the stream, within the time that a client may take.
 func (w *writer) write(data []byte) error {
 	patience := maxWritePatient
 	if w.interval > 0 {
 		patience = min(max(w.interval, minWritePatient), maxWritePatient)
 	}
-	// The deadline lies between one and one and a half times the patience ahead:
-	// so it need not be set for each write.
+	// The deadline is set between one and one and a half times the patience ahead, so that it need
+	// not be set for each write.
 	now := time.Now()
 	if w.deadline.Before(now.Add(patience)) {
 		w.deadline = now.Add(patience + patience/2)
