@@ -6,16 +6,15 @@ import (
 	"slices"
 )
 
-// Crash says what a power cut does to what was not synced.
+// Crash describes what a power cut does to data that was not synced.
 type Crash struct {
-	// Rand decides. With nil all that was not synced is lost.
+	// Rand decides. nil: everything that was not synced is lost.
 	Rand *rand.Rand
-	// KeepPercent is how likely it is that an unsynced change survives, per
-	// block of data and per change of a directory. 100 keeps everything: that is
-	// a killed process.
+	// KeepPercent is how likely an unsynced change survives, per block of data and per change of a
+	// directory. 100 keeps everything, as when only the process is killed.
 	KeepPercent int
-	// TornPercent is how likely it is that a block of which the new content
-	// survives is torn: some of its sectors are new, the others old.
+	// TornPercent is how likely a block whose new content survives is torn: some of its sectors are
+	// new, the others old.
 	TornPercent int
 }
 
@@ -25,11 +24,10 @@ func (c Crash) keep() bool {
 
 func (c Crash) torn() bool { return c.Rand != nil && c.Rand.IntN(100) < c.TornPercent }
 
-// CrashClone returns a file system as a power cut at this moment could leave m:
-// what was synced is there; each block of data and each change of a directory
-// that was not is there, is not, or is torn, by chance and one by one. The
-// clone is crashable, and all that it holds counts as synced. Locks are free in
-// it. m is not changed, and must be crashable.
+// CrashClone returns a file system in a state in which a power cut at this moment could leave m.
+// Synced data is there. Each unsynced block of data and each unsynced change of a directory is
+// there, is missing, or is torn, at random and independently. The clone is crashable, and
+// everything in it counts as synced. Its locks are free. m is not changed, and must be crashable.
 func (m *Mem) CrashClone(c Crash) *Mem {
 	if !m.track {
 		panic("BUG: CrashClone of a file system that does not track syncs")
@@ -41,8 +39,8 @@ func (m *Mem) CrashClone(c Crash) *Mem {
 	return clone
 }
 
-// dir clones a directory. done holds the files that were cloned before: a file
-// that a half-done rename left under two names stays one file.
+// dir clones a directory. done holds the files that were cloned before: a file that an unfinished
+// rename left under two names stays one file.
 func (c Crash) dir(n *memNode, done map[*memData]*memData) *memNode {
 	names := maps.Clone(n.synced)
 	if names == nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// spareTries is how often a directory is opened again after the spare descriptor was closed
-// for it, and takeTries how often a descriptor is looked for while all are in use.
+// spareTries is how often a directory is opened again after the spare descriptor was closed for it.
+// takeTries is how often a descriptor is tried to be freed while all are in use.
 const (
 	spareTries = 100
 	sparePause = 10 * time.Millisecond
@@ -23,9 +23,9 @@ const (
 	takePause  = time.Millisecond
 )
 
-// Parts of a process's descriptors. A sixteenth is never lent, as the process has some that
-// are not counted: at least leastKept, but at most half of a small limit. Files that are open
-// for writing may always have a quarter, however many descriptors are used elsewhere.
+// Shares of a process's descriptors. A sixteenth is never lent, since the process has descriptors
+// that are not counted: at least leastKept, but at most half of a small limit. A quarter is always
+// available to files that are open for writing, even if other parts use many.
 const (
 	neverLent = 16
 	leastKept = 128
@@ -33,42 +33,41 @@ const (
 	leastLent = 4
 )
 
-// candidates is among how many files that are open one is chosen to give up its
-// descriptor. Files that are written to in turn are the usual case, where to choose the
-// one that was not used for longest is the worst choice.
+// candidates is how many random open files are compared to find one that gives up its descriptor.
+// Most files are written to in turn, and then the least recently used of all would be the worst
+// choice.
 const candidates = 8
 
-// Files lends descriptors to the files that are open for writing, of which there may be
-// more than descriptors: a busy partition has some, and there may be thousands. Where
-// there is none left, a file that is not in use gives its up, and is opened
-// again when it is used: see lentFile. (PostgreSQL does so with its virtual file
-// descriptors.) Temporary files, which are closed soon, keep theirs and do not count.
+// Files lends descriptors to files that are open for writing. There may be more such files than
+// descriptors: a busy partition has some, and there may be thousands of partitions. If no
+// descriptor is left, a file that is not in use gives up its own and is opened again at its next
+// use: see lentFile. (PostgreSQL's virtual file descriptors work in the same way.) Temporary files,
+// which are closed soon, keep theirs and do not count.
 //
-// One descriptor is kept back for what must not fail for the lack of one: the sync of a
-// directory, behind which what was written would be uncertain.
+// One descriptor is reserved for the sync of a directory, which must not fail for lack of one:
+// otherwise what was written would be uncertain.
 //
 // Its methods are safe for concurrent use.
 type Files struct {
-	limit     int64 // of all descriptors, but for those that are never lent
+	limit     int64 // all descriptors except those that are never lent
 	least     int64
 	events    FilesEvents
-	elsewhere atomic.Int64 // descriptors that were told of
-	given     atomic.Int64 // how many were given up so far
+	elsewhere atomic.Int64 // descriptors that other parts reported
+	given     atomic.Int64 // how many have been given up so far
 	losses    losses
 
 	mu    sync.Mutex // guards what follows; it may be taken with a lentFile's
 	lent  []*lentFile
-	taken int // descriptors for which a lentFile is not in lent yet
+	taken int // descriptors of files that are not in lent yet
 
 	spareMu sync.Mutex // guards spare
 	spare   *os.File   // nil: it could not be opened
 }
 
-// FilesEvents are what a Files tells, by a file's name. They must not wait, and not use
-// files. nil: nothing is told.
+// FilesEvents are called with a file's name. They must not wait, nor use files. nil: no call.
 type FilesEvents struct {
 	GaveUp  func(name string) // a file has given up its descriptor
-	Refused func(name string) // a file got none: all others are in use
+	Refused func(name string) // a file got no descriptor: all are in use
 }
 
 // NewFiles returns a Files for a process that may have limit descriptors.
@@ -79,8 +78,8 @@ func NewFiles(limit int, events FilesEvents) *Files {
 	return f
 }
 
-// Elsewhere says that the process uses n more descriptors, or fewer, for something that
-// waits for them, as connections do. If need be files give theirs up.
+// Elsewhere reports that the process uses n more descriptors for something else, such as
+// connections, or fewer if n is negative. If necessary, files give up descriptors for them.
 func (f *Files) Elsewhere(n int) {
 	if f == nil || f.elsewhere.Add(int64(n)) < 0 || n <= 0 {
 		return
@@ -90,26 +89,26 @@ func (f *Files) Elsewhere(n int) {
 	}
 }
 
-// Given returns how many descriptors were given up since the start.
+// Given returns how many descriptors have been given up since the start.
 func (f *Files) Given() int64 { return f.given.Load() }
 
-// most is how many descriptors may be lent now.
+// most returns how many descriptors may be lent now.
 func (f *Files) most() int64 {
 	return max(f.limit-f.elsewhere.Load(), f.least)
 }
 
-// over reports whether more are lent than may be.
+// over reports whether more descriptors are lent than may be.
 func (f *Files) over() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return int64(len(f.lent)+f.taken) > f.most()
 }
 
-// counts reports whether a file of a name counts.
+// counts reports whether a file with this name counts.
 func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix(name, TempSuffix) }
 
-// acquire counts a descriptor that is about to be opened for a file. While all are in use,
-// each for one call of the system, it waits, but not for long.
+// acquire counts a descriptor that is about to be opened for a file. While each descriptor is in
+// use by a system call, it waits, but not for long.
 func (f *Files) acquire(name string) error {
 	for waits := 0; ; {
 		f.mu.Lock()
@@ -126,8 +125,8 @@ func (f *Files) acquire(name string) error {
 	}
 }
 
-// goOn has a file give up its descriptor, or waits for a moment if all are in use. It says
-// that it is in vain after so many waits.
+// goOn makes a file give up its descriptor, or waits for a moment if all are in use. It returns
+// false after too many waits.
 func (f *Files) goOn(waits *int) bool {
 	if f.giveUp() {
 		return true
@@ -137,8 +136,7 @@ func (f *Files) goOn(waits *int) bool {
 	return *waits < takeTries
 }
 
-// have notes that a file has the descriptor that was taken for it; nil: it could not be
-// opened.
+// have notes that a file has the descriptor that was counted for it; nil: it could not be opened.
 func (f *Files) have(l *lentFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +147,7 @@ func (f *Files) have(l *lentFile) {
 	}
 }
 
-// lose notes that a file has no descriptor any more.
+// lose notes that a file no longer has a descriptor.
 func (f *Files) lose(l *lentFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +157,8 @@ func (f *Files) lose(l *lentFile) {
 	f.lent = f.lent[:len(f.lent)-1]
 }
 
-// giveUp has a file give up its descriptor, and says whether one could. One that cannot be
-// made durable fails, and is passed over.
+// giveUp makes a file give up its descriptor, and reports whether one did. A file that cannot be
+// made durable fails, and giveUp tries another.
 func (f *Files) giveUp() bool {
 	for {
 		l := f.choose()
@@ -186,8 +184,8 @@ func tell(event func(name string), name string) {
 	}
 }
 
-// choose returns a file that may give up its descriptor, locked: of some by chance the
-// one that was not used for longest. nil: all are in use.
+// choose returns a file that may give up its descriptor, locked: the least recently used of some
+// random ones. nil: all are in use.
 func (f *Files) choose() (chosen *lentFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +198,7 @@ func (f *Files) choose() (chosen *lentFile) {
 		if i < candidates {
 			at = rand.IntN(n)
 		} else if chosen != nil {
-			break // all are looked at only where those were in use
+			break // more are compared only while those were in use
 		}
 		l := f.lent[at]
 		if l == chosen || !l.mu.TryLock() {
@@ -224,20 +222,20 @@ func (f *Files) keepLocked() {
 	}
 }
 
-// OutOfFiles reports whether an error says that the process, or the machine, has too many
-// files open.
+// OutOfFiles reports whether an error means that the process or the machine has too many open
+// files.
 func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// LacksRoom reports whether an error says that there was no room for what was to be written:
-// on the disk, in a quota, in a file of the largest size, or for another descriptor.
+// LacksRoom reports whether an error means that there was no room for a write: on the disk, in a
+// quota, in a file of the largest size, or for another descriptor.
 func LacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || OutOfFiles(err)
 }
 
-// opened calls open, and where that fails for the lack of a descriptor, again after a file
-// has given up its.
+// opened calls open. If that fails for lack of a descriptor, it calls open again after a file has
+// given up its own.
 func (f *Files) opened(open func() error) error {
 	err := open()
 	for waits := 0; f != nil && OutOfFiles(err) && f.goOn(&waits); {
@@ -246,7 +244,7 @@ func (f *Files) opened(open func() error) error {
 	return err
 }
 
-// surely is opened, but where no file can give up its, open has the spare descriptor.
+// surely is like opened, but if no file can give up a descriptor, open gets the spare one.
 func (f *Files) surely(open func() error) error {
 	err := open()
 	for f != nil && OutOfFiles(err) && f.giveUp() {
@@ -266,7 +264,7 @@ func (f *Files) surely(open func() error) error {
 		if err = open(); !OutOfFiles(err) {
 			return err
 		}
-		f.keepLocked() // another took it meanwhile
+		f.keepLocked() // another goroutine took it meanwhile
 		time.Sleep(sparePause)
 	}
 	return err

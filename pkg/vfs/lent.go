@@ -9,31 +9,30 @@ import (
 	"sync"
 )
 
-// lentFile is a file that is open for writing and has a descriptor of a Files while it is
-// used, and otherwise until another file needs it. What was written is made durable
-// before it is given up, so that an error of the disk meets the file's owner: a file that
-// was closed may never tell of it. Whoever else has the file, or opens it, is told as well: see
-// losses.
+// lentFile is a file that is open for writing. It has a descriptor of a Files while it is used, and
+// keeps it until another file needs it. Before it gives up the descriptor, it syncs what was
+// written, so that the file's owner gets an error of the disk: a file that was closed may never
+// report it. Other users of the file, and those who open it later, get the error as well: see losses.
 //
-// It is opened again by its name. If another file has that name by then, or none, the file
-// fails, as it does when it cannot be made durable: nothing is written to what is not it.
+// It is opened again by its name. If another file has that name by then, or none has, the lentFile
+// fails, so that nothing is written to another file. It also fails if it cannot be synced.
 type lentFile struct {
 	name   string
-	system OS // whose Files lends
+	system OS // its Files lends the descriptor
 
 	mu       sync.Mutex  // guards what follows
 	file     *os.File    // nil: it has no descriptor
 	info     fs.FileInfo // of the file when it gave up its descriptor; nil: it has not
 	users    int
-	wrote    uint64 // changes so far,
-	synced   uint64 // and those that are durable
-	used     int64  // Files.given when it was used last
-	unsynced bool   // a sync failed: what that means is for its owner, and no other is tried
-	failed   error  // why it cannot be used any more
-	at       int    // where it is among those with a descriptor; guarded by the Files
+	wrote    uint64 // changes so far
+	synced   uint64 // changes that are durable
+	used     int64  // Files.given at its last use
+	unsynced bool   // a sync failed: the owner handles that, and no other sync is tried
+	failed   error  // why the file cannot be used any more
+	at       int    // its index among those with a descriptor; guarded by the Files
 }
 
-// openLent opens a file that gets a descriptor of s.Files.
+// openLent opens a file with a descriptor of s.Files.
 func (s OS) openLent(name string, flag int) (File, error) {
 	l := &lentFile{name: name, system: s}
 	l.mu.Lock()
@@ -44,7 +43,7 @@ func (s OS) openLent(name string, flag int) (File, error) {
 	return l, nil
 }
 
-// open gets the file a descriptor.
+// open opens the file with a counted descriptor.
 func (l *lentFile) open(flag int) error {
 	files := l.system.Files
 	if err := files.acquire(l.name); err != nil {
@@ -60,7 +59,7 @@ func (l *lentFile) open(flag int) error {
 	return nil
 }
 
-// reopen gets the file a descriptor again.
+// reopen opens the file again.
 func (l *lentFile) reopen() error {
 	if err := l.open(os.O_RDWR); err != nil {
 		if !OutOfFiles(err) {
@@ -80,15 +79,13 @@ func (l *lentFile) reopen() error {
 	return err
 }
 
-// errReplaced is why a file fails whose name another one has.
+// errReplaced is the error of a file whose name another file has.
 var errReplaced = errors.New("a file with this name exists")
 
-// mayRest reports whether the file can do without its descriptor now. The caller holds the
-// lock.
+// mayRest reports whether the file can give up its descriptor now. The caller holds the lock.
 func (l *lentFile) mayRest() bool { return l.users == 0 && l.failed == nil && !l.unsynced }
 
-// rest syncs and closes the descriptor, and says whether that is given up. The caller
-// holds the lock.
+// rest syncs and closes the descriptor, and reports whether it did. The caller holds the lock.
 func (l *lentFile) rest() bool {
 	if l.wrote > l.synced {
 		l.failed = l.system.Files.losses.syncing(l.file, func() error {
@@ -107,8 +104,7 @@ func (l *lentFile) rest() bool {
 	return true
 }
 
-// begin returns the open file, and how many changes were made to it so far. The caller
-// ends its use.
+// begin returns the open file and the number of changes so far. The caller ends its use.
 func (l *lentFile) begin() (*os.File, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +141,7 @@ func (l *lentFile) change(f func(*os.File) error) error {
 	return err
 }
 
-// sync calls f, which makes what was changed before durable.
+// sync calls f, which makes earlier changes durable.
 func (l *lentFile) sync(f func(*os.File) error) error {
 	file, wrote, err := l.begin()
 	if err != nil {
@@ -201,8 +197,7 @@ func (l *lentFile) Preallocate(off, n int64) error {
 	return l.change(func(file *os.File) error { return preallocate(file, off, n) })
 }
 
-// DropCache has the system forget what it caches of a range, as far as that is on
-// disk.
+// DropCache drops a range from the system's cache, as far as it is on disk.
 func (l *lentFile) DropCache(off, n int64) {
 	if file, _, err := l.begin(); err == nil {
 		defer l.end()

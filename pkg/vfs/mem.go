@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// Mem is a file system in memory. A plain one (NewMem) is good for data that
-// may go with the process. A crashable one (NewCrashable) also knows what a
-// power cut could leave of it: see CrashClone. It may be called by many
-// goroutines.
+// Mem is a file system in memory. A plain one (NewMem) is for data that may be lost with the
+// process. A crashable one (NewCrashable) also knows what a power cut could leave of it: see
+// CrashClone. Many goroutines may call its methods.
 type Mem struct {
 	track   bool
 	observe func(Op)
@@ -28,18 +27,17 @@ type Mem struct {
 
 var _ FS = (*Mem)(nil)
 
-// memNode is a directory or, with a file, a file.
+// memNode is a directory, or a file if it has one.
 type memNode struct {
 	file     *memData
 	children map[string]*memNode
-	// Of a directory of a crashable Mem: the names that a power cut leaves for
-	// certain, and what has been done since.
+	// For a directory of a crashable Mem: the names that survive a power cut for certain, and the
+	// changes since.
 	synced  map[string]*memNode
 	pending []dirChange
 }
 
-// dirChange is one change to a directory: add under a name, remove a name, or
-// both in one step.
+// dirChange is one change to a directory: it adds a name, removes a name, or does both in one step.
 type dirChange struct {
 	remove string
 	add    string
@@ -49,19 +47,19 @@ type dirChange struct {
 // NewMem returns an empty file system in memory.
 func NewMem() *Mem { return &Mem{root: newDir(), locks: map[string]bool{}} }
 
-// NewCrashable returns an empty file system in memory that can be cloned as a
-// power cut could leave it, and that records its operations.
+// NewCrashable returns an empty file system in memory that records its operations, and that can be
+// cloned as a power cut could leave it.
 func NewCrashable() *Mem {
 	m := NewMem()
 	m.track = true
 	return m
 }
 
-// Observe has a crashable Mem call fn after each operation that Changes, on the
-// goroutine that did it. It must be set before the first operation.
+// Observe makes a crashable Mem call fn after each operation that it records, in the goroutine that
+// did the operation. Call it before the first operation.
 func (m *Mem) Observe(fn func(Op)) { m.observe = fn }
 
-// Trace returns the operations so far that a crashable Mem recorded.
+// Trace returns the operations that a crashable Mem has recorded so far.
 func (m *Mem) Trace() []Op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +108,7 @@ func (m *Mem) findLocked(name string) (*memNode, error) {
 	return n, nil
 }
 
-// parentLocked returns the directory that holds a path, and the path's last part.
+// parentLocked returns the directory that contains a path, and the path's last part.
 func (m *Mem) parentLocked(name string) (*memNode, string, error) {
 	parts := split(name)
 	if len(parts) == 0 {
@@ -301,7 +299,7 @@ func (m *Mem) ReadDir(name string) ([]string, error) {
 	return slices.Sorted(maps.Keys(node.children)), nil
 }
 
-// Stat implements FS. Modification times are not kept: they read as zero.
+// Stat implements FS. Modification times are not stored: they are zero.
 func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -349,7 +347,7 @@ func (m *Mem) SyncAll(name string) error {
 	return nil
 }
 
-// sync makes all durable that is in a node, and below it.
+// sync makes a node and everything below it durable.
 func (n *memNode) sync() {
 	if n.file != nil {
 		n.file.sync()
@@ -376,8 +374,8 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{fs: m, key: key}, nil
 }
 
-// memUsage is what a file system in memory claims to hold: more than any test
-// or ephemeral topic fills. Memory is bounded by those who write.
+// memUsage is the size that a file system in memory reports: more than any test or ephemeral topic
+// uses. The writers limit the memory.
 const memUsage = 1 << 50
 
 // Usage implements FS.

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// blockSize is the unit in which a file in memory is kept; sectorSize is the
-// unit in which a power cut tears a block that was being written.
+// blockSize is the unit in which a file in memory is stored. sectorSize is the unit in which a
+// power cut tears a block that was being written.
 const (
 	blockSize  = 4096
 	sectorSize = 512
@@ -16,10 +16,10 @@ const (
 
 type block [blockSize]byte
 
-// memData is the content of one file. A block that was never written is nil
-// and reads as zero, so preallocation costs no memory. In a crashable file system a
-// block that has not changed since the last sync is never written to: a change
-// replaces it, so that clones and what was synced share it.
+// memData is the content of one file. A block that was never written is nil and reads as zero, so
+// preallocation costs no memory. In a crashable file system, a block that has not changed since the
+// last sync is never overwritten: a change replaces it, so that clones and the synced content share
+// it.
 type memData struct {
 	track bool
 
@@ -27,8 +27,8 @@ type memData struct {
 	size       int64
 	blocks     []*block
 	syncedSize int64
-	// dirty holds the synced content (nil: zero) of each block that changed
-	// since the last sync.
+	// dirty holds the synced content (nil: zero) of each block that has changed since the last
+	// sync.
 	dirty map[int64]*block
 }
 
@@ -38,7 +38,7 @@ func (d *memData) length() int64 {
 	return d.size
 }
 
-// touchLocked keeps what block i was, and has it replaced by a copy, before it is
+// touchLocked keeps the old content of block i and replaces the block by a copy, before it is
 // changed.
 func (d *memData) touchLocked(i int64) {
 	if !d.track {
@@ -135,7 +135,7 @@ func (d *memData) sync() {
 	d.syncedSize, d.dirty = d.size, nil
 }
 
-// memFile is a file that is open.
+// memFile is an open file.
 type memFile struct {
 	fs    *Mem
 	data  *memData

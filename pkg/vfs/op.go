@@ -5,7 +5,7 @@ import "fmt"
 // OpKind is a kind of operation on a file system.
 type OpKind uint8
 
-// The operations that a crashable Mem records and that tests disturb.
+// The operations that a crashable Mem records and that tests make fail.
 const (
 	OpCreate OpKind = iota + 1
 	OpOpen
@@ -67,8 +67,8 @@ func (k OpKind) String() string {
 	return "unknown"
 }
 
-// Op is one operation. Name is the file or directory; of a rename the new name.
-// Off and Len are bytes where they apply.
+// Op is one operation. Name is the file or directory, for a rename the new name. Off and Len are in
+// bytes, if the operation has them.
 type Op struct {
 	Kind     OpKind
 	Name     string

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OS is the file system of the operating system. Files are made with mode 0640,
-// directories with 0750. The zero value is ready to use.
+// OS is the operating system's file system. It creates files with mode 0640 and directories with
+// 0750. The zero value is ready to use.
 type OS struct {
-	// Syncs keeps SyncData from blocking all of the runtime's places; nil: nothing does.
+	// Syncs keeps syncs from blocking all places of the runtime; nil: nothing does.
 	Syncs *Syncs
-	// Files lends descriptors to the files that are open for writing; nil: each has its own
-	// for as long as it is open.
+	// Files lends descriptors to files that are open for writing; nil: each file keeps its own
+	// while it is open.
 	Files *Files
 }
 
@@ -59,8 +59,8 @@ func (s OS) openFile(name string, flag int) (f *os.File, err error) {
 	return f, nil
 }
 
-// openBlocking is os.OpenFile of what is a file, which has no use for the runtime's poller: to ask for it and
-// be refused takes five more calls of the system.
+// openBlocking is os.OpenFile for regular files, for which the runtime's poller is of no use:
+// trying to register them costs five more system calls.
 func openBlocking(name string, flag int) (*os.File, error) {
 	var fd int
 	err := ignoringEINTR(func() (err error) {
@@ -73,8 +73,7 @@ func openBlocking(name string, flag int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
 }
 
-// openWritable opens a file for writing, which is lent its descriptor where these are
-// counted.
+// openWritable opens a file for writing. If descriptors are counted, the file gets a lent one.
 func (s OS) openWritable(name string, flag int) (File, error) {
 	if s.Files.counts(name) {
 		return s.openLent(name, flag)
@@ -138,8 +137,8 @@ func (s OS) SyncDir(name string) error {
 	})
 }
 
-// SyncAll implements the function SyncAll with syncfs(2). Before Linux 5.8 that did not tell of
-// writes that had failed, and is not used.
+// SyncAll implements the function SyncAll with syncfs(2). Before Linux 5.8 syncfs did not report
+// failed writes, so SyncAll does not use it there.
 func (s OS) SyncAll(name string) error {
 	if !tellsFailedWrites() {
 		return errors.ErrUnsupported
@@ -152,8 +151,8 @@ func (s OS) SyncAll(name string) error {
 	return errors.Join(named("syncfs", f, err), f.Close())
 }
 
-// tellsFailedWrites reports whether syncfs(2) of the kernel that runs returns an error where a write
-// has failed.
+// tellsFailedWrites reports whether the running kernel's syncfs(2) returns an error if a write has
+// failed.
 func tellsFailedWrites() bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -162,7 +161,7 @@ func tellsFailedWrites() bool {
 	return atLeast(unix.ByteSliceToString(name.Release[:]), 5, 8)
 }
 
-// atLeast reports whether a release of the kernel is one of a version or later.
+// atLeast reports whether a kernel release has at least this version.
 func atLeast(release string, major, minor int) bool {
 	var m, n int
 	if _, err := fmt.Sscanf(release, "%d.%d", &m, &n); err != nil {
@@ -171,8 +170,8 @@ func atLeast(release string, major, minor int) bool {
 	return m > major || m == major && n >= minor
 }
 
-// Lock implements FS with flock(2). The file is made where it is missing and is
-// left in place afterwards: removing it would let two callers lock two files.
+// Lock implements FS with flock(2). It creates the file if it is missing, and leaves it in place
+// afterwards: if it were removed, two callers could lock two files.
 func (s OS) Lock(name string) (io.Closer, error) {
 	f, err := s.openFile(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -215,8 +214,8 @@ func sizeOf(f *os.File) (int64, error) {
 // Preallocate implements File.
 func (f osFile) Preallocate(off, n int64) error { return preallocate(f.File, off, n) }
 
-// preallocate is File.Preallocate with fallocate(2). Where the file system has no
-// fallocate the file is only made longer, and a later write may find no room.
+// preallocate is File.Preallocate with fallocate(2). On a file system without fallocate it only
+// makes the file longer, and a later write may find no room.
 func preallocate(f *os.File, off, n int64) error {
 	err := ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
 	if err == nil {
@@ -232,12 +231,11 @@ func preallocate(f *os.File, off, n int64) error {
 	return f.Truncate(off + n)
 }
 
-// DropCache has the system forget what it caches of a range, as far as that is on
-// disk.
+// DropCache drops a range from the system's cache, as far as it is on disk.
 func (f osFile) DropCache(off, n int64) { dropCache(f.File, off, n) }
 
 func dropCache(f *os.File, off, n int64) {
-	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // it is advice
+	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // only advice: an error does not matter
 }
 
 // SyncData implements File.
@@ -249,7 +247,7 @@ func (f osFile) SyncAside() error { return f.system.syncAside(f.File) }
 // Sync implements File.
 func (f osFile) Sync() error { return f.system.syncWhole(f.File) }
 
-// syncData is File.SyncData with fdatasync(2), or what does the same in the kernel: see
+// syncData is File.SyncData with fdatasync(2), or with the kernel's asynchronous equivalent: see
 // Syncs.
 func (s OS) syncData(f *os.File) error { return s.synced(f, named("fdatasync", f, s.Syncs.data(f))) }
 
@@ -269,7 +267,7 @@ func (s OS) synced(f *os.File, err error) error {
 	return s.Files.lost(f)
 }
 
-// named says what failed, and with which file.
+// named adds the failed call and the file to an error.
 func named(op string, f *os.File, err error) error {
 	if err != nil {
 		return &fs.PathError{Op: op, Path: f.Name(), Err: err}

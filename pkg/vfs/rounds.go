@@ -2,29 +2,30 @@ package vfs
 
 import "sync"
 
-// rounds lets callers who ask for the same thing at the same time share its work: who
-// asks while it is done for others waits for the end of that, and what is done then is
-// done once for all who have asked by then. The zero value is ready to use; its methods
-// is safe for concurrent use.
+// rounds lets callers that request the same work at the same time share it. A caller that comes
+// while the work is being done for others waits until that ends. Then the work is done once for all
+// callers that have come by then. The zero value is ready to use. Its methods are safe for
+// concurrent use.
 type rounds struct {
 	mu   sync.Mutex // guards what follows, and the fields of the queues
 	open map[string]*roundQueue
 }
 
-// roundQueue is those who ask for one thing.
+// roundQueue is the callers that request one kind of work.
 type roundQueue struct {
 	turn  chan struct{} // holds an element while the work is done
-	next  *round        // that has not begun; nil if none
-	users int           // who are waiting or at work; guarded by rounds.mu
+	next  *round        // the round that has not begun; nil: none
+	users int           // callers that wait or work; guarded by rounds.mu
 }
 
-// round is one time that the work is done.
+// round is one execution of the work.
 type round struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// share does the work for key, or waits for who does it. The work begins after the call.
+// share does the work for key, or waits until another caller has done it. The work begins after the
+// call.
 func (s *rounds) share(key string, work func() error) error {
 	s.mu.Lock()
 	if s.open == nil {
@@ -45,7 +46,7 @@ func (s *rounds) share(key string, work func() error) error {
 	if mine {
 		q.turn <- struct{}{}
 		s.mu.Lock()
-		q.next = nil // who comes now is not sure to be covered
+		q.next = nil // the work may not cover later callers
 		s.mu.Unlock()
 		r.err = work()
 		<-q.turn

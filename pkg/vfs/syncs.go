@@ -12,24 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRequests bounds the syncs that are handed to the kernel at the same time.
+// maxRequests limits the syncs that are passed to the kernel at the same time.
 const maxRequests = 64
 
-// Syncs bounds how many of the places in which the runtime runs goroutines
-// (GOMAXPROCS) are taken by syncs. A goroutine in a system call keeps its place until
-// the runtime's monitor takes it away, which may be 10 ms later; while every place is
-// in a sync nothing else runs, though the processors are idle. A sync that would take
-// one place too many is therefore handed to the kernel, and its goroutine waits for the
-// completion as others wait for the network; so is one of SyncAside. The first ones
-// block where they are: for a sync on which everything waits that is faster, by what the
+// Syncs limits how many of the runtime's places for goroutines (GOMAXPROCS) are taken by syncs. A
+// goroutine in a system call keeps its place until the runtime's monitor takes it away, up to 10 ms
+// later. While all places are in syncs, nothing else runs, although the processors are idle.
+// Therefore a sync that would take one place too many is passed to the kernel as a request, and its
+// goroutine waits for the completion as others wait for the network. SyncAside always does so. The
+// first syncs block in a system call: for a sync on which everything waits this is faster, as it
+// saves the request and the wake-up.
 // hand-over and the wake-up take.
-//
-// Where the kernel takes no such requests, or has enough of them, syncs block as they do
-// without a Syncs. The methods is safe for concurrent use. A nil Syncs hands
-// nothing over.
+// If the kernel takes no such requests, or has enough of them, syncs block as they do without a
+// Syncs. The methods are safe for concurrent use. A nil Syncs passes no sync to the kernel.
 type Syncs struct {
 	most     int32        // syncs that may block at the same time
-	blocking atomic.Int32 // that do
+	blocking atomic.Int32 // how many block now
 	shared   rounds       // of directories, by path
 
 	mu      sync.Mutex // guards what follows
@@ -38,21 +36,20 @@ type Syncs struct {
 	refused bool // the kernel takes no requests
 }
 
-// NewSyncs returns a Syncs for a runtime of so many places. Half of them may be taken
-// by syncs.
+// NewSyncs returns a Syncs for a runtime with places places. Syncs may take half of them.
 func NewSyncs(places int) *Syncs {
 	return &Syncs{most: int32(min(places/2, 1<<10))} //nolint:gosec // bounded
 }
 
 // syncKind is what a sync makes durable.
 type syncKind struct {
-	opcode uint16                 // of the request
+	opcode uint16                 // of the asynchronous request
 	block  func(f *os.File) error // the same by a system call
 }
 
 var (
 	dataSync = syncKind{aioDataSync, fdatasync}
-	// nameSync is for directories: a new name in one need not count as its data.
+	// nameSync is for directories: a new name in a directory may not count as its data.
 	nameSync = syncKind{aioSync, (*os.File).Sync}
 )
 
@@ -63,8 +60,8 @@ func fdatasync(f *os.File) error {
 // data makes a file's data durable.
 func (s *Syncs) data(f *os.File) error { return s.sync(f, dataSync) }
 
-// names makes the names in a directory durable by sync. Callers at the same time share
-// one: where many topics are made together, all are made in one directory.
+// names makes the names in a directory durable with sync. Callers at the same time share one sync:
+// if many topics are created together, all are created in one directory.
 func (s *Syncs) names(dir string, sync func() error) error {
 	if s == nil {
 		return sync()
@@ -72,7 +69,7 @@ func (s *Syncs) names(dir string, sync func() error) error {
 	return s.shared.share(dir, sync)
 }
 
-// sync blocks, or goes aside where too many do.
+// sync blocks, or uses a request if too many syncs block.
 func (s *Syncs) sync(f *os.File, kind syncKind) error {
 	if s == nil {
 		return kind.block(f)
@@ -85,7 +82,7 @@ func (s *Syncs) sync(f *os.File, kind syncKind) error {
 	return s.aside(f, kind)
 }
 
-// aside syncs by a request, or blocks where there is none.
+// aside syncs with a request, or blocks if there is none.
 func (s *Syncs) aside(f *os.File, kind syncKind) error {
 	if s == nil {
 		return kind.block(f)
@@ -103,14 +100,14 @@ func (s *Syncs) aside(f *os.File, kind syncKind) error {
 		return kind.block(f)
 	}
 	if err := r.await(); err != nil {
-		return err // r is lost: the kernel may still complete it
+		return err // r cannot be reused: the kernel may still complete it
 	}
 	err = r.outcome()
 	s.put(r, false)
 	return err
 }
 
-// get returns a request that is not in use; nil if none.
+// get returns an unused request, or nil.
 func (s *Syncs) get() *syncRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +128,7 @@ func (s *Syncs) get() *syncRequest {
 	return r
 }
 
-// put gives a request back. refused: the kernel did not take it, and takes no other.
+// put returns a request. refused: the kernel did not take it, and takes no others.
 func (s *Syncs) put(r *syncRequest, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +138,7 @@ func (s *Syncs) put(r *syncRequest, refused bool) {
 	}
 }
 
-// The kernel's interface for asynchronous I/O, as linux/aio_abi.h has it. See io_submit(2).
+// The kernel's interface for asynchronous I/O, from linux/aio_abi.h. See io_submit(2).
 const (
 	aioSync        = 2 // IOCB_CMD_FSYNC
 	aioDataSync    = 3 // IOCB_CMD_FDSYNC
@@ -164,10 +161,10 @@ type aioEvent struct {
 	_      int64
 }
 
-// syncRequest is one request to the kernel, used repeatedly.
+// syncRequest is one reusable request to the kernel.
 type syncRequest struct {
 	context uintptr  // of the kernel
-	event   *os.File // an eventfd, which is signalled at the completion
+	event   *os.File // an eventfd, which the kernel signals at completion
 	control aioControl
 	done    aioEvent
 	count   [8]byte // what the event is read into
@@ -189,8 +186,8 @@ func newSyncRequest() (*syncRequest, error) {
 	return r, nil
 }
 
-// submit hands a sync of a file to the kernel. Where the kernel does not take it, it
-// returns false; an error says that the file is closed.
+// submit passes a sync of a file to the kernel. It returns false if the kernel does not take it. An
+// error means that the file is closed.
 func (r *syncRequest) submit(f *os.File, opcode uint16) (taken bool, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -209,8 +206,7 @@ func (r *syncRequest) submit(f *os.File, opcode uint16) (taken bool, err error) 
 	return taken, nil
 }
 
-// await returns when the kernel has completed the request. After an error that is not
-// known.
+// await returns when the kernel has completed the request. After an error that is unknown.
 func (r *syncRequest) await() error {
 	if _, err := r.event.Read(r.count[:]); err != nil {
 		return err
@@ -227,7 +223,7 @@ func (r *syncRequest) await() error {
 	})
 }
 
-// outcome returns what became of the request.
+// outcome returns the result of the request.
 func (r *syncRequest) outcome() error {
 	if r.done.result < 0 {
 		return syscall.Errno(-r.done.result)

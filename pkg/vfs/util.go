@@ -10,16 +10,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// What may be wrong with a file.
+// Errors of files.
 var (
 	// ErrLocked says that another process or caller holds the lock.
 	ErrLocked = fate.Refuse("locked by another process")
-	// ErrTooLong says that a file has more bytes than are read of it.
+	// ErrTooLong says that a file is larger than the reader's limit.
 	ErrTooLong = errors.New("file too large")
 )
 
-// MkdirAllSynced makes a directory and its parents, and makes each name that it
-// added durable. A name that it could not make durable it takes away again.
+// MkdirAllSynced creates a directory and its parents, and makes each name that it added durable. It
+// removes a name again that it could not make durable.
 func MkdirAllSynced(fsys FS, name string) error {
 	name = filepath.Clean(name)
 	_, err := fsys.Stat(name)
@@ -36,16 +36,15 @@ func MkdirAllSynced(fsys FS, name string) error {
 		return err
 	}
 	if err := fsys.SyncDir(parent); err != nil {
-		// A directory that is there counts as durable at the next attempt.
+		// The next attempt would take an existing directory for durable.
 		return errors.Join(err, fsys.Remove(name))
 	}
 	return nil
 }
 
-// WriteFileSynced replaces a file as a whole: it writes a file with the suffix
-// TempSuffix beside it, syncs that, renames it over name and syncs the
-// directory. After a failure or a power cut the old content or the new is
-// there, never a mixture; the temporary file may be left over.
+// WriteFileSynced replaces a whole file: it writes a file with the suffix TempSuffix beside it,
+// syncs that file, renames it over name and syncs the directory. After a failure or a power cut the
+// file has the old content or the new, never a mixture. The temporary file may remain.
 func WriteFileSynced(fsys FS, name string, content []byte) error {
 	temp := name + TempSuffix
 	f, err := fsys.Create(temp)
@@ -68,9 +67,9 @@ func WriteFileSynced(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// MarkSynced makes an empty file and syncs the directory. Its name is all that it says, and
-// a file system that keeps a journal stores both in one step: the file itself needs no
-// sync, and after a power cut it is there or not.
+// MarkSynced creates an empty file and syncs the directory. The file means something by its name
+// only. A file system with a journal stores both in one step: the file itself needs no sync, and
+// after a power cut it exists or does not.
 func MarkSynced(fsys FS, name string) error {
 	f, err := fsys.Create(name)
 	if err == nil {
@@ -82,7 +81,8 @@ func MarkSynced(fsys FS, name string) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// ReadFile returns a file's content. One of more than limit bytes is an ErrTooLong.
+// ReadFile returns a file's content. If the file has more than limit bytes, the error is
+// ErrTooLong.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -110,7 +110,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// ReadFull fills p from position off of a file. A file that ends before is
+// ReadFull fills p from position off of a file. If the file ends before, the error is
 // io.ErrUnexpectedEOF.
 func ReadFull(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
@@ -128,17 +128,15 @@ const (
 	dirMode  = 0o750
 )
 
-// DropCache has the system forget what it caches of a range of a file, so that it is
-// read from the disk next. What is not on the disk yet stays. It does nothing where
-// there is no such cache.
+// DropCache drops a range of a file from the system's cache, so that the next read comes from the
+// disk. Data that is not on disk yet stays. Without such a cache it does nothing.
 func DropCache(f File, off, n int64) {
 	if c, ok := f.(interface{ DropCache(off, n int64) }); ok {
 		c.DropCache(off, n)
 	}
 }
 
-// FillAt writes bytes ahead of what a file holds, which only prepare its blocks: they need
-// not be durable.
+// FillAt writes bytes behind a file's content only to prepare its blocks: they need not be durable.
 func FillAt(f File, p []byte, off int64) (int, error) {
 	if filler, ok := f.(interface {
 		FillAt(p []byte, off int64) (int, error)
@@ -148,10 +146,11 @@ func FillAt(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
-// SyncAll makes all that was written so far durable in the file system that holds name, by whomever:
-// what files hold, and the names in directories. It is one call in place of thousands, and waits for
-// what others have written there as well. Its error tells nothing of any one file: whoever gets one syncs
-// file by file. It wraps errors.ErrUnsupported where there is no such call.
+// SyncAll makes everything durable that any process has written so far in the file system that
+// holds name: the content of files, and the names in directories. It is one call instead of
+// thousands, and also waits for what others have written there. Its error does not tell which file
+// failed: after one, the caller syncs file by file. The error wraps errors.ErrUnsupported if there
+// is no such call.
 func SyncAll(fsys FS, name string) error {
 	if s, ok := fsys.(interface{ SyncAll(name string) error }); ok {
 		return s.SyncAll(name)
@@ -159,7 +158,8 @@ func SyncAll(fsys FS, name string) error {
 	return errors.ErrUnsupported
 }
 
-// SameDisk reports whether two names are known to lie in one file system. Those that are not of the operating system are one.
+// SameDisk reports whether two names are known to be in one file system. Names outside the
+// operating system's file system always are.
 func SameDisk(fsys FS, a, b string) bool {
 	of, err := fsys.Stat(a)
 	if err != nil {
@@ -174,8 +174,8 @@ func SameDisk(fsys FS, a, b string) bool {
 	return known == also && (!known || x.Dev == y.Dev)
 }
 
-// SyncAside is File.SyncData for a caller beside whom there is other work: it takes the
-// place of no other goroutine while it waits for the disk, where the file can do that.
+// SyncAside is File.SyncData for a caller whose sync is not urgent: while it waits for the disk, it
+// keeps no other goroutine from running, if the file supports that.
 func SyncAside(f File) error {
 	if a, ok := f.(interface{ SyncAside() error }); ok {
 		return a.SyncAside()
@@ -183,10 +183,10 @@ func SyncAside(f File) error {
 	return f.SyncData()
 }
 
-// WriteNote is f.WriteAt of a note about what is in another file. Where what that file was
-// synced with is kept elsewhere as well (see Deferred), the note may be written later: as
-// soon as that is not kept any more. Until then a crash of the process may lose the note, and
-// loses nothing that it is about. A later note to f, or any other write, replaces it.
+// WriteNote is f.WriteAt for a note about the content of another file. If the synced data of that
+// file is also kept elsewhere (see Deferred), the note may be written later: when that data is
+// about to be dropped. Until then a crash of the process may lose the note, but not the data that
+// it is about. A later note to f, or any other write, replaces it.
 func WriteNote(f, about File, p []byte, off int64) error {
 	if n, ok := f.(interface {
 		WriteNote(about File, p []byte, off int64) error
@@ -197,10 +197,10 @@ func WriteNote(f, about File, p []byte, off int64) error {
 	return err
 }
 
-// WriteDeferred is f.WriteAt of bytes that the caller syncs before it tells anybody of them, in
-// a range that was preallocated. Where SyncData makes them durable elsewhere (see Deferred), they
-// may be written to the file later, in larger pieces; whoever reads the file through its file
-// system finds them. Until they are synced a crash of the process may lose them.
+// WriteDeferred is f.WriteAt for bytes in a preallocated range that the caller syncs before it
+// announces them. If SyncData makes them durable elsewhere (see Deferred), they may be written to
+// the file later, in larger pieces. Readers of the file through its file system see them. Until
+// they are synced, a crash of the process may lose them.
 func WriteDeferred(f File, p []byte, off int64) (int, error) {
 	if d, ok := f.(interface {
 		WriteDeferred(p []byte, off int64) (int, error)
@@ -210,8 +210,8 @@ func WriteDeferred(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
-// Deferred reports whether what SyncData makes durable is kept elsewhere at first, so that
-// the blocks of the file itself do not matter to how long that takes.
+// Deferred reports whether SyncData first makes data durable elsewhere, so that the blocks of the
+// file itself do not affect how long that takes.
 func Deferred(f File) bool {
 	d, ok := f.(interface{ Deferred() bool })
 	return ok && d.Deferred()

@@ -2,17 +2,16 @@ package vfs
 
 import "sync"
 
-// Watch is a file system around another one that knows which of the operations
-// that change it have not returned: a disk that hangs gives no error. Its
-// methods is safe for concurrent use. Watching allocates nothing for a
-// write or a sync.
+// Watch is a file system around another one that knows which changing operations have not returned
+// yet: a disk that hangs gives no error. Its methods are safe for concurrent use. Watching
+// allocates nothing for a write or a sync.
 type Watch struct {
 	FS
 
 	mu    sync.Mutex // guards the fields below
-	last  int64      // number given
-	slots []underWay // as many as there were operations at once; kept for the next ones
-	free  []int      // places in slots
+	last  int64      // the last number
+	slots []underWay // as many as there were operations at once; kept for later operations
+	free  []int      // free indexes of slots
 }
 
 // underWay is an operation that has not returned.
@@ -26,11 +25,11 @@ var _ FS = (*Watch)(nil)
 // NewWatch returns a Watch around inner.
 func NewWatch(inner FS) *Watch { return &Watch{FS: inner} }
 
-// Oldest returns the operation that has been in progress for longest, with its
-// number, which no other one gets. false: none is in progress.
+// Oldest returns the operation that has been in progress for longest, with its number, which no
+// other operation gets. false: none is in progress.
 //
-// Whoever wants to know for how long should count looks, and not ask the clock:
-// a process that was stopped finds every operation old when it continues.
+// To find out how long an operation takes, count calls of Oldest that return it, and do not use the
+// clock: to a process that was stopped, every operation looks old when it continues.
 func (w *Watch) Oldest() (number int64, op Op, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +48,7 @@ func (w *Watch) during(op Op, f func() error) error {
 	return f()
 }
 
-// begin notes an operation and returns its place in slots.
+// begin notes an operation and returns its index in slots.
 func (w *Watch) begin(op Op) (slot int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
