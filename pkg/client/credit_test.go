@@ -59,6 +59,12 @@ func (f *fewBrokers) play(t *testing.T, address string) func(peer) {
 	}
 }
 
+func (f *fewBrokers) mostInFlight() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most
+}
+
 // consumeFew calls use with a consumer of three brokers, that may have a few in flight.
 func consumeFew(t *testing.T, few int, waiting map[string]int, use func(*testing.T, *fewBrokers, *Consumer)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +104,8 @@ func TestFewMessagesInFlightGoWhereMessagesAre(t *testing.T) {
 			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("%s: 20 messages of 100 ms each took %v", address, took)
 			}
-			if b.most > 1 {
-				t.Errorf("%d messages in flight", b.most)
+			if most := b.mostInFlight(); most > 1 {
+				t.Errorf("%d messages in flight", most)
 			}
 		})
 	}
@@ -155,10 +161,9 @@ func TestAHeldMessageKeepsItsCredit(t *testing.T) {
 		for m := range x.Messages(t.Context()) {
 			time.Sleep(50 * time.Second)
 			synctest.Wait()
-			if b.mu.Lock(); b.most != 1 {
-				t.Errorf("%d in flight, though one was held", b.most)
+			if most := b.mostInFlight(); most != 1 {
+				t.Errorf("%d in flight, though one was held", most)
 			}
-			b.mu.Unlock()
 			_ = m.Finish()
 			break
 		}
@@ -198,8 +203,8 @@ func TestConnectionsTakeTurns(t *testing.T) {
 				t.Errorf("%d messages of %s, of 300 in all", n, a)
 			}
 		}
-		if b.most > 2 { // a message may be on its way when its connection's turn ends
-			t.Errorf("%d messages in flight", b.most)
+		if most := b.mostInFlight(); most > 2 { // a message may be on its way when its connection's turn ends
+			t.Errorf("%d messages in flight", most)
 		}
 	})
 	consumeFew(t, 1, map[string]int{}, func(t *testing.T, b *fewBrokers, _ *Consumer) {
