@@ -57,7 +57,8 @@ func (v accessAPI) route(t *API) {
 
 // change makes a change in the name of the caller, and notes it for the audit log.
 func (v accessAPI) change(r *http.Request, object string, c access.Change) error {
-	web.Note(r.Context(), object, access.Redact(c.String()))
+	act := web.ActOf(r.Context())
+	act.Object, act.Text = object, access.Redact(c.String())
 	c.By = guard.CallerOf(r.Context()).Name()
 	return v.of.Change(r.Context(), c)
 }

@@ -109,7 +109,7 @@ func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Top
 		if err := validFilter(req.Filter); err != nil {
 			return answer{}, err
 		}
-		web.NoteDryRun(r.Context(), req.DryRun)
+		web.ActOf(r.Context()).DryRun = req.DryRun
 		s, err := v.policies().RedriveOrPurge(r.Context(), operate.DeadLetterAction{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
 		if err != nil {
 			return answer{}, err

@@ -100,7 +100,7 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 		if err := readJSON(r, &req); err != nil {
 			return answer{}, err
 		}
-		web.NoteDryRun(r.Context(), req.DryRun)
+		web.ActOf(r.Context()).DryRun = req.DryRun
 		change := operate.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
 		windowed := req.Since != nil || req.Until != nil
 		switch {

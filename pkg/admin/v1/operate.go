@@ -56,7 +56,7 @@ func (v operateAPI) decommission(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	web.NoteDryRun(r.Context(), req.DryRun)
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	return then(v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force, req.DryRun), r, v.node)
 }
 
@@ -125,7 +125,7 @@ func (v operateAPI) move(r *http.Request) (answer, error) {
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	web.NoteDryRun(r.Context(), req.DryRun)
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	target := make([]meta.NodeID, len(req.Replicas))
 	for i, id := range req.Replicas {
 		target[i] = meta.NodeID(id)

@@ -20,7 +20,7 @@ func (v upgradeAPI) finalize(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	web.NoteDryRun(r.Context(), req.DryRun)
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	u := v.of.Upgrade()
 	if !req.DryRun {
 		var err error

@@ -5,8 +5,8 @@ import "context"
 // Act is what an endpoint says of a request for the audit log, where neither the path nor the
 // body of the request may say it.
 type Act struct {
-	Object, Text string
-	DryRun       bool // it changes nothing and is not recorded
+	Object, Text string // without credentials
+	DryRun       bool   // it changes nothing and is not recorded
 }
 
 type actKey struct{}
@@ -17,16 +17,11 @@ func WithAct(ctx context.Context) (context.Context, *Act) {
 	return context.WithValue(ctx, actKey{}, a), a
 }
 
-// Note says what a request does, without credentials, for the audit log.
-func Note(ctx context.Context, object, text string) {
+// ActOf returns what the endpoint of a request says of it for the audit log. It is not nil: where
+// nothing is recorded, what is said is not kept.
+func ActOf(ctx context.Context) *Act {
 	if a, ok := ctx.Value(actKey{}).(*Act); ok {
-		a.Object, a.Text = object, text
+		return a
 	}
-}
-
-// NoteDryRun says whether a request is a dry run, which changes nothing: the audit log omits it.
-func NoteDryRun(ctx context.Context, is bool) {
-	if a, ok := ctx.Value(actKey{}).(*Act); ok {
-		a.DryRun = is
-	}
+	return new(Act)
 }
