@@ -1,13 +1,17 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -17,6 +21,7 @@ import (
 // here only when caughtUp is closed. Before that, it fails as often as refusals says.
 type lateRegistry struct {
 	refusals  int
+	refusal   error // nil: there is no leader
 	caughtUp  chan struct{}
 	proposed  []meta.NodeStarted
 	index, at uint64
@@ -25,7 +30,7 @@ type lateRegistry struct {
 func (r *lateRegistry) Propose(_ context.Context, c meta.Command) (meta.Result, error) {
 	r.proposed = append(r.proposed, c.(meta.NodeStarted))
 	if len(r.proposed) <= r.refusals {
-		return meta.Result{}, errors.New("no leader")
+		return meta.Result{}, cmp.Or(r.refusal, errors.New("no leader"))
 	}
 	return meta.Result{Index: r.index}, raftstore.ErrBehind
 }
@@ -45,10 +50,15 @@ func (r *lateRegistry) Applied() uint64 {
 
 // register runs a registration on a disk until ctx ends.
 func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
+	return registerTelling(ctx, r, disk, slog.New(slog.DiscardHandler))
+}
+
+// registerTelling is register with a log.
+func registerTelling(ctx context.Context, r *lateRegistry, disk vfs.FS, log *slog.Logger) error {
 	work := newTasks(ctx)
 	reg := registration{
 		store: r, marks: marks{disk, "data"}, breakdown: &breakdown{failed: make(chan struct{})}, work: work,
-		log: slog.New(slog.DiscardHandler), command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+		log: log, command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
 	}
 	err := reg.run(ctx)
 	work.cancel(context.Canceled)
@@ -72,6 +82,21 @@ func TestANodeActsOnNothingOlderThanItsReturn(t *testing.T) {
 		close(r.caughtUp)
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A start that waits for space on the disk of the metadata leader says so, once.
+func TestAStartThatWaitsForSpaceNamesTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := &lateRegistry{refusals: 5, refusal: fmt.Errorf("%w on node n2: 0 B free", failure.MetadataDiskFull), index: 7, caughtUp: make(chan struct{})}
+		close(r.caughtUp)
+		if err := registerTelling(t.Context(), r, vfs.NewMem(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "on node n2: 0 B free") {
+			t.Errorf("logged %q", got)
 		}
 	})
 }

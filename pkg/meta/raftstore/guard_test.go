@@ -93,10 +93,10 @@ func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
 	}
 	now := time.Now().Add(reserveRetry)
 	free.Store(1<<20 - 1) // half of it is left to others
-	if r.restore(now) || file() != 7*stepLeast {
+	if r.restore(now) || file() != 31*stepLeast {
 		t.Errorf("%d bytes of a disk with too little space", file())
 	}
-	free.Store(18 * stepLeast)
+	free.Store(66 * stepLeast)
 	if !r.restore(now.Add(reserveRetry)) || r.isLow() || file() != 1<<20 {
 		t.Errorf("not whole again: %d bytes", file())
 	}
@@ -169,7 +169,7 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	if !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
 		t.Fatalf("%v, %+v", err, s.Stats())
 	}
-	for _, want := range []string{"node n1", o.Dir, "0 B free", "960.0 KiB of the reserve of 1.0 MiB left"} {
+	for _, want := range []string{"node n1", o.Dir, "0 B free", "1008.0 KiB of the reserve of 1.0 MiB left"} {
 		if !strings.Contains(err.Error(), want) || strings.HasPrefix(want, "0 ") && !strings.Contains(s.Members().FullDisk(), want) {
 			t.Errorf("%v, disk %s: want %s", err, s.Members().FullDisk(), want)
 		}

@@ -24,10 +24,10 @@ const (
 	reservePart  = 40
 	reserveLeast = 512 << 10
 	// reserveSteps is in how many steps the reserve is spent, and stepLeast how much one is.
-	reserveSteps = 64
-	stepLeast    = 64 << 10
+	reserveSteps = 256
+	stepLeast    = 16 << 10
 	// floorSteps of the room are left to terms and votes.
-	floorSteps = 2
+	floorSteps = 4
 	// writtenPerByte is how many bytes a command of one may take on disk, at most.
 	writtenPerByte = 4
 )
