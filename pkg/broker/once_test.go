@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,11 +139,9 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	}
 	h := n.Host.Lookup("t")
 	lp := h.Led(0)
-	k, err := once.Open(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()})
-	if err != nil {
+	if err := hidden[once.Switch](lp, "once").Set(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()}); err != nil {
 		t.Fatal(err)
 	}
-	hidden[atomic.Pointer[once.Keeper]](lp, "once").Store(k)
 	for i := range 4 {
 		if why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now()); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
