@@ -104,6 +104,7 @@ type Relay struct {
 	logged    time.Time // when the stalled client was last logged
 	fetching  int       // open Fetch calls
 	answers   []byte    // to be sent, after the head
+	sent      []byte    // answers that were sent last, with the head
 	answering bool      // a KindAnswer call is open
 	resting   bool      // the client wants nothing: return what arrives
 	retiring  bool      // it ends when the client has answered what it has
@@ -161,7 +162,9 @@ func (r *Relay) fetch() {
 	}
 }
 
-// fetched handles the answer to a Fetch.
+// fetched handles the answer to a Fetch. A message that timed out at the leader while the client's Finish for it was on
+// its way is dropped: the leader accepts that Finish for the new delivery, and goes on to the next message. If it does
+// not, the message times out again.
 func (r *Relay) fetched(reply []byte, err error) {
 	var got []topic.Delivery
 	var starved bool
@@ -184,6 +187,9 @@ func (r *Relay) fetched(reply []byte, err error) {
 		return
 	}
 	for _, d := range got {
+		if d.Attempts > 1 && (finishes(r.answers, d.ID) || finishes(r.sent, d.ID)) {
+			continue
+		}
 		r.here.queue.push(message{d, now})
 	}
 	r.starved = r.starved || starved
@@ -304,6 +310,12 @@ func (r *Relay) expireQueue() {
 	}
 }
 
+// finishes reports whether a message is finished by encoded answers.
+func finishes(answers []byte, id seq.MessageID) bool {
+	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
+	return slices.Contains(all, forward.Answer{Verb: forward.Finish, ID: id})
+}
+
 // Count returns how many messages the client has not answered at now.
 func (r *Relay) Count(now time.Time) int {
 	r.mu.Lock()
@@ -388,7 +400,7 @@ func (r *Relay) flush() {
 		return
 	}
 	answers := r.answers
-	r.answers, r.answering = nil, true
+	r.answers, r.sent, r.answering = nil, answers, true
 	r.mu.Unlock()
 	r.o.Remote.Go(r.o.Node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
 		if err != nil {
