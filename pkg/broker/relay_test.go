@@ -242,6 +242,39 @@ func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 	})
 }
 
+// A Finish that comes too late is refused, and says nothing about deliveries after it.
+func TestARelayDeliversAgainAfterARefusedFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Second })
+		m.nodes["n2"].put("t", "a")
+		a := c.takeSome(1)[0]
+		m.link("n1", "n2").hold(true)
+		c.SetReady(0)
+		if err := c.Finish(a.ID); err != nil {
+			t.Fatal(err)
+		}
+		d := m.nodes["n2"].subscribe("t", "c")
+		time.Sleep(2 * time.Second)
+		a = d.takeSome(1)[0]
+		m.link("n1", "n2").hold(false)
+		synctest.Wait()
+		if c.told(a.ID) == nil {
+			t.Error("the client is not told of its Finish")
+		}
+		c.SetReady(1)
+		synctest.Wait()
+		d.SetReady(0)
+		if err := d.Requeue(a.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.takeSome(1)[0]; got.ID != a.ID {
+			t.Errorf("got %s", got.Body)
+		}
+	})
+}
+
 func TestCreditIsNeverExceeded(t *testing.T) {
 	m := newMesh(t, "n1", "n2", "n3")
 	m.create("t", "n2", "n3")

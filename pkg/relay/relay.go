@@ -412,7 +412,7 @@ func (r *Relay) flush() {
 		}
 		r.o.refused(reply)
 		r.mu.Lock()
-		r.answering = false
+		r.sent, r.answering = nil, false
 		r.mu.Unlock()
 		r.flush()
 	})

@@ -133,6 +133,10 @@ func relayMistakes() []mistake {
 			old: "if d.Attempts > 1 && (", with: "if false && (", tests: []string{"./pkg/broker"}, run: "TestARelayDropsADelivery",
 		},
 		{
+			name: "a relay takes an old Finish for one of a later delivery", file: "pkg/relay/relay.go",
+			old: "r.sent, r.answering = nil, false", with: "r.answering = false", tests: []string{"./pkg/broker"}, run: "TestARelayDeliversAgain",
+		},
+		{
 			name: "a client is disconnected when its node does not lead any more", file: "pkg/consume/subscription.go",
 			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "false",
 			tests: []string{"./pkg/broker"}, run: "TestALeaderThatIsElectedAway",
