@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -245,5 +247,27 @@ func TestAnotherDiskBelowIsSyncedFileByFile(t *testing.T) {
 	}
 	if !At(mem, "d").onOneDisk() || !At(mem, "none").onOneDisk() {
 		t.Error("not on one disk")
+	}
+}
+
+// TestAStartSyncsAllAtOnceOnOneDiskOnly has the call fail, which shows whether it was made.
+func TestAStartSyncsAllAtOnceOnOneDiskOnly(t *testing.T) {
+	for below, want := range map[string]bool{"elsewhere": true, "d/topics": false} {
+		d := At(mounted{vfs.NewMem(), below}, "d")
+		for i := range syncAllFrom {
+			if err := errors.Join(d.FS.MkdirAll(filepath.Join(d.replicas(), fmt.Sprint(i))), d.FS.MkdirAll(filepath.Join(d.Topics(), fmt.Sprintf("t.%d", i)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, journaled, report, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.NotAtOnce != nil; got != want {
+			t.Errorf("with another disk at %s: tried %v, %v", below, got, report.NotAtOnce)
+		}
+		if err := journaled.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
