@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -224,6 +226,49 @@ func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		})
+	}
+}
+
+// The metadata of the client's node may be late: until it names the new epoch, only the leader can end the relay.
+func TestTheLeaderEndsARelayOfAnOrderedChannelWithATerm(t *testing.T) {
+	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMesh(t, "n1", "n2")
+			m.create("t", "n2", "n2")
+			_, err := m.meta.Propose(t.Context(), meta.CreateChannel{Topic: "t", Channel: "c", Order: order})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.converge("t")
+			ask := func(kind uint8, payload []byte) error {
+				got := make(chan error, 1)
+				m.nodes["n2"].Calls.HandleForward("n1", 1, kind, payload, func(_ [][]byte, err error) { got <- err })
+				return forward.FromRemote(<-got)
+			}
+			err = ask(forward.KindSubscribe, (&forward.Subscribe{
+				Handle: 7, Topic: "t", Incarnation: m.meta.Topic("t").Incarnation, Channel: "c",
+				Partitions: []int{0, 1}, MsgTimeout: time.Minute, Credit: 10,
+			}).Append(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fetched := make(chan error, 1)
+			go func() { fetched <- ask(forward.KindFetch, forward.Fetch{Handle: 7, MaxBytes: 1}.Append(nil)) }()
+			synctest.Wait()
+			r, err := m.meta.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+				{Topic: "t", Partition: 1, Version: m.meta.Topic("t").Partitions[1].Version, Leader: "n2", Reason: meta.ReasonRepair},
+			}})
+			if err = errors.Join(append(r.Failed, err)...); err != nil {
+				t.Fatal(err)
+			}
+			m.converge("t")
+			m.nodes["n2"].put("t", "new")
+			err = <-fetched
+			ended := err != nil && err.Error() == host.ErrLedElsewhere.Error()
+			if ended != (order != policy.Unordered) {
+				t.Errorf("%v: %v", order, err)
+			}
 		})
 	}
 }

@@ -158,7 +158,7 @@ func relayMistakes() []mistake {
 		},
 		{
 			name: "a relay of an ordered channel stays for the next term", file: "pkg/consume/subscription.go",
-			old: " || ordered:", with: ":", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrdered",
+			old: " || ordered:", with: " || ordered && false:", tests: []string{"./pkg/broker"}, run: "TestTheLeaderEndsARelay",
 		},
 		{
 			name: "a part of what is given up is waited for", file: "pkg/commitlog/repair/sought.go",
