@@ -72,6 +72,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
+	cache, err := lookAtBuildCache(ctx, o.root)
+	if err != nil {
+		return err
+	}
+	defer cache.drop()
 	verdicts := make([]verdict, len(chosen))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -132,6 +137,41 @@ func summary(verdicts []verdict) error {
 		return fmt.Errorf("%d of %d mistakes were found by no test, %d could not be planted", missed, len(verdicts), broken)
 	}
 	return nil
+}
+
+// buildCache is the Go tool's build cache and the files that it held before the first mistake.
+type buildCache struct {
+	dir    string
+	before map[string]bool
+}
+
+func lookAtBuildCache(ctx context.Context, root string) (*buildCache, error) {
+	dir, err := goTool(ctx, root, "env", "GOCACHE")
+	if err != nil {
+		return nil, err
+	}
+	c := &buildCache{dir: strings.TrimSpace(dir), before: make(map[string]bool)}
+	files, err := c.files()
+	for _, f := range files {
+		c.before[f] = true
+	}
+	return c, err
+}
+
+func (c *buildCache) files() ([]string, error) {
+	return filepath.Glob(filepath.Join(c.dir, "[0-9a-f][0-9a-f]", "*"))
+}
+
+// drop removes what was added since the look. Nobody builds the same mistakes from the same sources again, and
+// the packages of one part fill more than a gigabyte, which the Go tool keeps for days. What another build added
+// meanwhile goes too, and is built again.
+func (c *buildCache) drop() {
+	files, _ := c.files() // the pattern is right
+	for _, f := range files {
+		if !c.before[f] {
+			_ = os.Remove(f) // it is removed by the Go tool later
+		}
+	}
 }
 
 // outcome is what became of a mistake.
