@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func TestAnHTTPSAddressIsTrustedByItsAuthority(t *testing.T) {
@@ -19,7 +21,7 @@ func TestAnHTTPSAddressIsTrustedByItsAuthority(t *testing.T) {
 	if err := os.WriteFile(authorities, block, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := runWith(t, environment{}, "--addr", s.URL, "node", "list", "-o", "name"); r.exit != exitUnavailable {
+	if r := runWith(t, environment{}, "--addr", s.URL, "node", "list", "-o", "name"); r.exit != failure.ExitUnavailable {
 		t.Errorf("an authority that is not known: exit %d, %s", r.exit, r.stderr)
 	}
 	if r := runWith(t, environment{}, "--addr", s.URL, "--cacert", authorities, "node", "list", "-o", "name"); r.exit != exitOK || r.stdout != "n1\nn2\nn3\n" {
@@ -39,7 +41,7 @@ func TestAnHTTPSAddressIsTrustedByItsAuthority(t *testing.T) {
 		{[]string{"--cert", authorities, "--key", empty}, "--cert"},
 	} {
 		r := runWith(t, environment{}, append(c.args, "node", "list")...)
-		if r.exit != exitUsage || !strings.Contains(r.stderr, c.said) {
+		if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, c.said) {
 			t.Errorf("%q: exit %d, %q", c.args, r.exit, r.stderr)
 		}
 	}

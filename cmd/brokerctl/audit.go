@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // followEvery is how often events -f asks for more.
@@ -125,7 +126,7 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 			return nil
 		}
 		if log, err = query(ctx, g, ask); err != nil {
-			if ctx.Err() == nil && api.CodeOf(err) != api.CodeUnavailable {
+			if ctx.Err() == nil && api.CodeOf(err) != failure.Unavailable {
 				return err
 			}
 			log = &api.EventLog{} // the cluster does not answer for a while

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -39,9 +40,9 @@ func refusedBackup(err error) error {
 	f := &exitError{answer: api.Error{Message: err.Error(), Fate: fate.Refused.String()}, cause: err}
 	switch {
 	case is(backup.ErrNoBackup), is(errNoTopic):
-		f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
+		f.answer.Code, f.exit = failure.NotFound, failure.ExitNotFound
 	case is(backup.ErrIncomplete), is(backup.ErrNewerFormat), is(backups.ErrTopicThere), is(backups.ErrBrokenOff):
-		f.answer.Code, f.exit = api.CodePrecondition, exitRefused
+		f.answer.Code, f.exit = failure.Precondition, failure.ExitRefused
 	default:
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // backupsOf returns a directory with a complete backup of one message, and an incomplete one.
@@ -43,15 +44,15 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 	}{
 		{[]string{"backup", "list", dir}, exitOK, "complete    1       1", ""},
 		{[]string{"backup", "list", dir, "-o", "name"}, exitOK, "b1\nb2\n", ""},
-		{[]string{"backup", "list", dir + "x"}, exitUsage, "", "holds no backups"},
+		{[]string{"backup", "list", dir + "x"}, failure.ExitUsage, "", "holds no backups"},
 		{[]string{"backup", "verify", dir}, exitOK, "backup b1 is intact: 1 message of 1 topic", ""},
-		{[]string{"backup", "verify", dir, "--backup", "b2"}, exitRefused, "", "backup is incomplete"},
-		{[]string{"backup", "verify", dir, "--backup", "b3"}, exitNotFound, "", "no such backup"},
-		{[]string{"backup", "verify"}, exitUsage, "", "takes one directory"},
-		{[]string{"backup", "restore", dir, "--as", "x"}, exitUsage, "", "--as requires --topic"},
-		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, exitUsage, "", "is not a valid topic name"},
-		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitNotFound, "", "topic clicks: topic not found in the backup"},
-		{[]string{"backup", "restore", dir, "--replicas", "-1"}, exitUsage, "", "--replicas must not be below 0"},
+		{[]string{"backup", "verify", dir, "--backup", "b2"}, failure.ExitRefused, "", "backup is incomplete"},
+		{[]string{"backup", "verify", dir, "--backup", "b3"}, failure.ExitNotFound, "", "no such backup"},
+		{[]string{"backup", "verify"}, failure.ExitUsage, "", "takes one directory"},
+		{[]string{"backup", "restore", dir, "--as", "x"}, failure.ExitUsage, "", "--as requires --topic"},
+		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, failure.ExitUsage, "", "is not a valid topic name"},
+		{[]string{"backup", "restore", dir, "--topic", "clicks"}, failure.ExitNotFound, "", "topic clicks: topic not found in the backup"},
+		{[]string{"backup", "restore", dir, "--replicas", "-1"}, failure.ExitUsage, "", "--replicas must not be below 0"},
 	} {
 		r := newFakeBroker(t).brokerctl(t, c.args...)
 		if r.exit != c.exit || !strings.Contains(r.stdout, c.stdout) || !strings.Contains(r.stderr, c.stderr) {
@@ -61,11 +62,11 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 	if err := os.Truncate(chunk[0], 10); err != nil {
 		t.Fatal(err)
 	}
-	if r := newFakeBroker(t).brokerctl(t, "backup", "verify", dir); r.exit != exitFailed || !strings.Contains(r.stdout, "orders/0: corrupt: chunk "+chunk[0]+" has 10 bytes") {
+	if r := newFakeBroker(t).brokerctl(t, "backup", "verify", dir); r.exit != failure.ExitFailed || !strings.Contains(r.stdout, "orders/0: corrupt: chunk "+chunk[0]+" has 10 bytes") {
 		t.Errorf("damaged: exit %d\n%s%s", r.exit, r.stdout, r.stderr)
 	}
 	b := newFakeBroker(t)
-	if r := b.brokerctl(t, "backup", "restore", dir); r.exit != exitFailed || len(b.changes()) > 0 {
+	if r := b.brokerctl(t, "backup", "restore", dir); r.exit != failure.ExitFailed || len(b.changes()) > 0 {
 		t.Errorf("restored what is damaged: exit %d, %v\n%s", r.exit, b.changes(), r.stderr)
 	}
 	manifest := filepath.Join(dir, "backups", "b1.json")

@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/checks"
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func newCheckCommand(g *globals) *cobra.Command {
@@ -27,7 +28,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 		},
 		Explain: func(ctx context.Context, topic, channel string, err error) (why string, s checks.State, usage bool) {
 			f := diagnose(ctx, g, about(err, topic, channel))
-			return f.answer.Message, checks.State(checkExit(f.exit)), f.exit == exitUsage || f.exit == exitInterrupted
+			return f.answer.Message, checks.State(checkExit(f.exit)), f.exit == failure.ExitUsage || f.exit == failure.ExitInterrupted
 		},
 		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },
 	})
@@ -63,7 +64,7 @@ func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (e
 // checkExit returns the exit code of a check that ended with one of the other codes.
 func checkExit(exit int) int {
 	switch exit {
-	case exitUnavailable, exitNotFound:
+	case failure.ExitUnavailable, failure.ExitNotFound:
 		return int(checks.Critical)
 	}
 	return int(checks.Unknown)
@@ -112,14 +113,14 @@ func checkNode(cmd *cobra.Command, g *globals, live bool) error {
 	p, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Probe, error) { return api.AskProbe(ctx, over, address, path) })
 	if err != nil {
 		cause, isURL := errors.AsType[*url.Error](err)
-		exit := exitFailed
+		exit := failure.ExitFailed
 		if isURL {
-			exit, err = exitUnavailable, cause.Err
+			exit, err = failure.ExitUnavailable, cause.Err
 		}
 		if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
-			exit = exitUnavailable
+			exit = failure.ExitUnavailable
 		}
-		return &exitError{answer: api.Error{Code: api.CodeUnavailable, Message: "node at " + address + ": " + err.Error()}, exit: exit, cause: err}
+		return &exitError{answer: api.Error{Code: failure.Unavailable, Message: "node at " + address + ": " + err.Error()}, exit: exit, cause: err}
 	}
 	word := "ready"
 	if live {

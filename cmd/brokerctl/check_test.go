@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // probed answers every probe with a status and a body.
@@ -75,7 +76,7 @@ func TestChecksEndAsPluginsDo(t *testing.T) {
 		{[]string{"cluster", "--format", "prometheus"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "# HELP brokerd_check_state"},
 		{[]string{"cluster", "-o", "name"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "critical\n"},
 		{[]string{"cluster", "--addr", gone.URL}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
-		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Error{Code: api.CodeForbidden, Message: "no"}}, 3, "BROKERD CLUSTER UNKNOWN - no"},
+		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Error{Code: failure.Forbidden, Message: "no"}}, 3, "BROKERD CLUSTER UNKNOWN - no"},
 		{[]string{"raft"}, nil, 1, "BROKERD RAFT WARNING - voter n3 does not answer"},
 		{[]string{"channel", "orders/invoice"}, map[string]any{"GET /v1/lag": one}, 0, "BROKERD CHANNEL OK - orders/invoice: 7 messages wait"},
 		{[]string{"channel", "orders/invoice", "--max-lag", "1"}, map[string]any{"GET /v1/lag": one}, 2, "BROKERD CHANNEL CRITICAL - orders/invoice: "},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // withNSQ is a cluster of one whose only topic the fake NSQ broker serves.
@@ -72,7 +73,7 @@ func TestWhatCannotBePrintedIsGivenBack(t *testing.T) {
 	b := withNSQ(t, nsq)
 	var stderr strings.Builder
 	env := environment{getenv: addressOnly(b.URL), now: clock, stdin: strings.NewReader(""), stdout: brokenPipe{}, stderr: &stderr}
-	if exit := run(t.Context(), []string{"message", "tail", "orders/c"}, env); exit != exitFailed || stderr.String() != "error: broken pipe\n" {
+	if exit := run(t.Context(), []string{"message", "tail", "orders/c"}, env); exit != failure.ExitFailed || stderr.String() != "error: broken pipe\n" {
 		t.Errorf("exit %d, stderr %q", exit, stderr.String())
 	}
 	if _, finished, requeued := nsq.outcome(); finished != 0 || requeued != 1 {
@@ -113,21 +114,21 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		exit   int
 		stderr string
 	}{
-		{[]string{"message", "tail", "order/c"}, exitNotFound, `topic "order" not found (did you mean "orders"?)`},
-		{[]string{"message", "tail", "orders/c", "--tcp", "nowhere"}, exitUsage, `"nowhere" is not HOST:PORT`},
-		{[]string{"message", "tail", "orders/c", "--tcp", "127.0.0.1:1"}, exitUnavailable, "no NSQ connection to 127.0.0.1:1"},
-		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "this is an HTTP address"},
-		{[]string{"message", "tail", "orders/c", "--from", "start"}, exitUsage, "--from applies to topics only"},
-		{[]string{"message", "tail", "orders", "--from", "x"}, exitUsage, `--from "x" is not a valid position`},
-		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, exitUnavailable, "no broker is reachable"},
-		{[]string{"bench", "pub", "orders", "--tcp", "nowhere"}, exitUsage, `"nowhere" is not HOST:PORT`},
-		{[]string{"message", "tail", "orders/c", "--filter", "size > 1"}, exitUsage, "--filter applies to topics only; a channel has its own"},
-		{[]string{"channel", "alter", "orders/c", "--on-expired", "block"}, exitUsage, `--on-expired "block": must be dead-letter, drop or default`},
-		{[]string{"message", "tail", "orders/c", "--tag", "a b"}, exitUsage, `--tag is "a b", must be`},
-		{[]string{"bench", "pub", "orders", "--size", "0"}, exitUsage, "--size must be at least 1"},
-		{[]string{"bench", "e2e", "orders", "--size", "15"}, exitUsage, "--size must be at least 16"},
-		{[]string{"bench", "sub", "orders", "--idle", "0s"}, exitUsage, "--idle, --consumers and --window must be above 0"},
-		{[]string{"bench", "sub", "order"}, exitNotFound, `topic "order" not found`},
+		{[]string{"message", "tail", "order/c"}, failure.ExitNotFound, `topic "order" not found (did you mean "orders"?)`},
+		{[]string{"message", "tail", "orders/c", "--tcp", "nowhere"}, failure.ExitUsage, `"nowhere" is not HOST:PORT`},
+		{[]string{"message", "tail", "orders/c", "--tcp", "127.0.0.1:1"}, failure.ExitUnavailable, "no NSQ connection to 127.0.0.1:1"},
+		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, failure.ExitUnavailable, "this is an HTTP address"},
+		{[]string{"message", "tail", "orders/c", "--from", "start"}, failure.ExitUsage, "--from applies to topics only"},
+		{[]string{"message", "tail", "orders", "--from", "x"}, failure.ExitUsage, `--from "x" is not a valid position`},
+		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, failure.ExitUnavailable, "no broker is reachable"},
+		{[]string{"bench", "pub", "orders", "--tcp", "nowhere"}, failure.ExitUsage, `"nowhere" is not HOST:PORT`},
+		{[]string{"message", "tail", "orders/c", "--filter", "size > 1"}, failure.ExitUsage, "--filter applies to topics only; a channel has its own"},
+		{[]string{"channel", "alter", "orders/c", "--on-expired", "block"}, failure.ExitUsage, `--on-expired "block": must be dead-letter, drop or default`},
+		{[]string{"message", "tail", "orders/c", "--tag", "a b"}, failure.ExitUsage, `--tag is "a b", must be`},
+		{[]string{"bench", "pub", "orders", "--size", "0"}, failure.ExitUsage, "--size must be at least 1"},
+		{[]string{"bench", "e2e", "orders", "--size", "15"}, failure.ExitUsage, "--size must be at least 16"},
+		{[]string{"bench", "sub", "orders", "--idle", "0s"}, failure.ExitUsage, "--idle, --consumers and --window must be above 0"},
+		{[]string{"bench", "sub", "order"}, failure.ExitNotFound, `topic "order" not found`},
 	}
 	for _, tc := range tests {
 		if r := b.brokerctl(t, tc.args...); r.exit != tc.exit || !strings.Contains(r.stderr, tc.stderr) {
@@ -170,11 +171,11 @@ func TestBenchReportsWhatWasRefused(t *testing.T) {
 		exit   int
 		stderr string
 	}{
-		"E_PUB_FAILED PUB failed disk full":          {exitUnavailable, "outcome unknown: "}, // of nsqd, which does not say
-		"E_PUB_FAILED PUB failed, refused: it is so": {exitRefused, "refused: "},
-		"E_BAD_TOPIC PUB topic name is not valid":    {exitUsage, "refused: "},
-		"E_UNAUTHORIZED AUTH failed":                 {exitForbidden, "refused: "},
-		"E_SOMETHING_NEW at the other end":           {exitFailed, "refused: "},
+		"E_PUB_FAILED PUB failed disk full":          {failure.ExitUnavailable, "outcome unknown: "}, // of nsqd, which does not say
+		"E_PUB_FAILED PUB failed, refused: it is so": {failure.ExitRefused, "refused: "},
+		"E_BAD_TOPIC PUB topic name is not valid":    {failure.ExitUsage, "refused: "},
+		"E_UNAUTHORIZED AUTH failed":                 {failure.ExitForbidden, "refused: "},
+		"E_SOMETHING_NEW at the other end":           {failure.ExitFailed, "refused: "},
 	} {
 		nsq := newFakeNSQ(t)
 		nsq.refuse = said

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/bundle"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 type bundleOptions struct {
@@ -61,7 +62,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 	}
 	for _, name := range o.nodes {
 		if !slices.ContainsFunc(nodes, func(n api.Node) bool { return n.ID == name }) {
-			return &exitError{answer: api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("node %q is not in the cluster", name)}, exit: exitNotFound}
+			return &exitError{answer: api.Error{Code: failure.NotFound, Message: fmt.Sprintf("node %q is not in the cluster", name)}, exit: failure.ExitNotFound}
 		}
 	}
 	q := bundle.Questioner{Client: g.client, HTTP: over, Timeout: g.timeout, Profile: o.profile}
@@ -85,7 +86,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 		return err
 	}
 	if index.Failures > 0 {
-		return verdict(exitPartial)
+		return verdict(failure.ExitPartial)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // deferredCommands are those of goldenCommands that are about deferred messages.
@@ -39,16 +40,16 @@ func TestCancelAndAdvanceSayWhichMessagesAreMeant(t *testing.T) {
 		exit int
 		want string
 	}{
-		{[]string{"cancel"}, exitUsage, "TOPIC/CHANNEL"},
-		{[]string{"cancel", "orders/invoice"}, exitUsage, "name the deferred messages"},
-		{[]string{"cancel", "orders/invoice", "--all", "--until", "2h"}, exitUsage, "name the deferred messages"},
-		{[]string{"cancel", "orders/invoice", "--until", "noon"}, exitUsage, "not a valid time"},
-		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders"}, exitUsage, "both --topic and --channel"},
-		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders", "--channel", "invoice", "--all"}, exitUsage, "either ids"},
-		{[]string{"advance", "2b83", "--topic", "orders", "--channel", "invoice"}, exitUsage, "not a message id"},
-		{[]string{"cancel", "orders/invoice", "--all"}, exitUsage, "1,207 deferred messages would be cancelled"},
+		{[]string{"cancel"}, failure.ExitUsage, "TOPIC/CHANNEL"},
+		{[]string{"cancel", "orders/invoice"}, failure.ExitUsage, "name the deferred messages"},
+		{[]string{"cancel", "orders/invoice", "--all", "--until", "2h"}, failure.ExitUsage, "name the deferred messages"},
+		{[]string{"cancel", "orders/invoice", "--until", "noon"}, failure.ExitUsage, "not a valid time"},
+		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders"}, failure.ExitUsage, "both --topic and --channel"},
+		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders", "--channel", "invoice", "--all"}, failure.ExitUsage, "either ids"},
+		{[]string{"advance", "2b83", "--topic", "orders", "--channel", "invoice"}, failure.ExitUsage, "not a message id"},
+		{[]string{"cancel", "orders/invoice", "--all"}, failure.ExitUsage, "1,207 deferred messages would be cancelled"},
 		{[]string{"cancel", "--topic", "orders", "--channel", "invoice", "--all", "--yes"}, exitOK, "1,207 deferred messages"},
-		{[]string{"deferred", "orders/invoice", "-n", "0"}, exitUsage, "-n"},
+		{[]string{"deferred", "orders/invoice", "-n", "0"}, failure.ExitUsage, "-n"},
 	} {
 		b := newFakeBroker(t)
 		r := b.brokerctl(t, append([]string{"message"}, x.args...)...)
@@ -63,11 +64,11 @@ func TestMessagesThatAreNotDeferredAreNamed(t *testing.T) {
 	const cancel = "POST /v1/topics/orders/channels/invoice/deferred/cancel"
 	b.answers[cancel] = api.Rescheduled{Topic: "orders", Channel: "invoice", Action: "cancelled", NotDeferred: []string{"2b839aa76e4d64b7"}}
 	args := []string{"message", "cancel", "2b839aa76e4d64b7", "0/1", "--topic", "orders", "--channel", "invoice"}
-	if r := b.brokerctl(t, args...); r.exit != exitNotFound || !strings.Contains(r.stderr, "not deferred in orders/invoice: 2b839aa76e4d64b7") {
+	if r := b.brokerctl(t, args...); r.exit != failure.ExitNotFound || !strings.Contains(r.stderr, "not deferred in orders/invoice: 2b839aa76e4d64b7") {
 		t.Errorf("exit %d, %s", r.exit, r.stderr)
 	}
 	b.answers[cancel] = api.Rescheduled{Topic: "orders", Channel: "invoice", Action: "cancelled", Count: 1, NotDeferred: []string{"2b839aa76e4d64b7"}}
-	if r := b.brokerctl(t, args...); r.exit != exitPartial || !strings.Contains(r.stderr, "1 message cancelled, then: not deferred") {
+	if r := b.brokerctl(t, args...); r.exit != failure.ExitPartial || !strings.Contains(r.stderr, "1 message cancelled, then: not deferred") {
 		t.Errorf("exit %d, %s", r.exit, r.stderr)
 	}
 }

@@ -17,26 +17,10 @@ import (
 const (
 	// exitOK: it was done, or an interrupted command that only reads.
 	exitOK = 0
-	// exitFailed: no other code fits.
-	exitFailed = failure.ExitFailed
-	// exitUsage: the command line is wrong, or names a value that the broker refuses.
-	exitUsage = failure.ExitUsage
-	// exitNotFound: what is named does not exist.
-	exitNotFound = failure.ExitNotFound
-	// exitRefused: the state forbids it, and nothing was changed.
-	exitRefused = failure.ExitRefused
-	// exitForbidden: no credentials, wrong ones, or not allowed.
-	exitForbidden = failure.ExitForbidden
-	// exitUnavailable: nobody answered in time, or the outcome is not known.
-	exitUnavailable = failure.ExitUnavailable
-	// exitPartial: some of many failed.
-	exitPartial = failure.ExitPartial
 	// exitUnhealthy: the cluster, or what is checked, does not work as expected.
 	exitUnhealthy = 10
 	// exitDegraded: it works, with reduced redundancy.
 	exitDegraded = 11
-	// exitInterrupted: a change was interrupted, and may have been carried out.
-	exitInterrupted = failure.ExitInterrupted
 )
 
 // exitError is what the program ends with when it does not end well.
@@ -56,7 +40,7 @@ func (f *exitError) Unwrap() error { return f.cause }
 // usageError returns a failure of the command line. %w works.
 func usageError(text string, args ...any) *exitError {
 	err := fmt.Errorf(text, args...)
-	return &exitError{answer: api.Error{Code: failure.Usage, Message: err.Error()}, exit: exitUsage, cause: err}
+	return &exitError{answer: api.Error{Code: failure.Usage, Message: err.Error()}, exit: failure.ExitUsage, cause: err}
 }
 
 // verdict ends the program with an exit code, after the answer has said why.
@@ -86,11 +70,11 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 		return f
 	}
 	if isInterrupted(ctx) {
-		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: exitInterrupted, cause: err}
+		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: failure.ExitInterrupted, cause: err}
 	}
-	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: exitFailed, cause: err}
+	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: failure.ExitFailed, cause: err}
 	if strings.HasPrefix(err.Error(), "required flag(s) ") { // cobra has no type for it
-		f.answer.Code, f.exit = failure.Usage, exitUsage
+		f.answer.Code, f.exit = failure.Usage, failure.ExitUsage
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		f.answer = api.Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, Fate: e.Fate}
@@ -98,13 +82,13 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 	} else if e, ok := errors.AsType[*client.ServerError](err); ok {
 		f.said(e.Code, e.Text)
 	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnreachable) {
-		f.answer = api.Error{Code: api.CodeUnavailable, Message: err.Error()}
-		f.exit = exitUnavailable
+		f.answer = api.Error{Code: failure.Unavailable, Message: err.Error()}
+		f.exit = failure.ExitUnavailable
 	}
-	if f.answer.Code == api.CodeUnavailable && f.answer.Hint == "" {
+	if f.answer.Code == failure.Unavailable && f.answer.Hint == "" {
 		f.answer.Hint = "is brokerd running there? set the address of a node with --addr or " + addressVariable
 	}
-	if n, ok := errors.AsType[named](err); ok && f.answer.Code == api.CodeNotFound {
+	if n, ok := errors.AsType[named](err); ok && f.answer.Code == failure.NotFound {
 		nameWhatIsMissing(ctx, g, n, &f.answer)
 	}
 	return f
@@ -115,7 +99,7 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 // failed was refused, or its outcome is unknown: the text says which.
 func (f *exitError) said(code, text string) {
 	means, became := failure.Read(code, text)
-	f.answer.Code, f.answer.Fate, f.exit = api.Code(code), became.String(), means.Exit()
+	f.answer.Code, f.answer.Fate, f.exit = failure.Code(code), became.String(), means.Exit()
 }
 
 // print writes the failure the way the output was asked for.

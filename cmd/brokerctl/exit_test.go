@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-func apiError(code api.Code, message string) api.Error {
+func apiError(code failure.Code, message string) api.Error {
 	return api.Error{Code: code, Message: message}
 }
 
@@ -34,121 +34,121 @@ func TestExitCodes(t *testing.T) {
 		stderr  string
 	}{
 		{"done", nil, []string{"topic", "pause", "orders"}, exitOK, ""},
-		{"no such command", nil, []string{"topik"}, exitUsage, `error: brokerctl has no command "topik" (did you mean "topic"?)`},
-		{"no such command of a group", nil, []string{"topic", "lsit"}, exitUsage, `error: brokerctl topic has no command "lsit" (did you mean "list"?)`},
-		{"no such flag", nil, []string{"topic", "list", "--nope"}, exitUsage, "error: unknown flag: --nope"},
+		{"no such command", nil, []string{"topik"}, failure.ExitUsage, `error: brokerctl has no command "topik" (did you mean "topic"?)`},
+		{"no such command of a group", nil, []string{"topic", "lsit"}, failure.ExitUsage, `error: brokerctl topic has no command "lsit" (did you mean "list"?)`},
+		{"no such flag", nil, []string{"topic", "list", "--nope"}, failure.ExitUsage, "error: unknown flag: --nope"},
 		{
 			"no such format", nil,
 			[]string{"topic", "list", "-o", "xml"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: unknown output format "xml": use one of table, wide, json, ndjson, yaml, name or go-template=TEMPLATE`,
 		},
-		{"no timeout", nil, []string{"topic", "list", "--timeout", "0s"}, exitUsage, "error: --timeout must be above 0"},
+		{"no timeout", nil, []string{"topic", "list", "--timeout", "0s"}, failure.ExitUsage, "error: --timeout must be above 0"},
 		{
 			"bad address", nil,
 			[]string{"topic", "list", "--addr", "ftp://x"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: "ftp://x" is not a broker address (use the form http://host:4151)`,
 		},
 		{
 			"missing argument", nil,
 			[]string{"channel", "describe", "orders"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: brokerctl channel describe requires TOPIC/CHANNEL, not "orders" (usage: brokerctl channel describe TOPIC/CHANNEL [flags])`,
 		},
-		{"surplus argument", nil, []string{"node", "list", "x"}, exitUsage, `error: unexpected argument "x" for brokerctl node list (usage: brokerctl node list [flags])`},
+		{"surplus argument", nil, []string{"node", "list", "x"}, failure.ExitUsage, `error: unexpected argument "x" for brokerctl node list (usage: brokerctl node list [flags])`},
 		{
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
-			exitUsage,
+			failure.ExitUsage,
 			"error: deleting topic orders can be undone for a time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
 			"partitions by alter", nil,
 			[]string{"topic", "alter", "orders", "--partitions", "4"},
-			exitUsage,
+			failure.ExitUsage,
 			"error: unknown flag: --partitions (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
 		},
 		{
 			"partitions by alter, in short", nil,
 			[]string{"topic", "alter", "orders", "-p4"},
-			exitUsage,
+			failure.ExitUsage,
 			"error: unknown shorthand flag: 'p' in -p4 (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
 		},
-		{"another flag of alter", nil, []string{"topic", "alter", "orders", "--nope"}, exitUsage, "error: unknown flag: --nope"},
+		{"another flag of alter", nil, []string{"topic", "alter", "orders", "--nope"}, failure.ExitUsage, "error: unknown flag: --nope"},
 		{
 			"an age without a unit", nil,
 			[]string{"channel", "seek", "orders/invoice", "--to", "-5"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: --to "-5" is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
 		},
 		{
 			"nothing to alter", nil,
 			[]string{"topic", "alter", "orders"},
-			exitUsage,
+			failure.ExitUsage,
 			"error: nothing to change: see brokerctl topic alter --help for the settings",
 		},
 		{
 			"bad size", nil,
 			[]string{"topic", "create", "x", "--retention-bytes", "lots"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: invalid argument "lots" for "--retention-bytes" flag: it is not a valid size; examples: 1048576, 512KiB, 1.5G, 50GiB, 500MB`,
 		},
 		{
 			"bad sync", nil,
 			[]string{"topic", "create", "x", "--sync", "never"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: --sync: "never" is not a sync policy: use always, interval or a number of messages`,
 		},
 		{
 			"bad place", nil,
 			[]string{"channel", "seek", "orders/invoice", "--to", "tomorrow"},
-			exitUsage,
+			failure.ExitUsage,
 			`error: --to "tomorrow" is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
 		},
-		{"no message", nil, []string{"message", "pub", "orders"}, exitUsage, "error: no message: give it after the topic, or name a file with -f"},
-		{"no such file", nil, []string{"message", "pub", "orders", "-f", "no/such"}, exitUsage, "error: open no/such: no such file or directory"},
-		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: brokerctl message peek requires TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
+		{"no message", nil, []string{"message", "pub", "orders"}, failure.ExitUsage, "error: no message: give it after the topic, or name a file with -f"},
+		{"no such file", nil, []string{"message", "pub", "orders", "-f", "no/such"}, failure.ExitUsage, "error: open no/such: no such file or directory"},
+		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, failure.ExitUsage, `error: brokerctl message peek requires TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
 		{
 			"refused value",
-			answers{"POST /v1/topics": apiError(api.CodeInvalid, "invalid topic name")},
+			answers{"POST /v1/topics": apiError(failure.Invalid, "invalid topic name")},
 			[]string{"topic", "create", "a b"},
-			exitUsage,
+			failure.ExitUsage,
 			"error: invalid topic name",
 		},
-		{"no such topic, one is near", nil, []string{"topic", "describe", "order"}, exitNotFound, `error: topic "order" not found (did you mean "orders"?)`},
-		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, exitNotFound, `error: topic "bills" not found`},
+		{"no such topic, one is near", nil, []string{"topic", "describe", "order"}, failure.ExitNotFound, `error: topic "order" not found (did you mean "orders"?)`},
+		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, failure.ExitNotFound, `error: topic "bills" not found`},
 		{
 			"no such channel", nil,
 			[]string{"channel", "describe", "orders/invocie"},
-			exitNotFound,
+			failure.ExitNotFound,
 			`error: channel "invocie" of topic "orders" not found (did you mean "invoice"?)`,
 		},
 		{
 			"no such topic of a channel", nil,
 			[]string{"channel", "pause", "oders/invoice"},
-			exitNotFound,
+			failure.ExitNotFound,
 			`error: topic "oders" not found (did you mean "orders"?)`,
 		},
 		{
 			"exists",
-			answers{"POST /v1/topics": apiError(api.CodeExists, "topic exists with another configuration")},
+			answers{"POST /v1/topics": apiError(failure.Exists, "topic exists with another configuration")},
 			[]string{"topic", "create", "orders"},
-			exitRefused, "error: topic exists with another configuration",
+			failure.ExitRefused, "error: topic exists with another configuration",
 		},
-		{"forbidden", answers{deleteOrders: apiError(api.CodeForbidden, "not allowed")}, []string{"topic", "delete", "orders", "--yes"}, exitForbidden, "error: not allowed"},
-		{"busy", answers{deleteOrders: apiError(api.CodeBusy, "try later")}, []string{"topic", "delete", "orders", "--yes"}, exitUnavailable, "error: try later"},
+		{"forbidden", answers{deleteOrders: apiError(failure.Forbidden, "not allowed")}, []string{"topic", "delete", "orders", "--yes"}, failure.ExitForbidden, "error: not allowed"},
+		{"busy", answers{deleteOrders: apiError(failure.Busy, "try later")}, []string{"topic", "delete", "orders", "--yes"}, failure.ExitUnavailable, "error: try later"},
 		{
 			"defect",
-			answers{deleteOrders: api.Error{Code: api.CodeInternal, Message: "it broke", Hint: "report it"}},
+			answers{deleteOrders: api.Error{Code: failure.Internal, Message: "it broke", Hint: "report it"}},
 			[]string{"topic", "delete", "orders", "--yes"},
-			exitFailed, "error: it broke (report it)",
+			failure.ExitFailed, "error: it broke (report it)",
 		},
 		{
 			"replicas differ",
 			answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{{}}}},
 			[]string{"partition", "verify", "orders"},
-			exitFailed, "",
+			failure.ExitFailed, "",
 		},
 		{
 			"degraded",
@@ -200,13 +200,13 @@ func TestErrorsAreJSONWhereAsked(t *testing.T) {
 	for _, f := range []string{"json", "ndjson"} {
 		r := broker.brokerctl(t, "topic", "describe", "order", "-o", f)
 		const want = `{"error":{"code":"not_found","message":"topic \"order\" not found","hint":"did you mean \"orders\"?","fate":"refused"}}` + "\n"
-		if r.stderr != want || r.exit != exitNotFound {
+		if r.stderr != want || r.exit != failure.ExitNotFound {
 			t.Errorf("exit %d, stderr %s, want %s", r.exit, r.stderr, want)
 		}
 	}
 	r := broker.brokerctl(t, "topic", "describe", "-o", "json")
 	var answer api.ErrorAnswer
-	if err := json.Unmarshal([]byte(r.stderr), &answer); err != nil || answer.Error.Code != failure.Usage || r.exit != exitUsage {
+	if err := json.Unmarshal([]byte(r.stderr), &answer); err != nil || answer.Error.Code != failure.Usage || r.exit != failure.ExitUsage {
 		t.Errorf("exit %d, stderr %s: %v", r.exit, r.stderr, err)
 	}
 }
@@ -220,7 +220,7 @@ func TestUnreachableIsExitSix(t *testing.T) {
 	_ = l.Close()
 	for _, args := range [][]string{{"cluster", "health"}, {"topic", "delete", "t", "--yes"}, {"message", "pub", "t", "m"}} {
 		r := runWith(t, environment{}, append(args, "--addr", address)...)
-		if r.exit != exitUnavailable || !strings.Contains(r.stderr, "connection refused (is brokerd running there?") {
+		if r.exit != failure.ExitUnavailable || !strings.Contains(r.stderr, "connection refused (is brokerd running there?") {
 			t.Errorf("%v: exit %d, stderr %q", args, r.exit, r.stderr)
 		}
 	}
@@ -241,8 +241,8 @@ func TestDestroyingAsksForTheName(t *testing.T) {
 		changes []string
 	}{
 		{"orders\n", exitOK, []string{"DELETE /v1/topics/orders"}},
-		{"order\n", exitUsage, nil},
-		{"", exitUsage, nil},
+		{"order\n", failure.ExitUsage, nil},
+		{"", failure.ExitUsage, nil},
 	} {
 		broker := newFakeBroker(t)
 		r := runWith(t, environment{stdin: strings.NewReader(tc.typed), isTerminal: true}, "topic", "delete", "orders", "--addr", broker.URL)
@@ -316,10 +316,10 @@ func TestPublishingInPartSaysSo(t *testing.T) {
 	if r.exit != exitOK || r.stdout != "published 2 messages to orders/0 from offset 120\n" {
 		t.Fatalf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
-	answers := []any{publishOrders(nil, []byte(`{"messages":[{}]}`)), apiError(api.CodeNotWritable, "disk full")}
-	broker.set("POST /v1/topics/orders/messages", apiError(api.CodeNotWritable, "disk full"))
+	answers := []any{publishOrders(nil, []byte(`{"messages":[{}]}`)), apiError(failure.NotWritable, "disk full")}
+	broker.set("POST /v1/topics/orders/messages", apiError(failure.NotWritable, "disk full"))
 	r = runWith(t, environment{}, "message", "pub", "orders", "one", "--addr", broker.URL)
-	if r.exit != exitRefused || r.stdout != "" {
+	if r.exit != failure.ExitRefused || r.stdout != "" {
 		t.Errorf("nothing published: exit %d, stdout %q", r.exit, r.stdout)
 	}
 	first := true
@@ -332,7 +332,7 @@ func TestPublishingInPartSaysSo(t *testing.T) {
 		return map[string]string{"partition": "none"} // no answer that a broker gives
 	})
 	r = runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", b.URL, "-q")
-	if r.exit != exitPartial || !strings.HasPrefix(r.stderr, "error: 1 message published, then: ") {
+	if r.exit != failure.ExitPartial || !strings.HasPrefix(r.stderr, "error: 1 message published, then: ") {
 		t.Errorf("published in part: exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
 }
@@ -344,7 +344,7 @@ func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
 		args []string
 		exit int
 	}{
-		{[]string{"topic", "pause", "orders"}, exitInterrupted},
+		{[]string{"topic", "pause", "orders"}, failure.ExitInterrupted},
 		{[]string{"message", "tail", "orders"}, exitOK},
 	} {
 		var stdout, stderr strings.Builder
@@ -410,7 +410,7 @@ func TestCompletionKnowsLiveNames(t *testing.T) {
 
 func TestAFlagThatIsMissingIsAMistakeOfTheCommandLine(t *testing.T) {
 	r := newFakeBroker(t).brokerctl(t, "message", "get", "0001d12823ef7df3")
-	if r.exit != exitUsage || !strings.Contains(r.stderr, `required flag(s) "topic" not set`) {
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, `required flag(s) "topic" not set`) {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func TestLinesOfAnExportAreReadOneByOne(t *testing.T) {
@@ -135,12 +136,12 @@ func TestAnImportThatFailsSaysHowToContinue(t *testing.T) {
 		want       string
 	}{
 		{"empty", "", nil, exitOK, "0 messages published to orders"},
-		{"bad first line", "x\n" + line, nil, exitUsage, "line 1 is not"},
-		{"bad third line", line + line + "x\n", nil, exitPartial, "--from-line 3"},
+		{"bad first line", "x\n" + line, nil, failure.ExitUsage, "line 1 is not"},
+		{"bad third line", line + line + "x\n", nil, failure.ExitPartial, "--from-line 3"},
 		{"dry", line + line, []string{"--dry-run"}, exitOK, "dry run: 2 messages would be published"},
 		{"from a line on", line + line + line, []string{"--from-line", "3", "--dry-run"}, exitOK, "dry run: 1 message would"},
-		{"no rate", line, []string{"--rate", "fast"}, exitUsage, "--rate"},
-		{"no line", line, []string{"--from-line", "0"}, exitUsage, "--from-line"},
+		{"no rate", line, []string{"--rate", "fast"}, failure.ExitUsage, "--rate"},
+		{"no line", line, []string{"--from-line", "0"}, failure.ExitUsage, "--from-line"},
 	} {
 		b := newFakeBroker(t)
 		args := append([]string{"message", "import", "orders", "-f", "-", "--addr", b.URL}, x.args...)

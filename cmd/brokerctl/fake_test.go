@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // clock is when the tests happen.
@@ -48,7 +49,7 @@ func (b *fakeBroker) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, ok := b.answers[r.Method+" "+r.URL.Path]
 	if !ok {
-		answer = api.Error{Code: api.CodeNotFound, Message: "not found", Fate: "refused"}
+		answer = api.Error{Code: failure.NotFound, Message: "not found", Fate: "refused"}
 	}
 	if made, ok := answer.(func(*http.Request, []byte) any); ok {
 		answer = made(r, body)
@@ -431,7 +432,7 @@ func redriveOrders() func(*http.Request, []byte) any {
 	return func(_ *http.Request, body []byte) any {
 		var req api.DeadLetterAction
 		if err := json.Unmarshal(body, &req); err != nil {
-			return api.Error{Code: api.CodeInvalid, Message: err.Error()}
+			return api.Error{Code: failure.Invalid, Message: err.Error()}
 		}
 		n := min(req.Max, left)
 		left -= n

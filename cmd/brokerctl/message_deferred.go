@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -223,7 +224,7 @@ func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names [
 	if err := r.show(cmd, g, done); err != nil || len(done.NotDeferred) == 0 {
 		return err
 	}
-	e := api.Errorf(api.CodeNotFound, "not deferred in %s/%s: %s", done.Topic, done.Channel, list(done.NotDeferred))
+	e := api.Errorf(failure.NotFound, "not deferred in %s/%s: %s", done.Topic, done.Channel, list(done.NotDeferred))
 	e.Hint = "they are ready, in flight, finished or not found: see brokerctl message get"
 	if done.Count > 0 {
 		return partial(cmd.Context(), g, e, plural(done.Count, "message")+" "+done.Action)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 type pubOptions struct {
@@ -157,8 +158,8 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 func partial(ctx context.Context, g *globals, err error, did string) error {
 	f := *diagnose(ctx, g, err)
 	f.answer.Message = did + ", then: " + f.answer.Message
-	if f.exit != exitInterrupted {
-		f.exit = exitPartial
+	if f.exit != failure.ExitInterrupted {
+		f.exit = failure.ExitPartial
 	}
 	return &f
 }

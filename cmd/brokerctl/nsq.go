@@ -15,6 +15,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/client"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // leaveTimeout bounds how long the brokers may take to see us off.
@@ -44,7 +45,7 @@ type nsqTarget struct {
 // targetOf returns a topic, which exists or is created if create says so.
 func targetOf(cmd *cobra.Command, g *globals, topic string, given []string, create bool) (*nsqTarget, error) {
 	_, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
-	if create && api.CodeOf(err) == api.CodeNotFound {
+	if create && api.CodeOf(err) == failure.NotFound {
 		_, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
 			return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
 		})
@@ -209,7 +210,7 @@ func (s *subscription) ended(ever bool, err error) {
 	_, said := errors.AsType[*client.ServerError](err)
 	switch {
 	case gone:
-		s.why = api.Errorf(api.CodeNotFound, "channel %s/%s was deleted", s.target.topic, s.channel)
+		s.why = api.Errorf(failure.NotFound, "channel %s/%s was deleted", s.target.topic, s.channel)
 		s.end()
 		_ = s.consumer.Close(s.ctx) // at once: to subscribe again would create it
 	case ever || s.failures < len(s.target.given):
@@ -217,7 +218,7 @@ func (s *subscription) ended(ever bool, err error) {
 	case said:
 		s.why = err
 	default:
-		s.why = api.Errorf(api.CodeUnavailable, "%w", err)
+		s.why = api.Errorf(failure.Unavailable, "%w", err)
 	}
 	s.end()
 }
@@ -230,7 +231,7 @@ func (s *subscription) deleted() bool {
 	_, err := query(s.ctx, s.target.g, func(ctx context.Context) (*api.Channel, error) {
 		return s.target.g.client.Channel(ctx, s.target.topic, s.channel)
 	})
-	return api.CodeOf(err) == api.CodeNotFound
+	return api.CodeOf(err) == failure.NotFound
 }
 
 // leave disconnects once the brokers know what was finished. It returns why nothing more could

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // inTurn answers with one value after the other, and then with the last one.
@@ -87,7 +88,7 @@ func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
 	if r.exit != exitOK || r.stderr != want || len(b.changes()) != 4 {
 		t.Errorf("exit %d, told %q after %d requests", r.exit, r.stderr, len(b.changes()))
 	}
-	if r := b.brokerctl(t, "topic", "alter", "orders", "--min-isr", "2", "--wait"); r.exit != exitUsage {
+	if r := b.brokerctl(t, "topic", "alter", "orders", "--min-isr", "2", "--wait"); r.exit != failure.ExitUsage {
 		t.Errorf("nothing to wait for: exit %d", r.exit)
 	}
 }
@@ -96,7 +97,7 @@ func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
 	empty := leavingNode()
 	empty.Leaders = 0
 	b := newFakeBroker(t)
-	silent := api.Error{Code: api.CodeUnavailable, Message: "no"}
+	silent := api.Error{Code: failure.Unavailable, Message: "no"}
 	n := 0
 	b.set("GET /v1/nodes/n2", func(*http.Request, []byte) any {
 		if n++; n < waitThrough {
@@ -108,7 +109,7 @@ func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("exit %d after %d questions: %s", r.exit, n, r.stderr)
 	}
 	b.set("GET /v1/nodes/n2", silent)
-	if r := b.brokerctl(t, "node", "drain", "n2", "--wait"); r.exit != exitUnavailable {
+	if r := b.brokerctl(t, "node", "drain", "n2", "--wait"); r.exit != failure.ExitUnavailable {
 		t.Errorf("a cluster that is gone: exit %d: %s", r.exit, r.stderr)
 	}
 }
@@ -131,8 +132,8 @@ func TestADryRunOfAMoveChangesNothing(t *testing.T) {
 			exitOK, "dry run: decommissioning n2 moves its 1 leadership and 2 replicas to other nodes",
 			`POST /v1/nodes/n2/decommission {"dry_run":true}`,
 		},
-		{[]string{"partition", "move", "orders/0", "--cancel", "--dry-run"}, exitUsage, "--dry-run applies to --replicas, without --wait", ""},
-		{[]string{"node", "decommission", "n2", "--wait", "--dry-run"}, exitUsage, "--wait and --dry-run exclude each other", ""},
+		{[]string{"partition", "move", "orders/0", "--cancel", "--dry-run"}, failure.ExitUsage, "--dry-run applies to --replicas, without --wait", ""},
+		{[]string{"node", "decommission", "n2", "--wait", "--dry-run"}, failure.ExitUsage, "--wait and --dry-run exclude each other", ""},
 	} {
 		b := newFakeBroker(t)
 		r := runWith(t, environment{}, append(c.args, "--addr", b.URL)...)
@@ -148,23 +149,23 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 		exit int
 		said string
 	}{
-		{[]string{"node", "remove", "n2"}, exitUsage, "removing n2 stops it"},
-		{[]string{"node", "decommission", "n2"}, exitUsage, "moves its 1 leadership and 2 replicas to other nodes"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n4"}, exitUsage, "1,890,903 messages held by n1 will be lost; any messages held only by n3"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n2"}, exitUsage, "no responding replica has more messages than n2"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, exitUsage, "n3 does not respond: its lag is unknown"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n9"}, exitUsage, "n9 holds no replica"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, exitUsage, "--unclean requires --to"},
-		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2"}, exitUsage, "12 messages after offset 4881203 are in no in-sync replica"},
-		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.2", "--on", "n4"}, exitUsage, "its contents are unknown"},
-		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--on", "n1"}, exitUsage, "orders/0 on n1 was lost with its directory"},
-		{[]string{"partition", "repair", "orders/0", "--accept-loss"}, exitUsage, "--on NODE must be given with"},
-		{[]string{"partition", "repair", "orders/0", "--on", "n1"}, exitUsage, "--on NODE must be given with"},
-		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, exitUsage, "mutually exclusive"},
-		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, exitUsage, "copies up to 3.1 GiB to each new node"},
-		{[]string{"partition", "move", "orders/0"}, exitUsage, "give --replicas or --cancel"},
-		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `requires TOPIC/PARTITION, not "orders"`},
-		{[]string{"cluster", "balance", "--replicas"}, exitUsage, "add --yes"},
+		{[]string{"node", "remove", "n2"}, failure.ExitUsage, "removing n2 stops it"},
+		{[]string{"node", "decommission", "n2"}, failure.ExitUsage, "moves its 1 leadership and 2 replicas to other nodes"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n4"}, failure.ExitUsage, "1,890,903 messages held by n1 will be lost; any messages held only by n3"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n2"}, failure.ExitUsage, "no responding replica has more messages than n2"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, failure.ExitUsage, "n3 does not respond: its lag is unknown"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n9"}, failure.ExitUsage, "n9 holds no replica"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, failure.ExitUsage, "--unclean requires --to"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2"}, failure.ExitUsage, "12 messages after offset 4881203 are in no in-sync replica"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.2", "--on", "n4"}, failure.ExitUsage, "its contents are unknown"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--on", "n1"}, failure.ExitUsage, "orders/0 on n1 was lost with its directory"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss"}, failure.ExitUsage, "--on NODE must be given with"},
+		{[]string{"partition", "repair", "orders/0", "--on", "n1"}, failure.ExitUsage, "--on NODE must be given with"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, failure.ExitUsage, "mutually exclusive"},
+		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, failure.ExitUsage, "copies up to 3.1 GiB to each new node"},
+		{[]string{"partition", "move", "orders/0"}, failure.ExitUsage, "give --replicas or --cancel"},
+		{[]string{"partition", "move", "orders", "--cancel"}, failure.ExitUsage, `requires TOPIC/PARTITION, not "orders"`},
+		{[]string{"cluster", "balance", "--replicas"}, failure.ExitUsage, "add --yes"},
 	} {
 		b := newFakeBroker(t)
 		r := b.brokerctl(t, c.args...)

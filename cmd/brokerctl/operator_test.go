@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // operatorCommands are those of goldenCommands that are for the person on call.
@@ -116,7 +117,7 @@ func TestEventsAreFollowed(t *testing.T) {
 		t.Errorf("%d %q %s", r.exit, r.stdout, r.stderr)
 	}
 	for _, since := range []string{"yore", "12", "end"} {
-		if r := broker.brokerctl(t, "audit", "log", "--since", since); r.exit != exitUsage {
+		if r := broker.brokerctl(t, "audit", "log", "--since", since); r.exit != failure.ExitUsage {
 			t.Errorf("--since %s: %d", since, r.exit)
 		}
 	}
@@ -204,16 +205,16 @@ func TestASeekThatDropsOrRepeatsMuchIsAskedAbout(t *testing.T) {
 	}{
 		"little":              {[]string{"seek", "--to", "end"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/seek {"to":"end"}`},
 		"one partition":       {[]string{"seek", "--to", "start", "--partition", "1"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/seek {"to":"start","partition":1}`},
-		"much, nobody there":  {[]string{"seek", "--to", "start"}, "", exitUsage, ""},
+		"much, nobody there":  {[]string{"seek", "--to", "start"}, "", failure.ExitUsage, ""},
 		"much, confirmed":     {[]string{"seek", "--to", "start"}, "orders/invoice\n", exitOK, start},
-		"much, not confirmed": {[]string{"seek", "--to", "start"}, "yes\n", exitUsage, ""},
+		"much, not confirmed": {[]string{"seek", "--to", "start"}, "yes\n", failure.ExitUsage, ""},
 		"much, --yes":         {[]string{"seek", "--to", "start", "--yes"}, "", exitOK, start},
 		"much, dry run":       {[]string{"seek", "--to", "start", "--dry-run"}, "", exitOK, ""},
-		"no partition":        {[]string{"seek", "--to", "start", "--partition", "-1"}, "", exitUsage, ""},
-		"skip of much":        {[]string{"skip", "--partition", "1", "--to", "99"}, "", exitUsage, ""},
+		"no partition":        {[]string{"seek", "--to", "start", "--partition", "-1"}, "", failure.ExitUsage, ""},
+		"skip of much":        {[]string{"skip", "--partition", "1", "--to", "99"}, "", failure.ExitUsage, ""},
 		"skip with --yes":     {[]string{"skip", "--partition", "1", "--to", "99", "--yes"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/skip {"partition":1,"to":99}`},
-		"skip of nothing":     {[]string{"skip"}, "", exitUsage, ""},
-		"skip of two things":  {[]string{"skip", "--id", "0/1", "--partition", "1"}, "", exitUsage, ""},
+		"skip of nothing":     {[]string{"skip"}, "", failure.ExitUsage, ""},
+		"skip of two things":  {[]string{"skip", "--id", "0/1", "--partition", "1"}, "", failure.ExitUsage, ""},
 		"skip of one": {
 			[]string{"skip", "--id", "2b879aa76e4d652f"},
 			"", exitOK,
@@ -228,7 +229,7 @@ func TestASeekThatDropsOrRepeatsMuchIsAskedAbout(t *testing.T) {
 			if got := strings.Join(broker.changes(), "; "); r.exit != x.exit || got != x.change {
 				t.Errorf("exit %d, asked for %q, %s", r.exit, got, r.stderr)
 			}
-			if x.exit == exitUsage && strings.Contains(name, "much") && x.typed == "" && !strings.Contains(r.stderr, "channel undo orders/invoice") {
+			if x.exit == failure.ExitUsage && strings.Contains(name, "much") && x.typed == "" && !strings.Contains(r.stderr, "channel undo orders/invoice") {
 				t.Errorf("says nothing of undo: %s", r.stderr)
 			}
 		})
@@ -246,7 +247,7 @@ func TestAChannelBeginsWhereItIsAskedTo(t *testing.T) {
 	if got := broker.changes(); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %s", got, want)
 	}
-	if r := broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "yore"); r.exit != exitUsage || !strings.Contains(r.stderr, "--from") {
+	if r := broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "yore"); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "--from") {
 		t.Errorf("%d %s", r.exit, r.stderr)
 	}
 }
@@ -288,11 +289,11 @@ func TestRowsAreSortedByAnyColumn(t *testing.T) {
 		}
 	}
 	r := broker.brokerctl(t, "channel", "lag", "--sort-by", "weight")
-	if r.exit != exitUsage || !strings.Contains(r.stderr, "DEPTH") {
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "DEPTH") {
 		t.Errorf("%d %s", r.exit, r.stderr)
 	}
 	r = broker.brokerctl(t, "channel", "lag", "--sort-by", "weight", "-o", "json")
-	if r.exit != exitUsage || !strings.Contains(r.stderr, "oldest_age_ms") {
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "oldest_age_ms") {
 		t.Errorf("%d %s", r.exit, r.stderr)
 	}
 }
@@ -328,7 +329,7 @@ func TestTemplatesSeeWhatJSONShows(t *testing.T) {
 		t.Errorf("%d %q %s", r.exit, r.stdout, r.stderr)
 	}
 	for _, bad := range []string{"{{", "{{.nothing}}"} {
-		if r = broker.brokerctl(t, "channel", "lag", "-o", "go-template="+bad); r.exit != exitUsage || r.stdout != "" {
+		if r = broker.brokerctl(t, "channel", "lag", "-o", "go-template="+bad); r.exit != failure.ExitUsage || r.stdout != "" {
 			t.Errorf("%s: %d %q %s", bad, r.exit, r.stdout, r.stderr)
 		}
 	}
@@ -375,15 +376,15 @@ func TestWatchRepeatsUntilItIsInterrupted(t *testing.T) {
 		t.Errorf("health: %d %q %s", r.exit, r.stdout, r.stderr)
 	}
 	// A node that is away for a moment does not end it, a name that is not there does.
-	broker.set("GET /v1/nodes", api.Error{Code: api.CodeUnavailable, Message: "away"})
+	broker.set("GET /v1/nodes", api.Error{Code: failure.Unavailable, Message: "away"})
 	if r, _ = watching(t, broker, 2, "node", "list", "-w"); r.exit != exitOK || strings.Count(r.stderr, "away") != 2 {
 		t.Errorf("nodes: %d %q", r.exit, r.stderr)
 	}
-	if r, _ = watching(t, broker, 2, "topic", "describe", "none", "-w"); r.exit != exitNotFound {
+	if r, _ = watching(t, broker, 2, "topic", "describe", "none", "-w"); r.exit != failure.ExitNotFound {
 		t.Errorf("missing: %d %q", r.exit, r.stderr)
 	}
 	for _, args := range [][]string{{"topic", "delete", "orders", "--yes", "-w"}, {"topic", "list", "--watch=1ms"}} {
-		if r, _ = watching(t, broker, 1, args...); r.exit != exitUsage {
+		if r, _ = watching(t, broker, 1, args...); r.exit != failure.ExitUsage {
 			t.Errorf("%v: %d %s", args, r.exit, r.stderr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func newPartitionVerifyCommand(g *globals) *cobra.Command {
@@ -43,7 +44,7 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 		}
 	}))
 	if err == nil && !identical {
-		return verdict(exitFailed)
+		return verdict(failure.ExitFailed)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // failingOver is a cluster of two of which the first node leads and soon ends.
@@ -60,8 +61,8 @@ func TestATailEndsWithItsChannel(t *testing.T) {
 	first, second := newFakeNSQ(t, "one"), newFakeNSQ(t, "two")
 	first.dieAfter = 1
 	b := failingOver(t, first, second, 1)
-	b.set("GET /v1/topics/orders/channels/c", api.Error{Code: api.CodeNotFound, Message: "not found"})
-	if r := b.brokerctl(t, "message", "tail", "orders/c"); r.exit != exitNotFound || !strings.Contains(r.stderr, "channel orders/c was deleted") {
+	b.set("GET /v1/topics/orders/channels/c", api.Error{Code: failure.NotFound, Message: "not found"})
+	if r := b.brokerctl(t, "message", "tail", "orders/c"); r.exit != failure.ExitNotFound || !strings.Contains(r.stderr, "channel orders/c was deleted") {
 		t.Errorf("exit %d, stderr %q", r.exit, r.stderr)
 	}
 }
@@ -74,7 +75,7 @@ func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
 	r := failingOver(t, first, second, 1).brokerctl(t, "bench", "pub", "orders", "--messages", "100", "--batch", "1", "--window", "1")
 	stored, _, _ := first.outcome()
 	more, _, _ := second.outcome()
-	if r.exit != exitPartial || stored != 9 || more != 90 || !strings.Contains(r.stdout, "published 99") || !strings.Contains(r.stdout, "1 failed") {
+	if r.exit != failure.ExitPartial || stored != 9 || more != 90 || !strings.Contains(r.stdout, "published 99") || !strings.Contains(r.stdout, "1 failed") {
 		t.Errorf("exit %d, stdout %q, stored %d and %d", r.exit, r.stdout, stored, more)
 	}
 	if !strings.Contains(r.stderr, "connected to "+second.address) {
@@ -97,7 +98,7 @@ func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 			out.Partitions[1] = api.Partition{Partition: 1, Leader: "n2", MissingNodes: []string{"n2"}}
 			out.MissingNodes = []string{"n2"}
 		case asked == 3:
-			return api.Error{Code: api.CodeUnavailable, Message: "no answer from n1"}
+			return api.Error{Code: failure.Unavailable, Message: "no answer from n1"}
 		}
 		return out
 	})

@@ -100,9 +100,9 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	}
 	p, err := o.plan(cmd, g, c)
 	if err != nil {
-		f := &exitError{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
+		f := &exitError{answer: api.Error{Code: failure.Precondition, Message: err.Error()}, exit: failure.ExitRefused, cause: err}
 		if errors.Is(err, rolling.ErrNoNode) || errors.Is(err, errNothingLeft) {
-			f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
+			f.answer.Code, f.exit = failure.NotFound, failure.ExitNotFound
 		}
 		return f
 	}
@@ -190,9 +190,9 @@ func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	f := &exitError{answer: api.Error{Code: failure.Partial, Message: err.Error()}, exit: exitPartial, cause: err}
+	f := &exitError{answer: api.Error{Code: failure.Partial, Message: err.Error()}, exit: failure.ExitPartial, cause: err}
 	if isInterrupted(cmd.Context()) {
-		f.answer.Code, f.exit = failure.Interrupted, exitInterrupted
+		f.answer.Code, f.exit = failure.Interrupted, failure.ExitInterrupted
 	}
 	if len(s.Left) > 0 {
 		f.answer.Hint = fmt.Sprintf("left are %s; to go on: %s --continue --exec ...", strings.Join(s.Left, ","), cmd.CommandPath())

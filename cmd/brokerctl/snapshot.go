@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/snapshots"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -63,7 +64,7 @@ that is damaged, or of a newer release, is refused with exit code 4.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := snapshots.Read(args[0])
 			if errors.Is(err, os.ErrNotExist) {
-				return &exitError{answer: api.Error{Code: api.CodeNotFound, Message: err.Error()}, exit: exitNotFound, cause: err}
+				return &exitError{answer: api.Error{Code: failure.NotFound, Message: err.Error()}, exit: failure.ExitNotFound, cause: err}
 			}
 			if err != nil {
 				return err
@@ -81,11 +82,11 @@ that is damaged, or of a newer release, is refused with exit code 4.`,
 func readSnapshot(file string, content []byte) (*snapshotResult, error) {
 	s, err := snapshots.Inspect(content)
 	if err != nil {
-		code := api.CodePrecondition // it is of a newer release
+		code := failure.Precondition // it is of a newer release
 		if errors.Is(err, meta.ErrCorrupt) {
-			code = api.CodeCorrupt
+			code = failure.Corrupt
 		}
-		return nil, &exitError{answer: api.Error{Code: code, Message: fmt.Sprintf("snapshot %s: %v", file, err)}, exit: exitRefused, cause: err}
+		return nil, &exitError{answer: api.Error{Code: code, Message: fmt.Sprintf("snapshot %s: %v", file, err)}, exit: failure.ExitRefused, cause: err}
 	}
 	return &snapshotResult{file, s}, nil
 }

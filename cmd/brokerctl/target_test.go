@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // leaves calls f with every command that does something.
@@ -61,9 +63,9 @@ func TestEveryCommandRefusesOtherTargets(t *testing.T) {
 		}
 		for _, text := range wrong[form(words[1])] {
 			args := slices.Concat(strings.Fields(cmd.CommandPath())[1:], strings.Split(text, " "))
-			exit := exitUsage
+			exit := failure.ExitUsage
 			if isCheck(cmd) {
-				exit = checkExit(exitUsage)
+				exit = checkExit(failure.ExitUsage)
 			}
 			want := cmd.CommandPath() + " requires " + words[1] + ", not "
 			if r := broker.brokerctl(t, args...); r.exit != exit || !strings.Contains(r.stderr, want) {
@@ -72,7 +74,7 @@ func TestEveryCommandRefusesOtherTargets(t *testing.T) {
 		}
 		if len(wrong[form(words[1])]) > 0 {
 			args := strings.Fields(cmd.CommandPath())[1:]
-			if r := broker.brokerctl(t, args...); r.exit != exitUsage && !isCheck(cmd) || !strings.Contains(r.stderr, "requires "+words[1]+" (usage: ") {
+			if r := broker.brokerctl(t, args...); r.exit != failure.ExitUsage && !isCheck(cmd) || !strings.Contains(r.stderr, "requires "+words[1]+" (usage: ") {
 				t.Errorf("%q: exit %d, %s", args, r.exit, r.stderr)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // accessCommands are those about users, tokens and rules; see goldenCommands.
@@ -147,16 +148,16 @@ func TestWhereCredentialsComeFrom(t *testing.T) {
 		{"context", "set", "../x", "--addr", b.URL},
 		{"context", "set", strings.Repeat("x", 65), "--addr", b.URL},
 	} {
-		if r := with(nil, "", args...); r.exit != exitUsage {
+		if r := with(nil, "", args...); r.exit != failure.ExitUsage {
 			t.Errorf("%v: exit %d %s", args, r.exit, r.stderr)
 		}
 	}
 	for _, args := range [][]string{{"context", "use", "none"}, {"context", "delete", "none"}} {
-		if r := with(nil, "", args...); r.exit != exitNotFound || !strings.Contains(r.stderr, `no context "none"`) {
+		if r := with(nil, "", args...); r.exit != failure.ExitNotFound || !strings.Contains(r.stderr, `no context "none"`) {
 			t.Errorf("%v: exit %d %s", args, r.exit, r.stderr)
 		}
 	}
-	if r := with(map[string]string{accessctl.TokenVariable: "a\r\nX: y"}, "", addr...); r.exit != exitUsage {
+	if r := with(map[string]string{accessctl.TokenVariable: "a\r\nX: y"}, "", addr...); r.exit != failure.ExitUsage {
 		t.Errorf("a token of two lines: exit %d", r.exit)
 	}
 	r := with(nil, "", "context", "list", "-o", "json")
@@ -171,7 +172,7 @@ func TestWhereCredentialsComeFrom(t *testing.T) {
 	if err := os.Chmod(config, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := with(nil, "", "access", "whoami"); r.exit != exitUsage || !strings.Contains(r.stderr, "chmod 600") {
+	if r := with(nil, "", "access", "whoami"); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "chmod 600") {
 		t.Errorf("a file that others can read: exit %d %s", r.exit, r.stderr)
 	}
 }
@@ -188,7 +189,7 @@ func TestATokenIsWrittenToANewFile(t *testing.T) {
 		t.Errorf("%v %v", about.Mode(), err)
 	}
 	before := len(b.changes())
-	if r := b.brokerctl(t, "token", "create", "billing", "--out", out); r.exit != exitUsage || len(b.changes()) != before {
+	if r := b.brokerctl(t, "token", "create", "billing", "--out", out); r.exit != failure.ExitUsage || len(b.changes()) != before {
 		t.Errorf("a file that exists: exit %d", r.exit)
 	}
 	if r := b.brokerctl(t, "token", "revoke", testToken); r.exit != exitOK || strings.Contains(strings.Join(b.changes(), ""), "AAAA") {
@@ -208,7 +209,7 @@ func TestAPasswordIsNotTakenFromTheCommandLine(t *testing.T) {
 		t.Errorf("exit %d %s %v", r.exit, r.stderr, b.changes())
 	}
 	typed = []string{"password 1", "password 2"}
-	if r := runWith(t, env, "user", "passwd", "billing"); r.exit != exitUsage || len(b.changes()) != 1 {
+	if r := runWith(t, env, "user", "passwd", "billing"); r.exit != failure.ExitUsage || len(b.changes()) != 1 {
 		t.Errorf("passwords that differ: exit %d", r.exit)
 	}
 	if r := runWith(t, environment{getenv: addressOnly(b.URL), stdin: strings.NewReader("password 3\n")}, "user", "passwd", "billing"); r.exit != exitOK || !strings.Contains(b.changes()[1], "password 3") {

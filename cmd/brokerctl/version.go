@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // program says which program this is.
@@ -88,7 +89,7 @@ func checkSkew(cmd *cobra.Command, g *globals) error {
 		p.table(t)
 	}})
 	if err == nil && v.Skew {
-		err = verdict(exitFailed)
+		err = verdict(failure.ExitFailed)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 const (
@@ -28,7 +29,7 @@ func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*
 		v, err := query(ctx, g, ask)
 		switch {
 		case err != nil:
-			if silent++; silent > waitThrough || api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
+			if silent++; silent > waitThrough || api.CodeOf(err) != failure.Unavailable || ctx.Err() != nil {
 				return nil, err
 			}
 		default:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -66,7 +66,7 @@ func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() er
 		}
 		if err != nil {
 			f := diagnose(ctx, g, err)
-			if !f.shown && f.answer.Code != api.CodeUnavailable {
+			if !f.shown && f.answer.Code != failure.Unavailable {
 				return err
 			}
 			if !f.shown {

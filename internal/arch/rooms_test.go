@@ -36,7 +36,6 @@ var longDocs = map[string]int{
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
 	"pkg/vfs":       49,  // what a file system may offer beyond FS
-	"pkg/failure":   46,
 	"pkg/admin/web": 46,
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -75,7 +76,7 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 			t.before = before.Topic(name)
 		}
 		switch err := t.copy(ctx); {
-		case api.CodeOf(err) == api.CodeNotFound && c.gone(ctx, name):
+		case api.CodeOf(err) == failure.NotFound && c.gone(ctx, name):
 			made.Gone = append(made.Gone, name)
 			continue
 		case err != nil:
@@ -93,7 +94,7 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 // gone reports whether a topic was deleted.
 func (c *Cluster) gone(ctx context.Context, name string) bool {
 	_, err := ask(ctx, c, func(ctx context.Context) (*api.Topic, error) { return c.Client.Topic(ctx, name) })
-	return api.CodeOf(err) == api.CodeNotFound
+	return api.CodeOf(err) == failure.NotFound
 }
 
 // chosen returns the names of the topics that a backup is to hold. Those in memory are left out.

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -103,7 +104,7 @@ func (r *restoring) prepare(ctx context.Context) error {
 	}
 	is, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.Topic(ctx, r.as) })
 	switch {
-	case api.CodeOf(err) == api.CodeNotFound:
+	case api.CodeOf(err) == failure.NotFound:
 		return nil
 	case err != nil:
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -109,8 +109,8 @@ func (e *AddressError) Unwrap() error { return e.Err }
 // someone changes something.
 func NoPlace(err error) bool {
 	for _, why := range []error{
-		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
-		meta.ErrLevel, cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
+		failure.Removed, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
+		failure.FeatureLevel, cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
 	} {
 		if errors.Is(err, why) {
 			return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/server"
 )
@@ -19,7 +20,7 @@ func createTopic(ctx context.Context, b *broker.Broker, name string, partitions 
 	switch {
 	case err != nil:
 		_, err = b.Directory.CreateTopic(ctx, name, meta.TopicConfig{Partitions: partitions, Ext: ext})
-		if errors.Is(err, meta.ErrExists) { // someone else has made it meanwhile
+		if errors.Is(err, failure.TopicExists) { // someone else has made it meanwhile
 			return nil
 		}
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // TestStrangersCreateOnEveryPortAsFastAsTheyMay creates by each port until it is refused.
@@ -81,7 +81,7 @@ func TestStrangersCreateOnEveryPortAsFastAsTheyMay(t *testing.T) {
 		create func(name string) string
 		want   string
 	}{
-		"tcp":    {publish, "E_PUB_FAILED PUB failed, refused: " + limit.ErrCreations.Error()},
+		"tcp":    {publish, "E_PUB_FAILED PUB failed, refused: " + failure.TooManyCreated.Error()},
 		"http":   {post(web, "/pub?topic="), `503 1{"message":"TOO_MANY_CREATED"}`},
 		"lookup": {post(lookup, "/topic/create?topic="), `503 1{"message":"TOO_MANY_CREATED"}`},
 	} {

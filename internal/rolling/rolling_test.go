@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // fakeCluster is a cluster whose nodes do what they are told at the next question.
@@ -44,7 +45,7 @@ func newFakeCluster(t *testing.T, ids ...string) *fakeCluster {
 func (c *fakeCluster) answer() error {
 	if c.silent > 0 {
 		c.silent--
-		return &api.Error{Code: api.CodeUnavailable, Message: "nobody answers"}
+		return &api.Error{Code: failure.Unavailable, Message: "nobody answers"}
 	}
 	return nil
 }
@@ -276,7 +277,7 @@ func TestANodeThatIsAwayIsStarted(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
-	refused := &api.Error{Code: api.CodePrecondition, Message: "t/0 would fall below min_isr"}
+	refused := &api.Error{Code: failure.Precondition, Message: "t/0 would fall below min_isr"}
 	failed := errors.New("exit status 1")
 	for _, test := range []struct {
 		name  string

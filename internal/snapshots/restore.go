@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // errOnline is why the metadata of a cluster that runs is not replaced, and what to do instead.
@@ -27,6 +28,6 @@ func RestoreCommand() *cobra.Command {
 		Long: `Say which command restores what: a running cluster takes no metadata from a file. It is always refused, with exit
 code 4.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(*cobra.Command, []string) error { return api.Errorf(api.CodePrecondition, "%w", errOnline) },
+		RunE: func(*cobra.Command, []string) error { return api.Errorf(failure.Precondition, "%w", errOnline) },
 	}
 }

@@ -30,7 +30,7 @@ type Summary struct {
 }
 
 // Inspect checks every byte of a snapshot and counts what it holds. The error wraps meta.ErrCorrupt for one that is
-// damaged, meta.ErrUnknownSnapshot or meta.ErrLevel for one of a newer release.
+// damaged, meta.ErrUnknownSnapshot or failure.FeatureLevel for one of a newer release.
 func Inspect(content []byte) (*Summary, error) {
 	s, err := meta.DecodeSnapshot(bytes.NewReader(content))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -127,33 +128,33 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 		change access.Change
 		want   error
 	}{
-		"no verb":                 {access.Change{}, access.ErrInvalid},
-		"user without a name":     {user(""), access.ErrInvalid},
-		"odd name":                {user("a b"), access.ErrInvalid},
-		"long name":               {user(strings.Repeat("a", 65)), access.ErrInvalid},
-		"user twice":              {user("root"), access.ErrUserExists},
-		"plain password":          {access.Change{Verb: access.SetPassword, User: "root", Password: "secret-text"}, access.ErrInvalid},
-		"plain password at first": {access.Change{Verb: access.CreateUser, User: "x", Password: "secret-text"}, access.ErrInvalid},
-		"password of nobody":      {access.Change{Verb: access.SetPassword, User: "x", Password: hashed}, access.ErrNoUser},
-		"delete nobody":           {access.Change{Verb: access.DeleteUser, User: "x"}, access.ErrNoUser},
-		"grant nothing":           {access.Change{Verb: access.Grant, User: "root"}, access.ErrInvalid},
-		"too many rules":          {access.Change{Verb: access.Grant, User: "root", Rules: many}, access.ErrLimit},
-		"a rule twice":            {user("x", access.Rule{Right: access.Read}, access.Rule{Right: access.Read}), access.ErrInvalid},
-		"revoke what is not":      {access.Change{Verb: access.Revoke, User: "root", Rules: []access.Rule{{Right: access.Read}}}, access.ErrNoRule},
-		"unknown right":           {grant(access.Rule{Right: "fly"}), access.ErrInvalid},
-		"publish anywhere":        {grant(access.Rule{Right: access.Publish}), access.ErrInvalid},
-		"publish to a channel":    {grant(access.Rule{Right: access.Publish, Topic: "t", Channel: "c"}), access.ErrInvalid},
-		"subscribe no channel":    {grant(access.Rule{Right: access.Subscribe, Topic: "t"}), access.ErrInvalid},
-		"read a topic":            {grant(access.Rule{Right: access.Read, Topic: "t"}), access.ErrInvalid},
-		"odd pattern":             {grant(access.Rule{Right: access.Publish, Topic: "a/b"}), access.ErrInvalid},
-		"long pattern":            {grant(access.Rule{Right: access.Publish, Topic: strings.Repeat("a", 65)}), access.ErrInvalid},
-		"no token":                {access.Change{Verb: access.CreateToken}, access.ErrInvalid},
-		"token twice":             {access.Change{Verb: access.CreateToken, Token: &token}, access.ErrTokenExists},
-		"token of nobody":         {access.Change{Verb: access.CreateToken, Token: &other}, access.ErrNoUser},
-		"token without a hash":    {access.Change{Verb: access.CreateToken, Token: &access.Token{ID: other.ID, User: "root"}}, access.ErrInvalid},
-		"revoke no token":         {access.Change{Verb: access.RevokeToken, ID: "x"}, access.ErrNoToken},
-		"certificate of another":  {access.Change{Verb: access.CreateUser, User: "x", Certificates: []string{"CN=a"}}, access.ErrTaken},
-		"certificate twice":       {access.Change{Verb: access.CreateUser, User: "x", Certificates: []string{"CN=b", "CN=b"}}, access.ErrInvalid},
+		"no verb":                 {access.Change{}, failure.InvalidAccess},
+		"user without a name":     {user(""), failure.InvalidAccess},
+		"odd name":                {user("a b"), failure.InvalidAccess},
+		"long name":               {user(strings.Repeat("a", 65)), failure.InvalidAccess},
+		"user twice":              {user("root"), failure.UserExists},
+		"plain password":          {access.Change{Verb: access.SetPassword, User: "root", Password: "secret-text"}, failure.InvalidAccess},
+		"plain password at first": {access.Change{Verb: access.CreateUser, User: "x", Password: "secret-text"}, failure.InvalidAccess},
+		"password of nobody":      {access.Change{Verb: access.SetPassword, User: "x", Password: hashed}, failure.UserNotFound},
+		"delete nobody":           {access.Change{Verb: access.DeleteUser, User: "x"}, failure.UserNotFound},
+		"grant nothing":           {access.Change{Verb: access.Grant, User: "root"}, failure.InvalidAccess},
+		"too many rules":          {access.Change{Verb: access.Grant, User: "root", Rules: many}, failure.AccessLimit},
+		"a rule twice":            {user("x", access.Rule{Right: access.Read}, access.Rule{Right: access.Read}), failure.InvalidAccess},
+		"revoke what is not":      {access.Change{Verb: access.Revoke, User: "root", Rules: []access.Rule{{Right: access.Read}}}, failure.RuleNotFound},
+		"unknown right":           {grant(access.Rule{Right: "fly"}), failure.InvalidAccess},
+		"publish anywhere":        {grant(access.Rule{Right: access.Publish}), failure.InvalidAccess},
+		"publish to a channel":    {grant(access.Rule{Right: access.Publish, Topic: "t", Channel: "c"}), failure.InvalidAccess},
+		"subscribe no channel":    {grant(access.Rule{Right: access.Subscribe, Topic: "t"}), failure.InvalidAccess},
+		"read a topic":            {grant(access.Rule{Right: access.Read, Topic: "t"}), failure.InvalidAccess},
+		"odd pattern":             {grant(access.Rule{Right: access.Publish, Topic: "a/b"}), failure.InvalidAccess},
+		"long pattern":            {grant(access.Rule{Right: access.Publish, Topic: strings.Repeat("a", 65)}), failure.InvalidAccess},
+		"no token":                {access.Change{Verb: access.CreateToken}, failure.InvalidAccess},
+		"token twice":             {access.Change{Verb: access.CreateToken, Token: &token}, failure.TokenExists},
+		"token of nobody":         {access.Change{Verb: access.CreateToken, Token: &other}, failure.UserNotFound},
+		"token without a hash":    {access.Change{Verb: access.CreateToken, Token: &access.Token{ID: other.ID, User: "root"}}, failure.InvalidAccess},
+		"revoke no token":         {access.Change{Verb: access.RevokeToken, ID: "x"}, failure.TokenNotFound},
+		"certificate of another":  {access.Change{Verb: access.CreateUser, User: "x", Certificates: []string{"CN=a"}}, failure.CertificateTaken},
+		"certificate twice":       {access.Change{Verb: access.CreateUser, User: "x", Certificates: []string{"CN=b", "CN=b"}}, failure.InvalidAccess},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := d.Store()
@@ -181,7 +182,7 @@ func TestSomebodyCanAlwaysSwitchItOff(t *testing.T) {
 		"a user without rights": {{Verb: access.CreateUser, User: "u", Password: hashed}},
 	} {
 		d := apply(t, nil, with...)
-		if n, err := d.Apply(enable); n != nil || !errors.Is(err, access.ErrLastAdmin) || d.On() {
+		if n, err := d.Apply(enable); n != nil || !errors.Is(err, failure.LastAdmin) || d.On() {
 			t.Errorf("%s: %v, on %v", name, err, n.On())
 		}
 	}
@@ -194,7 +195,7 @@ func TestSomebodyCanAlwaysSwitchItOff(t *testing.T) {
 		"certificate": {[]access.Change{{Verb: access.CreateUser, User: "root", Certificates: []string{"CN=a"}, Rules: []access.Rule{{Right: access.Admin}}}}, access.Change{Verb: access.Revoke, User: "root", Rules: []access.Rule{{Right: access.Admin}}}},
 	} {
 		d := apply(t, apply(t, nil, test.with...), enable)
-		if n, err := d.Apply(test.last); n != nil || !errors.Is(err, access.ErrLastAdmin) {
+		if n, err := d.Apply(test.last); n != nil || !errors.Is(err, failure.LastAdmin) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if d = apply(t, d, access.Change{Verb: access.Disable}, test.last); d.On() {
@@ -219,12 +220,12 @@ func TestATokenIsItsTextUntilItExpires(t *testing.T) {
 	flipped := []byte(text)
 	flipped[len(text)-2] ^= 1
 	for _, wrong := range []string{"", "brk_", text[:len(text)-1], text + "a", string(flipped), strings.ToUpper(text), " " + text} {
-		if found, err := d.ByToken(wrong, 99); found != nil || !errors.Is(err, access.ErrNoToken) {
+		if found, err := d.ByToken(wrong, 99); found != nil || !errors.Is(err, failure.TokenNotFound) {
 			t.Errorf("%q: %+v, %v", wrong, found, err)
 		}
 	}
 	for _, change := range []access.Change{{Verb: access.RevokeToken, ID: token.ID}, {Verb: access.DeleteUser, User: "u"}} {
-		if found, err := apply(t, d, change).ByToken(text, 99); found != nil || !errors.Is(err, access.ErrNoToken) {
+		if found, err := apply(t, d, change).ByToken(text, 99); found != nil || !errors.Is(err, failure.TokenNotFound) {
 			t.Errorf("after %s: %+v, %v", change, found, err)
 		}
 	}
@@ -286,7 +287,7 @@ func TestAPasswordIsHashed(t *testing.T) {
 		t.Error("who has no password has one")
 	}
 	for _, bad := range []string{"", "short", strings.Repeat("x", access.MaxPassword+1)} {
-		if _, err := access.HashPassword(bad, rand.Reader); !errors.Is(err, access.ErrInvalid) {
+		if _, err := access.HashPassword(bad, rand.Reader); !errors.Is(err, failure.InvalidAccess) {
 			t.Errorf("%d bytes: %v", len(bad), err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Verb says what a Change does.
@@ -66,28 +68,28 @@ func (c Change) Of() string {
 // Validate checks what can be checked without a directory.
 func (c Change) Validate() error {
 	if len(c.By) > maxText {
-		return fmt.Errorf("%w: name of %d bytes of who changes it", ErrInvalid, len(c.By))
+		return fmt.Errorf("%w: name of %d bytes of who changes it", failure.InvalidAccess, len(c.By))
 	}
 	switch c.Verb {
 	case CreateUser:
 		return c.user().validate()
 	case SetPassword:
 		if _, _, ok := parsePassword(c.Password); !ok {
-			return fmt.Errorf("%w: password is not hashed", ErrInvalid)
+			return fmt.Errorf("%w: password is not hashed", failure.InvalidAccess)
 		}
 	case CreateToken:
 		if c.Token == nil {
-			return fmt.Errorf("%w: no token to create", ErrInvalid)
+			return fmt.Errorf("%w: no token to create", failure.InvalidAccess)
 		}
 		return c.Token.validate()
 	case Grant, Revoke:
 		if len(c.Rules) == 0 {
-			return fmt.Errorf("%w: no rule to %s", ErrInvalid, c.Verb)
+			return fmt.Errorf("%w: no rule to %s", failure.InvalidAccess, c.Verb)
 		}
 		return validRules(c.Rules)
 	case DeleteUser, RevokeToken, Enable, Disable:
 	default:
-		return fmt.Errorf("%w: unknown change %.40q", ErrInvalid, c.Verb)
+		return fmt.Errorf("%w: unknown change %.40q", failure.InvalidAccess, c.Verb)
 	}
 	return nil
 }
@@ -104,7 +106,7 @@ func (d *Directory) Apply(c Change) (*Directory, error) {
 		return nil, err
 	}
 	if !n.safe() {
-		return nil, ErrLastAdmin
+		return nil, failure.LastAdmin
 	}
 	return n, nil
 }
@@ -113,14 +115,14 @@ func (d *Directory) apply(c Change) error {
 	switch c.Verb {
 	case CreateUser:
 		if d.users[c.User] != nil {
-			return ErrUserExists
+			return failure.UserExists
 		}
 		return d.put(c.user())
 	case CreateToken:
 		return d.putToken(c.Token)
 	case RevokeToken:
 		if d.tokens[c.ID] == nil {
-			return ErrNoToken
+			return failure.TokenNotFound
 		}
 		delete(d.tokens, c.ID)
 		return nil
@@ -131,7 +133,7 @@ func (d *Directory) apply(c Change) error {
 	}
 	was := d.users[c.User]
 	if was == nil {
-		return ErrNoUser
+		return failure.UserNotFound
 	}
 	u := *was
 	switch c.Verb {
@@ -153,7 +155,7 @@ func (d *Directory) apply(c Change) error {
 		for _, r := range c.Rules {
 			i := slices.Index(u.Rules, r)
 			if i < 0 {
-				return fmt.Errorf("%w: %s", ErrNoRule, r)
+				return fmt.Errorf("%w: %s", failure.RuleNotFound, r)
 			}
 			u.Rules = slices.Delete(u.Rules, i, i+1)
 		}
@@ -167,19 +169,19 @@ func (u *User) validate() error {
 		return err
 	}
 	if _, _, ok := parsePassword(u.Password); !ok && u.Password != "" {
-		return fmt.Errorf("%w: password is not hashed", ErrInvalid)
+		return fmt.Errorf("%w: password is not hashed", failure.InvalidAccess)
 	}
 	if len(u.Certificates) > maxCertificates {
-		return fmt.Errorf("%w: %d certificate names", ErrLimit, len(u.Certificates))
+		return fmt.Errorf("%w: %d certificate names", failure.AccessLimit, len(u.Certificates))
 	}
 	for i, name := range u.Certificates {
 		if name == "" || len(name) > maxText || slices.Contains(u.Certificates[:i], name) {
-			return fmt.Errorf("%w: certificate name of %d bytes, or given twice", ErrInvalid, len(name))
+			return fmt.Errorf("%w: certificate name of %d bytes, or given twice", failure.InvalidAccess, len(name))
 		}
 	}
 	for i, r := range u.Rules {
 		if slices.Contains(u.Rules[:i], r) { // a revocation would leave one of them
-			return fmt.Errorf("%w: rule %s is given twice", ErrInvalid, r)
+			return fmt.Errorf("%w: rule %s is given twice", failure.InvalidAccess, r)
 		}
 	}
 	return validRules(u.Rules)
@@ -188,18 +190,18 @@ func (u *User) validate() error {
 func validUserName(name string) error {
 	for i := range len(name) {
 		if !plain(name[i]) && name[i] != '@' {
-			return fmt.Errorf("%w: user name %.64q, must have a-z A-Z 0-9 . _ - @ only", ErrInvalid, name)
+			return fmt.Errorf("%w: user name %.64q, must have a-z A-Z 0-9 . _ - @ only", failure.InvalidAccess, name)
 		}
 	}
 	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: user name of %d bytes, must have 1 to %d", ErrInvalid, len(name), maxName)
+		return fmt.Errorf("%w: user name of %d bytes, must have 1 to %d", failure.InvalidAccess, len(name), maxName)
 	}
 	return nil
 }
 
 func validRules(rules []Rule) error {
 	if len(rules) > MaxRules {
-		return fmt.Errorf("%w: %d rules of a user, over %d", ErrLimit, len(rules), MaxRules)
+		return fmt.Errorf("%w: %d rules of a user, over %d", failure.AccessLimit, len(rules), MaxRules)
 	}
 	for _, r := range rules {
 		if err := r.validate(); err != nil {
@@ -211,13 +213,13 @@ func validRules(rules []Rule) error {
 
 func (t *Token) validate() error {
 	if len(t.ID) != 2*tokenID || !isHex(t.ID) || len(t.Hash) != 64 || !isHex(t.Hash) {
-		return fmt.Errorf("%w: token id or hash", ErrInvalid)
+		return fmt.Errorf("%w: token id or hash", failure.InvalidAccess)
 	}
 	if err := validUserName(t.User); err != nil {
 		return err
 	}
 	if len(t.Description) > maxText || t.Created < 0 || t.Expires < 0 {
-		return fmt.Errorf("%w: description of %d bytes, created at %d, expires at %d", ErrInvalid, len(t.Description), t.Created, t.Expires)
+		return fmt.Errorf("%w: description of %d bytes, created at %d, expires at %d", failure.InvalidAccess, len(t.Description), t.Created, t.Expires)
 	}
 	return nil
 }

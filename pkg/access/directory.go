@@ -12,18 +12,7 @@ import (
 )
 
 // Why a change or a credential is refused. Nothing was changed.
-var (
-	ErrInvalid     error = failure.InvalidAccess
-	ErrNoUser      error = failure.UserNotFound
-	ErrNoToken     error = failure.TokenNotFound
-	ErrNoRule      error = failure.RuleNotFound
-	ErrUserExists  error = failure.UserExists
-	ErrTokenExists error = failure.TokenExists
-	ErrTaken       error = failure.CertificateTaken
-	ErrLimit       error = failure.AccessLimit
-	ErrLastAdmin   error = failure.LastAdmin
-	ErrExpired           = fate.Refuse("token has expired")
-)
+var ErrExpired = fate.Refuse("token has expired")
 
 // Bounds of what a directory holds.
 const (
@@ -119,17 +108,17 @@ func (d *Directory) Token(id string) *Token {
 	return d.tokens[id]
 }
 
-// ByToken returns the token that a text is, at a moment, ns since 1970. It is ErrNoToken
+// ByToken returns the token that a text is, at a moment, ns since 1970. It is failure.TokenNotFound
 // for another text, also for one with the id of a token, and ErrExpired.
 func (d *Directory) ByToken(text string, now int64) (*Token, error) {
 	id, ok := idOf(text)
 	if !ok || d == nil {
-		return nil, ErrNoToken
+		return nil, failure.TokenNotFound
 	}
 	t := d.tokens[id]
 	switch {
 	case t == nil || !t.is(text):
-		return nil, ErrNoToken
+		return nil, failure.TokenNotFound
 	case t.Expired(now):
 		return nil, ErrExpired
 	}
@@ -193,7 +182,7 @@ func (d *Directory) put(u *User) error {
 	}
 	for _, name := range u.Certificates {
 		if o := d.owners[name]; o != nil && o.Name != u.Name {
-			return ErrTaken
+			return failure.CertificateTaken
 		}
 	}
 	d.drop(u.Name)
@@ -202,7 +191,7 @@ func (d *Directory) put(u *User) error {
 		d.owners[name] = u
 	}
 	if len(d.users) > maxUsers {
-		return ErrLimit
+		return failure.AccessLimit
 	}
 	return nil
 }
@@ -220,11 +209,11 @@ func (d *Directory) putToken(t *Token) error {
 	}
 	switch {
 	case d.users[t.User] == nil:
-		return ErrNoUser
+		return failure.UserNotFound
 	case d.tokens[t.ID] != nil:
-		return ErrTokenExists
+		return failure.TokenExists
 	case len(d.tokens) >= maxTokens:
-		return ErrLimit
+		return failure.AccessLimit
 	}
 	d.tokens[t.ID] = t
 	return nil
@@ -275,7 +264,7 @@ func Restore(s Stored) (*Directory, error) {
 	d := (*Directory)(nil).copied()
 	for _, u := range s.Users {
 		if d.users[u.Name] != nil {
-			return nil, ErrUserExists
+			return nil, failure.UserExists
 		}
 		if err := d.put(u); err != nil {
 			return nil, err
@@ -287,7 +276,7 @@ func Restore(s Stored) (*Directory, error) {
 		}
 	}
 	if d.on = s.On; !d.safe() {
-		return nil, ErrLastAdmin
+		return nil, failure.LastAdmin
 	}
 	return d, nil
 }

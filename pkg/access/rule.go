@@ -3,6 +3,8 @@ package access
 import (
 	"fmt"
 	"strings"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Right is a kind of thing that may be done.
@@ -50,7 +52,7 @@ func (r Rule) validate() error {
 		topic, channel = true, true
 	case Read, Admin:
 	default:
-		return fmt.Errorf("%w: right %.40q, must be publish, subscribe, manage, read or admin", ErrInvalid, r.Right)
+		return fmt.Errorf("%w: right %.40q, must be publish, subscribe, manage, read or admin", failure.InvalidAccess, r.Right)
 	}
 	if err := validPattern("topic", r.Topic, topic); err != nil {
 		return fmt.Errorf("rule %s: %w", r.Right, err)
@@ -65,17 +67,17 @@ func (r Rule) validate() error {
 func validPattern(of, pattern string, needed bool) error {
 	switch {
 	case !needed && pattern != "":
-		return fmt.Errorf("%w: it has no %s pattern", ErrInvalid, of)
+		return fmt.Errorf("%w: it has no %s pattern", failure.InvalidAccess, of)
 	case !needed:
 		return nil
 	case pattern == "":
-		return fmt.Errorf("%w: it needs a %s pattern; * is every %[2]s", ErrInvalid, of)
+		return fmt.Errorf("%w: it needs a %s pattern; * is every %[2]s", failure.InvalidAccess, of)
 	case len(pattern) > maxPattern:
-		return fmt.Errorf("%w: %s pattern of %d bytes, over %d", ErrInvalid, of, len(pattern), maxPattern)
+		return fmt.Errorf("%w: %s pattern of %d bytes, over %d", failure.InvalidAccess, of, len(pattern), maxPattern)
 	}
 	for i := range len(pattern) {
 		if c := pattern[i]; !plain(c) && c != '*' && c != '#' {
-			return fmt.Errorf("%w: %s pattern %q contains a character that names cannot contain", ErrInvalid, of, pattern)
+			return fmt.Errorf("%w: %s pattern %q contains a character that names cannot contain", failure.InvalidAccess, of, pattern)
 		}
 	}
 	return nil

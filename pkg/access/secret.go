@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/argon2"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // The parts of a token: brk_ID_SECRET, the ID in hexadecimal and the SECRET in base64.
@@ -101,10 +103,10 @@ const (
 )
 
 // HashPassword returns what is stored of a password. It takes 19 MiB of memory and
-// some hundredths of a second. A password of another length than allowed is ErrInvalid.
+// some hundredths of a second. A password of another length than allowed is failure.InvalidAccess.
 func HashPassword(password string, random io.Reader) (string, error) {
 	if len(password) < minPassword || len(password) > MaxPassword {
-		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", ErrInvalid, len(password), minPassword, MaxPassword)
+		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", failure.InvalidAccess, len(password), minPassword, MaxPassword)
 	}
 	salt := make([]byte, passwordSalt)
 	if _, err := io.ReadFull(random, salt); err != nil {

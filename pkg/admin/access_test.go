@@ -17,6 +17,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -485,22 +486,22 @@ func TestTheClientOfUsersTokensAndRules(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		err  error
-		want api.Code
+		want failure.Code
 	}{
-		{c.DeleteUser(ctx, "ops"), api.CodePrecondition},
-		{c.DeleteUser(ctx, "joe"), api.CodeNotFound},
-		{c.RevokeToken(ctx, "0"), api.CodeNotFound},
-		{second(c.CreateUser(ctx, api.CreateUser{Name: "ops"})), api.CodeExists},
-		{second(c.CreateUser(ctx, api.CreateUser{Name: "x", Password: "short"})), api.CodeInvalid},
-		{second(c.CreateUser(ctx, api.CreateUser{Name: "a b"})), api.CodeInvalid},
-		{second(c.Grant(ctx, "reader", []api.Rule{{Right: "own"}})), api.CodeInvalid},
-		{second(c.Grant(ctx, "reader", nil)), api.CodeInvalid},
-		{second(c.Revoke(ctx, "reader", []api.Rule{{Right: "publish", Topic: "t"}})), api.CodeNotFound},
-		{second(c.CreateToken(ctx, "joe", api.CreateToken{})), api.CodeNotFound},
-		{second(c.CreateToken(ctx, "ops", api.CreateToken{ExpiresInMS: -1})), api.CodeInvalid},
-		{second(c.Tokens(ctx, "joe")), api.CodeNotFound},
-		{second(client(tokens["reader"]).Access.Users(ctx)), api.CodeForbidden},
-		{second(client("x").Access.Users(ctx)), api.CodeUnauthenticated},
+		{c.DeleteUser(ctx, "ops"), failure.Precondition},
+		{c.DeleteUser(ctx, "joe"), failure.NotFound},
+		{c.RevokeToken(ctx, "0"), failure.NotFound},
+		{second(c.CreateUser(ctx, api.CreateUser{Name: "ops"})), failure.Exists},
+		{second(c.CreateUser(ctx, api.CreateUser{Name: "x", Password: "short"})), failure.Invalid},
+		{second(c.CreateUser(ctx, api.CreateUser{Name: "a b"})), failure.Invalid},
+		{second(c.Grant(ctx, "reader", []api.Rule{{Right: "own"}})), failure.Invalid},
+		{second(c.Grant(ctx, "reader", nil)), failure.Invalid},
+		{second(c.Revoke(ctx, "reader", []api.Rule{{Right: "publish", Topic: "t"}})), failure.NotFound},
+		{second(c.CreateToken(ctx, "joe", api.CreateToken{})), failure.NotFound},
+		{second(c.CreateToken(ctx, "ops", api.CreateToken{ExpiresInMS: -1})), failure.Invalid},
+		{second(c.Tokens(ctx, "joe")), failure.NotFound},
+		{second(client(tokens["reader"]).Access.Users(ctx)), failure.Forbidden},
+		{second(client("x").Access.Users(ctx)), failure.Unauthenticated},
 	} {
 		if api.CodeOf(tt.err) != tt.want {
 			t.Errorf("%v, want %s", tt.err, tt.want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -119,7 +120,7 @@ func (f *fake) Topic(name string) (*meta.Topic, error) {
 	if t, ok := f.topics[name]; ok {
 		return t, nil
 	}
-	return nil, meta.ErrTopicNotFound
+	return nil, failure.TopicNotFound
 }
 
 func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
@@ -134,7 +135,7 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 	}
 	if t, ok := f.topics[name]; ok {
 		if t.Config != cfg {
-			return nil, meta.ErrExists
+			return nil, failure.TopicExists
 		}
 		return t, nil
 	}
@@ -149,7 +150,7 @@ func (f *fake) EnsureTopic(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.noCreate {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	if err := f.call("ensure " + name); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (f *fake) CreateChannel(_ context.Context, topic, channel string, ordered b
 	}
 	t, ok := f.topics[topic]
 	if !ok {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	if t.Channels[channel] == nil {
 		t.Channels[channel] = &meta.Channel{Name: channel, Order: policy.StrictIf(ordered)}
@@ -237,11 +238,11 @@ func (f *fake) onChannel(what, topic, channel string) error {
 	}
 	t, ok := f.topics[topic]
 	if !ok {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	c, ok := t.Channels[channel]
 	if !ok {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	switch what {
 	case "delete":

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -13,7 +14,7 @@ import (
 
 func (f *fake) FinishMessage(_ context.Context, topic, channel string, partition int, offset seq.Offset) (api.PeekState, error) {
 	if offset > 100 {
-		return "", operate.ErrMessageNotFound
+		return "", failure.MessageNotFound
 	}
 	return api.PeekInFlight, f.onChannel(fmt.Sprintf("finish %d/%d of", partition, offset), topic, channel)
 }
@@ -29,14 +30,14 @@ func (f *fake) ChannelHistory(topic, channel string) ([]*meta.Saved, error) {
 
 func (f *fake) UndoChannel(_ context.Context, topic, channel string) (api.UndoneMove, error) {
 	if len(f.saved) == 0 {
-		return api.UndoneMove{}, operate.ErrNothingToUndo
+		return api.UndoneMove{}, failure.NothingToUndo
 	}
 	return undoneOf(f.saved[0], api.UndonePartition{Partition: 1, Confirmed: 5, Gone: 2}), f.onChannel("undo", topic, channel)
 }
 
 func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (api.UndoneMove, error) {
 	if f.topics[topic].Channels[channel] != nil {
-		return api.UndoneMove{}, operate.ErrChannelThere
+		return api.UndoneMove{}, failure.ChannelThere
 	}
 	return undoneOf(f.saved[0]), nil
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 func (f *fake) DescribeNode(_ context.Context, id meta.NodeID) (api.NodeDetail, error) {
 	if id != "n1" {
-		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	n := f.info.Nodes[0]
 	n.Intent, n.Leaders, n.Replicas, n.Hostname = "decommission", 1, 2, "host-1"
@@ -51,7 +52,7 @@ func (f *fake) DescribePartition(_ context.Context, topic string, i int) (api.Pa
 	case err != nil:
 		return api.PartitionDetail{}, err
 	case i >= len(t.Partitions):
-		return api.PartitionDetail{}, meta.ErrPartitionNotFound
+		return api.PartitionDetail{}, failure.PartitionNotFound
 	}
 	return api.PartitionDetail{
 		Partition: api.Partition{

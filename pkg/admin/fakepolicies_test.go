@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -36,7 +37,7 @@ func (p fakePolicies) AlterChannel(_ context.Context, c meta.AlterChannel) error
 	}
 	ch := p.f.topics[c.Topic].Channels[c.Channel]
 	if ch == nil {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	if c.Order != nil {
 		ch.Order = *c.Order

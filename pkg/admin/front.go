@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -77,7 +78,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case v1.Owns(path):
 		w.Header().Set("Retry-After", "1")
 		web.WriteJSON(w, http.StatusServiceUnavailable, api.ErrorAnswer{Error: &api.Error{
-			Code: api.CodeStarting, Message: reasons[0].What, Hint: "retry in a moment", Fate: fate.Refused.String(),
+			Code: failure.Starting, Message: reasons[0].What, Hint: "retry in a moment", Fate: fate.Refused.String(),
 		}})
 	default:
 		w.Header().Set("Retry-After", "1")
@@ -110,5 +111,5 @@ func (w *waiting) reasons() []api.Reason {
 			return reasons
 		}
 	}
-	return []api.Reason{{Code: string(api.CodeStarting), Count: 1, What: "loading data from disk and contacting the cluster"}}
+	return []api.Reason{{Code: string(failure.Starting), Count: 1, What: "loading data from disk and contacting the cluster"}}
 }

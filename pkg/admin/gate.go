@@ -69,7 +69,7 @@ func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 	}
 	user := c.Name()
 	if user == "" || c.Who.First() {
-		return guard.ErrCredentials
+		return failure.WrongCredentials
 	}
 	if n.known {
 		return nil
@@ -119,7 +119,7 @@ func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Ide
 	from := remoteAddr(r)
 	switch {
 	case len(shown) > 1:
-		return nil, guard.ErrCredentials
+		return nil, failure.WrongCredentials
 	case len(shown) == 1 && shown[0] != "":
 		kind, text, _ := strings.Cut(shown[0], " ")
 		if strings.EqualFold(kind, "Bearer") {
@@ -128,7 +128,7 @@ func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Ide
 		user, password, ok := r.BasicAuth()
 		switch {
 		case !ok:
-			return nil, guard.ErrCredentials
+			return nil, failure.WrongCredentials
 		case !needed && !access.IsToken(password):
 			return nil, nil
 		}
@@ -153,12 +153,12 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := api.Errorf(f.Code, "%w", err)
 	e.Hint, e.Fate = f.Hint, "refused"
 	switch f.Code {
-	case api.CodeUnauthenticated:
+	case failure.Unauthenticated:
 		w.Header().Add("WWW-Authenticate", `Bearer realm="brokerd"`)
 		w.Header().Add("WWW-Authenticate", `Basic realm="brokerd", charset="UTF-8"`)
 		e = api.Errorf(f.Code, "a valid token, password or client certificate is required")
 		e.Hint, e.Fate = "with brokerctl: --token-file FILE, or set BROKERCTL_TOKEN; for the first administrator the token is in the file first-administrator of a data directory", "refused"
-	case api.CodeThrottled:
+	case failure.Throttled:
 		w.Header().Set("Retry-After", "5")
 	default:
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -128,7 +128,7 @@ func TestWhoIsRefusedForTheSizeSeesIt(t *testing.T) {
 
 func TestWhoIsRefusedAsBusyIsToldWhenToComeBack(t *testing.T) {
 	f := newFake("t")
-	f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: host.ErrBusy} }
+	f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: failure.QueueFull} }
 	if w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}

@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -222,24 +221,24 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 		status int
 		word   string
 	}{
-		{host.ErrExiting, 503, "EXITING"},
-		{host.ErrBusy, 503, "BUSY"},
+		{failure.ShuttingDown, 503, "EXITING"},
+		{failure.QueueFull, 503, "BUSY"},
 		{fate.Refuse("too few in sync"), 503, "NOT_WRITABLE"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), 503, "DISK_FULL"},
-		{coord.ErrNotWritable, 503, "NOT_WRITABLE"},
-		{host.ErrDiskFull, 503, "DISK_FULL"},
-		{host.ErrNoLeader, 503, "NO_LEADER"},
-		{coord.ErrNotLeading, 503, "NOT_LEADING"},
+		{failure.TooFewISR, 503, "NOT_WRITABLE"},
+		{failure.DiskFull, 503, "DISK_FULL"},
+		{failure.NoLeader, 503, "NO_LEADER"},
+		{failure.NotLeading, 503, "NOT_LEADING"},
 		{errors.New("term ended"), 500, "OUTCOME_UNKNOWN"},
-		{coord.ErrUnknownOutcome, 500, "OUTCOME_UNKNOWN"},
-		{fate.Mark(coord.ErrNotWritable, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused when it was sent again
-		{fate.Mark(host.ErrDiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
+		{failure.Unconfirmed, 500, "OUTCOME_UNKNOWN"},
+		{fate.Mark(failure.TooFewISR, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused when it was sent again
+		{fate.Mark(failure.DiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
 		{syscall.ENOSPC, 500, "OUTCOME_UNKNOWN"},
 		{fate.Mark(context.DeadlineExceeded, fate.Refused), 503, "NOT_WRITABLE"}, // the time was over before it was sent
 		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, "CORRUPT"},
-		{meta.ErrPartitionNotFound, 404, "PARTITION_NOT_FOUND"},
-		{publish.ErrPartitionNeeded, 400, "PARTITION_NEEDED"},
-		{host.ErrMessageTooBig, 413, "MSG_TOO_BIG"},
+		{failure.PartitionNotFound, 404, "PARTITION_NOT_FOUND"},
+		{failure.PartitionNeeded, 400, "PARTITION_NEEDED"},
+		{failure.MessageTooBig, 413, "MSG_TOO_BIG"},
 	} {
 		f := newFake("t")
 		f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: test.err} }
@@ -303,7 +302,7 @@ func TestABadDeferDoesNotUncreateTheTopic(t *testing.T) {
 
 func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
 	f := newFake()
-	f.fail = meta.ErrExists
+	f.fail = failure.TopicExists
 	if w := ask(serverOf(t, f).Handler(), "POST", "/topic/create?topic=t", ""); w.Code != 200 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -473,7 +472,7 @@ func TestListsAndPeeksArePaidFor(t *testing.T) {
 	if w := ask(s.Handler(), "GET", "/v1/topics/t/messages", ""); w.Code != 200 || f.peeked.Bytes != peekBytes {
 		t.Errorf("a peek: got %d, of %d bytes", w.Code, f.peeked.Bytes)
 	}
-	f.fail = operate.ErrUnreachable
+	f.fail = failure.Unreachable
 	ask(s.Handler(), "GET", "/v1/topics/t/messages", "")
 	if u := m.Usage(); u.Used != 0 {
 		t.Errorf("at the end %+v", u)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // A path with a dot segment means another resource to everything that cleans
@@ -79,20 +80,20 @@ func TestDotNamesCanOnlyBeDeleted(t *testing.T) {
 		for _, test := range []struct {
 			what string
 			do   func() error
-			code api.Code
+			code failure.Code
 			call string
 		}{
 			{"delete channel " + name + " of t", func() error { return c.DeleteChannel(t.Context(), "t", name) }, "", "delete t/" + name},
-			{"delete it again", func() error { return c.DeleteChannel(t.Context(), "t", name) }, api.CodeNotFound, ""},
+			{"delete it again", func() error { return c.DeleteChannel(t.Context(), "t", name) }, failure.NotFound, ""},
 			{"delete channel " + name + " of " + name, func() error { return c.DeleteChannel(t.Context(), name, name) }, "", "delete " + name + "/" + name},
-			{"describe it", func() error { _, err := c.Topic(t.Context(), name); return err }, api.CodeInvalid, ""},
-			{"pause it", func() error { return c.PauseTopic(t.Context(), name, true) }, api.CodeInvalid, ""},
+			{"describe it", func() error { _, err := c.Topic(t.Context(), name); return err }, failure.Invalid, ""},
+			{"pause it", func() error { return c.PauseTopic(t.Context(), name, true) }, failure.Invalid, ""},
 			{"delete it", func() error { return c.DeleteTopic(t.Context(), name) }, "", "delete " + name},
-			{"create it", func() error { _, err := c.CreateTopic(t.Context(), api.CreateTopic{Name: name}); return err }, api.CodeInvalid, ""},
+			{"create it", func() error { _, err := c.CreateTopic(t.Context(), api.CreateTopic{Name: name}); return err }, failure.Invalid, ""},
 			{"create its channel", func() error {
 				_, err := c.CreateChannel(t.Context(), "t", api.CreateChannel{Name: name})
 				return err
-			}, api.CodeInvalid, ""},
+			}, failure.Invalid, ""},
 		} {
 			f.calls = nil
 			if err := test.do(); api.CodeOf(err) != test.code {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -32,10 +33,10 @@ func (f fakeTrash) Restore(_ context.Context, c meta.RestoreTopic) (*meta.Topic,
 		return nil, err
 	}
 	if name != "gone" || in != 0 && in != 7 {
-		return nil, fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
+		return nil, fmt.Errorf("topic %s: %w", name, failure.NotInTrash)
 	}
 	if _, err := f.Topic(name); err == nil && c.Replaces == 0 {
-		return nil, meta.ErrNameTaken
+		return nil, failure.NameTaken
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,19 +59,19 @@ func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	if err != nil || len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
 		t.Fatalf("%+v, %v, want %+v", got, err, want)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "never", api.RestoreTopic{}); api.CodeOf(err) != api.CodeNotFound || !strings.Contains(err.Error(), "not in the trash") {
+	if _, err := c.Trash.Restore(t.Context(), "never", api.RestoreTopic{}); api.CodeOf(err) != failure.NotFound || !strings.Contains(err.Error(), "not in the trash") {
 		t.Errorf("what was never there: %v", err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 8}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 8}); api.CodeOf(err) != failure.NotFound {
 		t.Errorf("another incarnation: %v", err)
 	}
 	if topic, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7}); err != nil || topic.Name != "gone" {
 		t.Errorf("%+v, %v", topic, err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); api.CodeOf(err) != api.CodeExists {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); api.CodeOf(err) != failure.Exists {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Replaces: 9}); api.CodeOf(err) != api.CodeInvalid {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Replaces: 9}); api.CodeOf(err) != failure.Invalid {
 		t.Errorf("in place of another, without an incarnation: %v", err)
 	}
 	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7, Replaces: 9}); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // fakeUpgrades is a cluster of level 1 whose node supports level 2.
@@ -22,7 +22,7 @@ func (f *fakeUpgrades) Upgrade() api.Upgrade {
 
 func (f *fakeUpgrades) Finalize(context.Context) (api.Upgrade, error) {
 	if len(f.lagging) > 0 {
-		return api.Upgrade{}, fmt.Errorf("%w: level 2 is not supported by %s", meta.ErrLevel, f.lagging)
+		return api.Upgrade{}, fmt.Errorf("%w: level 2 is not supported by %s", failure.FeatureLevel, f.lagging)
 	}
 	f.level = 2
 	return f.Upgrade(), nil
@@ -34,7 +34,7 @@ func TestAnUpgradeIsFinalizedOnceNobodyLags(t *testing.T) {
 	if u, err := c.Upgrades.Finalize(ctx, api.FinalizeUpgrade{DryRun: true}); err != nil || u.Level != 1 || u.Target != 2 || u.Finalized || len(u.Lagging) != 1 || u.Unregistered == nil {
 		t.Errorf("dry run: %+v, %v", u, err)
 	}
-	if _, err := c.Upgrades.Finalize(ctx, api.FinalizeUpgrade{}); api.CodeOf(err) != api.CodePrecondition || !strings.Contains(err.Error(), "n3") {
+	if _, err := c.Upgrades.Finalize(ctx, api.FinalizeUpgrade{}); api.CodeOf(err) != failure.Precondition || !strings.Contains(err.Error(), "n3") {
 		t.Errorf("while n3 lags: %v", err)
 	}
 	f.lagging = nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -81,7 +82,7 @@ func TestV1ByItsClient(t *testing.T) {
 	f := orders()
 	c := clientOf(t, f)
 	ctx := t.Context()
-	want := func(what string, err error, code api.Code) {
+	want := func(what string, err error, code failure.Code) {
 		t.Helper()
 		if api.CodeOf(err) != code {
 			t.Errorf("%s: got %v, want code %q", what, err, code)
@@ -96,9 +97,9 @@ func TestV1ByItsClient(t *testing.T) {
 	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "new", Config: api.ConfigPatch{Partitions: &three}})
 	want("create again", err, "")
 	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "new"})
-	want("create otherwise", err, api.CodeExists)
+	want("create otherwise", err, failure.Exists)
 	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "a b"})
-	want("create of no name", err, api.CodeInvalid)
+	want("create of no name", err, failure.Invalid)
 	day := api.Duration(24 * time.Hour)
 	altered, err := c.AlterTopic(ctx, "new", api.ConfigPatch{Retention: &day})
 	want("alter", err, "")
@@ -113,7 +114,7 @@ func TestV1ByItsClient(t *testing.T) {
 	_, err = c.AddPartitions(ctx, "new", 4)
 	want("add none", err, "")
 	_, err = c.AddPartitions(ctx, "new", 2)
-	want("add fewer", err, api.CodePrecondition)
+	want("add fewer", err, failure.Precondition)
 	want("pause", c.PauseTopic(ctx, "new", true), "")
 	if got, _ := c.Topic(ctx, "new"); !got.Paused {
 		t.Error("not paused")
@@ -134,9 +135,9 @@ func TestV1ByItsClient(t *testing.T) {
 		t.Errorf("sought %+v", f.sought)
 	}
 	want("delete channel", c.DeleteChannel(ctx, "new", "c#ephemeral"), "")
-	want("delete channel again", c.DeleteChannel(ctx, "new", "c#ephemeral"), api.CodeNotFound)
+	want("delete channel again", c.DeleteChannel(ctx, "new", "c#ephemeral"), failure.NotFound)
 	want("delete", c.DeleteTopic(ctx, "new"), "")
-	want("delete again", c.DeleteTopic(ctx, "new"), api.CodeNotFound)
+	want("delete again", c.DeleteTopic(ctx, "new"), failure.NotFound)
 	one := 1
 	stored, err := c.Publish(ctx, "orders", api.Publish{Messages: []api.Message{{Text: "a"}, {Body: []byte("b")}}, Partition: &one})
 	want("publish", err, "")
@@ -324,15 +325,15 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 	for _, test := range []struct {
 		err       error
 		status    int
-		code      api.Code
+		code      failure.Code
 		hasBecome string
 	}{
-		{host.ErrExiting, 503, api.CodeExiting, "refused"},
-		{host.ErrBusy, 503, api.CodeBusy, "refused"},
-		{host.ErrDiskFull, 503, api.CodeNotWritable, "refused"},
-		{fate.Refuse("too few"), 503, api.CodeNotWritable, "refused"},
-		{errors.New("term ended"), 500, api.CodeUncertain, "uncertain"},
-		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, api.CodeCorrupt, "corrupt"},
+		{failure.ShuttingDown, 503, failure.Exiting, "refused"},
+		{failure.QueueFull, 503, failure.Busy, "refused"},
+		{failure.DiskFull, 503, failure.NotWritable, "refused"},
+		{fate.Refuse("too few"), 503, failure.NotWritable, "refused"},
+		{errors.New("term ended"), 500, failure.Uncertain, "uncertain"},
+		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, failure.Corrupt, "corrupt"},
 	} {
 		f := newFake("t")
 		f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: test.err} }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -84,16 +85,16 @@ func TestDeferredMessagesOverV1(t *testing.T) {
 	for _, bad := range []api.Reschedule{
 		{}, {All: true, Until: &fakeDue}, {IDs: []string{"x"}}, {IDs: []string{first.Messages[0].ID}, All: true}, {IDs: make([]string, 1001)},
 	} {
-		if _, err := d.Cancel(ctx, "orders", "bill", bad); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := d.Cancel(ctx, "orders", "bill", bad); api.CodeOf(err) != failure.Invalid {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 	for _, next := range []string{"1.2", "a.b.c", "1.2.99999999999999999999", "1.99999999.3"} {
-		if _, err := d.List(ctx, "orders", "bill", api.DeferredQuery{Max: 5, Next: next}); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := d.List(ctx, "orders", "bill", api.DeferredQuery{Max: 5, Next: next}); api.CodeOf(err) != failure.Invalid {
 			t.Errorf("next %q: %v", next, err)
 		}
 	}
-	if _, err := d.List(ctx, "orders", "none", api.DeferredQuery{Max: 5}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := d.List(ctx, "orders", "none", api.DeferredQuery{Max: 5}); api.CodeOf(err) != failure.NotFound {
 		t.Error(err)
 	}
 	acts := f.Journal().Acts()

@@ -10,9 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
-	"github.com/brokerd/brokerd/pkg/host"
-	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
@@ -88,17 +86,17 @@ func TestWhatAnOperatorIsRefusedHasItsCode(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int
-		code   api.Code
+		code   failure.Code
 	}{
 		{&controller.DrainError{Node: "n1", Troubles: []operate.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
-		{fmt.Errorf("node n9: %w", meta.ErrNodeNotFound), 404, "not_found"},
-		{fmt.Errorf("n2: %w", host.ErrNoSetAside), 404, "not_found"},
-		{host.ErrNoLoss, 409, "precondition_failed"},
-		{meta.ErrNodeInUse, 409, "precondition_failed"},
-		{operate.ErrNodeActive, 409, "precondition_failed"},
-		{raftstore.ErrNotLeader, 503, "unavailable"},
-		{raftstore.ErrLastVoter, 409, "precondition_failed"},
-		{operate.ErrUnreachable, 503, "unavailable"},
+		{fmt.Errorf("node n9: %w", failure.NodeNotFound), 404, "not_found"},
+		{fmt.Errorf("n2: %w", failure.NoSetAside), 404, "not_found"},
+		{failure.NoLoss, 409, "precondition_failed"},
+		{failure.NodeInUse, 409, "precondition_failed"},
+		{failure.NodeActive, 409, "precondition_failed"},
+		{failure.NotController, 503, "unavailable"},
+		{failure.LastVoter, 409, "precondition_failed"},
+		{failure.Unreachable, 503, "unavailable"},
 	} {
 		f := orders()
 		f.fail = c.err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -60,11 +61,11 @@ func TestPoliciesByTheClient(t *testing.T) {
 		{Backoff: new("10m..1s")},
 		{Reset: []string{"name"}},
 	} {
-		if _, err := c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &p}); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &p}); api.CodeOf(err) != failure.Invalid {
 			t.Errorf("%s: %v", text(t, p), err)
 		}
 	}
-	if _, err := c.AlterChannel(ctx, "orders", "tail#ephemeral", api.AlterChannel{Ordered: new(true)}); api.CodeOf(err) != api.CodePrecondition {
+	if _, err := c.AlterChannel(ctx, "orders", "tail#ephemeral", api.AlterChannel{Ordered: new(true)}); api.CodeOf(err) != failure.Precondition {
 		t.Errorf("an ephemeral channel: %v", err)
 	}
 	topic, err := c.AlterTopic(ctx, "orders", api.ConfigPatch{ChannelPolicy: &api.PolicyPatch{MaxAttempts: new(7), Rate: new(0)}})
@@ -126,17 +127,17 @@ func TestDeadLettersByTheClient(t *testing.T) {
 		_, err5 := c.AlterChannel(ctx, "orders", "bill", api.AlterChannel{Filter: &filter})
 		_, err6 := c.Peek(ctx, "orders", "bill", api.PeekOptions{Filter: filter})
 		for i, err := range []error{err1, err2, err3, err4, err5, err6} {
-			if api.CodeOf(err) != api.CodeInvalid || !strings.Contains(err.Error(), "invalid filter") {
+			if api.CodeOf(err) != failure.Invalid || !strings.Contains(err.Error(), "invalid filter") {
 				t.Errorf("%d: filter %s: %v", i, filter, err)
 			}
 		}
 	}
 	for _, n := range []int{0, -1, 10_001} {
-		if _, err := letters.Redrive(ctx, "orders", "bill", api.DeadLetterAction{Max: n}); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := letters.Redrive(ctx, "orders", "bill", api.DeadLetterAction{Max: n}); api.CodeOf(err) != failure.Invalid {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if _, err := letters.Redrive(ctx, "orders", "nobody", api.DeadLetterAction{Max: 1}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := letters.Redrive(ctx, "orders", "nobody", api.DeadLetterAction{Max: 1}); api.CodeOf(err) != failure.NotFound {
 		t.Errorf("of no channel: %v", err)
 	}
 }

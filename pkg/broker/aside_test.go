@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
-	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -70,7 +70,7 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 				t.Errorf("%q was discarded", wrong)
 			}
 		}
-		if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, host.ErrNoSetAside) {
+		if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, failure.NoSetAside) {
 			t.Errorf("discarded on the wrong node: %v", err)
 		}
 		if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n2", name); err != nil {
@@ -136,7 +136,7 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		l.create("t", "n1")
 		l.mustPut("t", 0, "a", "b", "c")
-		if err := l.at("n1").Contents.AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, host.ErrNoLoss) {
+		if err := l.at("n1").Contents.AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, failure.NoLoss) {
 			t.Errorf("nothing was lost: %v", err)
 		}
 		l.stop("n1")

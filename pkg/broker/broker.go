@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -193,7 +194,7 @@ func (o *Options) calls() forward.Caller {
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.Host.Exit()
-		b.stop(host.ErrExiting)
+		b.stop(failure.ShuttingDown)
 		b.running.Wait()
 		b.closeErr = b.Host.Close()
 	})

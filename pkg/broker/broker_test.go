@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/consume"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -199,7 +199,7 @@ func TestWithoutAutoCreationAMissingTopicIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}})
-	if !errors.Is(r.Err, meta.ErrTopicNotFound) {
+	if !errors.Is(r.Err, failure.TopicNotFound) {
 		t.Errorf("publish: %v", r.Err)
 	}
 }
@@ -311,7 +311,7 @@ func TestDeletedTopicIsGoneAndItsNameIsFree(t *testing.T) {
 	if c.ended.Load() == nil {
 		t.Error("the consumer was not told")
 	}
-	if err := n.Directory.DeleteTopic(t.Context(), "t"); !errors.Is(err, meta.ErrTopicNotFound) {
+	if err := n.Directory.DeleteTopic(t.Context(), "t"); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("deleting it again: %v", err)
 	}
 	n.put("t", "new")
@@ -342,7 +342,7 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 		})
 	}
 	for range 30 {
-		if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, meta.ErrTopicNotFound) {
+		if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, failure.TopicNotFound) {
 			t.Error(err)
 		}
 	}
@@ -396,7 +396,7 @@ func TestEphemeralTopicGoesWithItsLastChannelAndLeavesNoFiles(t *testing.T) {
 	if err := n.Contents.DeleteChannel(t.Context(), "t#ephemeral", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Directory.Topic("t#ephemeral"); !errors.Is(err, meta.ErrTopicNotFound) {
+	if _, err := n.Directory.Topic("t#ephemeral"); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("the topic is still there: %v", err)
 	}
 }
@@ -459,7 +459,7 @@ func TestForeignIDsAreRefused(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	for _, id := range []uint64{0, 77, 3 << 50, 1 << 62} {
-		if err := c.Finish(seq.MessageID(id)); !errors.Is(err, consume.ErrNotInFlight) {
+		if err := c.Finish(seq.MessageID(id)); !errors.Is(err, failure.NotInFlight) {
 			t.Errorf("FIN %x: %v", id, err)
 		}
 	}
@@ -469,7 +469,7 @@ func TestMaxChannelConsumers(t *testing.T) {
 	n := newNodeWith(t, func(o *Options) { o.MaxChannelConsumers = 1 })
 	n.subscribe("t", "c")
 	_, err := n.Consumers.Subscribe(t.Context(), consume.Subscribe{Topic: "t", Channel: "c", Partition: host.AnyPartition, Client: &consumer{}, Wake: func() {}})
-	if !errors.Is(err, consume.ErrTooManyConsumers) {
+	if !errors.Is(err, failure.TooManyConsumers) {
 		t.Errorf("a second consumer: %v", err)
 	}
 }
@@ -478,7 +478,7 @@ func TestExitingNodeRefusesPublishes(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.Host.Exit()
-	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); !errors.Is(r.Err, host.ErrExiting) {
+	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); !errors.Is(r.Err, failure.ShuttingDown) {
 		t.Errorf("publish: %v", r.Err)
 	}
 }
@@ -489,12 +489,12 @@ func TestAlteredLimitIsEnforced(t *testing.T) {
 	if err := n.Directory.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 		t.Fatal(err)
 	}
-	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, host.ErrMessageTooBig) {
+	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, failure.MessageTooBig) {
 		t.Errorf("publish: %v", r.Err)
 	}
 	for _, size := range []int{topic.MaxHeader + 1, 1<<16 + 10} { // the second one's length ends as 10 in two bytes
 		r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Header: make([]byte, size)}}})
-		if !errors.Is(r.Err, host.ErrMessageTooBig) {
+		if !errors.Is(r.Err, failure.MessageTooBig) {
 			t.Errorf("publish with a header of %d bytes: %v", size, r.Err)
 		}
 	}
@@ -516,11 +516,11 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{".", ".."} {
 		_, err := n.Directory.CreateTopic(ctx, name, meta.TopicConfig{})
-		wantRefusal(t, err, directory.ErrInvalidTopic)
-		wantRefusal(t, n.Directory.EnsureTopic(ctx, name), directory.ErrInvalidTopic)
-		wantRefusal(t, n.Directory.CreateChannel(ctx, "t", name, false), directory.ErrInvalidChannel)
+		wantRefusal(t, err, failure.InvalidTopic)
+		wantRefusal(t, n.Directory.EnsureTopic(ctx, name), failure.InvalidTopic)
+		wantRefusal(t, n.Directory.CreateChannel(ctx, "t", name, false), failure.InvalidChannel)
 		_, err = n.Consumers.Subscribe(ctx, consume.Subscribe{Topic: "t", Channel: name, Partition: host.AnyPartition})
-		wantRefusal(t, err, directory.ErrInvalidChannel)
+		wantRefusal(t, err, failure.InvalidChannel)
 		for _, c := range []meta.Command{ // as an earlier version did
 			meta.CreateTopic{Name: name, Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
 			meta.CreateChannel{Topic: "t", Channel: name, Incarnation: n.meta.Topic("t").Incarnation},

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
 )
@@ -33,7 +33,7 @@ type Calls struct {
 func (c *Calls) run(ctx context.Context) {
 	c.consumers.Start(ctx)
 	c.publishes.Run(ctx)
-	c.end(host.ErrExiting)
+	c.end(failure.ShuttingDown)
 	c.tasks.Close()
 }
 
@@ -56,7 +56,7 @@ func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 		err := m.Decode(payload)
 		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return c.ops.Do(ctx, m) })
 	default:
-		answer(nil, fmt.Errorf("%w: unknown kind %d", forward.ErrNoSuchCall, kind))
+		answer(nil, fmt.Errorf("%w: unknown kind %d", failure.NoSuchCall, kind))
 	}
 }
 
@@ -79,7 +79,7 @@ func (c *Calls) task(reply func([][]byte, error), bad error, work func(context.C
 		defer cancel()
 		reply(work(ctx))
 	}) {
-		reply(nil, host.ErrExiting)
+		reply(nil, failure.ShuttingDown)
 	}
 }
 

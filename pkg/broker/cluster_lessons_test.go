@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -48,7 +48,7 @@ func TestIDsGoOnWhereverTheLeadershipGoes(t *testing.T) {
 		from := l.store.Topic("t").Partitions[0].Leader
 		to := []meta.NodeID{"n1", "n2", "n3"}[(round+1)%3]
 		r := <-l.send("t", numbered(fmt.Sprint("a", round, "-"), 100)...)
-		for errors.Is(r.Err, coord.ErrNotLeading) {
+		for errors.Is(r.Err, failure.NotLeading) {
 			// The leader started since it last led, and found that another replica holds
 			// the batch whose outcome is open: it yields.
 			r = <-l.send("t", numbered(fmt.Sprint("a", round, "-"), 100)...)

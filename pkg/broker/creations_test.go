@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -69,7 +70,7 @@ func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
 			}
 		}
 		for _, fresh := range []string{"fresh", "fresh#ephemeral"} {
-			if err := use(ctx, fresh, fresh); !errors.Is(err, limit.ErrCreations) {
+			if err := use(ctx, fresh, fresh); !errors.Is(err, failure.TooManyCreated) {
 				t.Errorf("%s of %s: %v", way, fresh, err)
 			}
 		}
@@ -77,7 +78,7 @@ func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
 	if got := n.Directory.Topics(); len(got) != 2 {
 		t.Errorf("there are %d topics", len(got))
 	}
-	if err := waysToUse(n)["subscribe"](ctx, "there", "fresh#ephemeral"); !errors.Is(err, limit.ErrCreations) {
+	if err := waysToUse(n)["subscribe"](ctx, "there", "fresh#ephemeral"); !errors.Is(err, failure.TooManyCreated) {
 		t.Errorf("an ephemeral channel: %v", err)
 	}
 }
@@ -95,7 +96,7 @@ func TestEachCreationCountsOnce(t *testing.T) {
 			}
 		}
 	}
-	if _, err := limit.Create(ctx); !errors.Is(err, limit.ErrCreations) {
+	if _, err := limit.Create(ctx); !errors.Is(err, failure.TooManyCreated) {
 		t.Fatalf("two topics with a channel each are less than four: %v", err)
 	}
 }
@@ -150,7 +151,7 @@ func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
 			t.Fatalf("%s: %v", channel, err)
 		}
 	}
-	if err := subscribe("c#ephemeral"); !errors.Is(err, limit.ErrCreations) {
+	if err := subscribe("c#ephemeral"); !errors.Is(err, failure.TooManyCreated) {
 		t.Errorf("a third channel: %v", err)
 	}
 	if err := subscribe("b#ephemeral"); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -122,8 +123,8 @@ func TestDeferredMessagesAreCancelledAndAdvancedForGood(t *testing.T) {
 			r    operate.Reschedule
 			want error
 		}{
-			{operate.Reschedule{Topic: "t", Channel: "none", Verb: deferral.Cancel}, meta.ErrChannelNotFound},
-			{operate.Reschedule{Topic: "none", Channel: "c", Verb: deferral.Cancel}, meta.ErrTopicNotFound},
+			{operate.Reschedule{Topic: "t", Channel: "none", Verb: deferral.Cancel}, failure.ChannelNotFound},
+			{operate.Reschedule{Topic: "none", Channel: "c", Verb: deferral.Cancel}, failure.TopicNotFound},
 			{operate.Reschedule{Topic: "t", Channel: "c", Verb: "hasten"}, deferral.ErrUnknownVerb},
 		} {
 			if _, err := operate.DeferralsOf(l.leader("t", 0).Node).Reschedule(ctx, bad.r); !errors.Is(err, bad.want) {

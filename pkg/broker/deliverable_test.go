@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/lease"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
@@ -103,7 +103,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	}
 	end := func() { (*hidden[*lease.Lease](lp, "lease")).Superseded(math.MaxUint32) }
 	watch.pause.Store(&end)
-	if p, err := ask(forward.KindFetch, fetch); !errors.Is(err, topic.ErrNotLeased) || len(p) > 0 {
+	if p, err := ask(forward.KindFetch, fetch); !errors.Is(err, failure.NotLeased) || len(p) > 0 {
 		t.Errorf("%d bytes, %v", len(p), err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -69,7 +69,7 @@ func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
 	l.eventually("all to be known as full", func() bool { return l.store.Node(third).DiskFull })
 	epoch := l.store.Topic("t").Partitions[0].Epoch
 	for range 3 {
-		if err := l.put("t", 0, "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
+		if err := l.put("t", 0, "x"); !errors.Is(err, failure.DiskFull) || fate.Of(err) != fate.Refused {
 			t.Errorf("where all disks are full: %v", err)
 		}
 		<-time.After(100 * time.Millisecond)
@@ -148,7 +148,7 @@ func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	l.inSync("t", 0, 1)
 	l.eventually("publishes to be refused", func() bool {
 		err := l.put("t", 0, "refused")
-		return errors.Is(err, coord.ErrNotWritable) && fate.Of(err) == fate.Refused
+		return errors.Is(err, failure.TooFewISR) && fate.Of(err) == fate.Refused
 	})
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -34,7 +35,7 @@ func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
 	m := limit.NewMemory(64 << 20)
 	n := newNodeWith(t, func(o *Options) { o.EphemeralBytes, o.RetentionInterval, o.Memory = most, time.Hour, m })
 	for range 20 { // ten times what it may have
-		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, host.ErrBusy) {
+		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, failure.QueueFull) {
 			t.Fatal(err)
 		}
 		stored := n.Host.Lookup("waste#ephemeral").Led(0).Part.Log().Bytes()
@@ -55,7 +56,7 @@ func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
 func TestEphemeralTopicsShareTheBudget(t *testing.T) {
 	m := limit.NewMemory(16 << 20) // of which they have a quarter
 	n := newNodeWith(t, func(o *Options) { o.RetentionInterval, o.Memory = time.Hour, m })
-	if refused, err := flood(t, n.Broker, 100); refused == 0 || !errors.Is(err, limit.ErrNoMemory) {
+	if refused, err := flood(t, n.Broker, 100); refused == 0 || !errors.Is(err, failure.NoMemory) {
 		t.Errorf("%d are refused, %v", refused, err)
 	}
 	if held := m.Usage().Uses[limit.Ephemeral]; held > 4<<20 {

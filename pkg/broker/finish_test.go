@@ -5,9 +5,8 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -34,7 +33,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 			t.Errorf("%+v: was %s, %v", step, was, err)
 		}
 	}
-	if err := c.Finish(d.ID); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := c.Finish(d.ID); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("the consumer's own: %v", err)
 	}
 	for _, bad := range []struct {
@@ -43,10 +42,10 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 		offset         uint64
 		want           error
 	}{
-		{"t", "c", 0, 3, operate.ErrMessageNotFound},
-		{"t", "none", 0, 0, meta.ErrChannelNotFound},
-		{"t", "c", 1, 0, meta.ErrPartitionNotFound},
-		{"none", "c", 0, 0, meta.ErrTopicNotFound},
+		{"t", "c", 0, 3, failure.MessageNotFound},
+		{"t", "none", 0, 0, failure.ChannelNotFound},
+		{"t", "c", 1, 0, failure.PartitionNotFound},
+		{"none", "c", 0, 0, failure.TopicNotFound},
 	} {
 		if _, err := l.at("n2").Contents.FinishMessage(ctx, bad.topic, bad.channel, bad.partition, seq.Offset(bad.offset)); !errors.Is(err, bad.want) {
 			t.Errorf("%+v: %v", bad, err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -162,7 +163,7 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
 	err := l.transfer(t.Context(), "t", "n9")
-	if !errors.Is(err, meta.ErrNodeNotFound) {
+	if !errors.Is(err, failure.NodeNotFound) {
 		t.Errorf("to nobody: %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
@@ -193,7 +194,7 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	l.inSync("t", 0, 2)
 	for _, incarnation := range []meta.Incarnation{deleted, 0} {
 		_, err := b.Host.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, To: "n2"})
-		if !errors.Is(err, meta.ErrTopicNotFound) {
+		if !errors.Is(err, failure.TopicNotFound) {
 			t.Errorf("a hand-over of incarnation %d: %v", incarnation, err)
 		}
 	}

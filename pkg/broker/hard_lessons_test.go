@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -78,7 +79,7 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	c := n.subscribe("t", "ch")
 	disk.set(host.DefaultDiskReserve - 1)
 	n.Host.Disk.Look()
-	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
+	if err := n.try("t", "x"); !errors.Is(err, failure.DiskFull) || fate.Of(err) != fate.Refused {
 		t.Errorf("publish: %v", err)
 	}
 	if got := c.take(1); got != "a" {
@@ -86,7 +87,7 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	}
 	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin - 1)
 	n.Host.Disk.Look()
-	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) {
+	if err := n.try("t", "x"); !errors.Is(err, failure.DiskFull) {
 		t.Errorf("publish at the brink: %v", err)
 	}
 	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -26,7 +27,7 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 		disk.set(free - size)
 		err := n.try("t", body)
 		if err != nil {
-			if !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
+			if !errors.Is(err, failure.DiskFull) || fate.Of(err) != fate.Refused {
 				t.Errorf("refused with %v", err)
 			}
 			break

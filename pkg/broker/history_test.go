@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -82,7 +83,7 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 			t.Errorf("undo of %s: %+v, %v: %d left, want %d", steps[i].what, u, err, l.left(), want[i])
 		}
 	}
-	if _, err := l.at("n1").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrNothingToUndo) {
+	if _, err := l.at("n1").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, failure.NothingToUndo) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	// Message 2 of partition 0 is finished still, and nothing else.
@@ -100,13 +101,13 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrChannelThere) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c"); !errors.Is(err, failure.ChannelThere) {
 		t.Errorf("it is there: %v", err)
 	}
 	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.at("n2").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, meta.ErrChannelNotFound) {
+	if _, err := l.at("n2").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, failure.ChannelNotFound) {
 		t.Errorf("it is deleted: %v", err)
 	}
 	l.mustPut("t", 2, "meanwhile")
@@ -114,7 +115,7 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 	if err != nil || u.Verb != operate.SavedDelete || l.left() != 12 {
 		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
 	}
-	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none"); !errors.Is(err, operate.ErrNothingToUndo) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none"); !errors.Is(err, failure.NothingToUndo) {
 		t.Errorf("never there: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -137,7 +138,7 @@ func (l *lan) elect(name string, i int, leader meta.NodeID) {
 		switch {
 		case err == nil:
 			return
-		case !errors.Is(err, meta.ErrStaleVersion): // else the in-sync set changed meanwhile
+		case !errors.Is(err, failure.StaleVersion): // else the in-sync set changed meanwhile
 			l.t.Fatal(err)
 		}
 	}

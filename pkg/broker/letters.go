@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -40,7 +41,7 @@ func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
 				cfg.MinISR = from.Config.MinISR
 			}
 		}
-		if _, err := l.topics.CreateTopic(ctx, name, cfg); err != nil && !errors.Is(err, meta.ErrExists) {
+		if _, err := l.topics.CreateTopic(ctx, name, cfg); err != nil && !errors.Is(err, failure.TopicExists) {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -56,7 +57,7 @@ func (l *lan) electSuspect(name string, i int, leader meta.NodeID) {
 		e := meta.Election{Topic: name, Partition: i, Version: l.store.Topic(name).Partitions[i].Version, Leader: leader}
 		r, err := l.store.Propose(l.t.Context(), meta.ElectLeaders{Elections: []meta.Election{e}})
 		err = errors.Join(append(r.Failed, err)...)
-		return err == nil || errors.Is(err, meta.ErrSuspect)
+		return err == nil || errors.Is(err, failure.Suspect)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -12,7 +13,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
-	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -57,7 +57,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	}
 	h := n.Host.Lookup("t")
 	err := h.Offer(h.Led(0), topic.Offered{Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}})
-	if !errors.Is(err, host.ErrNoWindow) || fate.Of(err) != fate.Refused {
+	if !errors.Is(err, failure.NoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
 	}
 	if err := forward.FromRemote(forward.ToRemote(err)); !host.Moving(err) {
@@ -104,7 +104,7 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 		refused := 0
 		for range 60 {
 			r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
-			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(forward.FromRemote(forward.ToRemote(r.Err))) != fate.Refused) {
+			if r.Err != nil && (!errors.Is(r.Err, failure.TopicFull) || fate.Of(forward.FromRemote(forward.ToRemote(r.Err))) != fate.Refused) {
 				t.Fatal(r.Err)
 			} else if r.Err != nil {
 				refused++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 )
@@ -25,13 +26,13 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 	if err := b.Directory.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
+	if err := b.Operator.DrainNode(ctx, "n1", false, false); !errors.Is(err, failure.CannotDrain) {
 		t.Errorf("the only copy's node: %v", err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n2", false, true); !errors.Is(err, controller.ErrDrain) {
+	if err := b.Operator.DrainNode(ctx, "n2", false, true); !errors.Is(err, failure.CannotDrain) {
 		t.Errorf("a stop that leaves too few in sync: %v", err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n9", true, false); !errors.Is(err, meta.ErrNodeNotFound) {
+	if err := b.Operator.DrainNode(ctx, "n9", true, false); !errors.Is(err, failure.NodeNotFound) {
 		t.Errorf("no node, by force: %v", err)
 	}
 	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", true, false), b.Operator.DrainNode(ctx, "n2", false, false)); err != nil {
@@ -60,10 +61,10 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.inSync("t", 0, 3)
 		b := l.at("n2")
-		if err := b.Operator.DecommissionNode(ctx, "n1", false, true); !errors.Is(err, meta.ErrTooFewNodes) {
+		if err := b.Operator.DecommissionNode(ctx, "n1", false, true); !errors.Is(err, failure.TooFewNodes) {
 			t.Errorf("no room: %v", err)
 		}
-		if err := b.Operator.DecommissionNode(ctx, "n9", true, true); !errors.Is(err, meta.ErrNodeNotFound) {
+		if err := b.Operator.DecommissionNode(ctx, "n9", true, true); !errors.Is(err, failure.NodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
 		if err := b.Operator.DecommissionNode(ctx, "n1", true, true); err != nil {
@@ -79,13 +80,13 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
 			t.Errorf("described as %+v, %v", d, err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
+		if err := b.Operator.RemoveNode(ctx, "n1"); !errors.Is(err, failure.NodeInUse) {
 			t.Errorf("in use: %v", err)
 		}
 		if err := b.Directory.DeleteTopic(ctx, "t"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n3"); !errors.Is(err, operate.ErrNodeActive) {
+		if err := b.Operator.RemoveNode(ctx, "n3"); !errors.Is(err, failure.NodeActive) {
 			t.Errorf("up and wanted: %v", err)
 		}
 		if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
@@ -94,10 +95,10 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		if err := errors.Join(b.Operator.RemoveNode(ctx, "n1"), b.Operator.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
 			t.Errorf("removed %v, %v", c.removed, err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
+		if err := b.Operator.RemoveNode(ctx, "n9"); !errors.Is(err, failure.NodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
-		if _, err := b.Operator.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
+		if _, err := b.Operator.DescribeNode(ctx, "n1"); !errors.Is(err, failure.NodeNotFound) {
 			t.Errorf("removed and described: %v", err)
 		}
 	})

@@ -129,13 +129,13 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 			t.Errorf("%s: %v, depth %d, want %d", s.what, err, depth(), s.want)
 		}
 	}
-	if err := l.at("n3").Contents.EmptyChannel(ctx, "t", "nope"); !errors.Is(err, meta.ErrChannelNotFound) {
+	if err := l.at("n3").Contents.EmptyChannel(ctx, "t", "nope"); !errors.Is(err, failure.ChannelNotFound) {
 		t.Errorf("empty of no channel: %v", err)
 	}
-	if err := l.at("n3").Contents.SeekChannel(ctx, "nope", "c", end); !errors.Is(err, meta.ErrTopicNotFound) {
+	if err := l.at("n3").Contents.SeekChannel(ctx, "nope", "c", end); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("seek in no topic: %v", err)
 	}
-	if _, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, meta.ErrPartitionNotFound) {
+	if _, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, failure.PartitionNotFound) {
 		t.Errorf("peek at no partition: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 		if got := b.Contents.ClusterStats(ctx, "t", channel, false)[0].Channels; len(got) != 0 {
 			t.Errorf("%s: still there: %+v", channel, got)
 		}
-		if err := b.Contents.DeleteChannel(ctx, "t", channel); !errors.Is(err, meta.ErrChannelNotFound) {
+		if err := b.Contents.DeleteChannel(ctx, "t", channel); !errors.Is(err, failure.ChannelNotFound) {
 			t.Errorf("%s: delete again: %v", channel, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" {
 		t.Errorf("with a replica that is gone: %+v, %v", d, err)
 	}
-	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, meta.ErrTopicNotFound) {
+	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("no topic: %v", err)
 	}
 }
@@ -253,15 +253,15 @@ func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
 	if len(x.failed) > 0 {
 		t.Errorf("%d publishes failed, the first: %v", len(x.failed), x.failed[0])
 	}
-	for to, want := range map[meta.NodeID]error{"n9": meta.ErrNodeNotFound, "n4": meta.ErrNotInISR} {
+	for to, want := range map[meta.NodeID]error{"n9": failure.NodeNotFound, "n4": failure.NotInISR} {
 		if err := l.at("n4").Operator.TransferLeader(ctx, "t", 0, to); !errors.Is(err, want) {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}
-	if err := l.at("n4").Operator.TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, meta.ErrPartitionNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, failure.PartitionNotFound) {
 		t.Errorf("of no partition: %v", err)
 	}
-	if err := l.at("n4").Operator.TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, meta.ErrTopicNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("of no topic: %v", err)
 	}
 }
@@ -303,10 +303,10 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
 	b := l.at("n3")
-	if err := b.Operator.CancelMove(ctx, "t", 0); !errors.Is(err, controller.ErrNotMoving) {
+	if err := b.Operator.CancelMove(ctx, "t", 0); !errors.Is(err, failure.NotMoving) {
 		t.Errorf("nothing to take back: %v", err)
 	}
-	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}, true); !errors.Is(err, meta.ErrNodeNotFound) {
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}, true); !errors.Is(err, failure.NodeNotFound) {
 		t.Errorf("to no node: %v", err)
 	}
 	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}, true); err != nil {
@@ -323,7 +323,7 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 		t.Errorf("moving: %+v, %v", d, err)
 	}
 	err = b.Operator.CancelMove(ctx, "t", 0)
-	for errors.Is(err, meta.ErrStaleVersion) { // n3 has joined meanwhile: as operators are told, try again
+	for errors.Is(err, failure.StaleVersion) { // n3 has joined meanwhile: as operators are told, try again
 		err = b.Operator.CancelMove(ctx, "t", 0)
 	}
 	if err != nil {
@@ -343,7 +343,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	set := func(replicas, minISR int) error {
 		return b.Directory.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.Replicas, c.MinISR = replicas, minISR })
 	}
-	if err := set(4, 2); !errors.Is(err, meta.ErrTooFewNodes) {
+	if err := set(4, 2); !errors.Is(err, failure.TooFewNodes) {
 		t.Errorf("more than there are nodes: %v", err)
 	}
 	if err := set(3, 2); err != nil {
@@ -366,7 +366,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 		d, err := b.Contents.Digest(ctx, "t")
 		return err == nil && d[0].CommittedEnd == 3 && len(d[0].Digests) == 3 && d[0].Digests["n1"] == d[0].Digests["n3"]
 	})
-	if err := set(2, 3); !errors.Is(err, meta.ErrInvalidConfig) {
+	if err := set(2, 3); !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("a min ISR above the replicas: %v", err)
 	}
 	if err := set(2, 1); err != nil {
@@ -399,10 +399,10 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	if err := b.Operator.ElectLeader(ctx, "led", 0, "", false); !errors.Is(err, failure.NoOtherInSync) || !strings.Contains(err.Error(), "(leader n3, in sync [n3])") {
 		t.Errorf("for a partition with one replica: %v", err)
 	}
-	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
+	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, failure.NotInISR) {
 		t.Errorf("a clean election: %v", err)
 	}
-	if err := b.Operator.ElectLeader(ctx, "t", 0, "n3", true); !errors.Is(err, meta.ErrNotInISR) {
+	if err := b.Operator.ElectLeader(ctx, "t", 0, "n3", true); !errors.Is(err, failure.NotInISR) {
 		t.Errorf("of one that holds nothing: %v", err)
 	}
 	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", true); err != nil {

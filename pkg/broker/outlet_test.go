@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -75,7 +75,7 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := a.publish(publish.Request{Topic: "t", Partition: 3}); !errors.Is(r.Err, meta.ErrPartitionNotFound) {
+	if r := a.publish(publish.Request{Topic: "t", Partition: 3}); !errors.Is(r.Err, failure.PartitionNotFound) {
 		t.Errorf("got %+v", r)
 	}
 	seen := map[int]bool{}
@@ -101,13 +101,13 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 	}
 	m.converge("t")
 	big := publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("12345")}}}
-	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, host.ErrMessageTooBig) {
+	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, failure.MessageTooBig) {
 		t.Errorf("got %+v", r)
 	}
 	disks["n2"].set(0)
 	eventually(t, m.nodes["n2"].Host.Disk.Low)
 	r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
-	if !errors.Is(r.Err, host.ErrDiskFull) || r.Err.Error() != host.ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
+	if !errors.Is(r.Err, failure.DiskFull) || r.Err.Error() != failure.DiskFull.Error() || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
 	disks["n2"].set(1 << 40)
@@ -246,17 +246,17 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 		return forward.FromRemote(err)
 	}
 	resume := b.Host.Lookup("t").Suspend()
-	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) {
+	if err := ask(5, in); !errors.Is(err, failure.NotLeading) {
 		t.Errorf("got %v", err)
 	}
 	resume()
-	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) || fate.Of(err) != fate.Refused {
+	if err := ask(5, in); !errors.Is(err, failure.NotLeading) || fate.Of(err) != fate.Refused {
 		t.Errorf("what overtakes: %v", err)
 	}
 	if err := ask(6, in); err != nil {
 		t.Errorf("the next round: %v", err)
 	}
-	if err := ask(7, in+1); !errors.Is(err, coord.ErrNotLeading) {
+	if err := ask(7, in+1); !errors.Is(err, failure.NotLeading) {
 		t.Errorf("another incarnation: %v", err)
 	}
 }
@@ -334,7 +334,7 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	l.elect("t", 0, "n2")
 	publish("b") // behind it
 	got.Wait()
-	if r := got.receipts[0]; !errors.Is(r.Err, coord.ErrUnknownOutcome) || fate.Of(r.Err) != fate.Uncertain {
+	if r := got.receipts[0]; !errors.Is(r.Err, failure.Unconfirmed) || fate.Of(r.Err) != fate.Uncertain {
 		t.Errorf("a: %+v", r)
 	}
 	if r := got.receipts[1]; r.Err != nil {
@@ -419,9 +419,9 @@ func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
 	}, "n1", "n2")
 	m.create("t", "n2")
 	a := m.nodes["n1"]
-	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", coord.ErrMoving) })
+	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", failure.Moving) })
 	r := a.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
-	if !errors.Is(r.Err, coord.ErrMoving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
+	if !errors.Is(r.Err, failure.Moving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -438,7 +438,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 			a.send("t", 0, body, got.one())
 		}
 		got.mu.Lock()
-		if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, host.ErrBusy) || n > 2 {
+		if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, failure.QueueFull) || n > 2 {
 			t.Errorf("%d are answered: %v", n, got.receipts)
 		}
 		got.mu.Unlock()
@@ -460,7 +460,7 @@ func TestClosingEndsWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Wait()
-	if r := got.receipts[0]; !errors.Is(r.Err, host.ErrExiting) {
+	if r := got.receipts[0]; !errors.Is(r.Err, failure.ShuttingDown) {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -476,7 +476,7 @@ func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Wait()
-	if r := got.receipts[0]; !errors.Is(r.Err, meta.ErrTopicNotFound) {
+	if r := got.receipts[0]; !errors.Is(r.Err, failure.TopicNotFound) {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/deadletter"
-	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -169,14 +169,14 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := operate.DeadLetterAction{Topic: "orders", Channel: "bill", Max: 9}
-		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
+		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, failure.MessageTooBig) || s.Letters != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := n.settle(9, dryRun); got.Letters != 1 {
 			t.Errorf("left: %+v", got)
 		}
 		a.Channel = "tail#ephemeral"
-		if _, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, meta.ErrInvalidConfig) {
+		if _, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, failure.InvalidConfig) {
 			t.Errorf("of an ephemeral channel: %v", err)
 		}
 		a.Channel = "nobody"

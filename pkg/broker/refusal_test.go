@@ -7,8 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -43,7 +42,7 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 		synctest.Wait() // the leader knows what the metadata says
 		for _, id := range []meta.NodeID{"n1", "n3"} {
 			r := l.sendAt(id, "t")
-			if !errors.Is(r.Err, coord.ErrNotWritable) || fate.Of(r.Err) != fate.Refused {
+			if !errors.Is(r.Err, failure.TooFewISR) || fate.Of(r.Err) != fate.Refused {
 				t.Errorf("through %s: %v, %v; want that it is not writable and refused", id, r.Err, fate.Of(r.Err))
 			}
 		}
@@ -54,8 +53,8 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 // at it is the same error, with the same fate.
 func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 	for _, err := range []error{
-		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, host.ErrDiskFull, host.ErrBusy, host.ErrExiting, host.ErrNoLeader,
-		host.ErrMessageTooBig, publish.ErrPartitionNeeded, meta.ErrPartitionNotFound, meta.ErrTopicNotFound, directory.ErrInvalidTopic,
+		failure.NotLeading, failure.Moving, failure.TooFewISR, failure.BodyTooBig, failure.NotLeased, failure.DiskFull, failure.QueueFull, failure.ShuttingDown, failure.NoLeader,
+		failure.MessageTooBig, failure.PartitionNeeded, failure.PartitionNotFound, failure.TopicNotFound, failure.InvalidTopic,
 	} {
 		if got := forward.FromRemote(forward.ToRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
 			t.Errorf("%v arrives as %v, %v", err, got, fate.Of(got))

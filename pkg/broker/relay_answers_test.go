@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -27,7 +28,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 		if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Finish(got[0].ID); !errors.Is(err, consume.ErrNotInFlight) {
+		if err := c.Finish(got[0].ID); !errors.Is(err, failure.NotInFlight) {
 			t.Errorf("finished twice: %v", err)
 		}
 		if c.InFlight() != 0 {
@@ -85,7 +86,7 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := c.told(got[0].ID); !errors.Is(err, consume.ErrNotInFlight) || err.Error() != consume.ErrNotInFlight.Error() {
+		if err := c.told(got[0].ID); !errors.Is(err, failure.NotInFlight) || err.Error() != failure.NotInFlight.Error() {
 			t.Errorf("told %v", err)
 		}
 		if err := c.told(got[1].ID); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -179,10 +180,10 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 		m.t.Fatal(err)
 	}
 	eventually(t, func() bool { return c.ended.Load() != nil })
-	if err := *c.ended.Load(); !errors.Is(err, meta.ErrChannelNotFound) {
+	if err := *c.ended.Load(); !errors.Is(err, failure.ChannelNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Finish(d.ID); !errors.Is(err, consume.ErrNotInFlight) {
+	if err := c.Finish(d.ID); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -253,11 +254,11 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 		})
 		n1 := m.nodes["n1"]
 		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
-		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, meta.ErrPartitionNotFound) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, failure.PartitionNotFound) {
 			t.Errorf("got %v", err)
 		}
 		r.Partition = 2
-		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrTooManyConsumers) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, failure.TooManyConsumers) {
 			t.Errorf("got %v", err)
 		}
 		m.link("n1", "n2").cut(true)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -24,7 +25,7 @@ func TestALeaderThatLearnsOfALaterOneDeliversNothing(t *testing.T) {
 	if err := n3.Replica.Follow(coord.View{Epoch: lp.Term.Epoch() + 1, Leader: "n2"}, n3.Standby.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.put("t", 0, "c"); !errors.Is(err, coord.ErrUnknownOutcome) {
+	if err := l.put("t", 0, "c"); !errors.Is(err, failure.Unconfirmed) {
 		t.Fatalf("publish: %v", err)
 	}
 	l.eventually("the lease to end", func() bool { return !lp.Part.Leased(time.Now()) })

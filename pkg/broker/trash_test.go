@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -173,7 +174,7 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", in); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", in); !errors.Is(err, meta.ErrNotInTrash) {
+		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", in); !errors.Is(err, failure.NotInTrash) {
 			t.Errorf("purged twice: %v", err)
 		}
 		l.start("n3")
@@ -188,7 +189,7 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 				}
 			}
 		}
-		if _, err := l.at("n1").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t"}); !errors.Is(err, meta.ErrNotInTrash) {
+		if _, err := l.at("n1").Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t"}); !errors.Is(err, failure.NotInTrash) {
 			t.Errorf("restored what was purged: %v", err)
 		}
 	})

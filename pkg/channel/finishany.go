@@ -3,7 +3,7 @@ package channel
 import "github.com/brokerd/brokerd/pkg/seq"
 
 // FinishAny finishes the message at an offset below the committed end, even if a consumer has it:
-// the consumer's answer then fails with ErrNotInFlight. It returns the previous state. A held
+// the consumer's answer then fails with failure.NotInFlight. It returns the previous state. A held
 // message is being finished by its consumer, and is not changed.
 func FinishAny(s *State, o seq.Offset) (was MessageState) {
 	was, _ = s.StateOf(o)

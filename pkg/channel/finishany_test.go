@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -22,7 +23,7 @@ func TestFinishAnyFinishesAMessageWhereverItIs(t *testing.T) {
 			t.Errorf("%d is %v", o, is)
 		}
 	}
-	if err := s.Finish(1, 1); !errors.Is(err, ErrNotInFlight) {
+	if err := s.Finish(1, 1); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("the consumer that had it: %v", err)
 	}
 	if got := s.Counts(10); got.InFlight != 1 || got.Deferred != 0 || got.Depth != 5 || s.Floor() != 0 {

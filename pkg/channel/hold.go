@@ -4,7 +4,7 @@ import "github.com/brokerd/brokerd/pkg/seq"
 
 // Hold is the first step of a finish that counts only after other replicas have stored it: the
 // message leaves the consumer and has no deadline, but is still in flight, so an ordered
-// channel delivers nothing. Further answers to it return ErrNotInFlight. Confirm or Release
+// channel delivers nothing. Further answers to it return failure.NotInFlight. Confirm or Release
 // follows.
 func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	slot, err := l.owned(o, consumer)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -30,7 +31,7 @@ func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
 		"requeue": s.Requeue(0, 1, now, 0),
 		"touch":   s.Touch(0, 1, now, time.Minute, time.Hour),
 	} {
-		if !errors.Is(err, ErrNotInFlight) {
+		if !errors.Is(err, failure.NotInFlight) {
 			t.Errorf("%s of a held message: %v", name, err)
 		}
 	}

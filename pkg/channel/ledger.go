@@ -3,6 +3,7 @@ package channel
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -68,7 +69,7 @@ func (l *ledger) flying(o seq.Offset) (int32, bool) {
 func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
 	slot, ok := l.flying(o)
 	if !ok {
-		return 0, ErrNotInFlight
+		return 0, failure.NotInFlight
 	}
 	if l.t.consumers[l.t.slots[slot].owner].id != consumer {
 		return 0, ErrNotOwner

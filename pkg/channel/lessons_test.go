@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -127,7 +128,7 @@ func TestSeekBackDeliversAllAgain(t *testing.T) {
 			s.Seek(seq.Offset(rng.IntN(400)))
 			// A delivery from before the seek is nobody's any more.
 			for _, d := range out {
-				if err := s.Finish(d.Offset, 1); !errors.Is(err, ErrNotInFlight) {
+				if err := s.Finish(d.Offset, 1); !errors.Is(err, failure.NotInFlight) {
 					t.Fatal(err)
 				}
 			}
@@ -207,7 +208,7 @@ func TestRedeliveredMessageHasOneOwner(t *testing.T) {
 	for _, err := range []error{
 		s.Finish(0, 2), s.Requeue(0, 2, now, 0), s.Touch(0, 2, now, time.Hour, time.Hour),
 	} {
-		if !errors.Is(err, ErrNotInFlight) || err.Error() != "ID not in flight" {
+		if !errors.Is(err, failure.NotInFlight) || err.Error() != "ID not in flight" {
 			t.Error(err)
 		}
 	}

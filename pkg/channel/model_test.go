@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -138,7 +139,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 func (m *model) owned(o seq.Offset, consumer uint64) error {
 	switch e := m.at[o]; {
 	case e == nil || e.state != InFlight || e.held:
-		return ErrNotInFlight
+		return failure.NotInFlight
 	case e.consumer != consumer:
 		return ErrNotOwner
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -153,7 +154,7 @@ func TestAConsumerAnswersAMovedMessageByTheIDThatItKnows(t *testing.T) {
 	if state, _ := s.StateOf(6); state != Finished {
 		t.Errorf("the copy is in state %d", state)
 	}
-	if err := s.Finish(0, 1); !errors.Is(err, ErrNotInFlight) {
+	if err := s.Finish(0, 1); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("finished twice: %v", err)
 	}
 }
@@ -167,7 +168,7 @@ func TestAMovedMessageThatTimesOutIsKnownByItsNewIDOnly(t *testing.T) {
 	if len(got) != 1 || got[0] != (Delivery{1, 2}) {
 		t.Fatalf("took %v", got)
 	}
-	if err := s.Finish(0, 1); !errors.Is(err, ErrNotInFlight) {
+	if err := s.Finish(0, 1); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("finished by the old id: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 
 // Seek moves the channel to an offset, back or forward. The state of all messages is dropped: all
 // messages from there on are delivered again, and answers to older deliveries fail with
-// ErrNotInFlight.
+// failure.NotInFlight.
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // RemoveMember permanently removes a node: from the metadata, which refuses while it holds
-// replicas (meta.ErrNodeInUse), then from the Raft group. The node's process stops when it
+// replicas (failure.NodeInUse), then from the Raft group. The node's process stops when it
 // learns of it. After an error whose fate is not refused the removal may be partial; call it
 // again.
 func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
@@ -37,7 +38,7 @@ func (a acts) atLeader(ctx context.Context, kind uint8, payload []byte) error {
 	}
 	leader, ok := a.store.Leader()
 	if !ok {
-		return raftstore.ErrNotLeader
+		return failure.NotController
 	}
 	_, err := a.calls.ask(ctx, leader, kind, payload)
 	return err
@@ -56,14 +57,14 @@ func (a acts) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte,
 
 func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 	if !a.store.IsLeader() {
-		return raftstore.ErrNotLeader
+		return failure.NotController
 	}
 	if id == a.calls.self {
 		return a.leave(ctx)
 	}
 	_, voting := a.store.Members().Configuration().Find(id)
 	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
-	if errors.Is(err, meta.ErrNodeNotFound) && voting {
+	if errors.Is(err, failure.NodeNotFound) && voting {
 		err = nil // as far as this it came the last time
 	}
 	if err == nil && voting {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -52,7 +53,7 @@ func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(rep
 		l.call(kind, payload, done)
 		return
 	}
-	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", errUnknownNode, node)) })
+	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", failure.UnknownNode, node)) })
 }
 
 // callSelf has this node answer its own call as it would another's.

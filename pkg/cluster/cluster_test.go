@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -241,7 +242,7 @@ func TestARemovedNodeEnds(t *testing.T) {
 				w.formed(3, 3)
 				w.topic("t", []meta.NodeID{"n3"})
 				through := w.node("n1")
-				if err := through.RemoveMember(t.Context(), "n3"); !errors.Is(err, meta.ErrNodeInUse) || fate.Of(err) != fate.Refused {
+				if err := through.RemoveMember(t.Context(), "n3"); !errors.Is(err, failure.NodeInUse) || fate.Of(err) != fate.Refused {
 					t.Errorf("in use: %v", err)
 				}
 				if _, err := through.Store().Propose(t.Context(), meta.DeleteTopic{Name: "t"}); err != nil {
@@ -265,7 +266,7 @@ func TestARemovedNodeEnds(t *testing.T) {
 						return false
 					}
 				})
-				if err := w.kill("n3"); !errors.Is(err, raftstore.ErrRemoved) {
+				if err := w.kill("n3"); !errors.Is(err, failure.Removed) {
 					t.Error(err)
 				}
 				w.formed(2, 2)
@@ -293,7 +294,7 @@ func TestAControllerThatIsRemovedEnds(t *testing.T) {
 					return !still
 				})
 				w.await("it ends", func() bool { return w.node(gone).Err() != nil })
-				if err := w.kill(gone); !errors.Is(err, raftstore.ErrRemoved) {
+				if err := w.kill(gone); !errors.Is(err, failure.Removed) {
 					t.Error(err)
 				}
 				w.formed(3, 3)
@@ -361,7 +362,7 @@ func TestCallsReachTheirNodes(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		if _, err := n1.Call(t.Context(), "n9", 17, nil); !errors.Is(err, errUnknownNode) || fate.Of(err) != fate.Refused {
+		if _, err := n1.Call(t.Context(), "n9", 17, nil); !errors.Is(err, failure.UnknownNode) || fate.Of(err) != fate.Refused {
 			t.Errorf("unknown: %v", err)
 		}
 		if err := w.kill("n2"); err != nil {

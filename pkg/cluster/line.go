@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -152,7 +153,7 @@ func (l *line) follow(e coord.LinkEvents) *link {
 func (l *line) call(kind uint8, payload [][]byte, done func([]byte, error)) {
 	way := l.way.Load()
 	if way == nil {
-		l.later(func() { done(nil, errUnknownNode) })
+		l.later(func() { done(nil, failure.UnknownNode) })
 		return
 	}
 	if err := way.Send(0, kind, payload, done); err != nil {

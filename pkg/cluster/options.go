@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 func (o *Options) validate() error {
 	switch {
 	case !meta.ValidNodeID(o.Self):
-		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.Self)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, o.Self)
 	case o.DataDir == "":
 		return errors.New("data directory not set")
 	case o.Expect > 1 && len(o.Join) == 0:
@@ -128,12 +128,6 @@ type Handlers struct {
 
 // Errors of this package.
 var (
-	// errUnknownNode: no member of that name is known here. Refused.
-	errUnknownNode error = failure.UnknownNode
-	// errNotServing: the node does not serve yet, or no longer. Refused.
-	errNotServing error = failure.NotServing
-	// errBusy: too many requests of other nodes are being worked on. Refused.
-	errBusy error = failure.ClusterBusy
 	// ErrStalled: a write to the metadata's disk hangs.
 	ErrStalled = errors.New("metadata disk stalled")
 	// errClosed: the Node is closed. Refused.

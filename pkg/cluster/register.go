@@ -115,7 +115,7 @@ func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 
 // hopeless reports whether a registration will not do better when tried again.
 func hopeless(err error) bool {
-	for _, known := range []error{meta.ErrInvalidName, meta.ErrLimit, meta.ErrInvalidConfig, meta.ErrCommandTooLarge, meta.ErrLevel, raftstore.ErrRemoved} {
+	for _, known := range []error{failure.InvalidName, failure.LimitReached, failure.InvalidConfig, failure.CommandTooLarge, failure.FeatureLevel, failure.Removed} {
 		if errors.Is(err, known) {
 			return true
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -168,7 +169,7 @@ func (r replicationHandler) Handle(from peer.Node, session uint64, kind uint8, p
 func (r replicationHandler) HandleBy(by peer.Gatherer, from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	h := r.desk.handlers.Load()
 	if h == nil || h.Replicate == nil {
-		reply(nil, forward.ToRemote(errNotServing))
+		reply(nil, forward.ToRemote(failure.NotServing))
 		return
 	}
 	h.Replicate(by, meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
@@ -203,9 +204,9 @@ func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 	case kind < firstOfForward:
 		d.handleOwn(from, kind, payload, reply)
 	case !d.roster.knows(from):
-		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", errUnknownNode, from)))
+		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", failure.UnknownNode, from)))
 	case h == nil || h.Forward == nil:
-		reply(nil, forward.ToRemote(errNotServing))
+		reply(nil, forward.ToRemote(failure.NotServing))
 	default:
 		h.Forward(from, session, kind, payload, reply)
 	}
@@ -223,7 +224,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		return
 	case kindGone, kindSilent:
 		var last uint64
-		err := errNotServing
+		err := error(failure.NotServing)
 		if s := d.opened.Load(); s != nil {
 			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard(s))
 		}
@@ -242,7 +243,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 	select {
 	case d.requests <- struct{}{}:
 	default:
-		reply(nil, forward.ToRemote(errBusy))
+		reply(nil, forward.ToRemote(failure.ClusterBusy))
 		return
 	}
 	if !d.work.start(func() {
@@ -265,10 +266,10 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	s := d.opened.Load()
 	if s == nil {
-		return nil, errNotServing
+		return nil, failure.NotServing
 	}
 	if _, ok := s.Members().Configuration().Find(from); !ok && s.IsLeader() {
-		return nil, fmt.Errorf("node %s: %w", from, raftstore.ErrRemoved)
+		return nil, fmt.Errorf("node %s: %w", from, failure.Removed)
 	}
 	switch kind {
 	case kindCommand:

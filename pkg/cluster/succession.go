@@ -34,9 +34,6 @@ const (
 	succeedEvery = 150 * time.Millisecond
 )
 
-// errHeard refuses to agree that the leader is dead.
-var errHeard error = failure.LeaderAlive
-
 // suspicion is why a leader seems dead: the kind of the call by which the other
 // voters are asked.
 type suspicion uint8
@@ -191,10 +188,10 @@ func placeAmong(self meta.NodeID, silent []voter, voters int) (place int, agreed
 // not agree that a leader is dead: it has heard of it, within so much time.
 func unheard(store *raftstore.Store, leader meta.NodeID, within time.Duration) (last uint64, err error) {
 	if now, known := store.Leader(); known && now != leader {
-		return 0, fmt.Errorf("%w: current leader is %s", errHeard, now)
+		return 0, fmt.Errorf("%w: current leader is %s", failure.LeaderAlive, now)
 	}
 	if time.Since(store.Members().LeaderContact()) < within {
-		return 0, errHeard
+		return 0, failure.LeaderAlive
 	}
 	return store.Members().LastIndex(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -17,10 +16,6 @@ var (
 	ErrRevoked = fate.Refuse("revoked: another writer took over the log")
 	// ErrClosed: the log is closed.
 	ErrClosed = fate.Refuse("log is closed")
-	// ErrNoSpace: an append found no disk space and was undone.
-	ErrNoSpace error = failure.NoSpace
-	// ErrNoFiles: an append needs a file, and the process has too many open.
-	ErrNoFiles error = failure.NoFiles
 	// errEmptyBatch: a batch without records cannot be appended.
 	errEmptyBatch = fate.Refuse("empty batch")
 	// errBatchTooBig: a batch exceeds maxBatchBytes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -281,7 +282,7 @@ func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 						continue
 					}
 					refused = true
-					if !errors.Is(err, ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) || fate.Of(err) != fate.Refused || l.End() != end {
+					if !errors.Is(err, failure.NoSpace) || !errors.Is(err, syscall.ENOSPC) || fate.Of(err) != fate.Refused || l.End() != end {
 						t.Fatalf("append on a full disk: %v (%s), end %d", err, fate.Of(err), l.End())
 					}
 				}
@@ -410,7 +411,7 @@ func TestALogWithoutDescriptorsRefusesAndHealsByItself(t *testing.T) {
 			end := l.End()
 			if _, err := w.Append(build(end, 3), 0); err == nil {
 				continue
-			} else if !errors.Is(err, ErrNoFiles) || fate.Of(err) != fate.Refused || l.End() != end {
+			} else if !errors.Is(err, failure.NoFiles) || fate.Of(err) != fate.Refused || l.End() != end {
 				t.Fatalf("append without a descriptor: %v (%s), end %d", err, fate.Of(err), l.End())
 			}
 			refused = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -118,7 +119,7 @@ func TestALargeBatchWaitsForMemory(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		if _, err := r.Batch(4); !errors.Is(err, limit.ErrNoMemory) || time.Since(began) != limit.MemoryWait {
+		if _, err := r.Batch(4); !errors.Is(err, failure.NoMemory) || time.Since(began) != limit.MemoryWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		go func() {

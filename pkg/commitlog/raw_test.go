@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -128,7 +129,7 @@ func TestAppendRawsOnAFullDiskSaysHowFarItCame(t *testing.T) {
 		return vfstest.Fault{}
 	})
 	added, err := w.AppendRaws(raw)
-	if !errors.Is(err, ErrNoSpace) || len(added) == 0 || added[len(added)-1].End() != l.End() || l.Failed() != nil {
+	if !errors.Is(err, failure.NoSpace) || len(added) == 0 || added[len(added)-1].End() != l.End() || l.Failed() != nil {
 		t.Fatalf("%d batches, log %+v: %v", len(added), l.Stats(), err)
 	}
 	fsys.Decide(nil)

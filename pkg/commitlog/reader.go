@@ -64,7 +64,7 @@ func (l *Log) NewReader() *Reader { return &Reader{log: l} }
 
 // Paid charges a new reader's memory to the budget of the log's Cache, for readers whose number
 // clients control, and returns the reader. A batch larger than the read size waits for memory,
-// and fails with limit.ErrNoMemory. Call Rest between uses.
+// and fails with failure.NoMemory. Call Rest between uses.
 func (r *Reader) Paid() *Reader {
 	if c := r.log.opts.Cache; c != nil {
 		r.forAhead, r.forLarge = c.memory.Share(limit.ReadAhead), c.memory.Share(limit.Batches)

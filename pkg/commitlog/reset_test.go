@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -122,7 +123,7 @@ func TestResetOnAFullDiskIsRefused(t *testing.T) {
 		}
 		return vfstest.Fault{}
 	})
-	if err := w.Reset(Origin{Start: 100}); !errors.Is(err, ErrNoSpace) || fate.Of(err) != fate.Refused {
+	if err := w.Reset(Origin{Start: 100}); !errors.Is(err, failure.NoSpace) || fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 	fsys.Decide(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
 	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -155,7 +156,7 @@ func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 		return vfstest.Fault{}
 	})
 	n, err := l.Retain(Retention{Floor: 3, Last: true})
-	if n != 0 || !errors.Is(err, ErrNoSpace) || fate.Of(err) != fate.Refused || l.Start() != 0 || l.Failed() != nil {
+	if n != 0 || !errors.Is(err, failure.NoSpace) || fate.Of(err) != fate.Refused || l.Start() != 0 || l.Failed() != nil {
 		t.Fatalf("dropped %d of %+v: %v", n, l.Stats(), err)
 	}
 	fsys.Decide(nil)
@@ -177,7 +178,7 @@ func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 	})
 	big := new(Builder)
 	big.Next(int(smallOptions().SegmentBytes))
-	if _, err := w.Append(big, 0); !errors.Is(err, ErrNoSpace) {
+	if _, err := w.Append(big, 0); !errors.Is(err, failure.NoSpace) {
 		t.Fatal(err)
 	}
 	fsys.Decide(nil)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -113,10 +114,10 @@ func (w *Writer) roomLocked(n int64) error {
 // refuse marks an error as a refusal: nothing was changed.
 func refuse(doing string, err error) error {
 	if vfs.OutOfFiles(err) {
-		return fmt.Errorf("%s: %w: %w", doing, ErrNoFiles, err)
+		return fmt.Errorf("%s: %w: %w", doing, failure.NoFiles, err)
 	}
 	if vfs.LacksRoom(err) {
-		return fmt.Errorf("%s: %w: %w", doing, ErrNoSpace, err)
+		return fmt.Errorf("%s: %w: %w", doing, failure.NoSpace, err)
 	}
 	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -146,7 +146,7 @@ func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func(
 	}
 	if !s.c.tasks.Go(func() { s.serve(key, fd, m, reply) }) {
 		s.forget(key)
-		reply(nil, host.ErrExiting)
+		reply(nil, failure.ShuttingDown)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe
 		select {
 		case <-fd.wakeup:
 		case <-s.c.life.Done():
-			fd.end(host.ErrExiting)
+			fd.end(failure.ShuttingDown)
 		}
 	}
 	sub.StopDelivery()
@@ -198,7 +198,7 @@ func (s *relaySources) find(key sourceKey, err *error) *relaySource {
 	defer s.mu.Unlock()
 	fd := s.all[key]
 	if fd == nil && *err == nil {
-		*err = errSubscriptionGone
+		*err = failure.SubscriptionGone
 	}
 	return fd
 }
@@ -214,7 +214,7 @@ func (s *relaySources) down(from meta.NodeID, session uint64) {
 	}
 	s.mu.Unlock()
 	for _, fd := range lost {
-		fd.end(errSubscriptionGone)
+		fd.end(failure.SubscriptionGone)
 	}
 }
 
@@ -246,7 +246,7 @@ func (fd *relaySource) leave(m forward.Leave) {
 	fd.mu.Lock()
 	fd.gone = &m
 	fd.mu.Unlock()
-	fd.end(errSubscriptionGone)
+	fd.end(failure.SubscriptionGone)
 }
 
 func (fd *relaySource) wake() {
@@ -405,7 +405,7 @@ func (fd *relaySource) fill(limit int) ([]byte, error) {
 	})
 	if n > 0 {
 		if !fd.sub.Deliverable(time.Now()) {
-			return nil, topic.ErrNotLeased
+			return nil, failure.NotLeased
 		}
 		fd.mu.Lock()
 		fd.barren = false

@@ -12,7 +12,6 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/internal/fan"
-	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -28,13 +27,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
-)
-
-// Refusals of a subscription. Each is marked fate.Refused.
-var (
-	ErrTooManyConsumers error = failure.TooManyConsumers
-	// errSubscriptionGone refuses calls for a relayed subscription that its leader does not have.
-	errSubscriptionGone error = failure.SubscriptionGone
 )
 
 // Subscribe is a request to join a channel.
@@ -182,14 +174,14 @@ func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, 
 // newSubscription returns a subscription without sources.
 func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscription, error) {
 	if !meta.ValidChannelName(r.Channel) {
-		return nil, fmt.Errorf("%w: %q", directory.ErrInvalidChannel, r.Channel)
+		return nil, fmt.Errorf("%w: %q", failure.InvalidChannel, r.Channel)
 	}
 	h, err := c.topics.EnsureHosted(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}
 	if t := h.Config(); r.Partition >= len(t.Partitions) {
-		return nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, r.Topic, r.Partition)
+		return nil, fmt.Errorf("%w: %s/%d", failure.PartitionNotFound, r.Topic, r.Partition)
 	}
 	if h.Config().Config.Ordered && !r.Ordered {
 		r.Ordered = true // an ordered topic is ordered for every subscription
@@ -198,7 +190,7 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 		return nil, err
 	}
 	if h = c.host.Lookup(r.Topic); h == nil {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Order.Some() { // keep the order that an operator chose
 		order := policy.Strict
@@ -222,7 +214,7 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 // lead.
 func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *relaySource) (*Subscription, error) {
 	if h := c.host.Lookup(m.Topic); h == nil || h.Incarnation != m.Incarnation {
-		return nil, coord.ErrNotLeading // or not yet
+		return nil, failure.NotLeading // or not yet
 	}
 	filter, err := header.ParseFilter(m.Filter)
 	if err != nil {
@@ -239,7 +231,7 @@ func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *
 	for _, i := range m.Partitions {
 		lp := s.topic.Led(i)
 		if lp == nil {
-			return nil, fmt.Errorf("%s/%d: %w", m.Topic, i, coord.ErrNotLeading)
+			return nil, fmt.Errorf("%s/%d: %w", m.Topic, i, failure.NotLeading)
 		}
 		led = append(led, lp)
 	}
@@ -294,7 +286,7 @@ func (j joiner) begin(ctx context.Context) error {
 
 // passes reports whether the obstacle to a subscription may disappear soon.
 func passes(err error) bool {
-	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, host.ErrNoLeader) || errors.Is(err, host.ErrExiting) ||
+	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, failure.NoLeader) || errors.Is(err, failure.ShuttingDown) ||
 		!directory.Answered(err) && errors.Is(err, ErrNotReached))
 }
 
@@ -384,7 +376,7 @@ func (j joiner) relayAll(ctx context.Context) error {
 	byLeader := map[meta.NodeID][]int{}
 	t := s.c.o.Meta.Topic(s.ask.Topic)
 	if t == nil || t.Incarnation != s.topic.Incarnation {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	for i := range t.Partitions {
 		if leader := t.Partitions[i].Leader; leader != "" && (s.ask.Partition < 0 || s.ask.Partition == i) {
@@ -401,7 +393,7 @@ func (j joiner) relayAll(ctx context.Context) error {
 	case len(errs) < len(byLeader):
 		return nil
 	case len(errs) == 0:
-		return fmt.Errorf("topic %s: %w", s.ask.Topic, host.ErrNoLeader)
+		return fmt.Errorf("topic %s: %w", s.ask.Topic, failure.NoLeader)
 	}
 	return errs[0]
 }
@@ -416,7 +408,7 @@ var ErrNotReached = fate.Refuse("node unreachable")
 func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []int, extra bool) error {
 	s := j.s
 	if leader == s.c.o.Self || s.c.o.Calls.Remote == nil {
-		return fmt.Errorf("%s: %w", s.ask.Topic, coord.ErrNotLeading) // or not yet
+		return fmt.Errorf("%s: %w", s.ask.Topic, failure.NotLeading) // or not yet
 	}
 	about, err := json.Marshal(s.ask.Client.ClientStats())
 	if err != nil {
@@ -458,13 +450,13 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return nil
 	}
 	if r.Gone() { // before lost could know of it
-		s.lost(errSubscriptionGone)
+		s.lost(failure.SubscriptionGone)
 	}
 	s.allot()
 	return nil
 }
 
-// tooManyConsumers is ErrTooManyConsumers with a text for NSQ clients.
+// tooManyConsumers is failure.TooManyConsumers with a text for NSQ clients.
 type tooManyConsumers struct {
 	topic, channel string
 	limit          int
@@ -474,7 +466,7 @@ func (e tooManyConsumers) Error() string {
 	return fmt.Sprintf("consumers for %s:%s exceeds limit of %d", e.topic, e.channel, e.limit)
 }
 
-func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
+func (tooManyConsumers) Unwrap() error { return failure.TooManyConsumers }
 
 // consumes reports whether a subscription on this node takes from a channel of the topic.
 func consumes(h *host.Topic, channel string) bool {

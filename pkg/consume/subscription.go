@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -19,9 +19,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
-
-// ErrNotInFlight is returned for an answer to a message that is not in flight.
-var ErrNotInFlight = channel.ErrNotInFlight
 
 // errChannelClosed is the error of a subscription whose channel is deleted at that moment.
 var errChannelClosed = errors.New("channel deleted")
@@ -83,7 +80,7 @@ func (s *Subscription) lost(reason error) {
 // movedOn reports whether a source has ended because another node leads, or none at the moment, and
 // not because there is nothing left to consume.
 func movedOn(reason error) bool {
-	for _, gone := range []error{meta.ErrTopicNotFound, meta.ErrChannelNotFound, topic.ErrChannelNotFound} {
+	for _, gone := range []error{failure.TopicNotFound, failure.ChannelNotFound, failure.ChannelNotFound} {
 		if errors.Is(reason, gone) {
 			return false
 		}
@@ -366,7 +363,7 @@ func (s *Subscription) Finish(id seq.MessageID) error {
 	case r != nil:
 		return r.Answer(forward.Answer{Verb: forward.Finish, ID: id})
 	}
-	return ErrNotInFlight
+	return failure.NotInFlight
 }
 
 // Requeue requeues a message, for delivery after a delay.
@@ -378,7 +375,7 @@ func (s *Subscription) Requeue(id seq.MessageID, delay time.Duration) error {
 	case r != nil:
 		return r.Answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
 	}
-	return ErrNotInFlight
+	return failure.NotInFlight
 }
 
 // Touch restarts a message's timeout.
@@ -390,7 +387,7 @@ func (s *Subscription) Touch(id seq.MessageID) error {
 	case r != nil:
 		return r.Answer(forward.Answer{Verb: forward.Touch, ID: id})
 	}
-	return ErrNotInFlight
+	return failure.NotInFlight
 }
 
 // StopDelivery makes Take return no more messages; messages in flight can still be answered.
@@ -437,7 +434,7 @@ func (c *Consumers) abandon(h *host.Topic, channel string) {
 			return
 		}
 	}
-	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, host.ErrExiting) {
+	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, failure.ShuttingDown) {
 		c.o.Logger.Warn("cannot delete ephemeral channel", "topic", h.Name, "channel", channel, "error", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -43,7 +44,7 @@ func (b *backlog) makeRoom(o *termOptions, forming *group, size int, waited bool
 		o.Budget.refused()
 	}
 	if held == 0 {
-		return false, ErrBusy
+		return false, failure.Uncommitted
 	}
 	return false, nil
 }
@@ -123,7 +124,7 @@ func (g *group) decide(committed seq.Offset, ended bool) bool {
 	case !g.written:
 		return false
 	case ended:
-		g.err = ErrUnknownOutcome
+		g.err = failure.Unconfirmed
 	case g.batch.End() > committed:
 		return false
 	}
@@ -134,7 +135,7 @@ func (g *group) decide(committed seq.Offset, ended bool) bool {
 // wait.
 func (g *group) lateness() error {
 	if g.err == nil && g.expired && g.written {
-		return ErrUnknownOutcome
+		return failure.Unconfirmed
 	}
 	return g.err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -96,7 +97,7 @@ func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 		synctest.Wait()
 		free := other.elect("a", three...)
 		err := within(time.Second, put(free, "y"))
-		if !errors.Is(err, coord.ErrBusy) || fate.Of(err) != fate.Refused {
+		if !errors.Is(err, failure.Uncommitted) || fate.Of(err) != fate.Refused {
 			t.Errorf("beyond the budget: %v", err)
 		}
 		c.net.SetCut("a", "b", false)

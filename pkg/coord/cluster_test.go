@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -243,10 +244,10 @@ func (c *cluster) decided(change coord.ISRChange) (bool, error) {
 		}
 	}
 	if change.Version != c.view.Version {
-		return false, meta.ErrStaleVersion
+		return false, failure.StaleVersion
 	}
 	if r := c.replicaLocked(change.Joiner); r != nil && r.Incarnation != change.Incarnation {
-		return false, meta.ErrStaleIncarnation
+		return false, failure.StaleIncarnation
 	}
 	c.view.Version++
 	c.view.ISR = change.ISR

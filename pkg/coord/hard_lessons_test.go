@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -87,7 +88,7 @@ func TestPublishingGoesOnAfterATimeoutAnywhere(t *testing.T) {
 					stand(c, true)
 					told := put(term, "in vain")
 					tick(term, 7*time.Second)
-					if err := within(0, told); !errors.Is(err, coord.ErrUnknownOutcome) {
+					if err := within(0, told); !errors.Is(err, failure.Unconfirmed) {
 						t.Fatalf("round %d: %v after 7 s", round, err)
 					}
 					stand(c, false)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -174,7 +175,7 @@ func TestPositionsComeBeforeJoining(t *testing.T) {
 		if err := c.nodes["a"].replica.StopLeading(); err != nil {
 			t.Error(err)
 		}
-		if got, want := shared.all(), "z"+coord.ErrUnknownOutcome.Error(); len(got) != 6 || got[5] != want {
+		if got, want := shared.all(), "z"+failure.Unconfirmed.Error(); len(got) != 6 || got[5] != want {
 			t.Errorf("after the term: %v", got)
 		}
 		c.close()

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -38,7 +38,7 @@ func TestEntriesAroundTheLimit(t *testing.T) {
 			}
 		}
 		err := <-put(term, textOf(sizes.Entry+1))
-		if !errors.Is(err, coord.ErrTooBig) || fate.Of(err) != fate.Refused {
+		if !errors.Is(err, failure.BodyTooBig) || fate.Of(err) != fate.Refused {
 			t.Errorf("an entry of %d bytes: %v", sizes.Entry+1, err)
 		}
 		if err := within(30*time.Second, put(term, "after it")); err != nil {
@@ -134,7 +134,7 @@ func TestAReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
 				size := near[rnd.IntN(len(near))] + rnd.IntN(5) - 2
 				text := textOf(max(size, 1))
 				err := within(30*time.Second, put(term, text))
-				if want := commitlog.RecordBytes(len(text)) > sizes.Entry; errors.Is(err, coord.ErrTooBig) != want || err != nil && !want {
+				if want := commitlog.RecordBytes(len(text)) > sizes.Entry; errors.Is(err, failure.BodyTooBig) != want || err != nil && !want {
 					t.Fatalf("an entry of %d bytes: %v", size, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord/isr"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -292,7 +293,7 @@ func (m *membership) answered(now time.Time, c ISRChange, err error) {
 	p.waiting = false
 	p.again = now.Add(proposeAgain)
 	switch {
-	case err == nil, errors.Is(err, meta.ErrStaleVersion), errors.Is(err, meta.ErrStaleEpoch):
+	case err == nil, errors.Is(err, failure.StaleVersion), errors.Is(err, failure.StaleEpoch):
 		p.unsure = false
 	case fate.Of(err) != fate.Refused:
 		p.unsure = true

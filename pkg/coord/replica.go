@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -176,12 +177,12 @@ var errCounted = fate.Refuse("replica is in sync, or proposed to be")
 // Forget makes the term of an epoch discard its state of another replica, whose node is about to
 // empty its log, and compare logs with it again. Otherwise an idle term could propose the replica
 // for the in-sync set for what it held before. When Forget returns nil, no earlier answer of the
-// replica counts. Without such a term it is refused with ErrNotLeading.
-// a term it is refused with ErrNotLeading.
+// replica counts. Without such a term it is refused with failure.NotLeading.
+// a term it is refused with failure.NotLeading.
 func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 	t := r.term.Load()
 	if t == nil || t.Epoch() != e {
-		return fmt.Errorf("epoch %d: %w", e, ErrNotLeading)
+		return fmt.Errorf("epoch %d: %w", e, failure.NotLeading)
 	}
 	t.mu.Lock()
 	f, ok := t.members.forget(node)

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -95,7 +96,7 @@ func TestAFollowerWhoseMachineRefusesLeavesAtOnce(t *testing.T) {
 		}
 		c.net.Kill("b")
 		<-time.After(10 * time.Millisecond)
-		if err := within(0, put(term, "m")); !errors.Is(err, coord.ErrNotWritable) || fate.Of(err) != fate.Refused {
+		if err := within(0, put(term, "m")); !errors.Is(err, failure.TooFewISR) || fate.Of(err) != fate.Refused {
 			t.Errorf("alone: %v", err)
 		}
 	})
@@ -140,7 +141,7 @@ func TestWhatIsInheritedIsReadable(t *testing.T) {
 		if got := c.nodes["b"].replica.Log().CommittedEnd(); got != 1 {
 			t.Errorf("committed to %d, want what was acknowledged", got)
 		}
-		if err := within(0, put(next, "n")); !errors.Is(err, coord.ErrNotWritable) {
+		if err := within(0, put(next, "n")); !errors.Is(err, failure.TooFewISR) {
 			t.Errorf("alone: %v", err)
 		}
 	})
@@ -162,10 +163,10 @@ func TestADeposedLeadersTailIsCut(t *testing.T) {
 		c.net.SetCut("a", "b", false)
 		c.net.SetCut("a", "c", false)
 		// b and c refuse a, which has not heard of the election: its term is over.
-		if err := within(5*time.Second, told); !errors.Is(err, coord.ErrUnknownOutcome) {
+		if err := within(5*time.Second, told); !errors.Is(err, failure.Unconfirmed) {
 			t.Errorf("the deposed leader's entry: %v", err)
 		}
-		if err := within(0, put(old, "late")); !errors.Is(err, coord.ErrNotLeading) {
+		if err := within(0, put(old, "late")); !errors.Is(err, failure.NotLeading) {
 			t.Errorf("the deposed leader took an entry: %v", err)
 		}
 		c.mu.Lock()
@@ -215,7 +216,7 @@ func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
 				t.Errorf("%s knows %d as committed", id, got)
 			}
 		}
-		if err := within(0, put(term, "late")); !errors.Is(err, coord.ErrMoving) {
+		if err := within(0, put(term, "late")); !errors.Is(err, failure.Moving) {
 			t.Errorf("sealed, it answered %v", err)
 		}
 		term.Unseal()
@@ -281,10 +282,10 @@ func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
 			t.Errorf("after 4.8 s: %v", err)
 		}
 		tick(term, 300*time.Millisecond)
-		if err := within(0, told); !errors.Is(err, coord.ErrUnknownOutcome) || fate.Of(err) != fate.Uncertain {
+		if err := within(0, told); !errors.Is(err, failure.Unconfirmed) || fate.Of(err) != fate.Uncertain {
 			t.Errorf("after 5.1 s: %v", err)
 		}
-		if err := within(0, put(term, "n")); !errors.Is(err, coord.ErrNotWritable) {
+		if err := within(0, put(term, "n")); !errors.Is(err, failure.TooFewISR) {
 			t.Errorf("while it waits: %v", err)
 		}
 		c.net.SetCut("a", "c", false)
@@ -321,10 +322,10 @@ func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 		synctest.Wait()
 		waiting := put(term, "waiting")
 		tick(term, 5100*time.Millisecond)
-		if err := within(0, written); !errors.Is(err, coord.ErrUnknownOutcome) {
+		if err := within(0, written); !errors.Is(err, failure.Unconfirmed) {
 			t.Errorf("what was written: %v", err)
 		}
-		if err := within(0, waiting); !errors.Is(err, coord.ErrNotWritable) {
+		if err := within(0, waiting); !errors.Is(err, failure.TooFewISR) {
 			t.Errorf("what waited: %v", err)
 		}
 		close(hang)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -144,7 +145,7 @@ func TestARoleChangesBetweenRounds(t *testing.T) {
 		}
 		close(hang)
 		<-changed
-		if err := <-told; !errors.Is(err, coord.ErrUnknownOutcome) {
+		if err := <-told; !errors.Is(err, failure.Unconfirmed) {
 			t.Errorf("what was written was settled with %v", err)
 		}
 		if err := <-later; err == nil {

@@ -1,6 +1,10 @@
 package coord
 
-import "context"
+import (
+	"context"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+)
 
 // sharing is a share that not every required replica has stored yet.
 type sharing struct {
@@ -31,7 +35,7 @@ func (s *sharings) popDecided(m *membership, ended bool) sharings {
 	stored, few := m.stored(all[len(all)-1].n), m.few()
 	for n < len(all) && (ended || all[n].n <= stored && (!few || !all[n].quota)) {
 		if ended {
-			all[n].err = ErrUnknownOutcome
+			all[n].err = failure.Unconfirmed
 		}
 		n++
 	}
@@ -47,7 +51,7 @@ func (t *Term) Shared() bool { return len(t.members.followers()) > 0 }
 // SharePositions makes every current and future replica store a snapshot of the channels'
 // positions, until the next one replaces it. done, if not nil, is called once every in-sync
 // replica has stored it, without a lock, possibly before SharePositions returns; with
-// ErrUnknownOutcome if the term ends first. Calls of done are in the order of the shares. The
+// failure.Unconfirmed if the term ends first. Calls of done are in the order of the shares. The
 // term takes ownership of the snapshot.
 func (t *Term) SharePositions(snapshot []byte, done func(error)) {
 	sharing{done: done}.start(t, t.shares.Snapshot, snapshot)
@@ -85,7 +89,7 @@ func (s sharing) start(t *Term, add func([]byte) uint64, p []byte) uint64 {
 	return s.n
 }
 
-// Seal makes the term refuse entries (Append returns ErrMoving) and returns once all accepted
+// Seal makes the term refuse entries (Append returns failure.Moving) and returns once all accepted
 // entries are committed and every in-sync replica has them, knows they are committed, and has
 // stored what was shared. After an error the term accepts entries again, unless it has ended.
 func (t *Term) Seal(ctx context.Context) error {
@@ -96,7 +100,7 @@ func (t *Term) Seal(ctx context.Context) error {
 		return t.over
 	case t.sealed != nil:
 		t.mu.Unlock()
-		return ErrMoving
+		return failure.Moving
 	}
 	sealed := make(chan struct{})
 	t.sealed = sealed

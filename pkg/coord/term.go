@@ -27,25 +27,6 @@ const (
 // termOptions.Stalled is called.
 const StallAfter = 4 * time.Second
 
-// Errors of a term that cannot accept or keep an entry.
-var (
-	// ErrNotLeading refuses an append: this term is over.
-	ErrNotLeading error = failure.NotLeading
-	// ErrMoving refuses an append: another node is about to lead.
-	ErrMoving error = failure.Moving
-	// ErrUnknownOutcome completes an entry that was appended but not committed in time, or
-	// before the term ended: it may be delivered later.
-	ErrUnknownOutcome error = failure.Unconfirmed
-	// ErrTooBig refuses an append: the entry does not fit into one batch.
-	ErrTooBig error = failure.BodyTooBig
-	// ErrBusy refuses an append: the partitions of this node hold as many uncommitted
-	// bytes as the node may.
-	ErrBusy error = failure.Uncommitted
-	// ErrNotWritable refuses an append: too few replicas are in sync, or they do
-	// not answer.
-	ErrNotWritable error = failure.TooFewISR
-)
-
 // termOptions describe a term.
 type termOptions struct {
 	Log            *commitlog.Log
@@ -193,12 +174,12 @@ func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
 // to the entry's Complete. An error means that the entry was refused: nothing happened and
 // Complete is not called. Append waits while too many bytes wait to be written or committed.
 //
-// An entry over Sizes.Entry is refused with ErrTooBig: whatever is appended must
+// An entry over Sizes.Entry is refused with failure.BodyTooBig: whatever is appended must
 // fit into every follower.
 func (t *Term) Append(e commitlog.Entry) error {
 	size := e.Size()
 	if size > t.o.Sizes.Entry {
-		return fmt.Errorf("%w: records take %d bytes, limit is %d", ErrTooBig, size, t.o.Sizes.Entry)
+		return fmt.Errorf("%w: records take %d bytes, limit is %d", failure.BodyTooBig, size, t.o.Sizes.Entry)
 	}
 	t.mu.Lock()
 	for waited := false; ; waited = true {
@@ -237,24 +218,24 @@ func (t *Term) refusalLocked() error {
 	case t.over != nil:
 		return t.over
 	case t.sealed != nil:
-		return ErrMoving
+		return failure.Moving
 	case t.backlog.stalled || t.members.few():
-		return ErrNotWritable
+		return failure.TooFewISR
 	}
 	return nil
 }
 
 // Stop ends the term: it accepts nothing more and finishes the write in progress. Entries that are
-// not committed by then complete with ErrUnknownOutcome, those not written with ErrNotLeading. A
+// not committed by then complete with failure.Unconfirmed, those not written with failure.NotLeading. A
 // term without other replicas first writes and commits what it has accepted. When Stop returns,
 // everything is on disk and no callback runs any more. If the log has failed, its error is
 // returned.
 func (t *Term) Stop() error {
 	t.mu.Lock()
 	if t.Shared() {
-		t.endLocked(ErrNotLeading)
+		t.endLocked(failure.NotLeading)
 	} else if t.over == nil {
-		t.over = ErrNotLeading
+		t.over = failure.NotLeading
 	}
 	t.room.Broadcast()
 	t.mu.Unlock()
@@ -271,7 +252,7 @@ func (t *Term) Stop() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.endLocked(ErrNotLeading)
+	t.endLocked(failure.NotLeading)
 	for t.releasing {
 		t.room.Wait()
 	}
@@ -303,7 +284,7 @@ func (t *Term) refused(g *group, err error) error {
 	defer t.mu.Unlock()
 	g.builder, g.err = nil, err
 	if errors.Is(err, commitlog.ErrRevoked) || errors.Is(err, commitlog.ErrClosed) {
-		t.endLocked(ErrNotLeading)
+		t.endLocked(failure.NotLeading)
 	}
 	t.releaseLocked()
 	if failed := t.o.Log.Failed(); failed != nil {
@@ -403,7 +384,7 @@ func (t *Term) endLocked(why error) {
 func (t *Term) supersede(epoch seq.Epoch) {
 	t.mu.Lock()
 	first := !t.ended
-	t.endLocked(ErrNotLeading)
+	t.endLocked(failure.NotLeading)
 	t.mu.Unlock()
 	if first && t.o.Superseded != nil {
 		go t.o.Superseded(epoch)

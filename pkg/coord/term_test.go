@@ -14,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -221,7 +222,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 		if kind != vfs.OpCreate && err == nil {
 			continue // nothing of the kind was needed
 		}
-		if !errors.Is(err, commitlog.ErrNoSpace) || fate.Of(err) != fate.Refused {
+		if !errors.Is(err, failure.NoSpace) || fate.Of(err) != fate.Refused {
 			t.Errorf("%v: %v, fate %v", kind, err, fate.Of(err))
 		}
 		r.fs.Decide(nil)
@@ -374,7 +375,7 @@ func TestALaterTermCommitsWhatItInherits(t *testing.T) {
 	}
 	before := killed.replica.Term()
 	killed.lead(7, meta.SyncAlways())
-	if err := before.Append(&entry{size: 1}); !errors.Is(err, ErrNotLeading) {
+	if err := before.Append(&entry{size: 1}); !errors.Is(err, failure.NotLeading) {
 		t.Errorf("the term before took an entry: %v", err)
 	}
 	stale := View{Epoch: 6, ISR: []meta.NodeID{"n1"}, Sync: meta.SyncAlways()}
@@ -394,7 +395,7 @@ func TestTooFewInSyncRefuses(t *testing.T) {
 	if err := r.replica.Lead(l, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-r.put(); !errors.Is(err, ErrNotWritable) {
+	if err := <-r.put(); !errors.Is(err, failure.TooFewISR) {
 		t.Errorf("took an entry: %v", err)
 	}
 	r.close()
@@ -425,7 +426,7 @@ func TestAppendWaitsForRoom(t *testing.T) {
 				defer mu.Unlock()
 				if err == nil {
 					taken++
-				} else if errors.Is(err, ErrNotLeading) {
+				} else if errors.Is(err, failure.NotLeading) {
 					refused++
 				}
 			})

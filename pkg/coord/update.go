@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -124,7 +125,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	late := t.backlog.expire(now, t.o.PublishTimeout)
 	if g := t.forming; g != nil && (late || !t.appender.runs) && now.Sub(g.since) >= t.o.PublishTimeout {
 		t.forming = nil
-		g.builder, g.err = nil, ErrNotWritable
+		g.builder, g.err = nil, failure.TooFewISR
 		t.backlog.add(g)
 		late = true
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -66,7 +67,7 @@ func (w watch) yieldLocked() bool {
 		t.mu.Unlock()
 		return ended
 	}
-	t.endLocked(ErrNotLeading)
+	t.endLocked(failure.NotLeading)
 	t.mu.Unlock()
 	t.o.Yield(t, Yield{Epoch: t.Epoch(), To: w.f.node, LastEpoch: t.members.before, End: t.start})
 	return true

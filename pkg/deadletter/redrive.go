@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -51,7 +52,7 @@ type Processor struct{ busy sync.Mutex }
 func (d *Processor) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
 	c := p.Channel(Channel)
 	if c == nil {
-		return s, topic.ErrChannelNotFound
+		return s, failure.ChannelNotFound
 	}
 	if !d.busy.TryLock() {
 		return s, errBusy

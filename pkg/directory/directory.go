@@ -22,12 +22,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Refusals of names. Each is marked fate.Refused: nothing was changed.
-var (
-	ErrInvalidTopic   error = failure.InvalidTopic
-	ErrInvalidChannel error = failure.InvalidChannel
-)
-
 // Directory changes topics and channels: it proposes the change to the metadata, and makes this
 // node apply it.
 type Directory struct {
@@ -65,14 +59,14 @@ func (d *Directory) Topic(name string) (*meta.Topic, error) {
 	if t := d.o.Meta.Topic(name); t != nil {
 		return t, nil
 	}
-	return nil, meta.ErrTopicNotFound
+	return nil, failure.TopicNotFound
 }
 
 // CreateTopic creates a topic; zero fields of cfg get their defaults. An existing topic with the
 // same configuration is no error.
 func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
 	if !meta.ValidTopicName(name) {
-		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
 	}
 	cfg, assignment, err := d.place(name, cfg)
 	if err != nil {
@@ -191,11 +185,11 @@ func (d *Directory) EnsureHosted(ctx context.Context, name string) (*host.Topic,
 		return h, nil
 	}
 	if !meta.ValidTopicName(name) {
-		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
 	}
 	if d.o.Meta.Topic(name) == nil {
 		if !d.makesTopics() {
-			return nil, meta.ErrTopicNotFound
+			return nil, failure.TopicNotFound
 		}
 		if err := d.createWithChannels(ctx, name); err != nil {
 			return nil, err
@@ -207,13 +201,13 @@ func (d *Directory) EnsureHosted(ctx context.Context, name string) (*host.Topic,
 	if h := d.host.Lookup(name); h != nil {
 		return h, nil
 	}
-	return nil, meta.ErrTopicNotFound // deleted at this moment
+	return nil, failure.TopicNotFound // deleted at this moment
 }
 
 // createWithChannels creates a topic with the channels that it has elsewhere.
 func (d *Directory) createWithChannels(ctx context.Context, name string) error {
 	_, err := d.CreateTopic(ctx, name, meta.TopicConfig{})
-	if err != nil && !errors.Is(err, meta.ErrExists) {
+	if err != nil && !errors.Is(err, failure.TopicExists) {
 		return err
 	}
 	if d.o.KnownChannels == nil {
@@ -257,7 +251,7 @@ func (d *Directory) AddPartitions(ctx context.Context, name string, total int) e
 	}
 	add := total - len(t.Partitions)
 	if add <= 0 || total > seq.MaxPartitions {
-		return fmt.Errorf("%w: %q has %d partitions, %d requested", meta.ErrInvalidConfig, name, len(t.Partitions), total)
+		return fmt.Errorf("%w: %q has %d partitions, %d requested", failure.InvalidConfig, name, len(t.Partitions), total)
 	}
 	var assignment [][]meta.NodeID
 	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
@@ -284,7 +278,7 @@ func (d *Directory) PauseTopic(ctx context.Context, name string, paused bool) er
 }
 
 // Change proposes a command on a topic and makes this node and the topic's
-// leaders follow it. ErrNotApplied: the metadata has the change, and this node has yet to
+// leaders follow it. failure.NotApplied: the metadata has the change, and this node has yet to
 // follow it.
 func (d *Directory) Change(ctx context.Context, name string, c meta.Command) error {
 	r, err := d.host.Propose(ctx, c)
@@ -295,16 +289,12 @@ func (d *Directory) Change(ctx context.Context, name string, c meta.Command) err
 	return notApplied(host.Concerning(d.host.Converge(name), channelOf(c)))
 }
 
-// ErrNotApplied is returned where the metadata was changed, and a leader failed to follow it yet.
-// Uncertain: it is not to be taken for a refusal.
-var ErrNotApplied error = failure.NotApplied
-
 // notApplied returns an error of a leader that follows a change of the metadata.
 func notApplied(err error) error {
 	if err == nil || errors.Is(err, ErrUnconfirmed) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrNotApplied, err)
+	return fmt.Errorf("%w: %w", failure.NotApplied, err)
 }
 
 // channelOf returns the channel that a command changes; "" for one that is of its topic.
@@ -333,7 +323,7 @@ func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ord
 func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
 	name, channel, order := c.Topic, c.Channel, c.Order
 	if !meta.ValidChannelName(channel) {
-		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
+		return fmt.Errorf("%w: %q", failure.InvalidChannel, channel)
 	}
 	h, err := d.hostedOrConverged(name)
 	if err != nil {
@@ -385,7 +375,7 @@ func (d *Directory) hostedOrConverged(name string) (*host.Topic, error) {
 	if h := d.host.Lookup(name); h != nil {
 		return h, nil
 	}
-	return nil, meta.ErrTopicNotFound
+	return nil, failure.TopicNotFound
 }
 
 // DropIfAbandoned deletes an ephemeral topic led by this node that has no channel left. It does
@@ -401,7 +391,7 @@ func (d *Directory) DropIfAbandoned(ctx context.Context, h *host.Topic) error {
 		}
 	}
 	err := d.Change(ctx, h.Name, meta.DeleteTopic{Name: h.Name, Incarnation: h.Incarnation})
-	if errors.Is(err, meta.ErrTopicNotFound) {
+	if errors.Is(err, failure.TopicNotFound) {
 		return nil
 	}
 	return err

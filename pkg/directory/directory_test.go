@@ -145,13 +145,13 @@ func TestATopicIsCreatedOnce(t *testing.T) {
 			t.Errorf("the same once more: %v, %v", again, err)
 		}
 		cfg.Partitions = 3
-		if _, err := d.CreateTopic(t.Context(), "t", cfg); !errors.Is(err, meta.ErrExists) || fate.Of(err) != fate.Refused {
+		if _, err := d.CreateTopic(t.Context(), "t", cfg); !errors.Is(err, failure.TopicExists) || fate.Of(err) != fate.Refused {
 			t.Errorf("with another configuration: %v", err)
 		}
 		if err := d.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Topic("t"); !errors.Is(err, meta.ErrTopicNotFound) {
+		if _, err := d.Topic("t"); !errors.Is(err, failure.TopicNotFound) {
 			t.Errorf("deleted: %v", err)
 		}
 		anew, err := d.CreateTopic(t.Context(), "t", cfg)
@@ -169,16 +169,16 @@ func TestNamesThatAreNoneAreRefused(t *testing.T) {
 		}
 		_, create := d.CreateTopic(ctx, "a b", meta.TopicConfig{})
 		for what, test := range map[string]struct{ got, want error }{
-			"create":                 {create, ErrInvalidTopic},
-			"use":                    {d.EnsureTopic(ctx, ""), ErrInvalidTopic},
-			"channel":                {d.CreateChannel(ctx, "t", "a b", false), ErrInvalidChannel},
-			"channel of none":        {d.CreateChannel(ctx, "none", "c", false), meta.ErrTopicNotFound},
-			"alter none":             {d.AlterTopic(ctx, "none", func(*meta.TopicConfig) {}), meta.ErrTopicNotFound},
-			"delete none":            {d.DeleteTopic(ctx, "none"), meta.ErrTopicNotFound},
-			"partitions of none":     {d.AddPartitions(ctx, "none", 2), meta.ErrTopicNotFound},
-			"no more partitions":     {d.AddPartitions(ctx, "t", 1), meta.ErrInvalidConfig},
-			"too many partitions":    {d.AddPartitions(ctx, "t", 1<<20), meta.ErrInvalidConfig},
-			"more replicas than can": {d.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 5 }), meta.ErrInvalidConfig},
+			"create":                 {create, failure.InvalidTopic},
+			"use":                    {d.EnsureTopic(ctx, ""), failure.InvalidTopic},
+			"channel":                {d.CreateChannel(ctx, "t", "a b", false), failure.InvalidChannel},
+			"channel of none":        {d.CreateChannel(ctx, "none", "c", false), failure.TopicNotFound},
+			"alter none":             {d.AlterTopic(ctx, "none", func(*meta.TopicConfig) {}), failure.TopicNotFound},
+			"delete none":            {d.DeleteTopic(ctx, "none"), failure.TopicNotFound},
+			"partitions of none":     {d.AddPartitions(ctx, "none", 2), failure.TopicNotFound},
+			"no more partitions":     {d.AddPartitions(ctx, "t", 1), failure.InvalidConfig},
+			"too many partitions":    {d.AddPartitions(ctx, "t", 1<<20), failure.InvalidConfig},
+			"more replicas than can": {d.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 5 }), failure.InvalidConfig},
 		} {
 			if !errors.Is(test.got, test.want) || fate.Of(test.got) != fate.Refused {
 				t.Errorf("%s: %v, want %v", what, test.got, test.want)
@@ -197,7 +197,7 @@ func TestUseMakesATopicOnlyWhereSettingsAllowIt(t *testing.T) {
 				t.Errorf("allowed %v: made on first use %v", allowed, made)
 			}
 			err := d.EnsureTopic(t.Context(), "t")
-			if allowed && err != nil || !allowed && !errors.Is(err, meta.ErrTopicNotFound) {
+			if allowed && err != nil || !allowed && !errors.Is(err, failure.TopicNotFound) {
 				t.Errorf("allowed %v: %v", allowed, err)
 			}
 			if made := d.o.Meta.Topic("t") != nil; made != allowed {
@@ -259,14 +259,14 @@ func TestOnlyWhatWasCreatedCounts(t *testing.T) {
 			if _, err := d.CreateTopic(ctx, "t", meta.TopicConfig{Replicas: 1, Partitions: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.CreateChannel(ctx, "none", "c", false); !errors.Is(err, meta.ErrTopicNotFound) {
+			if err := d.CreateChannel(ctx, "none", "c", false); !errors.Is(err, failure.TopicNotFound) {
 				t.Errorf("a channel of no topic: %v", err)
 			}
 		}
 		if err := d.CreateChannel(ctx, "t", "c", false); err != nil {
 			t.Errorf("the second thing is created: %v", err)
 		}
-		if _, err := d.CreateTopic(ctx, "u", one); !errors.Is(err, limit.ErrCreations) {
+		if _, err := d.CreateTopic(ctx, "u", one); !errors.Is(err, failure.TooManyCreated) {
 			t.Errorf("the third is not: %v", err)
 		}
 		if _, err := d.CreateTopic(limit.Uncounted(ctx), "u", one); err != nil {

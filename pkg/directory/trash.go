@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -43,9 +44,9 @@ func (t Trash) Purge(ctx context.Context, name string, in meta.Incarnation) erro
 	}
 	switch {
 	case in == 0:
-		return fmt.Errorf("%w: %s; deleted topics are purged by their incarnation", meta.ErrTopicNotFound, name)
+		return fmt.Errorf("%w: %s; deleted topics are purged by their incarnation", failure.TopicNotFound, name)
 	case !meta.TrashOf(s).Holds(name, in):
-		return fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
+		return fmt.Errorf("topic %s: %w", name, failure.NotInTrash)
 	}
 	_, err := t.d.host.Propose(ctx, meta.PurgeTopics{Incarnations: []meta.Incarnation{in}})
 	return err

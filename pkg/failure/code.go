@@ -38,14 +38,14 @@ const (
 
 // The exit codes of brokerctl that a Code has.
 const (
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitNotFound    = 3
-	ExitRefused     = 4
-	ExitForbidden   = 5
-	ExitUnavailable = 6
-	ExitPartial     = 7
-	ExitInterrupted = 130
+	ExitFailed      = 1   // no other code fits
+	ExitUsage       = 2   // the command line is wrong, or names a value that the broker refuses
+	ExitNotFound    = 3   // what is named does not exist
+	ExitRefused     = 4   // the state forbids it, and nothing was changed
+	ExitForbidden   = 5   // no credentials, wrong ones, or not allowed
+	ExitUnavailable = 6   // nobody answered in time, or the outcome is not known
+	ExitPartial     = 7   // some of many failed
+	ExitInterrupted = 130 // a change was interrupted, and may have been carried out
 )
 
 // codes is the row of each code: its HTTP status, 0 where no broker answers it; its exit code; and

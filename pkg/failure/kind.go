@@ -8,11 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Kind is one way to fail: a row of the registry, and the error itself. Packages name their own:
-//
-//	var ErrTopicNotFound error = failure.TopicNotFound
-//
-// It is not changed, and errors.Is finds it at whichever node.
+// Kind is one way to fail: a row of the registry, and the error itself, which packages return and
+// wrap by its name here, such as failure.TopicNotFound. It is not changed, and errors.Is finds it
+// at whichever node.
 type Kind struct {
 	Number uint16    // between nodes; 0: it does not travel
 	Text   string    // what the error says

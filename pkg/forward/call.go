@@ -12,8 +12,6 @@ import (
 
 // Errors with which a call between nodes is refused. Each is marked fate.Refused.
 var (
-	// ErrNoSuchCall refuses an unknown call.
-	ErrNoSuchCall error = failure.NoSuchCall
 	// ErrAlone refuses what needs a cluster.
 	ErrAlone = fate.Refuse("no other node")
 )
@@ -90,7 +88,7 @@ func Register[A, R any](all Operations, o Operation[A, R], f func(context.Contex
 func (all Operations) Do(ctx context.Context, m Operate) ([][]byte, error) {
 	f := all[m.Op]
 	if f == nil {
-		return nil, fmt.Errorf("%w: unknown operation %q", ErrNoSuchCall, m.Op)
+		return nil, fmt.Errorf("%w: unknown operation %q", failure.NoSuchCall, m.Op)
 	}
 	answer, err := f(ctx, m.Args)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -42,7 +43,7 @@ func TestAnOperationIsAnsweredByWhoeverRegisteredIt(t *testing.T) {
 	if got, err := sum.Ask(t.Context(), c, "n2", sumArgs{2, 3}); got != 5 || err != nil {
 		t.Errorf("%d, %v", got, err)
 	}
-	if _, err := forward.Operation[sumArgs, int]("product").Ask(t.Context(), c, "n2", sumArgs{}); !errors.Is(err, forward.ErrNoSuchCall) {
+	if _, err := forward.Operation[sumArgs, int]("product").Ask(t.Context(), c, "n2", sumArgs{}); !errors.Is(err, failure.NoSuchCall) {
 		t.Errorf("an operation that nobody registered: %v", err)
 	}
 	if _, err := sum.Ask(t.Context(), forward.Caller{}, "n2", sumArgs{}); !errors.Is(err, forward.ErrAlone) {

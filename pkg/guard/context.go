@@ -9,9 +9,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// errForbidden is why somebody may not do something whose identity is known.
-var errForbidden error = failure.NotPermitted
-
 // Caller is who makes a request: nobody known, or a user by his credential.
 type Caller struct {
 	Who       *Identity         // nil: nobody known
@@ -31,7 +28,7 @@ func (c Caller) Name() string {
 }
 
 // Allow returns nil where the caller may do something, and otherwise an error that wraps
-// errForbidden. Everybody may everything while access control is off.
+// failure.NotPermitted. Everybody may everything while access control is off.
 func (c Caller) Allow(want access.Demand) error {
 	if !c.Directory.On() {
 		return nil
@@ -47,9 +44,9 @@ func (c Caller) Permit(want access.Demand) error {
 	return nil
 }
 
-// Forbid returns an error that wraps errForbidden and names the rule that a user lacks.
+// Forbid returns an error that wraps failure.NotPermitted and names the rule that a user lacks.
 func Forbid(user string, lacks access.Rule) error {
-	return fmt.Errorf("%w: user %q has no rule for %s", errForbidden, user, lacks)
+	return fmt.Errorf("%w: user %q has no rule for %s", failure.NotPermitted, user, lacks)
 }
 
 type callerKey struct{}

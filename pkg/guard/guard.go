@@ -18,13 +18,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Why a credential does not count.
-var (
-	ErrCredentials error = failure.WrongCredentials
-	errThrottled   error = failure.ManyFailures
-	errBusy        error = failure.ManyPasswords
-)
-
 // Bounds of checking passwords.
 const (
 	slots        = 2  // passwords that are hashed at a time, 19 MiB each
@@ -135,7 +128,7 @@ func (g *Guard) Token(from net.Addr, text string, now time.Time) (*Identity, err
 	if g.o.First(text) {
 		return &Identity{first: true}, nil
 	}
-	return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: %w", ErrCredentials, err))
+	return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: %w", failure.WrongCredentials, err))
 }
 
 // Password returns who shows a name and a password. It takes some hundredths of a second, and
@@ -144,7 +137,7 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 	if access.IsToken(password) {
 		id, err := g.Token(from, password, now)
 		if err == nil && !id.first && id.token.User != user {
-			return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: the token is not of that user", ErrCredentials))
+			return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: the token is not of that user", failure.WrongCredentials))
 		}
 		return id, err
 	}
@@ -154,31 +147,31 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 		return &Identity{user: user}, nil
 	}
 	if !g.failures.may(placeOf(from), now) {
-		return nil, errThrottled
+		return nil, failure.ManyFailures
 	}
 	var ok bool
 	if err := g.Hashing(ctx, func() { ok = access.HasPassword(u, password) }); err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: user or password", ErrCredentials))
+		return nil, g.failures.fail(placeOf(from), now, fmt.Errorf("%w: user or password", failure.WrongCredentials))
 	}
 	g.remember(mark, now)
 	return &Identity{user: user}, nil
 }
 
-// Hashing calls f, which hashes a password, when its turn has come. errBusy: too many wait, or
+// Hashing calls f, which hashes a password, when its turn has come. failure.ManyPasswords: too many wait, or
 // ctx ended.
 func (g *Guard) Hashing(ctx context.Context, f func()) error {
 	if g.waiting.Add(1) > slots+queued {
 		g.waiting.Add(-1)
-		return errBusy
+		return failure.ManyPasswords
 	}
 	defer g.waiting.Add(-1)
 	select {
 	case g.hashing <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", failure.ManyPasswords, context.Cause(ctx))
 	}
 	defer func() { <-g.hashing }()
 	f()
@@ -268,7 +261,7 @@ type failures struct {
 	used map[netip.Prefix]time.Time
 }
 
-// fail notes a failure and returns it, or errThrottled where the address has too many.
+// fail notes a failure and returns it, or failure.ManyFailures where the address has too many.
 func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,7 +283,7 @@ func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
 		used = now
 	}
 	if used.Sub(now) >= failureBurst*failureEach {
-		return errThrottled
+		return failure.ManyFailures
 	}
 	f.used[from] = used.Add(failureEach)
 	return err

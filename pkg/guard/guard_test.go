@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 var (
@@ -82,7 +83,7 @@ func TestAnIdentityLastsNoLongerThanWhatItStandsOn(t *testing.T) {
 	if err != nil || nameOf(soon, now) != "joe" || nameOf(soon, now.Add(time.Second)) != "" {
 		t.Errorf("a token counts after its end: %v", err)
 	}
-	if _, err := g.Token(here, brief, now.Add(time.Second)); !errors.Is(err, ErrCredentials) {
+	if _, err := g.Token(here, brief, now.Add(time.Second)); !errors.Is(err, failure.WrongCredentials) {
 		t.Errorf("an expired token: %v", err)
 	}
 	cert := Certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"joe.example"}})
@@ -109,7 +110,7 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	g := b.guard()
 	throttled := 0
 	for range 50 {
-		if _, err := g.Token(here, "brk_wrong", now); errors.Is(err, errThrottled) {
+		if _, err := g.Token(here, "brk_wrong", now); errors.Is(err, failure.ManyFailures) {
 			throttled++
 		}
 	}
@@ -119,13 +120,13 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	if _, err := g.Token(here, text, now); err != nil {
 		t.Errorf("a valid token of that address: %v", err)
 	}
-	if _, err := g.Password(t.Context(), here, "joe", "password", now); !errors.Is(err, errThrottled) {
+	if _, err := g.Password(t.Context(), here, "joe", "password", now); !errors.Is(err, failure.ManyFailures) {
 		t.Errorf("a password of that address: %v", err)
 	}
-	if _, err := g.Token(there, "brk_wrong", now); errors.Is(err, errThrottled) || !errors.Is(err, ErrCredentials) {
+	if _, err := g.Token(there, "brk_wrong", now); errors.Is(err, failure.ManyFailures) || !errors.Is(err, failure.WrongCredentials) {
 		t.Errorf("another address: %v", err)
 	}
-	if _, err := g.Token(here, "brk_wrong", now.Add(time.Minute)); errors.Is(err, errThrottled) {
+	if _, err := g.Token(here, "brk_wrong", now.Add(time.Minute)); errors.Is(err, failure.ManyFailures) {
 		t.Error("throttled a minute later")
 	}
 	for i := range 3 * failurePlace { // however many addresses: few are remembered
@@ -188,7 +189,7 @@ func TestFewPasswordsAreHashedAtATime(t *testing.T) {
 					most.Store(max(most.Load(), at.Add(1)))
 					time.Sleep(time.Second)
 					at.Add(-1)
-				}); errors.Is(err, errBusy) {
+				}); errors.Is(err, failure.ManyPasswords) {
 					busy.Add(1)
 				}
 			}()
@@ -205,7 +206,7 @@ func TestFewPasswordsAreHashedAtATime(t *testing.T) {
 		}
 		g.hashing <- struct{}{}
 		g.hashing <- struct{}{}
-		if err := g.Hashing(ctx, func() { t.Error("hashed") }); !errors.Is(err, errBusy) {
+		if err := g.Hashing(ctx, func() { t.Error("hashed") }); !errors.Is(err, failure.ManyPasswords) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -242,7 +243,7 @@ func TestACallerMayWhatTheRulesSay(t *testing.T) {
 	if err := allow("ab"); err != nil {
 		t.Error(err)
 	}
-	if err := allow("b"); !errors.Is(err, errForbidden) || fmt.Sprint(err) != `not permitted: user "joe" has no rule for publish b` {
+	if err := allow("b"); !errors.Is(err, failure.NotPermitted) || fmt.Sprint(err) != `not permitted: user "joe" has no rule for publish b` {
 		t.Errorf("%v", err)
 	}
 	if CallerOf(t.Context()).Name() != "" {

@@ -18,12 +18,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Errors of repairs. Each is marked fate.Refused.
-var (
-	ErrNoSetAside error = failure.NoSetAside
-	ErrNoLoss     error = failure.NoLoss
-)
-
 // SetAside is a copy of a partition that its node moved to quarantine/ because it was
 // damaged, could not be opened, or differed from its leader's.
 type SetAside struct {
@@ -144,7 +138,7 @@ func (q *asides) of(a controller.PartitionID) (all []SetAside, err error) {
 
 // discard deletes a set-aside copy, whatever it holds.
 func (q *asides) discard(a controller.PartitionID, name string) error {
-	found := ErrNoSetAside
+	found := error(failure.NoSetAside)
 	err := q.each(func(t *meta.Topic, i int, n string) {
 		if n != name || t == nil || t.Name != a.Topic || t.Incarnation != a.Incarnation || i != a.Partition {
 			return
@@ -167,7 +161,7 @@ func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
 // serves what was published since.
 func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
 	if !hp.lost.Load() {
-		return ErrNoLoss
+		return failure.NoLoss
 	}
 	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkLost)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

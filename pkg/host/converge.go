@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -216,7 +217,7 @@ func (c *Converger) discard(h *Topic, s *meta.State) error {
 			c.held.retire(hp)
 		}
 	}
-	if err := c.close(h, meta.ErrTopicNotFound); err != nil {
+	if err := c.close(h, failure.TopicNotFound); err != nil {
 		c.log.Warn("cannot close deleted topic", "topic", h.Name, "error", err)
 	}
 	if h.fs != c.o.FS {

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -142,7 +143,7 @@ func (d *fullDisk) purge(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)
 	defer cancel()
 	_, err := d.propose(bounded, meta.PurgeTopics{Incarnations: []meta.Incarnation{oldest.Topic.Incarnation}})
-	if err != nil && !errors.Is(err, meta.ErrNotInTrash) {
+	if err != nil && !errors.Is(err, failure.NotInTrash) {
 		d.log.Warn("cannot purge deleted topic; retrying at the next disk check", "topic", oldest.Topic.Name, "error", err)
 	}
 }

@@ -3,32 +3,17 @@ package host
 import (
 	"errors"
 
-	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/quota"
 )
 
 // AnyPartition lets the broker pick the partition.
 const AnyPartition = -1
 
-// Refusals. Each is marked fate.Refused: nothing was changed.
-var (
-	ErrMessageTooBig error = failure.MessageTooBig
-	ErrBusy                = quota.ErrBusy
-	ErrDiskFull      error = failure.DiskFull
-	ErrExiting       error = failure.ShuttingDown
-	// ErrNoWindow refuses messages with dedup ids at a leader that has not yet applied the topic's
-	// window, or could not read the stored ids.
-	ErrNoWindow error = failure.NoWindow
-	ErrNoLeader error = failure.NoLeader
-)
-
 // OfThisIncarnation returns an error for a topic that was deleted and created again meanwhile.
 func OfThisIncarnation(err error) error {
-	if errors.Is(err, meta.ErrStaleIncarnation) {
-		return meta.ErrTopicNotFound
+	if errors.Is(err, failure.StaleIncarnation) {
+		return failure.TopicNotFound
 	}
 	return err
 }
@@ -37,8 +22,8 @@ func OfThisIncarnation(err error) error {
 // being transferred.
 func Moving(err error) bool {
 	return fate.Of(err) == fate.Refused &&
-		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) ||
-			errors.Is(err, coord.ErrNotWritable) || errors.Is(err, ErrNoWindow) || errors.Is(err, ErrDiskFull))
+		(errors.Is(err, failure.NotLeading) || errors.Is(err, failure.Moving) ||
+			errors.Is(err, failure.TooFewISR) || errors.Is(err, failure.NoWindow) || errors.Is(err, failure.DiskFull))
 }
 
 // channelError is why the metadata of one channel is not applied.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -147,10 +147,10 @@ func (d *handovers) many(ctx context.Context, all []meta.Election) (failed []err
 func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 	h := d.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	if h.Led(a.Partition) == nil {
-		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, coord.ErrNotLeading)
+		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, failure.NotLeading)
 	}
 	if a.To == d.o.Self {
 		return nil
@@ -227,14 +227,14 @@ func (d *handovers) ensureLed(e meta.Election) error {
 // replica has the positions.
 func (l *leaving) quiet(ctx context.Context) error {
 	if l.h == nil {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	lp := l.h.Led(l.election.Partition)
 	if lp == nil {
-		return coord.ErrNotLeading
+		return failure.NotLeading
 	}
 	if !lp.leaving.CompareAndSwap(false, true) {
 		return errHandingOver
@@ -281,7 +281,7 @@ func (d *handovers) elect(ctx context.Context, all []*leaving) {
 		// The in-sync set may have changed since the transfer was planned.
 		t := s.Topic(l.election.Topic)
 		if t == nil || t.Incarnation != l.h.Incarnation {
-			l.err = meta.ErrTopicNotFound
+			l.err = failure.TopicNotFound
 			continue
 		}
 		l.election.Version = t.Partitions[l.election.Partition].Version

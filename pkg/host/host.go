@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -106,7 +107,7 @@ func (n *Host) wireRoles() {
 		o: o, log: o.Logger, dirs: n.dirs, removal: n.removal, held: n.Topics, damage: n.damage,
 		stalls: n.Stalls, failures: n.failures, roles: n.roles, places: make(lane.Places, openTogether),
 	}
-	n.Converger.topics, n.Converger.parts = lane.New(ErrExiting, n.Converger.topic), lane.New(ErrExiting, n.Converger.part)
+	n.Converger.topics, n.Converger.parts = lane.New(failure.ShuttingDown, n.Converger.topic), lane.New(failure.ShuttingDown, n.Converger.part)
 }
 
 // Trash returns the number and bytes of deleted topics whose data this node keeps.

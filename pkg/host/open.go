@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -41,10 +42,10 @@ func (n *Host) Open(ctx context.Context) error {
 func (n *Host) Close() error {
 	n.life.end()
 	if n.loops != nil {
-		n.loops(ErrExiting)
+		n.loops(failure.ShuttingDown)
 	}
 	n.life.running.Close()
-	err := n.closeTopics(ErrExiting)
+	err := n.closeTopics(failure.ShuttingDown)
 	n.shifts.sumUp(n.o.Logger)
 	return errors.Join(err, n.redo.Close())
 }
@@ -67,7 +68,7 @@ func (n *Host) join(ctx context.Context) error {
 		if meta.IsEphemeral(t.Name) && n.holds(t) {
 			// An ephemeral topic was in the memory of the previous process.
 			_, err := n.Propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
-			if err != nil && !errors.Is(OfThisIncarnation(err), meta.ErrTopicNotFound) {
+			if err != nil && !errors.Is(OfThisIncarnation(err), failure.TopicNotFound) {
 				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
 			}
 		}
@@ -114,7 +115,7 @@ func (n *Host) openAll() error {
 // Propose proposes a change of the metadata and returns its result.
 func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if n.life.exiting.Load() {
-		return meta.Result{}, ErrExiting
+		return meta.Result{}, failure.ShuttingDown
 	}
 	began := time.Now()
 	r, err := n.o.Meta.Propose(ctx, c)
@@ -140,7 +141,7 @@ func (n *Host) closeTopics(reason error) error {
 }
 
 // Exit announces that the node is about to stop: from now on publishes and changes are refused
-// with ErrExiting. Deliveries and answers continue until Close. It returns when the leaders of
+// with failure.ShuttingDown. Deliveries and answers continue until Close. It returns when the leaders of
 // this node's replicas continue without it, or after a second; until then other nodes must be
 // able to reach this one.
 func (n *Host) Exit() {

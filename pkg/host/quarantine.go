@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -254,11 +255,11 @@ type forgetArgs struct {
 func (q *Quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.Nothing, err error) {
 	h := q.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
-		return none, meta.ErrTopicNotFound
+		return none, failure.TopicNotFound
 	}
 	hp := h.Held(a.Partition)
 	if hp == nil {
-		return none, meta.ErrPartitionNotFound
+		return none, failure.PartitionNotFound
 	}
 	return none, hp.Replica.Forget(a.Epoch, a.Node)
 }

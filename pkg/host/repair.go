@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -321,7 +322,7 @@ func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
 func (m *repairer) batchesHere(ctx context.Context, a batchesArgs) (piece repair.Answer, err error) {
 	h := m.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
-		return piece, meta.ErrTopicNotFound
+		return piece, failure.TopicNotFound
 	}
 	if hp := h.Held(a.Partition); hp != nil {
 		if piece = repair.InLog(hp.Replica.Log()).Answer(ctx, a.Wanted); len(piece.Bytes) > 0 {

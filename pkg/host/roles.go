@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -361,7 +362,7 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	}
 	for _, c := range lp.Part.Channels() {
 		if !c.Ephemeral() && t.Channels[c.Name()] == nil {
-			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
+			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, failure.ChannelNotFound) {
 				errs = append(errs, &channelError{c.Name(), err})
 			}
 			continue
@@ -423,7 +424,7 @@ func (lp *Led) offer(o topic.Offered) error {
 	}
 	on, err := lp.once.Offer(o)
 	if !on {
-		return ErrNoWindow
+		return failure.NoWindow
 	}
 	return err
 }

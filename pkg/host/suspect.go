@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -169,7 +170,7 @@ func (q *suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
 func (q *suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
 	self := q.o.Meta.Node(q.o.Self)
 	if self == nil {
-		return meta.ErrNodeNotFound
+		return failure.NodeNotFound
 	}
 	ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
 	defer cancel()
@@ -204,10 +205,10 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 			r, err := q.o.Meta.Propose(ctx, yielding(h, i, y, &t.Partitions[i], moved))
 			cancel()
 			err = errors.Join(append(r.Failed, err)...)
-			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, meta.ErrStaleEpoch) {
+			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, failure.StaleEpoch) {
 				return
 			}
-			if !moved && errors.Is(err, meta.ErrNotInISR) {
+			if !moved && errors.Is(err, failure.NotInISR) {
 				moved = true
 				continue
 			}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -194,15 +194,15 @@ func (h *Topic) SetConverged(index uint64) {
 // called where a publish enters the cluster, so that none is forwarded without effect.
 func (h *Topic) Fits(messages []topic.Message) error {
 	if n, most := topic.StoredSize(messages), limit.Default().Entry; n > most {
-		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
+		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", failure.BodyTooBig, n, most)
 	}
 	most := h.config.Load().Config.MaxMessage
 	for i := range messages {
 		if n := len(messages[i].Header); n > topic.MaxHeader {
-			return fmt.Errorf("%w: a header of %d bytes, limit is %d", ErrMessageTooBig, n, topic.MaxHeader)
+			return fmt.Errorf("%w: a header of %d bytes, limit is %d", failure.MessageTooBig, n, topic.MaxHeader)
 		}
 		if n := len(messages[i].Body); n > most && most > 0 {
-			return fmt.Errorf("%w: %d bytes, limit of topic %q is %d", ErrMessageTooBig, n, h.Name, most)
+			return fmt.Errorf("%w: %d bytes, limit of topic %q is %d", failure.MessageTooBig, n, h.Name, most)
 		}
 	}
 	return nil

@@ -11,9 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// ErrCreations refuses to create one more topic or channel.
-var ErrCreations error = failure.TooManyCreated
-
 const (
 	allCreations   = 2 // all addresses together may create so many times what one may
 	creationsTell  = 10 * time.Second
@@ -111,7 +108,7 @@ func placeOf(a netip.Addr) netip.Prefix {
 }
 
 // Create takes the right to create a topic or a channel for whoever ctx says asks for it,
-// or returns ErrCreations. What a node does for itself or for another node is not
+// or returns failure.TooManyCreated. What a node does for itself or for another node is not
 // bounded. undo is to be called if nothing was created.
 func Create(ctx context.Context) (undo func(), err error) {
 	who, ok := ctx.Value(creatorKey{}).(creator)
@@ -119,7 +116,7 @@ func Create(ctx context.Context) (undo func(), err error) {
 		return func() {}, nil
 	}
 	if !who.bounds.reserve(who.from, time.Now()) {
-		return nil, ErrCreations
+		return nil, failure.TooManyCreated
 	}
 	return func() { who.bounds.undo(who.from) }, nil
 }

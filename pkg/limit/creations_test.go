@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -128,7 +129,7 @@ func TestRefusedCreationsAreTold(t *testing.T) {
 		ctx := client(t, c, "192.0.2.1")
 		create(ctx, 1)
 		for range 100 {
-			if _, err := Create(ctx); !errors.Is(err, ErrCreations) || fate.Of(err) != fate.Refused {
+			if _, err := Create(ctx); !errors.Is(err, failure.TooManyCreated) || fate.Of(err) != fate.Refused {
 				t.Fatal(err)
 			}
 		}

@@ -9,9 +9,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// ErrNoMemory refuses what the memory budget has no room for.
-var ErrNoMemory error = failure.NoMemory
-
 // MemoryWait is how long a Take waits for others to give back before it is refused.
 const MemoryWait = time.Second
 
@@ -181,7 +178,7 @@ func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) erro
 	if !m.possible(use, n, small) { // there never is room, and others would wait behind it
 		m.state.Refused++
 		m.mu.Unlock()
-		return ErrNoMemory
+		return failure.NoMemory
 	}
 	l := m.lineLocked(use, small)
 	*l = append(*l, c)
@@ -220,7 +217,7 @@ func (m *Memory) withdraw(c *claim, small bool) error {
 			*l = append((*l)[:i:i], (*l)[i+1:]...)
 			m.state.Refused++
 			m.grantLocked() // those behind it may want less
-			return ErrNoMemory
+			return failure.NoMemory
 		}
 	}
 	return nil
@@ -269,7 +266,7 @@ func (s *Share) Most() int {
 }
 
 // Reserve takes n bytes more. It waits while there is no room, until ctx ends but not
-// for longer than MemoryWait, and then returns ErrNoMemory.
+// for longer than MemoryWait, and then returns failure.NoMemory.
 func (s *Share) Reserve(ctx context.Context, n int) error {
 	if s.of != nil && n > 0 {
 		if err := s.of.reserve(ctx, s.use, int64(n), s.small(n)); err != nil {
@@ -298,14 +295,14 @@ func (s *Share) Try(n int) bool {
 }
 
 // Refuse counts that something was refused because a Try had failed, and returns
-// ErrNoMemory.
+// failure.NoMemory.
 func (s *Share) Refuse() error {
 	if s.of != nil {
 		s.of.mu.Lock()
 		s.of.state.Refused++
 		s.of.mu.Unlock()
 	}
-	return ErrNoMemory
+	return failure.NoMemory
 }
 
 // small reports whether the share is small with n bytes more.

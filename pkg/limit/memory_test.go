@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 const testBudget = 4 << 20
@@ -123,7 +124,7 @@ func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
 		}
 		began := time.Now()
 		s := m.Share(Bodies)
-		if err := s.Reserve(t.Context(), 1<<20); !errors.Is(err, ErrNoMemory) {
+		if err := s.Reserve(t.Context(), 1<<20); !errors.Is(err, failure.NoMemory) {
 			t.Error(err)
 		}
 		if waited := time.Since(began); waited != MemoryWait {
@@ -131,13 +132,13 @@ func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), MemoryWait/2)
 		defer cancel()
-		if err := s.Reserve(ctx, 1<<20); !errors.Is(err, ErrNoMemory) {
+		if err := s.Reserve(ctx, 1<<20); !errors.Is(err, failure.NoMemory) {
 			t.Error(err)
 		}
 		if waited := time.Since(began); waited != MemoryWait+MemoryWait/2 {
 			t.Errorf("it waited beyond its context, %v in all", waited)
 		}
-		if err := s.Reserve(t.Context(), 3<<20+1); !errors.Is(err, ErrNoMemory) || time.Since(began) != MemoryWait+MemoryWait/2 {
+		if err := s.Reserve(t.Context(), 3<<20+1); !errors.Is(err, failure.NoMemory) || time.Since(began) != MemoryWait+MemoryWait/2 {
 			t.Errorf("%v: what never has room was waited for", err)
 		}
 		if u := m.Usage(); u.Refused != 3 || u.Waiting != 0 || s.Held() != 0 {

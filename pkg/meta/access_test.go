@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func accessSample(t *testing.T) *State {
@@ -52,7 +53,7 @@ func TestAccessStaysTheSameUntilItChanges(t *testing.T) {
 	if s.Apply(10, PauseTopic{"t", true}); AccessOf(s) != was {
 		t.Error("another command has changed it")
 	}
-	if r := s.Apply(11, ChangeAccess{access.Change{Verb: access.DeleteUser, User: "root"}}); !errors.Is(r.Err, access.ErrLastAdmin) || AccessOf(s) != was {
+	if r := s.Apply(11, ChangeAccess{access.Change{Verb: access.DeleteUser, User: "root"}}); !errors.Is(r.Err, failure.LastAdmin) || AccessOf(s) != was {
 		t.Errorf("refused with %v", r.Err)
 	}
 	if r := s.Apply(12, ChangeAccess{access.Change{Verb: access.Disable}}); r.Err != nil || AccessOf(s) == was || AccessOf(kept) != was || !was.On() {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Command is one change of the metadata. Only this package implements it: a command unknown to
@@ -136,7 +138,7 @@ func EncodeCommandAt(c Command, at int64) ([]byte, error) {
 		return nil, fmt.Errorf("encode %v: %w", c.Kind(), err)
 	}
 	if len(body)+commandHeader+commandTime+commandTrailer > MaxCommandBytes {
-		return nil, fmt.Errorf("%w: %v of %d bytes", ErrCommandTooLarge, c.Kind(), len(body))
+		return nil, fmt.Errorf("%w: %v of %d bytes", failure.CommandTooLarge, c.Kind(), len(body))
 	}
 	out := make([]byte, 0, len(body)+commandHeader+commandTime+commandTrailer)
 	if at == 0 {

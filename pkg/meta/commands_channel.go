@@ -6,6 +6,7 @@ import (
 	"maps"
 	"unicode/utf8"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -53,7 +54,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		return nil
 	}
 	if len(t.Channels) >= maxChannels {
-		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", ErrLimit, maxChannels, c.Topic)
+		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", failure.LimitReached, maxChannels, c.Topic)
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
@@ -97,7 +98,7 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Version != 0 && c.Version != ch.Version {
-		return fmt.Errorf("channel %s: %w", c.Channel, ErrStaleIncarnation)
+		return fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
 	}
 	t.Channels = maps.Clone(t.Channels)
 	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
@@ -166,7 +167,7 @@ func (s *State) editChannel(topic, channel string) (*Topic, *Channel, error) {
 	}
 	was := t.Channels[channel]
 	if was == nil {
-		return nil, nil, ErrChannelNotFound
+		return nil, nil, failure.ChannelNotFound
 	}
 	return t, new(*was), nil
 }
@@ -174,11 +175,11 @@ func (s *State) editChannel(topic, channel string) (*Topic, *Channel, error) {
 func validateChannel(topic, channel string) error {
 	switch {
 	case !NSQName(topic):
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, topic)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, topic)
 	case !NSQName(channel):
-		return fmt.Errorf("%w: channel %q", ErrInvalidName, channel)
+		return fmt.Errorf("%w: channel %q", failure.InvalidName, channel)
 	case IsEphemeral(channel):
-		return fmt.Errorf("%w: ephemeral channel %q cannot be stored in metadata", ErrInvalidName, channel)
+		return fmt.Errorf("%w: ephemeral channel %q cannot be stored in metadata", failure.InvalidName, channel)
 	}
 	return nil
 }
@@ -187,7 +188,7 @@ func validateChannel(topic, channel string) error {
 // whether it compiles: here all nodes must reach the same answer, whatever their release.
 func validateFilter(text string) error {
 	if len(text) > filter.MaxText || !utf8.ValidString(text) {
-		return fmt.Errorf("%w: filter of %d bytes, want at most %d of UTF-8", ErrInvalidConfig, len(text), filter.MaxText)
+		return fmt.Errorf("%w: filter of %d bytes, want at most %d of UTF-8", failure.InvalidConfig, len(text), filter.MaxText)
 	}
 	return nil
 }

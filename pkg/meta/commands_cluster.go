@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -21,7 +22,7 @@ func (InitCluster) Kind() Kind { return KindInitCluster }
 // Validate implements Command.
 func (c InitCluster) Validate() error {
 	if len(c.ID) == 0 || len(c.ID) > MaxNameLength || !plain(c.ID) {
-		return fmt.Errorf("%w: cluster %q", ErrInvalidName, c.ID)
+		return fmt.Errorf("%w: cluster %q", failure.InvalidName, c.ID)
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // A node with an empty disk leaves every in-sync set, even as the only member: such a partition has
 // no leader until an operator names one.
 //
-// A program that does not support the feature level of the cluster is refused with ErrLevel.
+// A program that does not support the feature level of the cluster is refused with failure.FeatureLevel.
 type NodeStarted struct {
 	Node Node `json:"node"`
 	// Unclean: the previous process did not stop cleanly. The node repeats this until the command
@@ -86,7 +87,7 @@ func (c NodeStarted) Validate() error { return c.Node.validate() }
 func (c NodeStarted) apply(s *State, r *Result) error {
 	was := s.Node(c.Node.ID)
 	if was == nil && len(s.nodes) >= maxNodes {
-		return fmt.Errorf("%w: %d nodes", ErrLimit, maxNodes)
+		return fmt.Errorf("%w: %d nodes", failure.LimitReached, maxNodes)
 	}
 	if err := checkLevel(s.cluster.Level, c.Node.Levels); err != nil {
 		return fmt.Errorf("node %s: %w", c.Node.ID, err)
@@ -140,7 +141,7 @@ type SetNodeState struct {
 	ID    NodeID    `json:"id"`
 	State NodeState `json:"state"`
 	// Incarnation of the process; 0: any. A report about an earlier process is refused with
-	// ErrStaleIncarnation.
+	// failure.StaleIncarnation.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 }
 
@@ -150,10 +151,10 @@ func (SetNodeState) Kind() Kind { return KindSetNodeState }
 // Validate implements Command.
 func (c SetNodeState) Validate() error {
 	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
 	}
 	if !c.State.valid() {
-		return fmt.Errorf("%w: node state %q", ErrInvalidConfig, c.State)
+		return fmt.Errorf("%w: node state %q", failure.InvalidConfig, c.State)
 	}
 	return nil
 }
@@ -162,9 +163,9 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 	was := s.Node(c.ID)
 	switch {
 	case was == nil:
-		return ErrNodeNotFound
+		return failure.NodeNotFound
 	case c.Incarnation != 0 && c.Incarnation != was.Incarnation:
-		return fmt.Errorf("node %s: %w", c.ID, ErrStaleIncarnation)
+		return fmt.Errorf("node %s: %w", c.ID, failure.StaleIncarnation)
 	}
 	n := *was
 	if n.State = c.State; n.State == NodeUp {
@@ -180,7 +181,7 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 type SetNodeDisk struct {
 	ID   NodeID `json:"id"`
 	Full bool   `json:"full,omitempty"`
-	// Incarnation of the reporting process. Another is refused with ErrStaleIncarnation.
+	// Incarnation of the reporting process. Another is refused with failure.StaleIncarnation.
 	Incarnation uint64 `json:"incarnation"`
 }
 
@@ -190,7 +191,7 @@ func (SetNodeDisk) Kind() Kind { return KindSetNodeDisk }
 // Validate implements Command.
 func (c SetNodeDisk) Validate() error {
 	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
 	}
 	return nil
 }
@@ -199,9 +200,9 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 	was := s.Node(c.ID)
 	switch {
 	case was == nil:
-		return ErrNodeNotFound
+		return failure.NodeNotFound
 	case c.Incarnation != was.Incarnation:
-		return fmt.Errorf("node %s: %w", c.ID, ErrStaleIncarnation)
+		return fmt.Errorf("node %s: %w", c.ID, failure.StaleIncarnation)
 	}
 	n := *was
 	n.DiskFull = c.Full
@@ -210,7 +211,7 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 	return nil
 }
 
-// RemoveNode removes a node. A node with a replica is refused with ErrNodeInUse; its copies of
+// RemoveNode removes a node. A node with a replica is refused with failure.NodeInUse; its copies of
 // topics in the trash are removed with it.
 type RemoveNode struct {
 	ID NodeID `json:"id"`
@@ -222,7 +223,7 @@ func (RemoveNode) Kind() Kind { return KindRemoveNode }
 // Validate implements Command.
 func (c RemoveNode) Validate() error {
 	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
 	}
 	return nil
 }
@@ -230,13 +231,13 @@ func (c RemoveNode) Validate() error {
 func (c RemoveNode) apply(s *State, r *Result) error {
 	i, ok := s.findNode(c.ID)
 	if !ok {
-		return ErrNodeNotFound
+		return failure.NodeNotFound
 	}
 	for t := range s.topics.all() {
 		for k := range t.Partitions {
 			p := &t.Partitions[k]
 			if slices.Contains(p.Replicas, c.ID) || slices.Contains(p.Adding, c.ID) || slices.Contains(p.Removing, c.ID) {
-				return fmt.Errorf("%w: %s holds %s/%d", ErrNodeInUse, c.ID, t.Name, k)
+				return fmt.Errorf("%w: %s holds %s/%d", failure.NodeInUse, c.ID, t.Name, k)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -47,18 +48,18 @@ func (ElectLeaders) Kind() Kind { return KindElectLeaders }
 // Validate implements Command.
 func (c ElectLeaders) Validate() error {
 	if len(c.Elections) > MaxElections {
-		return fmt.Errorf("%w: %d elections, limit is %d", ErrLimit, len(c.Elections), MaxElections)
+		return fmt.Errorf("%w: %d elections, limit is %d", failure.LimitReached, len(c.Elections), MaxElections)
 	}
 	for i := range c.Elections {
 		e := &c.Elections[i]
 		if !NSQName(e.Topic) {
-			return fmt.Errorf("%w: topic %q", ErrInvalidName, e.Topic)
+			return fmt.Errorf("%w: topic %q", failure.InvalidName, e.Topic)
 		}
 		if e.Leader != "" && !ValidNodeID(e.Leader) {
-			return fmt.Errorf("%w: node %q", ErrInvalidName, e.Leader)
+			return fmt.Errorf("%w: node %q", failure.InvalidName, e.Leader)
 		}
 		if len(e.Reason) > maxTextLength {
-			return fmt.Errorf("%w: reason of %d bytes is too long", ErrLimit, len(e.Reason))
+			return fmt.Errorf("%w: reason of %d bytes is too long", failure.LimitReached, len(e.Reason))
 		}
 	}
 	return nil
@@ -86,14 +87,14 @@ func (e *Election) apply(s *State) error {
 	switch {
 	case e.Leader == "", p.Electable(e.Leader):
 	case s.Node(e.Leader) == nil:
-		return fmt.Errorf("node %s: %w", e.Leader, ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", e.Leader, failure.NodeNotFound)
 	case e.Unclean && slices.Contains(p.Replicas, e.Leader):
 		p.ISR, p.Unclean = s.intern([]NodeID{e.Leader}), p.Epoch
 		p.absolve(e.Leader)
 	case slices.Contains(p.ISR, e.Leader):
-		return fmt.Errorf("node %s: %w", e.Leader, ErrSuspect)
+		return fmt.Errorf("node %s: %w", e.Leader, failure.Suspect)
 	default:
-		return fmt.Errorf("node %s: %w", e.Leader, ErrNotInISR)
+		return fmt.Errorf("node %s: %w", e.Leader, failure.NotInISR)
 	}
 	p.Leader = s.internOne(e.Leader)
 	s.topics.put(t)
@@ -109,7 +110,7 @@ type AlterISR struct {
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
 	// Joiner is the newly joining member, and Incarnation the process start that showed the
-	// leader its log. A later start may hold less and is refused with ErrStaleIncarnation. "":
+	// leader its log. A later start may hold less and is refused with failure.StaleIncarnation. "":
 	// nobody joins.
 	Joiner            NodeID `json:"joiner,omitempty"`
 	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
@@ -121,18 +122,18 @@ func (AlterISR) Kind() Kind { return KindAlterISR }
 // Validate implements Command.
 func (c AlterISR) Validate() error {
 	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
 	}
 	if len(c.ISR) == 0 || len(c.ISR) > 2*maxReplicas {
-		return fmt.Errorf("%w: %d nodes", errInvalidISR, len(c.ISR))
+		return fmt.Errorf("%w: %d nodes", failure.InvalidISR, len(c.ISR))
 	}
 	for i, id := range c.ISR {
 		if slices.Contains(c.ISR[:i], id) {
-			return fmt.Errorf("%w: duplicate node %q", errInvalidISR, id)
+			return fmt.Errorf("%w: duplicate node %q", failure.InvalidISR, id)
 		}
 	}
 	if c.Joiner != "" && !slices.Contains(c.ISR, c.Joiner) {
-		return fmt.Errorf("%w: joiner %q missing", errInvalidISR, c.Joiner)
+		return fmt.Errorf("%w: joiner %q missing", failure.InvalidISR, c.Joiner)
 	}
 	return nil
 }
@@ -143,22 +144,22 @@ func (c AlterISR) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Epoch != p.Epoch {
-		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, failure.StaleEpoch)
 	}
 	for _, id := range c.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is not a replica", errInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", failure.InvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {
-		return fmt.Errorf("%w: leader %s missing", errInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %s missing", failure.InvalidISR, p.Leader)
 	}
 	if c.Joiner != "" {
 		switch n := s.Node(c.Joiner); {
 		case n == nil:
-			return fmt.Errorf("node %s: %w", c.Joiner, ErrNodeNotFound)
+			return fmt.Errorf("node %s: %w", c.Joiner, failure.NodeNotFound)
 		case n.Incarnation != c.JoinerIncarnation:
-			return fmt.Errorf("node %s: %w", c.Joiner, ErrStaleIncarnation)
+			return fmt.Errorf("node %s: %w", c.Joiner, failure.StaleIncarnation)
 		}
 	}
 	p.ISR = s.intern(c.ISR)
@@ -181,7 +182,7 @@ func (ref partitionRef) edit(s *State) (*Topic, *Partition, error) {
 		return nil, nil, err
 	}
 	if ref.partition < 0 || ref.partition >= len(t.Partitions) {
-		return nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, ErrPartitionNotFound)
+		return nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, failure.PartitionNotFound)
 	}
 	t.Partitions = slices.Clone(t.Partitions)
 	return t, &t.Partitions[ref.partition], nil
@@ -195,7 +196,7 @@ func (s *State) editPartition(ref partitionRef, version uint64) (*Topic, *Partit
 		return nil, nil, err
 	}
 	if version != p.Version {
-		return nil, nil, fmt.Errorf("%s/%d: version %d, current is %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
+		return nil, nil, fmt.Errorf("%s/%d: version %d, current is %d: %w", ref.topic, ref.partition, version, p.Version, failure.StaleVersion)
 	}
 	p.Version++
 	return t, p, nil

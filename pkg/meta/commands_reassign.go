@@ -3,6 +3,8 @@ package meta
 import (
 	"fmt"
 	"slices"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // A reassignment gives a partition other replicas, a step at a time, and all of
@@ -46,13 +48,13 @@ func (p *Partition) MoveReady() error {
 	}
 	switch {
 	case !p.Moving():
-		return fmt.Errorf("%w: no reassignment in progress", ErrInvalidAssignment)
+		return fmt.Errorf("%w: no reassignment in progress", failure.InvalidAssignment)
 	case len(waits) > 0:
-		return fmt.Errorf("%w: %v", ErrNotInISR, waits)
+		return fmt.Errorf("%w: %v", failure.NotInISR, waits)
 	case p.Leader != "" && !slices.Contains(target, p.Leader):
-		return fmt.Errorf("%w: replica %s is to be removed but still leads", ErrInvalidAssignment, p.Leader)
+		return fmt.Errorf("%w: replica %s is to be removed but still leads", failure.InvalidAssignment, p.Leader)
 	case len(minus(p.ISR, p.Removing)) == 0:
-		return fmt.Errorf("%w: no in-sync replica would remain", errInvalidISR)
+		return fmt.Errorf("%w: no in-sync replica would remain", failure.InvalidISR)
 	}
 	return nil
 }
@@ -74,17 +76,17 @@ func (StartReassign) Kind() Kind { return KindStartReassign }
 // Validate implements Command.
 func (c StartReassign) Validate() error {
 	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
 	}
 	if len(c.Target) == 0 || len(c.Target) > maxReplicas {
-		return fmt.Errorf("%w: %d replicas", ErrInvalidAssignment, len(c.Target))
+		return fmt.Errorf("%w: %d replicas", failure.InvalidAssignment, len(c.Target))
 	}
 	for i, id := range c.Target {
 		if !ValidNodeID(id) {
-			return fmt.Errorf("%w: node %q", ErrInvalidName, id)
+			return fmt.Errorf("%w: node %q", failure.InvalidName, id)
 		}
 		if slices.Contains(c.Target[:i], id) {
-			return fmt.Errorf("%w: duplicate node %q", ErrInvalidAssignment, id)
+			return fmt.Errorf("%w: duplicate node %q", failure.InvalidAssignment, id)
 		}
 	}
 	return nil
@@ -97,11 +99,11 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	}
 	for _, id := range c.Target {
 		if s.Node(id) == nil {
-			return fmt.Errorf("node %s: %w", id, ErrNodeNotFound)
+			return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 		}
 	}
 	if len(c.Target) < t.Config.MinISR {
-		return fmt.Errorf("%w: %d replicas, below min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
+		return fmt.Errorf("%w: %d replicas, below min_isr %d", failure.InvalidAssignment, len(c.Target), t.Config.MinISR)
 	}
 	// Replicas with data stay until the end: the previous ones, and those that a move in progress
 	// has already brought into sync.
@@ -116,7 +118,7 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	}
 	adding, removing := minus(c.Target, hold), minus(hold, c.Target)
 	if len(c.Target)+len(removing) > 2*maxReplicas {
-		return fmt.Errorf("%w: %d replicas during the reassignment", ErrLimit, len(c.Target)+len(removing))
+		return fmt.Errorf("%w: %d replicas during the reassignment", failure.LimitReached, len(c.Target)+len(removing))
 	}
 	p.Replicas = s.intern(slices.Concat(c.Target, removing))
 	p.Adding, p.Removing, p.Before = s.intern(adding), s.intern(removing), nil
@@ -144,7 +146,7 @@ func (FinishReassign) Kind() Kind { return KindFinishReassign }
 // Validate implements Command.
 func (c FinishReassign) Validate() error {
 	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
 	}
 	return nil
 }
@@ -182,7 +184,7 @@ func minus(a, b []NodeID) []NodeID {
 func validMove(p *Partition) error {
 	stay := len(p.Replicas) - len(p.Removing)
 	if stay < 1 || !slices.Equal(p.Replicas[stay:], p.Removing) || len(minus(p.Adding, p.Replicas[:stay])) > 0 || p.Moving() != (len(p.Before) > 0) {
-		return fmt.Errorf("%w: replicas %v, adding %v, removing %v, before %v", ErrInvalidAssignment, p.Replicas, p.Adding, p.Removing, p.Before)
+		return fmt.Errorf("%w: replicas %v, adding %v, removing %v, before %v", failure.InvalidAssignment, p.Replicas, p.Adding, p.Removing, p.Before)
 	}
 	return nil
 }

@@ -5,11 +5,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // CreateTopic creates a topic. If one with the name and the same configuration exists, it is
-// returned with Existed set; with another configuration the error is ErrExists.
+// returned with Existed set; with another configuration the error is failure.TopicExists.
 type CreateTopic struct {
 	Name   string      `json:"name"`
 	Config TopicConfig `json:"config"` // complete, see TopicConfig.WithDefaults
@@ -23,7 +24,7 @@ func (CreateTopic) Kind() Kind { return KindCreateTopic }
 // Validate implements Command.
 func (c CreateTopic) Validate() error {
 	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	if err := ownDeadLetters(c.Name, c.Config); err != nil {
 		return err
@@ -35,15 +36,15 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 	if was := s.topics.get(c.Name); was != nil {
 		r.Existed, r.Topic = true, was
 		if !r.Topic.Config.asAskedFor(c.Config) {
-			return fmt.Errorf("topic %s: %w", c.Name, ErrExists)
+			return fmt.Errorf("topic %s: %w", c.Name, failure.TopicExists)
 		}
 		return nil
 	}
 	if s.topics.count >= maxTopics {
-		return fmt.Errorf("%w: %d topics", ErrLimit, maxTopics)
+		return fmt.Errorf("%w: %d topics", failure.LimitReached, maxTopics)
 	}
 	if len(c.Assignment) != c.Config.Partitions {
-		return fmt.Errorf("%w: %d of %d partitions assigned", ErrInvalidAssignment, len(c.Assignment), c.Config.Partitions)
+		return fmt.Errorf("%w: %d of %d partitions assigned", failure.InvalidAssignment, len(c.Assignment), c.Config.Partitions)
 	}
 	partitions, err := s.newPartitions(c.Assignment, c.Config.Replicas)
 	if err != nil {
@@ -60,19 +61,19 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 // newPartitions returns the partitions of an assignment, each led by its first replica in epoch 1.
 func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition, error) {
 	if s.topics.partitions+len(assignment) > maxClusterPartitions {
-		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, maxClusterPartitions)
+		return nil, fmt.Errorf("%w: %d partitions", failure.LimitReached, maxClusterPartitions)
 	}
 	out := make([]Partition, len(assignment))
 	for i, ids := range assignment {
 		if len(ids) != replicas {
-			return nil, fmt.Errorf("%w: %d of %d replicas assigned", ErrInvalidAssignment, len(ids), replicas)
+			return nil, fmt.Errorf("%w: %d of %d replicas assigned", failure.InvalidAssignment, len(ids), replicas)
 		}
 		for k, id := range ids {
 			if slices.Contains(ids[:k], id) {
-				return nil, fmt.Errorf("%w: duplicate node %q", ErrInvalidAssignment, id)
+				return nil, fmt.Errorf("%w: duplicate node %q", failure.InvalidAssignment, id)
 			}
 			if s.Node(id) == nil {
-				return nil, fmt.Errorf("%w: %q: %w", ErrInvalidAssignment, id, ErrNodeNotFound)
+				return nil, fmt.Errorf("%w: %q: %w", failure.InvalidAssignment, id, failure.NodeNotFound)
 			}
 		}
 		all := s.intern(ids)
@@ -95,7 +96,7 @@ func (AlterTopic) Kind() Kind { return KindAlterTopic }
 // Validate implements Command.
 func (c AlterTopic) Validate() error {
 	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 		}
 	}
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
-		return fmt.Errorf("%w: %d replicas requested, but only %d nodes available", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
+		return fmt.Errorf("%w: %d replicas requested, but only %d nodes available", failure.TooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
 	s.topics.put(t)
 	r.Topic = t
@@ -149,7 +150,7 @@ func (FitTopic) Kind() Kind { return KindFitTopic }
 // Validate implements Command.
 func (c FitTopic) Validate() error {
 	if !ValidTopicName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	return nil
 }
@@ -162,20 +163,20 @@ func (c FitTopic) apply(s *State, r *Result) error {
 	if c.Replicas != 0 {
 		switch {
 		case c.Replicas <= t.Config.Replicas:
-			return fmt.Errorf("topic %s already requires %d replicas: %w", c.Name, t.Config.Replicas, ErrStaleVersion)
+			return fmt.Errorf("topic %s already requires %d replicas: %w", c.Name, t.Config.Replicas, failure.StaleVersion)
 		case !t.Config.AutoReplicas, c.Replicas > WantedReplicas(s):
-			return fmt.Errorf("%w: replicas of %[3]s cannot be raised automatically from %[2]d to %[4]d", ErrInvalidConfig, t.Config.Replicas, c.Name, c.Replicas)
+			return fmt.Errorf("%w: replicas of %[3]s cannot be raised automatically from %[2]d to %[4]d", failure.InvalidConfig, t.Config.Replicas, c.Name, c.Replicas)
 		}
 		t.Config.Replicas = c.Replicas
 	}
 	if c.MinISR != 0 {
 		switch least := t.LeastInSync(); {
 		case c.MinISR <= t.Config.MinISR:
-			return fmt.Errorf("topic %s already has min_isr %d: %w", c.Name, t.Config.MinISR, ErrStaleVersion)
+			return fmt.Errorf("topic %s already has min_isr %d: %w", c.Name, t.Config.MinISR, failure.StaleVersion)
 		case !t.Config.AutoMinISR:
-			return fmt.Errorf("%w: min_isr of %[3]s cannot be raised automatically from %[2]d to %[4]d", ErrInvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
+			return fmt.Errorf("%w: min_isr of %[3]s cannot be raised automatically from %[2]d to %[4]d", failure.InvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
 		case c.MinISR > least:
-			return fmt.Errorf("%w: min_isr %d exceeds the %d in-sync replicas", errInvalidISR, c.MinISR, least)
+			return fmt.Errorf("%w: min_isr %d exceeds the %d in-sync replicas", failure.InvalidISR, c.MinISR, least)
 		}
 		t.Config.MinISR = c.MinISR
 	}
@@ -202,7 +203,7 @@ type AddPartitions struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
 	// Was is the number of partitions when the assignment was made. With another current number the
-	// command is refused with ErrStaleVersion.
+	// command is refused with failure.StaleVersion.
 	Was        int        `json:"was"`
 	Assignment [][]NodeID `json:"assignment"` // of the new partitions
 }
@@ -214,11 +215,11 @@ func (AddPartitions) Kind() Kind { return KindAddPartitions }
 func (c AddPartitions) Validate() error {
 	switch {
 	case !NSQName(c.Name):
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	case len(c.Assignment) == 0:
-		return fmt.Errorf("%w: no partitions to add", ErrInvalidAssignment)
+		return fmt.Errorf("%w: no partitions to add", failure.InvalidAssignment)
 	case c.Was < 1 || c.Was+len(c.Assignment) > seq.MaxPartitions:
-		return fmt.Errorf("%w: %d partitions", ErrLimit, seq.MaxPartitions)
+		return fmt.Errorf("%w: %d partitions", failure.LimitReached, seq.MaxPartitions)
 	}
 	return nil
 }
@@ -229,7 +230,7 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Was != len(t.Partitions) {
-		return fmt.Errorf("topic %s already has %d partitions: %w", c.Name, len(t.Partitions), ErrStaleVersion)
+		return fmt.Errorf("topic %s already has %d partitions: %w", c.Name, len(t.Partitions), failure.StaleVersion)
 	}
 	more, err := s.newPartitions(c.Assignment, t.Config.Replicas)
 	if err != nil {
@@ -256,7 +257,7 @@ func (DeleteTopic) Kind() Kind { return KindDeleteTopic }
 // Validate implements Command.
 func (c DeleteTopic) Validate() error {
 	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	return nil
 }
@@ -287,7 +288,7 @@ func (PauseTopic) Kind() Kind { return KindPauseTopic }
 // Validate implements Command.
 func (c PauseTopic) Validate() error {
 	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	return nil
 }

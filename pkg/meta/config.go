@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/keys"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/sampling"
@@ -77,18 +78,18 @@ func parseSyncPolicy(text string) (SyncPolicy, error) {
 	p := SyncPolicy{}
 	var err error
 	if p.Every, err = strconv.Atoi(count); err != nil {
-		return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
+		return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", failure.InvalidConfig, text)
 	}
 	if interval != "" {
 		if p.Interval, err = units.ParseDuration(interval); err != nil {
-			return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
+			return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", failure.InvalidConfig, text)
 		}
 	}
 	if p.Every == 1 {
 		p.Interval = 0 // an interval adds nothing to always
 	}
 	if p == (SyncPolicy{}) {
-		return p, fmt.Errorf("%w: sync %q never syncs", ErrInvalidConfig, text)
+		return p, fmt.Errorf("%w: sync %q never syncs", failure.InvalidConfig, text)
 	}
 	return p, p.validate()
 }
@@ -109,9 +110,9 @@ func (p *SyncPolicy) UnmarshalText(text []byte) error {
 func (p SyncPolicy) validate() error {
 	switch {
 	case p.Every < 0 || p.Every > MaxSyncEvery:
-		return fmt.Errorf("%w: invalid sync count %d", ErrInvalidConfig, p.Every)
+		return fmt.Errorf("%w: invalid sync count %d", failure.InvalidConfig, p.Every)
 	case p.Interval < 0 || p.Interval > MaxSyncInterval:
-		return fmt.Errorf("%w: invalid sync interval %v", ErrInvalidConfig, p.Interval)
+		return fmt.Errorf("%w: invalid sync interval %v", failure.InvalidConfig, p.Interval)
 	}
 	return nil
 }
@@ -153,26 +154,26 @@ func (c TopicConfig) WithDefaults(nodes int, ephemeral bool) TopicConfig {
 	return c
 }
 
-// Validate checks a complete configuration; the error wraps ErrInvalidConfig. A configuration
+// Validate checks a complete configuration; the error wraps failure.InvalidConfig. A configuration
 // from WithDefaults is complete.
 func (c TopicConfig) Validate() error {
 	switch {
 	case c.Partitions < 1 || c.Partitions > seq.MaxPartitions:
-		return fmt.Errorf("%w: %d partitions, want 1 to %d", ErrInvalidConfig, c.Partitions, seq.MaxPartitions)
+		return fmt.Errorf("%w: %d partitions, want 1 to %d", failure.InvalidConfig, c.Partitions, seq.MaxPartitions)
 	case c.Replicas < 1 || c.Replicas > maxReplicas:
-		return fmt.Errorf("%w: %d replicas, want 1 to %d", ErrInvalidConfig, c.Replicas, maxReplicas)
+		return fmt.Errorf("%w: %d replicas, want 1 to %d", failure.InvalidConfig, c.Replicas, maxReplicas)
 	case c.MinISR < 1 || c.MinISR > c.Replicas:
-		return fmt.Errorf("%w: min_isr %d, want 1 to the number of replicas, %d", ErrInvalidConfig, c.MinISR, c.Replicas)
+		return fmt.Errorf("%w: min_isr %d, want 1 to the number of replicas, %d", failure.InvalidConfig, c.MinISR, c.Replicas)
 	case c.RetentionAge < 0:
-		return fmt.Errorf("%w: invalid retention %v", ErrInvalidConfig, c.RetentionAge)
+		return fmt.Errorf("%w: invalid retention %v", failure.InvalidConfig, c.RetentionAge)
 	case c.RetentionBytes < 0:
-		return fmt.Errorf("%w: invalid retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
+		return fmt.Errorf("%w: invalid retention of %d bytes", failure.InvalidConfig, c.RetentionBytes)
 	case c.RetentionTrash != NoTrash && (c.RetentionTrash < 0 || c.RetentionTrash > MaxTrash):
-		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", ErrInvalidConfig, c.RetentionTrash, MaxTrash)
+		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", failure.InvalidConfig, c.RetentionTrash, MaxTrash)
 	case c.MaxMessage < 0 || c.MaxMessage > maxBodyLimit:
-		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, maxBodyLimit)
+		return fmt.Errorf("%w: max message %d, want 0 to %d", failure.InvalidConfig, c.MaxMessage, maxBodyLimit)
 	case c.Sync == SyncPolicy{}:
-		return fmt.Errorf("%w: sync policy missing", ErrInvalidConfig)
+		return fmt.Errorf("%w: sync policy missing", failure.InvalidConfig)
 	}
 	return cmp.Or(c.validateMessages(), validatePolicy(c.Channels), c.Sync.validate())
 }
@@ -181,21 +182,21 @@ func (c TopicConfig) Validate() error {
 func (c TopicConfig) validateMessages() error {
 	switch {
 	case c.DedupWindow < 0 || c.DedupWindow > MaxDedupWindow:
-		return fmt.Errorf("%w: dedup window %v, want 0 to %v", ErrInvalidConfig, c.DedupWindow, MaxDedupWindow)
+		return fmt.Errorf("%w: dedup window %v, want 0 to %v", failure.InvalidConfig, c.DedupWindow, MaxDedupWindow)
 	case c.TTL < 0 || c.TTL > MaxTTL:
-		return fmt.Errorf("%w: ttl %v, want 0 to %v", ErrInvalidConfig, c.TTL, MaxTTL)
+		return fmt.Errorf("%w: ttl %v, want 0 to %v", failure.InvalidConfig, c.TTL, MaxTTL)
 	case c.MaxBytes < 0:
-		return fmt.Errorf("%w: invalid maximum of %d bytes", ErrInvalidConfig, c.MaxBytes)
+		return fmt.Errorf("%w: invalid maximum of %d bytes", failure.InvalidConfig, c.MaxBytes)
 	case c.MaxBytes > 0 && c.MaxBytes/int64(c.Partitions) < MinQuota:
-		return fmt.Errorf("%w: maximum of %d bytes, want at least %d for each of %d partitions", ErrInvalidConfig, c.MaxBytes, MinQuota, c.Partitions)
+		return fmt.Errorf("%w: maximum of %d bytes, want at least %d for each of %d partitions", failure.InvalidConfig, c.MaxBytes, MinQuota, c.Partitions)
 	case c.OnFull != OnFullReject && c.OnFull != OnFullDrop:
-		return fmt.Errorf("%w: on-full %q, want reject or drop-oldest", ErrInvalidConfig, c.OnFull)
+		return fmt.Errorf("%w: on-full %q, want reject or drop-oldest", failure.InvalidConfig, c.OnFull)
 	}
 	if _, err := keys.ParseRule(c.KeyFrom); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+		return fmt.Errorf("%w: %w", failure.InvalidConfig, err)
 	}
 	if _, err := sampling.ParseRule(c.Trace); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+		return fmt.Errorf("%w: %w", failure.InvalidConfig, err)
 	}
 	return nil
 }
@@ -322,7 +323,7 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 // express it.
 func Diff(was, will TopicConfig) (TopicPatch, error) {
 	if was.Partitions != will.Partitions {
-		return TopicPatch{}, fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", ErrInvalidConfig)
+		return TopicPatch{}, fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", failure.InvalidConfig)
 	}
 	return TopicPatch{
 		Replicas:       changed(was.Replicas, will.Replicas),

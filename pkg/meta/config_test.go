@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -90,7 +91,7 @@ func TestSyncPolicies(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"never", "0", "-1", "0,0s", "1h", "-2s", "5,", "x,2s", "100,x", "99999999999999999999"} {
-		if p, err := parseSyncPolicy(text); text != "5," && (!errors.Is(err, ErrInvalidConfig) || fate.Of(err) != fate.Refused) {
+		if p, err := parseSyncPolicy(text); text != "5," && (!errors.Is(err, failure.InvalidConfig) || fate.Of(err) != fate.Refused) {
 			t.Errorf("%q: %+v, %v", text, p, err)
 		}
 	}
@@ -145,7 +146,7 @@ func TestBadConfigs(t *testing.T) {
 		"sync":       func(c *TopicConfig) { c.Sync.Every = -1 },
 	} {
 		c := TopicConfig{}.WithDefaults(3, false)
-		if spoil(&c); !errors.Is(c.Validate(), ErrInvalidConfig) {
+		if spoil(&c); !errors.Is(c.Validate(), failure.InvalidConfig) {
 			t.Errorf("%s: %v", name, c.Validate())
 		}
 	}
@@ -161,7 +162,7 @@ func TestDiffMakesOneIntoTheOther(t *testing.T) {
 		t.Errorf("%+v, %v", patch, err)
 	}
 	will.Partitions = 2
-	if _, err := Diff(was, will); !errors.Is(err, ErrInvalidConfig) {
+	if _, err := Diff(was, will); !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("partitions: %v", err)
 	}
 }
@@ -185,7 +186,7 @@ func TestSettings(t *testing.T) {
 		t.Error(d)
 	}
 	for key, v := range map[string]string{SettingTopicPartitions: "0", settingTopicSync: "no", settingTopicRetention: "-1s", settingTopicReplicas: "x", SettingAutoCreateTopics: "2"} {
-		if err := validateSettings(map[string]string{key: v}); !errors.Is(err, ErrInvalidConfig) {
+		if err := validateSettings(map[string]string{key: v}); !errors.Is(err, failure.InvalidConfig) {
 			t.Errorf("%s=%s: %v", key, v, err)
 		}
 	}

@@ -1,6 +1,10 @@
 package meta
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+)
 
 // NodeIntent is an operator's request for a node, whether it is up or not. It survives restarts
 // of the node and changes of the controller. The latest of drain and decommission wins.
@@ -31,10 +35,10 @@ func (SetNodeIntent) Kind() Kind { return KindSetNodeIntent }
 // Validate implements Command.
 func (c SetNodeIntent) Validate() error {
 	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
 	}
 	if !c.Intent.valid() {
-		return fmt.Errorf("%w: intent %q", ErrInvalidConfig, c.Intent)
+		return fmt.Errorf("%w: intent %q", failure.InvalidConfig, c.Intent)
 	}
 	return nil
 }
@@ -42,7 +46,7 @@ func (c SetNodeIntent) Validate() error {
 func (c SetNodeIntent) apply(s *State, r *Result) error {
 	was := s.Node(c.ID)
 	if was == nil {
-		return ErrNodeNotFound
+		return failure.NodeNotFound
 	}
 	n := *was
 	n.Intent = c.Intent

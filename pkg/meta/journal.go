@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Bounds of the history in the metadata. The oldest entries are dropped.
@@ -53,7 +55,7 @@ func (c RecordAct) Validate() error { return c.Act.validate() }
 
 func (a *Act) validate() error {
 	if a.Verb == "" || a.bytes() > maxActBytes {
-		return fmt.Errorf("%w: act %q of %d bytes", ErrInvalidConfig, a.Verb, a.bytes())
+		return fmt.Errorf("%w: act %q of %d bytes", failure.InvalidConfig, a.Verb, a.bytes())
 	}
 	return nil
 }

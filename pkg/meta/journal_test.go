@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // kindsOf returns the kinds and objects of events.
@@ -86,7 +88,7 @@ func TestElectionsAreSummedUp(t *testing.T) {
 		{Topic: "b", Partition: 1, Leader: "n2"},
 		{Topic: "b", Partition: 2, Leader: "n9"},
 	}}
-	e := describeElections(c, &Result{Failed: []error{nil, nil, nil, nil, ErrStaleVersion}})
+	e := describeElections(c, &Result{Failed: []error{nil, nil, nil, nil, failure.StaleVersion}})
 	if e.Kind != "leader_elected" || e.Object != "a/0 a/1 b/0 and 1 more" || e.What != "leader n2,n3 (n1 is down)" {
 		t.Errorf("%+v", e)
 	}
@@ -94,7 +96,7 @@ func TestElectionsAreSummedUp(t *testing.T) {
 	if e.Kind != "partition_offline" || e.Object != "a/0" {
 		t.Errorf("%+v", e)
 	}
-	if e = describeElections(ElectLeaders{Elections: []Election{{Topic: "a"}}}, &Result{Failed: []error{ErrStaleVersion}}); e.Kind != "" {
+	if e = describeElections(ElectLeaders{Elections: []Election{{Topic: "a"}}}, &Result{Failed: []error{failure.StaleVersion}}); e.Kind != "" {
 		t.Errorf("of nothing: %+v", e)
 	}
 }
@@ -130,7 +132,7 @@ func TestTheJournalIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []Act{{}, {Verb: "x", Before: strings.Repeat("x", maxActBytes)}} {
-		if err := (RecordAct{bad}).Validate(); !errors.Is(err, ErrInvalidConfig) {
+		if err := (RecordAct{bad}).Validate(); !errors.Is(err, failure.InvalidConfig) {
 			t.Errorf("%v", err)
 		}
 	}

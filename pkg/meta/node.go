@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -50,14 +51,14 @@ func (n *Node) MayHold() bool {
 
 func (n *Node) validate() error {
 	if !ValidNodeID(n.ID) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, n.ID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, n.ID)
 	}
 	if !n.Levels.Valid() {
-		return fmt.Errorf("%w: node %q: feature levels %v", ErrInvalidConfig, n.ID, n.Levels)
+		return fmt.Errorf("%w: node %q: feature levels %v", failure.InvalidConfig, n.ID, n.Levels)
 	}
 	for _, text := range []string{n.Hostname, n.TCPAddress, n.HTTPAddress, n.HTTPSAddress, n.ClusterAddress, n.Zone, n.Version, n.BootID} {
 		if len(text) > maxTextLength {
-			return fmt.Errorf("%w: node %q: field of %d bytes is too long", ErrLimit, n.ID, len(text))
+			return fmt.Errorf("%w: node %q: field of %d bytes is too long", failure.LimitReached, n.ID, len(text))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -68,7 +69,7 @@ func TestFitTopic(t *testing.T) {
 	if err := fit("open", 3, 0); err != nil || s.Topic("open").Config.Replicas != 3 || s.Topic("open").Config.MinISR != 1 {
 		t.Fatalf("%v: %+v", err, s.Topic("open").Config)
 	}
-	if err := fit("open", 0, 2); !errors.Is(err, errInvalidISR) {
+	if err := fit("open", 0, 2); !errors.Is(err, failure.InvalidISR) {
 		t.Errorf("a min ISR that stops publishes: %v", err)
 	}
 	for _, c := range []Command{

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
@@ -44,9 +45,9 @@ func checkDeadLetters(t *Topic, c *Channel) error {
 	switch name := chosen.DeadLetters(t.Name, c.Name); {
 	case len(name) > MaxNameLength:
 		return fmt.Errorf("%w: the dead-letter topic of channel %s would be named %s, which has %d bytes, over the limit of %d: choose another dead-letter topic",
-			ErrInvalidConfig, c.Name, name, len(name), MaxNameLength)
+			failure.InvalidConfig, c.Name, name, len(name), MaxNameLength)
 	case name == t.Name:
-		return fmt.Errorf("%w: the dead letters of channel %s cannot go to its own topic: choose another dead-letter topic", ErrInvalidConfig, c.Name)
+		return fmt.Errorf("%w: the dead letters of channel %s cannot go to its own topic: choose another dead-letter topic", failure.InvalidConfig, c.Name)
 	}
 	return nil
 }
@@ -54,7 +55,7 @@ func checkDeadLetters(t *Topic, c *Channel) error {
 // ownDeadLetters refuses a topic that is the dead-letter topic of its own channels.
 func ownDeadLetters(name string, c TopicConfig) error {
 	if c.Channels.DeadLetterTopic == name {
-		return fmt.Errorf("%w: the dead letters of topic %s cannot go to itself: choose another dead-letter topic", ErrInvalidConfig, name)
+		return fmt.Errorf("%w: the dead letters of topic %s cannot go to itself: choose another dead-letter topic", failure.InvalidConfig, name)
 	}
 	return nil
 }
@@ -62,10 +63,10 @@ func ownDeadLetters(name string, c TopicConfig) error {
 // validatePolicy checks a policy.
 func validatePolicy(p policy.Policy) error {
 	if err := p.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+		return fmt.Errorf("%w: %w", failure.InvalidConfig, err)
 	}
 	if name := p.DeadLetterTopic; name != "" && (!ValidTopicName(name) || IsEphemeral(name)) {
-		return fmt.Errorf("%w: dead-letter topic %q", ErrInvalidName, name)
+		return fmt.Errorf("%w: dead-letter topic %q", failure.InvalidName, name)
 	}
 	return nil
 }

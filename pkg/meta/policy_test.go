@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
@@ -63,13 +64,13 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 	s := policed(t, "orders", long)
 	attempts := &policy.Patch{MaxAttempts: new(5)}
 	err := s.Apply(9, AlterChannel{Topic: "orders", Channel: long, Policy: attempts}).Err
-	if !errors.Is(err, ErrInvalidConfig) || !strings.Contains(err.Error(), "choose another dead-letter topic") {
+	if !errors.Is(err, failure.InvalidConfig) || !strings.Contains(err.Error(), "choose another dead-letter topic") {
 		t.Errorf("a default that is too long: %v", err)
 	}
 	if p := s.Topic("orders").Channels[long].Policy; p != (policy.Policy{}) {
 		t.Errorf("a refused change has made it %+v", p)
 	}
-	if err := s.Apply(10, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 5})}}).Err; !errors.Is(err, ErrInvalidConfig) {
+	if err := s.Apply(10, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 5})}}).Err; !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("for all channels: %v", err)
 	}
 	index := uint64(20)
@@ -98,7 +99,7 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 		t.Errorf("a channel that inherits: %v", err)
 	}
 	own := policy.Policy{DeadLetterTopic: "t"}
-	if err := (CreateTopic{Name: "t", Config: TopicConfig{Channels: own}.WithDefaults(1, false)}).Validate(); !errors.Is(err, ErrInvalidConfig) {
+	if err := (CreateTopic{Name: "t", Config: TopicConfig{Channels: own}.WithDefaults(1, false)}).Validate(); !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("a topic with its own dead letters: %v", err)
 	}
 }

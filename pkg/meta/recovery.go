@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // A cluster that was recovered from a single node gets a new id, so that the nodes that were given
@@ -108,7 +110,7 @@ const recoveredEpochs = 1 << 10
 func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	self := s.Node(survivor)
 	if self == nil {
-		return nil, fmt.Errorf("node %s: %w", survivor, ErrNodeNotFound)
+		return nil, fmt.Errorf("node %s: %w", survivor, failure.NodeNotFound)
 	}
 	if err := (InitCluster{ID: cluster}).Validate(); err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func TestARecoveredIDTellsItsOriginAndItsEpoch(t *testing.T) {
@@ -100,10 +102,10 @@ func TestTheOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
 	if !bytes.Equal(encode(t, s), before) {
 		t.Error("the state before has changed")
 	}
-	if _, err := OnlySurvivor(s, "n9", "ORIGIN.2.AAAA"); !errors.Is(err, ErrNodeNotFound) {
+	if _, err := OnlySurvivor(s, "n9", "ORIGIN.2.AAAA"); !errors.Is(err, failure.NodeNotFound) {
 		t.Errorf("a node that is not known: %v", err)
 	}
-	if _, err := OnlySurvivor(s, "n1", ""); !errors.Is(err, ErrInvalidName) {
+	if _, err := OnlySurvivor(s, "n1", ""); !errors.Is(err, failure.InvalidName) {
 		t.Errorf("no cluster id: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -60,25 +61,25 @@ func (v *Saved) validate() error {
 		return err
 	}
 	if len(v.Verb) == 0 || len(v.Verb) > maxVerbBytes || len(v.Partitions) > seq.MaxPartitions {
-		return fmt.Errorf("%w: saved positions: verb of %d bytes, %d partitions", ErrInvalidConfig, len(v.Verb), len(v.Partitions))
+		return fmt.Errorf("%w: saved positions: verb of %d bytes, %d partitions", failure.InvalidConfig, len(v.Verb), len(v.Partitions))
 	}
 	ranges, last := 0, -1
 	for _, p := range v.Partitions {
 		if p.Partition <= last || p.Partition >= seq.MaxPartitions || p.Floor > seq.MaxOffset || p.Target > seq.MaxOffset {
-			return fmt.Errorf("%w: saved positions: partition %d", ErrInvalidConfig, p.Partition)
+			return fmt.Errorf("%w: saved positions: partition %d", failure.InvalidConfig, p.Partition)
 		}
 		last = p.Partition
 		end := p.Floor
 		for _, r := range p.Finished {
 			if r[0] <= end || r[1] <= r[0] || r[1] > seq.MaxOffset {
-				return fmt.Errorf("%w: saved positions: finished from %d to %d", ErrInvalidConfig, r[0], r[1])
+				return fmt.Errorf("%w: saved positions: finished from %d to %d", failure.InvalidConfig, r[0], r[1])
 			}
 			end = r[1]
 		}
 		ranges += len(p.Finished)
 	}
 	if ranges > MaxSavedRanges {
-		return fmt.Errorf("%w: %d ranges in saved positions", ErrLimit, ranges)
+		return fmt.Errorf("%w: %d ranges in saved positions", failure.LimitReached, ranges)
 	}
 	return nil
 }
@@ -87,9 +88,9 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 	t := s.topics.get(c.Saved.Topic)
 	switch {
 	case t == nil:
-		return ErrTopicNotFound
+		return failure.TopicNotFound
 	case c.Saved.Incarnation != t.Incarnation:
-		return ErrStaleIncarnation
+		return failure.StaleIncarnation
 	}
 	fresh := c.Saved
 	fresh.Index = s.index
@@ -129,7 +130,7 @@ func (DropSaved) Validate() error { return nil }
 func (c DropSaved) apply(s *State, _ *Result) error {
 	i := slices.IndexFunc(s.saved, func(v *Saved) bool { return v.Index == c.Saved })
 	if i < 0 {
-		return ErrSavedNotFound
+		return failure.SavedNotFound
 	}
 	s.saved = slices.Delete(slices.Clone(s.saved), i, i+1)
 	return nil

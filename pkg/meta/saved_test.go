@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -85,12 +86,12 @@ func TestSavedPositionsAreOfOneLifeOfATopic(t *testing.T) {
 		t.Errorf("of the topic from before: %v", got)
 	}
 	late := SavePositions{Saved{Verb: "seek", Topic: "t", Incarnation: old, Channel: "c"}}
-	if err := v.s.Apply(v.s.Index()+1, late).Err; !errors.Is(err, ErrStaleIncarnation) {
+	if err := v.s.Apply(v.s.Index()+1, late).Err; !errors.Is(err, failure.StaleIncarnation) {
 		t.Errorf("late: %v", err)
 	}
 	index := HistoryOf(before).Of(before.Topic("u"), "c")[0].Index
 	v.done(DropSaved{index})
-	if err := v.s.Apply(v.s.Index()+1, DropSaved{index}).Err; !errors.Is(err, ErrSavedNotFound) {
+	if err := v.s.Apply(v.s.Index()+1, DropSaved{index}).Err; !errors.Is(err, failure.SavedNotFound) {
 		t.Errorf("dropped twice: %v", err)
 	}
 	if v.floors("u", "c") != nil || len(before.saved) != 2 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -177,11 +178,11 @@ func validateSettings(changes map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(changes)) {
 		known, ok := settings[key]
 		if !ok {
-			return fmt.Errorf("%w: %q", errUnknownSetting, key)
+			return fmt.Errorf("%w: %q", failure.UnknownSetting, key)
 		}
 		if v := changes[key]; v != "" {
 			if err := known.check(v); err != nil {
-				return fmt.Errorf("%w: %s = %q: %w", ErrInvalidConfig, key, v, err)
+				return fmt.Errorf("%w: %s = %q: %w", failure.InvalidConfig, key, v, err)
 			}
 		}
 	}

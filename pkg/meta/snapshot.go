@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -160,7 +161,7 @@ func (t *Topic) snapshot() snapshotTopic {
 }
 
 // DecodeSnapshot decodes what Encode wrote, to the end of r. The error wraps ErrCorrupt for bytes
-// that are not what was written, ErrUnknownSnapshot for a newer format, and ErrLevel for a feature
+// that are not what was written, ErrUnknownSnapshot for a newer format, and failure.FeatureLevel for a feature
 // level that this program does not support. It never returns a state other than the one written.
 func DecodeSnapshot(r io.Reader) (*State, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSnapshotBytes+1))
@@ -180,7 +181,7 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 		return nil, fmt.Errorf("%w: version %d", ErrUnknownSnapshot, v)
 	}
 	s, err := decodeLines(data[snapshotHeader:n])
-	if errors.Is(err, ErrLevel) {
+	if errors.Is(err, failure.FeatureLevel) {
 		return nil, err // it is intact: written by a newer program
 	}
 	if err != nil {
@@ -189,7 +190,7 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 	return s, nil
 }
 
-// peekLevel returns an ErrLevel if a snapshot belongs to a cluster whose feature level this program
+// peekLevel returns failure.FeatureLevel if a snapshot belongs to a cluster whose feature level this program
 // does not support. It may then have unknown fields and lines.
 func peekLevel(body []byte) error {
 	var head struct {
@@ -276,7 +277,7 @@ func (n *Node) restore(s *State) error {
 		return err
 	}
 	if !n.State.valid() || !n.Intent.valid() {
-		return fmt.Errorf("%w: node state %q, intent %q", ErrInvalidConfig, n.State, n.Intent)
+		return fmt.Errorf("%w: node state %q, intent %q", failure.InvalidConfig, n.State, n.Intent)
 	}
 	if k := len(s.nodes); k > 0 && s.nodes[k-1].ID >= n.ID {
 		return fmt.Errorf("node %q out of order", n.ID)
@@ -301,7 +302,7 @@ func (in *snapshotTopic) restore(s *State) error {
 // topic returns the decoded topic.
 func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 	if !NSQName(in.Name) {
-		return nil, ErrInvalidName
+		return nil, failure.InvalidName
 	}
 	if err := in.Config.Validate(); err != nil {
 		return nil, err
@@ -355,11 +356,11 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 func validISR(p *Partition) error {
 	for _, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is not a replica", errInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", failure.InvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(p.ISR, p.Leader) {
-		return fmt.Errorf("%w: leader %q missing", errInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %q missing", failure.InvalidISR, p.Leader)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -103,7 +104,7 @@ func (s *State) Apply(index uint64, c Command) Result { return ApplyAt(s, index,
 // event of the journal.
 func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	if index <= s.index {
-		return Result{Index: index, Err: errStaleIndex}
+		return Result{Index: index, Err: failure.StaleIndex}
 	}
 	s.index = index
 	r := Result{Index: index}
@@ -128,10 +129,10 @@ func (s *State) findNode(id NodeID) (int, bool) {
 func (s *State) edit(name string, in Incarnation) (*Topic, error) {
 	was := s.topics.get(name)
 	if was == nil {
-		return nil, ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	if in != 0 && in != was.Incarnation {
-		return nil, ErrStaleIncarnation
+		return nil, failure.StaleIncarnation
 	}
 	t := *was
 	t.Version = s.index

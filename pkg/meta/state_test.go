@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -201,7 +202,7 @@ func TestAnIndexIsAppliedOnce(t *testing.T) {
 	var s State
 	s.Apply(5, InitCluster{ID: "x"})
 	for _, index := range []uint64{0, 4, 5} {
-		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, errStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
+		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, failure.StaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
 			t.Errorf("index %d: %v, now %d", index, r.Err, s.Index())
 		}
 	}
@@ -216,7 +217,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := apply(NodeStarted{Node: Node{ID: "more"}}); !errors.Is(err, ErrLimit) {
+	if err := apply(NodeStarted{Node: Node{ID: "more"}}); !errors.Is(err, failure.LimitReached) {
 		t.Errorf("nodes: %v", err)
 	}
 	if err := apply(NodeStarted{Node: Node{ID: "n1"}}); err != nil {
@@ -231,21 +232,21 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := apply(CreateChannel{Topic: "t", Channel: "more"}); !errors.Is(err, ErrLimit) {
+	if err := apply(CreateChannel{Topic: "t", Channel: "more"}); !errors.Is(err, failure.LimitReached) {
 		t.Errorf("channels: %v", err)
 	}
 	all := slices.Repeat([][]NodeID{{"n1"}}, seq.MaxPartitions)
-	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all}); !errors.Is(err, ErrLimit) {
+	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all}); !errors.Is(err, failure.LimitReached) {
 		t.Errorf("partitions: %v", err)
 	}
 	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all[1:]}); err != nil {
 		t.Errorf("partitions: %v", err)
 	}
 	long := make([]byte, maxTextLength+1)
-	if err := apply(NodeStarted{Node: Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
+	if err := apply(NodeStarted{Node: Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, failure.LimitReached) {
 		t.Errorf("text: %v", err)
 	}
-	if _, err := EncodeCommandAt(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}, 0); !errors.Is(err, ErrCommandTooLarge) {
+	if _, err := EncodeCommandAt(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}, 0); !errors.Is(err, failure.CommandTooLarge) {
 		t.Errorf("size: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -105,7 +106,7 @@ type SuspectReplica struct {
 type ReportSuspects struct {
 	Node NodeID `json:"node"`
 	// Incarnation of the process that found them. If the node has started again, it reports itself:
-	// ErrStaleIncarnation.
+	// failure.StaleIncarnation.
 	Incarnation uint64           `json:"incarnation"`
 	Replicas    []SuspectReplica `json:"replicas"`
 }
@@ -116,14 +117,14 @@ func (ReportSuspects) Kind() Kind { return KindReportSuspects }
 // Validate implements Command.
 func (c ReportSuspects) Validate() error {
 	if !ValidNodeID(c.Node) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.Node)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.Node)
 	}
 	if len(c.Replicas) > maxSuspects {
-		return fmt.Errorf("%w: %d suspects, limit is %d", ErrLimit, len(c.Replicas), maxSuspects)
+		return fmt.Errorf("%w: %d suspects, limit is %d", failure.LimitReached, len(c.Replicas), maxSuspects)
 	}
 	for i := range c.Replicas {
 		if r := &c.Replicas[i]; !NSQName(r.Topic) {
-			return fmt.Errorf("%w: topic %q", ErrInvalidName, r.Topic)
+			return fmt.Errorf("%w: topic %q", failure.InvalidName, r.Topic)
 		}
 	}
 	return nil
@@ -133,9 +134,9 @@ func (c ReportSuspects) apply(s *State, r *Result) error {
 	n := s.Node(c.Node)
 	switch {
 	case n == nil:
-		return fmt.Errorf("node %s: %w", c.Node, ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", c.Node, failure.NodeNotFound)
 	case n.Incarnation != c.Incarnation:
-		return fmt.Errorf("node %s: %w", c.Node, ErrStaleIncarnation)
+		return fmt.Errorf("node %s: %w", c.Node, failure.StaleIncarnation)
 	}
 	for i := range c.Replicas {
 		item := c.Replicas[i]
@@ -169,7 +170,7 @@ func (c *SuspectReplica) apply(s *State) error {
 // YieldLeader transfers the leadership to an in-sync replica that was found to hold records which
 // the leader lacks. The leader proposes it itself, and becomes suspect. A replica that has left the
 // in-sync set meanwhile may have set its log aside: then the leader stays, in a new epoch, and
-// compares logs again. A replica that was moved to another node has no log: ErrNotInISR. Then the
+// compares logs again. A replica that was moved to another node has no log: failure.NotInISR. Then the
 // leader must have itself elected, because its term has ended.
 type YieldLeader struct {
 	Topic       string      `json:"topic"`
@@ -188,10 +189,10 @@ func (YieldLeader) Kind() Kind { return KindYieldLeader }
 // Validate implements Command.
 func (c YieldLeader) Validate() error {
 	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
 	}
 	if !ValidNodeID(c.To) {
-		return fmt.Errorf("%w: node %q", ErrInvalidName, c.To)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, c.To)
 	}
 	return nil
 }
@@ -202,9 +203,9 @@ func (c YieldLeader) apply(s *State, r *Result) error {
 	case err != nil:
 		return err
 	case c.Epoch != p.Epoch || p.Leader == "":
-		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, failure.StaleEpoch)
 	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):
-		return fmt.Errorf("node %s: %w", c.To, ErrNotInISR)
+		return fmt.Errorf("node %s: %w", c.To, failure.NotInISR)
 	}
 	if slices.Contains(p.ISR, c.To) {
 		p.suspect(Suspect{Node: p.Leader, Epoch: c.LastEpoch, End: c.End}) // which ends the epoch

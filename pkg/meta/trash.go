@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Bounds of the trash: deleted topics whose data is kept until they are restored or purged.
@@ -243,10 +245,10 @@ func (RestoreTopic) Kind() Kind { return KindRestoreTopic }
 // Validate implements Command.
 func (c RestoreTopic) Validate() error {
 	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
 	}
 	if c.Replaces != 0 && c.Incarnation == 0 {
-		return fmt.Errorf("%w: replacing topic %s needs the incarnation to restore", ErrInvalidConfig, c.Name)
+		return fmt.Errorf("%w: replacing topic %s needs the incarnation to restore", failure.InvalidConfig, c.Name)
 	}
 	return nil
 }
@@ -259,15 +261,15 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	}
 	switch {
 	case at < 0:
-		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
+		return fmt.Errorf("topic %s: %w", c.Name, failure.NotInTrash)
 	case now != nil && free == 0:
-		return fmt.Errorf("%w: topic %s was created again after the deletion", ErrNameTaken, c.Name)
+		return fmt.Errorf("%w: topic %s was created again after the deletion", failure.NameTaken, c.Name)
 	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
-		return fmt.Errorf("%w: %d deleted topics are named %s", errManyDeleted, TrashOf(s).count(c.Name), c.Name)
+		return fmt.Errorf("%w: %d deleted topics are named %s", failure.ManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}
 	d := s.trash[at]
 	if free == 0 && s.topics.count >= maxTopics || s.topics.partitions-free+len(d.Topic.Partitions) > maxClusterPartitions {
-		return fmt.Errorf("%w: %d topics, %d partitions", ErrLimit, maxTopics, maxClusterPartitions)
+		return fmt.Errorf("%w: %d topics, %d partitions", failure.LimitReached, maxTopics, maxClusterPartitions)
 	}
 	t := *d.Topic
 	t.Version = s.index
@@ -310,7 +312,7 @@ func (PurgeTopics) Kind() Kind { return KindPurgeTopics }
 // Validate implements Command.
 func (c PurgeTopics) Validate() error {
 	if len(c.Incarnations) == 0 || len(c.Incarnations) > maxTrashTopics {
-		return fmt.Errorf("%w: %d topics to purge", ErrInvalidConfig, len(c.Incarnations))
+		return fmt.Errorf("%w: %d topics to purge", failure.InvalidConfig, len(c.Incarnations))
 	}
 	return nil
 }
@@ -318,7 +320,7 @@ func (c PurgeTopics) Validate() error {
 func (c PurgeTopics) apply(s *State, r *Result) error {
 	named := func(d *Deleted) bool { return slices.Contains(c.Incarnations, d.Topic.Incarnation) }
 	if !slices.ContainsFunc(s.trash, named) {
-		return ErrNotInTrash
+		return failure.NotInTrash
 	}
 	for _, d := range s.trash {
 		if named(d) {

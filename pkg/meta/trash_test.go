@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // kept returns a state with so many topics in the trash, deleted a second apart, and
@@ -112,7 +114,7 @@ func TestWhatLeftTheTrash(t *testing.T) {
 	check("purged", "t0", "t2")
 	apply(PurgeTopics{[]Incarnation{made[1]}})
 	check("purged the last", "t1")
-	if r := s.Apply(s.Index()+1, PurgeTopics{[]Incarnation{made[1]}}); !errors.Is(r.Err, ErrNotInTrash) {
+	if r := s.Apply(s.Index()+1, PurgeTopics{[]Incarnation{made[1]}}); !errors.Is(r.Err, failure.NotInTrash) {
 		t.Errorf("purged twice: %v", r.Err)
 	}
 }
@@ -151,7 +153,7 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 	}
-	if r := apply(RestoreTopic{Name: "t0"}); !errors.Is(r.Err, errManyDeleted) {
+	if r := apply(RestoreTopic{Name: "t0"}); !errors.Is(r.Err, failure.ManyDeleted) {
 		t.Errorf("one of two: %v", r.Err)
 	}
 	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); r.Err != nil || r.Topic.Incarnation != made[0] {
@@ -172,16 +174,16 @@ func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	newer := r.Topic.Incarnation
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); !errors.Is(r.Err, ErrNameTaken) {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); !errors.Is(r.Err, failure.NameTaken) {
 		t.Errorf("without replacing: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Replaces: newer}); !errors.Is(r.Err, ErrInvalidConfig) {
+	if r := apply(RestoreTopic{Name: "t0", Replaces: newer}); !errors.Is(r.Err, failure.InvalidConfig) {
 		t.Errorf("without an incarnation: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer - 1}); !errors.Is(r.Err, ErrNameTaken) || s.Topic("t0").Incarnation != newer {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer - 1}); !errors.Is(r.Err, failure.NameTaken) || s.Topic("t0").Incarnation != newer {
 		t.Errorf("in place of another one than there is: %v", r.Err)
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: newer, Replaces: newer}); !errors.Is(r.Err, ErrNotInTrash) || s.Topic("t0").Incarnation != newer {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: newer, Replaces: newer}); !errors.Is(r.Err, failure.NotInTrash) || s.Topic("t0").Incarnation != newer {
 		t.Errorf("one that is not in the trash: %v", r.Err)
 	}
 	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer}); r.Err != nil || r.Topic.Incarnation != made[0] || len(r.Purged) > 0 {
@@ -190,7 +192,7 @@ func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
 	if s.Topic("t0").Incarnation != made[0] || !TrashOf(s).Holds("t0", newer) || TrashOf(s).Holds("t0", made[0]) {
 		t.Errorf("topic %+v", s.Topic("t0"))
 	}
-	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer}); !errors.Is(r.Err, ErrNotInTrash) {
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0], Replaces: newer}); !errors.Is(r.Err, failure.NotInTrash) {
 		t.Errorf("a second time: %v", r.Err)
 	}
 	if r := apply(RestoreTopic{Name: "t1", Incarnation: made[1], Replaces: newer}); r.Err != nil {

@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -10,16 +11,16 @@ import (
 func LevelOf(s *State) level.Level { return s.cluster.Level }
 
 // CheckLevel returns nil if a program that supports a range of levels may take part in the cluster.
-// The error wraps ErrLevel.
+// The error wraps failure.FeatureLevel.
 func CheckLevel(s *State, has level.Range) error { return checkLevel(s.cluster.Level, has) }
 
 func checkLevel(l level.Level, has level.Range) error {
 	switch {
 	case l > has.Max:
-		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: install the release of the other nodes", ErrLevel, l, has)
+		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: install the release of the other nodes", failure.FeatureLevel, l, has)
 	case l < has.Min:
 		return fmt.Errorf("%w: the cluster has feature level %v, this brokerd supports %v: first install the previous release on all nodes, "+
-			"and run brokerctl cluster finalize-upgrade", ErrLevel, l, has)
+			"and run brokerctl cluster finalize-upgrade", failure.FeatureLevel, l, has)
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func Attainable(s *State) level.Level {
 	return l
 }
 
-// FinalizeUpgrade raises the feature level of the cluster. It is refused with ErrLevel while a node
+// FinalizeUpgrade raises the feature level of the cluster. It is refused with failure.FeatureLevel while a node
 // does not support it. Afterwards older programs cannot take part.
 type FinalizeUpgrade struct {
 	Level level.Level `json:"level"`
@@ -63,7 +64,7 @@ func (c FinalizeUpgrade) apply(s *State, r *Result) error {
 		return nil
 	}
 	if lagging := Lagging(s, c.Level); len(lagging) > 0 {
-		return fmt.Errorf("%w: level %v is not supported by %s", ErrLevel, c.Level, lagNames(lagging))
+		return fmt.Errorf("%w: level %v is not supported by %s", failure.FeatureLevel, c.Level, lagNames(lagging))
 	}
 	s.cluster.Level = c.Level
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -24,7 +25,7 @@ func TestTheLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 	apply(InitCluster{ID: "blue", Level: 1})
 	apply(started("n1", 0, 1))
 	apply(started("n2", 1, 2))
-	if r := apply(FinalizeUpgrade{2}); !errors.Is(r.Err, ErrLevel) || !strings.Contains(r.Err.Error(), "n1 (1.0, supports 0 to 1)") || strings.Contains(r.Err.Error(), "n2") {
+	if r := apply(FinalizeUpgrade{2}); !errors.Is(r.Err, failure.FeatureLevel) || !strings.Contains(r.Err.Error(), "n1 (1.0, supports 0 to 1)") || strings.Contains(r.Err.Error(), "n2") {
 		t.Errorf("while n1 is old: %v", r.Err)
 	}
 	if LevelOf(&s) != 1 || Attainable(&s) != 1 {
@@ -39,7 +40,7 @@ func TestTheLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 	}
 	before := encode(t, &s)
 	for _, c := range []NodeStarted{started("n1", 0, 1), started("n9", 3, 4)} {
-		if r := apply(c); !errors.Is(r.Err, ErrLevel) {
+		if r := apply(c); !errors.Is(r.Err, failure.FeatureLevel) {
 			t.Errorf("%s, which supports %v, starts in a cluster of level 2: %v", c.Node.ID, c.Node.Levels, r.Err)
 		}
 	}
@@ -77,7 +78,7 @@ func TestAClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
 
 func TestANodeWithoutALevelIsRefused(t *testing.T) {
 	var s State
-	if r := applied(&s)(started("n1", 2, 1)); !errors.Is(r.Err, ErrInvalidConfig) {
+	if r := applied(&s)(started("n1", 2, 1)); !errors.Is(r.Err, failure.InvalidConfig) {
 		t.Errorf("levels from 2 to 1: %v", r.Err)
 	}
 }
@@ -87,7 +88,7 @@ func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 	newer := level.Supported().Max + 1
 	body := []byte("brkdmeta\x01\x00\x00\x00" + `{"index":7,"cluster":{"id":"blue","level":` + newer.String() + `,"color":1},"moons":3}` + "\n{}\n")
 	s, err := DecodeSnapshot(bytes.NewReader(sealed(body)))
-	if s != nil || !errors.Is(err, ErrLevel) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "install the release") {
+	if s != nil || !errors.Is(err, failure.FeatureLevel) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "install the release") {
 		t.Errorf("%v, %v", s, err)
 	}
 	old := bytes.Replace(body, []byte(`"level":`+newer.String()), []byte(`"level":0`), 1)
@@ -97,7 +98,7 @@ func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 }
 
 func TestALevelBelowTheSupportedOnesIsRefused(t *testing.T) {
-	if err := checkLevel(1, level.Range{Min: 2, Max: 3}); !errors.Is(err, ErrLevel) || !strings.Contains(err.Error(), "previous release") {
+	if err := checkLevel(1, level.Range{Min: 2, Max: 3}); !errors.Is(err, failure.FeatureLevel) || !strings.Contains(err.Error(), "previous release") {
 		t.Errorf("%v", err)
 	}
 }

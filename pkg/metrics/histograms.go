@@ -9,13 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
-	"github.com/brokerd/brokerd/pkg/publish"
 )
 
 const (
@@ -106,16 +103,16 @@ func reasonOf(err error) reason {
 		err    error
 		reason reason
 	}{
-		{host.ErrMessageTooBig, reasonTooLarge},
-		{coord.ErrTooBig, reasonTooLarge},
-		{meta.ErrTopicNotFound, reasonBadTopic},
-		{directory.ErrInvalidTopic, reasonBadTopic},
-		{meta.ErrPartitionNotFound, reasonBadPartition},
-		{publish.ErrPartitionNeeded, reasonBadPartition},
-		{host.ErrBusy, reasonBusy},
-		{coord.ErrBusy, reasonBusy},
-		{host.ErrExiting, reasonExiting},
-		{host.ErrDiskFull, reasonDiskFull},
+		{failure.MessageTooBig, reasonTooLarge},
+		{failure.BodyTooBig, reasonTooLarge},
+		{failure.TopicNotFound, reasonBadTopic},
+		{failure.InvalidTopic, reasonBadTopic},
+		{failure.PartitionNotFound, reasonBadPartition},
+		{failure.PartitionNeeded, reasonBadPartition},
+		{failure.QueueFull, reasonBusy},
+		{failure.Uncommitted, reasonBusy},
+		{failure.ShuttingDown, reasonExiting},
+		{failure.DiskFull, reasonDiskFull},
 		{syscall.ENOSPC, reasonDiskFull},
 	} {
 		if errors.Is(err, known.err) {

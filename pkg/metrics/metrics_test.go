@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -131,7 +132,7 @@ func scrape(t *testing.T, m *Metrics) string {
 
 func observeAll(h *Histograms) {
 	h.ObservePublish(time.Millisecond, nil)
-	h.ObservePublish(time.Millisecond, host.ErrBusy)
+	h.ObservePublish(time.Millisecond, failure.QueueFull)
 	h.ObserveBatch(16)
 	h.ObserveFsync(time.Millisecond)
 	h.ObserveRaftCommit(time.Millisecond)
@@ -363,11 +364,11 @@ func TestAPublishIsCountedByItsEnd(t *testing.T) {
 		reason string
 	}{
 		{nil, "ok", ""},
-		{host.ErrBusy, "refused", "busy"},
-		{host.ErrMessageTooBig, "refused", "too_large"},
-		{meta.ErrTopicNotFound, "refused", "bad_topic"},
-		{meta.ErrPartitionNotFound, "refused", "bad_partition"},
-		{host.ErrExiting, "refused", "exiting"},
+		{failure.QueueFull, "refused", "busy"},
+		{failure.MessageTooBig, "refused", "too_large"},
+		{failure.TopicNotFound, "refused", "bad_topic"},
+		{failure.PartitionNotFound, "refused", "bad_partition"},
+		{failure.ShuttingDown, "refused", "exiting"},
 		{fate.Refuse("x"), "refused", "not_writable"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), "refused", "disk_full"},
 		{errors.New("x"), "uncertain", "uncertain"},
@@ -395,7 +396,7 @@ func TestChangesOfTheMetadataAreCounted(t *testing.T) {
 		{Leader: "", Reason: meta.ReasonNodeDown},
 		{Leader: "n2", Reason: operate.ReasonUnclean, Unclean: true},
 		{Leader: "n2", Reason: "because"},
-	}}, meta.Result{Failed: []error{nil, nil, meta.ErrStaleVersion, nil, nil, nil}})
+	}}, meta.Result{Failed: []error{nil, nil, failure.StaleVersion, nil, nil, nil}})
 	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1"}}, meta.Result{})
 	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1", "n2"}, Joiner: "n2"}, meta.Result{})
 	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1", "n2", "n3"}, Joiner: "n3"}, meta.Result{})

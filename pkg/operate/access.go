@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -28,15 +29,15 @@ func (o *Access) Directory() *access.Directory { return raftstore.AccessOf(o.nod
 func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.certificates) }
 
 // Change changes access control, and returns once this node has applied it. It is refused with
-// meta.ErrLevel while nodes of older releases may be in the cluster: they would not enforce it.
+// failure.FeatureLevel while nodes of older releases may be in the cluster: they would not enforce it.
 // Access control cannot be switched on if no administrator could switch it off at this node:
-// access.ErrLastAdmin.
+// failure.LastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if l := meta.LevelOf(o.node.Meta.View()); !l.Has(level.AccessControl) {
-		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", meta.ErrLevel, l)
+		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", failure.FeatureLevel, l)
 	}
 	if d := o.Directory(); c.Verb == access.Enable && !o.Administrator() && d.HasAdmin(true) {
-		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", access.ErrLastAdmin)
+		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", failure.LastAdmin)
 	}
 	_, err := o.node.host.Propose(ctx, meta.ChangeAccess{Change: c})
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -83,7 +84,7 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 	}
 	for _, m := range controller.PlanBalance(s, nodes, limit) {
 		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To, false)
-		if errors.Is(err, controller.ErrTooManyMoves) {
+		if errors.Is(err, failure.TooManyMoves) {
 			break // the rest is done later
 		}
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/fan"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -132,7 +132,7 @@ func everywhere(t *meta.Topic, f func(i int) (found bool, err error)) (found boo
 func (o *Contents) changeChannel(ctx context.Context, a changeArgs) error {
 	found, err := o.change(ctx, a)
 	if err == nil && !found {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 		}
 	}
 	err = o.node.topics.DeleteTopic(ctx, name)
-	if errors.Is(err, meta.ErrTopicNotFound) {
+	if errors.Is(err, failure.TopicNotFound) {
 		return nil
 	}
 	return err
@@ -224,7 +224,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		one := r
 		one.Partition, one.Max = i, r.Max-len(peeked)
 		some, err := o.peek(ctx, one)
-		if errors.Is(err, meta.ErrChannelNotFound) {
+		if errors.Is(err, failure.ChannelNotFound) {
 			missing++ // an ephemeral channel need not be in every partition
 			continue
 		}
@@ -235,7 +235,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		r.Bytes = bytesLeft(r.Bytes, some)
 	}
 	if missing > 0 && missing == len(t.Partitions) {
-		return nil, meta.ErrChannelNotFound
+		return nil, failure.ChannelNotFound
 	}
 	return peeked, nil
 }
@@ -260,7 +260,7 @@ func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 // elsewhere reports whether a request may succeed at another node, or at the same one a little
 // later: a leader may have applied less metadata than this node. Nothing was changed.
 func elsewhere(err error) bool {
-	for _, e := range []error{coord.ErrNotLeading, ErrUnreachable, meta.ErrTopicNotFound, meta.ErrPartitionNotFound, meta.ErrStaleVersion} {
+	for _, e := range []error{failure.NotLeading, failure.Unreachable, failure.TopicNotFound, failure.PartitionNotFound, failure.StaleVersion} {
 		if errors.Is(err, e) {
 			return true
 		}

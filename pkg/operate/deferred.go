@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -150,7 +151,7 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 func (d Deferrals) everywhere(t *meta.Topic, f func(i int) (found bool, err error)) error {
 	found, err := everywhere(t, f)
 	if err == nil && !found {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	return err
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // What was done in one partition is not refused, whatever another says.
 func TestAChangeThatWasCarriedOutInPartIsUncertain(t *testing.T) {
-	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", ErrUnreachable, coord.ErrNotLeading)} {
+	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", failure.Unreachable, failure.NotLeading)} {
 		err := partly(deferral.Cancel, 3, cause)
-		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, ErrUnreachable) {
+		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, failure.Unreachable) {
 			t.Errorf("%v: %v", cause, fate.Of(err))
 		}
 		for _, want := range []string{"outcome unknown", "cancel was confirmed for 3 messages", "repeat the command", cause.Error()} {

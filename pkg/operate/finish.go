@@ -7,14 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
-
-// ErrMessageNotFound reports that a partition's log has no such message: retention has deleted it,
-// or it was never published.
-var ErrMessageNotFound error = failure.MessageNotFound
 
 // finishArgs names a message and a channel.
 type finishArgs struct {
@@ -67,9 +62,9 @@ func (o *Contents) FinishMessage(ctx context.Context, name, channel string, part
 	case err != nil:
 		return "", err
 	case !r.Channel:
-		return "", meta.ErrChannelNotFound
+		return "", failure.ChannelNotFound
 	case !r.Message:
-		return "", fmt.Errorf("%s/%d offset %d: %w", name, partition, offset, ErrMessageNotFound)
+		return "", fmt.Errorf("%s/%d offset %d: %w", name, partition, offset, failure.MessageNotFound)
 	}
 	return r.Was, nil
 }

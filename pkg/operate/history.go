@@ -21,11 +21,7 @@ import (
 )
 
 // Refusals about a channel's history. Each is marked fate.Refused.
-var (
-	ErrNothingToUndo error = failure.NothingToUndo
-	ErrChannelThere  error = failure.ChannelThere
-	ErrNotForward          = fate.Refuse("the channel is already past that offset")
-)
+var ErrNotForward = fate.Refuse("the channel is already past that offset")
 
 // placeArgs asks for a channel's position, and the effect of a move.
 type placeArgs struct {
@@ -147,7 +143,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 		}
 	})
 	if err = errors.Join(errs...); err == nil && !found {
-		err = meta.ErrChannelNotFound
+		err = failure.ChannelNotFound
 	}
 	slices.SortFunc(moves, func(a, b api.PartitionMove) int { return cmp.Compare(a.Partition, b.Partition) })
 	slices.SortFunc(saved, func(a, b meta.SavedPartition) int { return cmp.Compare(a.Partition, b.Partition) })
@@ -215,7 +211,7 @@ func newMove(o *Node, name, channel, verb string, to *SeekTo) (operatorMove, err
 	m := operatorMove{o: o, topic: t, channel: channel, verb: verb, to: to, partition: host.AnyPartition}
 	if to != nil && to.Partition != nil {
 		if m.partition = *to.Partition; m.partition < 0 || m.partition >= len(t.Partitions) {
-			return m, fmt.Errorf("%s/%d: %w", name, m.partition, meta.ErrPartitionNotFound)
+			return m, fmt.Errorf("%s/%d: %w", name, m.partition, failure.PartitionNotFound)
 		}
 	}
 	return m, nil
@@ -260,12 +256,12 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 		return api.UndoneMove{}, err
 	}
 	if t.Channels[channel] == nil {
-		return api.UndoneMove{}, meta.ErrChannelNotFound
+		return api.UndoneMove{}, failure.ChannelNotFound
 	}
 	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
 	all = slices.DeleteFunc(all, func(v *meta.Saved) bool { return v.Verb == SavedDelete })
 	if len(all) == 0 {
-		return api.UndoneMove{}, ErrNothingToUndo
+		return api.UndoneMove{}, failure.NothingToUndo
 	}
 	return undo(ctx, o.node, all[0])
 }
@@ -280,7 +276,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (ap
 		return api.UndoneMove{}, err
 	}
 	if t.Channels[channel] != nil {
-		return api.UndoneMove{}, ErrChannelThere
+		return api.UndoneMove{}, failure.ChannelThere
 	}
 	for _, v := range meta.HistoryOf(o.node.Meta.View()).Of(t, channel) {
 		if v.Verb != SavedDelete {
@@ -291,7 +287,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (ap
 		}
 		return undo(ctx, o.node, v)
 	}
-	return api.UndoneMove{}, ErrNothingToUndo
+	return api.UndoneMove{}, failure.NothingToUndo
 }
 
 // undo returns a channel to a saved position in all of its partitions, and drops that.
@@ -303,7 +299,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 		p := v.Partitions[i]
 		r, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{v.Topic, v.Channel, p})
 		if err == nil && !r.Found {
-			err = meta.ErrChannelNotFound
+			err = failure.ChannelNotFound
 		}
 		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: r.Gone}
 		return err
@@ -312,7 +308,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 		return u, fmt.Errorf("undo incomplete; repeat it: %w", err)
 	}
 	_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
-	if errors.Is(err, meta.ErrSavedNotFound) {
+	if errors.Is(err, failure.SavedNotFound) {
 		err = nil // another request did the same
 	}
 	return u, err
@@ -326,7 +322,7 @@ func saveDeleted(ctx context.Context, o *Node, name, channel string) error {
 		return err
 	}
 	if m.topic.Channels[channel] == nil {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	_, saved, _ := m.plan(ctx) // as much as is known
 	return m.save(ctx, saved)

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -38,24 +37,24 @@ func (o *Node) Register(all forward.Operations) {
 	askTrace.register(all, o)
 }
 
-// reached adds ErrUnreachable to an error of another node if the node could not be asked.
+// reached adds failure.Unreachable to an error of another node if the node could not be asked.
 func reached(err error) error {
 	if _, unreachable := errors.AsType[*peer.UnreachableError](err); unreachable {
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", failure.Unreachable, err)
 	}
 	return err
 }
 
-// ledPart returns a partition that this node leads, or coord.ErrNotLeading.
+// ledPart returns a partition that this node leads, or failure.NotLeading.
 func (o *Node) ledPart(name string, i int) (*topic.Partition, error) {
 	h := o.host.Lookup(name)
 	if h == nil {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	if lp := h.Led(i); lp != nil {
 		return lp.Part, nil
 	}
-	return nil, fmt.Errorf("%s/%d: %w", name, i, coord.ErrNotLeading)
+	return nil, fmt.Errorf("%s/%d: %w", name, i, failure.NotLeading)
 }
 
 // followersHere returns the progress of a partition's followers, if this node leads it.

@@ -39,13 +39,6 @@ type Members interface {
 	Answers(id meta.NodeID) bool
 }
 
-// Errors of operator requests in addition to those of meta and controller. Each is marked
-// fate.Refused.
-var (
-	ErrUnreachable error = failure.Unreachable
-	ErrNodeActive  error = failure.NodeActive
-)
-
 // Bounds of operator requests to other nodes.
 const (
 	// askTimeout bounds one node's answer to a question that should take no time. Answers for
@@ -136,7 +129,7 @@ func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic st
 		}
 		var leader meta.NodeID
 		if leader, err = o.leader(topic, partition); err != nil {
-			if errors.Is(err, host.ErrNoLeader) {
+			if errors.Is(err, failure.NoLeader) {
 				continue
 			}
 			return reply, err
@@ -156,10 +149,10 @@ func (o *Node) leader(topic string, partition int) (meta.NodeID, error) {
 		return "", err
 	}
 	if partition < 0 || partition >= len(t.Partitions) {
-		return "", fmt.Errorf("%s/%d: %w", topic, partition, meta.ErrPartitionNotFound)
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, failure.PartitionNotFound)
 	}
 	if t.Partitions[partition].Leader == "" {
-		return "", fmt.Errorf("%s/%d: %w", topic, partition, host.ErrNoLeader)
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, failure.NoLeader)
 	}
 	return t.Partitions[partition].Leader, nil
 }

@@ -10,10 +10,10 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // DrainNode requests that a node lead nothing. Unless it is forced, it is refused if a partition
@@ -21,7 +21,7 @@ import (
 // replicas. It returns once the request is in the metadata: the controller acts on it.
 func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
 	s := o.node.Meta.View()
-	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
+	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, failure.CannotDrain)) {
 		return err
 	}
 	return o.intend(ctx, id, meta.IntentDrain)
@@ -36,7 +36,7 @@ func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 // there are too few other nodes. A dry run only checks whether it is refused.
 func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error {
 	s := o.node.Meta.View()
-	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
+	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, failure.TooFewNodes)) {
 		return err
 	}
 	if dryRun {
@@ -56,7 +56,7 @@ func (o *Operator) intend(ctx context.Context, id meta.NodeID, intent meta.NodeI
 // checkDecommission returns nil if the other nodes can take a node's replicas.
 func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeID) error {
 	if s.Node(id) == nil {
-		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	room := 0
 	for n := range s.Nodes() {
@@ -68,7 +68,7 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if target := p.Target(); err == nil && slices.Contains(target, id) && len(target) > room {
 			err = fmt.Errorf("%s/%d has %d replicas, but without %s only %d nodes can hold them: %w",
-				t.Name, i, len(target), id, room, meta.ErrTooFewNodes)
+				t.Name, i, len(target), id, room, failure.TooFewNodes)
 		}
 	})
 	return err
@@ -81,17 +81,17 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 	n := s.Node(id)
 	_, member := o.node.members().Find(id)
 	if n == nil && !member {
-		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	if n != nil {
 		if left := controller.Remaining(s, id); left > 0 {
-			return fmt.Errorf("%s holds replicas of %d partitions: %w", id, left, meta.ErrNodeInUse)
+			return fmt.Errorf("%s holds replicas of %d partitions: %w", id, left, failure.NodeInUse)
 		}
 		if !removable(s, n) {
-			return fmt.Errorf("node %s: %w", id, ErrNodeActive)
+			return fmt.Errorf("node %s: %w", id, failure.NodeActive)
 		}
 		if member && len(o.node.members().Voters()) == 1 && o.node.members().Voters()[0] == id {
-			return fmt.Errorf("node %s: %w", id, raftstore.ErrLastVoter)
+			return fmt.Errorf("node %s: %w", id, failure.LastVoter)
 		}
 	}
 	if o.node.Agreement != nil {
@@ -158,7 +158,7 @@ var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node,
 	}
 	d, ok := o.Agreement.Controller()
 	if !ok {
-		return nil, raftstore.ErrNotLeader
+		return nil, failure.NotController
 	}
 	return d.Troubles, nil
 }}
@@ -167,7 +167,7 @@ var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node,
 // controller there is nothing.
 func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
-	if errors.Is(err, raftstore.ErrNotLeader) {
+	if errors.Is(err, failure.NotController) {
 		leader, ok := o.Meta.Leader()
 		if !ok || leader == o.Self {
 			return nil
@@ -187,7 +187,7 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 	s := o.node.Meta.View()
 	n := s.Node(id)
 	if n == nil {
-		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return api.NodeDetail{}, fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	m, _ := o.node.members().Find(id)
 	_, led := o.node.Meta.Leader()

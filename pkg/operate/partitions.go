@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -83,9 +84,9 @@ func (o *Node) find(topic string, i int) (*meta.State, *meta.Topic, *meta.Partit
 	t := s.Topic(topic)
 	switch {
 	case t == nil:
-		return nil, nil, nil, fmt.Errorf("%s: %w", topic, meta.ErrTopicNotFound)
+		return nil, nil, nil, fmt.Errorf("%s: %w", topic, failure.TopicNotFound)
 	case i < 0 || i >= len(t.Partitions):
-		return nil, nil, nil, fmt.Errorf("%s/%d: %w", topic, i, meta.ErrPartitionNotFound)
+		return nil, nil, nil, fmt.Errorf("%s/%d: %w", topic, i, failure.PartitionNotFound)
 	}
 	return s, t, &t.Partitions[i], nil
 }
@@ -169,7 +170,7 @@ func (o *Operator) transfer(ctx context.Context, topic string, i int, to meta.No
 		case err == nil:
 			o.awaitChange(ctx, t, i)
 			return nil
-		case errors.Is(err, ErrUnreachable):
+		case errors.Is(err, failure.Unreachable):
 			return o.elect(ctx, e)
 		case try == askAgain-1:
 			return fmt.Errorf("transfer leadership of %s/%d: %w", topic, i, err)

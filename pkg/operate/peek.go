@@ -9,10 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -38,7 +38,7 @@ const MaxPeek = 10_000
 func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	h := o.host.Lookup(r.Topic)
 	if h == nil {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	left := r.Max
 	if left <= 0 {
@@ -49,7 +49,7 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	if r.Partition >= 0 {
 		lp := h.Led(r.Partition)
 		if lp == nil {
-			return nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, h.Name, r.Partition)
+			return nil, fmt.Errorf("%w: %s/%d", failure.PartitionNotFound, h.Name, r.Partition)
 		}
 		served = []*host.Led{lp}
 	}
@@ -91,7 +91,7 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 	from := lp.Part.Log().Start()
 	if r.Channel != "" {
 		if c = lp.Part.Channel(r.Channel); c == nil {
-			return nil, meta.ErrChannelNotFound
+			return nil, failure.ChannelNotFound
 		}
 		from = c.Floor()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -22,10 +23,10 @@ func (p Policies) ChannelDefaults() policy.Policy { return p.o.node.Meta.Setting
 // error, and is not changed.
 func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
 	if meta.IsEphemeral(c.Channel) && c.Filter != "" {
-		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", meta.ErrInvalidConfig, c.Channel)
+		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", failure.InvalidConfig, c.Channel)
 	}
 	if meta.IsEphemeral(c.Channel) && c.Policy != (policy.Policy{}) {
-		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", meta.ErrInvalidConfig, c.Channel)
+		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", failure.InvalidConfig, c.Channel)
 	}
 	err := p.o.node.topics.EnsureChannel(ctx, c)
 	if h := p.o.node.host.Lookup(c.Topic); h != nil && err == nil {

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // DeadLetterAction asks to redrive or purge dead letters of a channel.
@@ -42,11 +41,11 @@ var askLetters = question[lettersArgs, deadletter.Processed]{"letters", func(o *
 func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Processed, err error) {
 	h := o.host.Lookup(a.Letters)
 	if h == nil {
-		return s, meta.ErrTopicNotFound
+		return s, failure.TopicNotFound
 	}
 	lp := h.Led(a.Partition)
 	if lp == nil || !lp.Part.Leased(time.Now()) {
-		return s, fmt.Errorf("%s/%d: %w", a.Letters, a.Partition, coord.ErrNotLeading)
+		return s, fmt.Errorf("%s/%d: %w", a.Letters, a.Partition, failure.NotLeading)
 	}
 	t, err := o.topics.Topic(a.Topic)
 	if err != nil && !a.Purge {
@@ -64,10 +63,10 @@ func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Proc
 	if a.Purge {
 		bring = nil
 	} else if t.Channels[a.Channel] == nil {
-		return s, fmt.Errorf("%w: %s", meta.ErrChannelNotFound, a.Channel)
+		return s, fmt.Errorf("%w: %s", failure.ChannelNotFound, a.Channel)
 	}
 	s, err = lp.Letters.Process(ctx, lp.Part, of, a.Max, a.DryRun, bring)
-	if errors.Is(err, topic.ErrChannelNotFound) {
+	if errors.Is(err, failure.ChannelNotFound) {
 		return s, nil // it was never created: there are no dead letters
 	}
 	return s, err
@@ -90,7 +89,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 		return s, err
 	}
 	if meta.IsEphemeral(a.Channel) && !a.Purge {
-		return s, fmt.Errorf("%w: messages cannot be redelivered to an ephemeral channel: copy them to a topic instead", meta.ErrInvalidConfig)
+		return s, fmt.Errorf("%w: messages cannot be redelivered to an ephemeral channel: copy them to a topic instead", failure.InvalidConfig)
 	}
 	letters := p.LettersOf(t, a.Channel)
 	if letters == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -98,7 +98,7 @@ func (o *Contents) Copies(ctx context.Context, topic string, i int) (*api.Repair
 // ErrNoSetAside if there is none of that name.
 func (o *Contents) DiscardCopy(ctx context.Context, topic string, i int, node meta.NodeID, name string) error {
 	if name == "" {
-		return host.ErrNoSetAside
+		return failure.NoSetAside
 	}
 	return o.repair(ctx, topic, i, node, name)
 }
@@ -115,7 +115,7 @@ func (o *Contents) repair(ctx context.Context, topic string, i int, node meta.No
 		return err
 	}
 	if s.Node(node) == nil {
-		return fmt.Errorf("node %s: %w", node, meta.ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", node, failure.NodeNotFound)
 	}
 	a := repairArgs{idOf(t, i), discard}
 	_, err = askRepair.ask(ctx, o.node, node, a)

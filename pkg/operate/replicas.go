@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -33,7 +34,7 @@ func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, 
 			err = o.MovePartition(ctx, topic, i, target, false)
 		}
 		switch {
-		case errors.Is(err, controller.ErrTooManyMoves):
+		case errors.Is(err, failure.TooManyMoves):
 			waiting++
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s/%d: %w", topic, i, err))
@@ -72,7 +73,7 @@ func fitted(s *meta.State, nodes controller.Conditions, p *meta.Partition, n int
 			}
 		}
 		if len(free) == 0 {
-			return nil, fmt.Errorf("%w: %d, and no other node is up", meta.ErrTooFewNodes, len(target))
+			return nil, fmt.Errorf("%w: %d, and no other node is up", failure.TooFewNodes, len(target))
 		}
 		best := slices.MinFunc(free, func(a, b *meta.Node) int {
 			return cmp.Or(cmp.Compare(zones[a.Zone], zones[b.Zone]), cmp.Compare(load[a.ID].replicas, load[b.ID].replicas), cmp.Compare(a.ID, b.ID))

@@ -4,8 +4,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -15,15 +14,15 @@ import (
 func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Offset) error {
 	h := o.node.host.Lookup(name)
 	if h == nil {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
 	lp := h.Led(partition)
 	if lp == nil {
-		return fmt.Errorf("%s/%d: %w", name, partition, coord.ErrNotLeading)
+		return fmt.Errorf("%s/%d: %w", name, partition, failure.NotLeading)
 	}
 	c := lp.Part.Channel(of)
 	if c == nil {
-		return meta.ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
 	end = min(end, lp.Part.Log().CommittedEnd())
 	return topic.Move(c, func(s *channel.State) { s.Skip(from, end) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -35,12 +36,12 @@ func (o *Upgrader) Upgrade() api.Upgrade {
 }
 
 // Finalize raises the feature level to what this node's program supports, and returns the new
-// state. It is refused with meta.ErrLevel while a node does not support that, or a member's support
+// state. It is refused with failure.FeatureLevel while a node does not support that, or a member's support
 // is unknown.
 func (o *Upgrader) Finalize(ctx context.Context) (api.Upgrade, error) {
 	u := o.Upgrade()
 	if len(u.Unregistered) > 0 {
-		return u, fmt.Errorf("%w: level %v: unknown whether %v, which never registered, supports it", meta.ErrLevel, level.Level(u.Target), u.Unregistered)
+		return u, fmt.Errorf("%w: level %v: unknown whether %v, which never registered, supports it", failure.FeatureLevel, level.Level(u.Target), u.Unregistered)
 	}
 	if u.Finalized {
 		return u, nil

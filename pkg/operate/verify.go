@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -183,10 +184,10 @@ func common(copies map[meta.NodeID]api.Copy, isr []meta.NodeID) (from, end seq.O
 func (o *Node) replicaHere(a controller.PartitionID) (*host.Held, error) {
 	h := o.host.Lookup(a.Topic)
 	if h == nil || a.Incarnation != 0 && h.Incarnation != a.Incarnation {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	if hp := h.Held(a.Partition); hp != nil {
 		return hp, nil
 	}
-	return nil, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, meta.ErrPartitionNotFound)
+	return nil, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, failure.PartitionNotFound)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/signal"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -42,7 +42,7 @@ const (
 )
 
 // errStrayed is the outcome of a publish whose leader was superseded before it answered.
-var errStrayed = fate.Mark(fmt.Errorf("%w: leader changed", coord.ErrUnknownOutcome), fate.Uncertain)
+var errStrayed = fate.Mark(fmt.Errorf("%w: leader changed", failure.Unconfirmed), fate.Uncertain)
 
 // queues hold the publishes that cannot simply go to a term of this node: those to partitions that
 // another node leads, and those that no node can append at the moment. A publish that was refused
@@ -166,7 +166,7 @@ func (s *queues) send(key queueKey, p *Request, refusal error) error {
 	s.withoutPublisher(p.Messages)
 	size := forward.MessagesSize(p.Messages)
 	if s.bytes.Load()+int64(size) > queuesBytes {
-		return host.ErrBusy
+		return failure.QueueFull
 	}
 	share := s.Memory.Share(limit.Forwards)
 	if !share.Try(size) {
@@ -233,7 +233,7 @@ func (o *queue) enqueue(x *queuedPublish, target meta.NodeID) (again bool, err e
 		return false, o.closed
 	case o.bytes > 0 && o.bytes+size > QueueBytes:
 		o.mu.Unlock()
-		return false, host.ErrBusy
+		return false, failure.QueueFull
 	}
 	o.bytes += size
 	o.all.bytes.Add(int64(size))
@@ -282,9 +282,9 @@ func (s *queues) poke() { signal.Poke(s.stir) }
 // absent returns why a partition has no leader.
 func (s *queues) absent(k queueKey) error {
 	if t := s.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
-		return meta.ErrTopicNotFound
+		return failure.TopicNotFound
 	}
-	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, host.ErrNoLeader)
+	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, failure.NoLeader)
 }
 
 func (o *queue) forgetLocked(x *queuedPublish) {
@@ -316,15 +316,15 @@ func (s *queues) passing(k queueKey, err error) bool {
 		return false
 	}
 	switch {
-	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, host.ErrNoLeader), errors.Is(err, host.ErrNoWindow):
+	case errors.Is(err, failure.NotLeading), errors.Is(err, failure.Moving), errors.Is(err, failure.NoLeader), errors.Is(err, failure.NoWindow):
 		return true
-	case errors.Is(err, coord.ErrNotWritable):
+	case errors.Is(err, failure.TooFewISR):
 		// A state in the metadata also does not end on its own.
 		t := s.Meta.Topic(k.topic)
 		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
-	case errors.Is(err, host.ErrDiskFull):
+	case errors.Is(err, failure.DiskFull):
 		return s.handsOver(k)
-	case errors.Is(err, host.ErrExiting):
+	case errors.Is(err, failure.ShuttingDown):
 		return !s.host.Exiting() // the leader is stopping
 	}
 	return false
@@ -356,7 +356,7 @@ func (s *queues) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			s.close(host.ErrExiting)
+			s.close(failure.ShuttingDown)
 			return
 		case <-s.stir:
 		case <-changed:

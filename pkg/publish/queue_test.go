@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -169,7 +170,7 @@ func alone(t *testing.T, name string) *Router {
 func TestALeaderWithoutAWindowIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := alone(t, "t")
-		if !r.queues.passing(queueKey{"t", r.host.Lookup("t").Incarnation, 0}, host.ErrNoWindow) {
+		if !r.queues.passing(queueKey{"t", r.host.Lookup("t").Incarnation, 0}, failure.NoWindow) {
 			t.Error("it is not tried again")
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -44,7 +44,7 @@ func (x *queuedPublish) dispatch(target meta.NodeID, round uint64) {
 	case target == s.Self:
 		x.append()
 	case s.Calls.Remote == nil:
-		x.finishAttempt(topic.Receipt{Err: coord.ErrNotLeading})
+		x.finishAttempt(topic.Receipt{Err: failure.NotLeading})
 	default:
 		x.post(target, round)
 	}
@@ -72,12 +72,12 @@ func (x *queuedPublish) append() {
 		lp = h.Led(k.partition)
 	}
 	if lp == nil {
-		x.finishAttempt(topic.Receipt{Err: coord.ErrNotLeading})
+		x.finishAttempt(topic.Receipt{Err: failure.NotLeading})
 		return
 	}
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
-		if err = host.ErrDiskFull; s.host.Disk.Reserve(topic.StoredSize(messages)) {
+		if err = failure.DiskFull; s.host.Disk.Reserve(topic.StoredSize(messages)) {
 			err = h.Offer(lp, topic.Offered{Messages: messages, Done: x.done})
 		}
 	}

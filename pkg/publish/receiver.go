@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -24,7 +24,7 @@ const (
 )
 
 // errOvertaken refuses a publish that was sent after a refused one: it would be appended before it.
-var errOvertaken = fate.Mark(fmt.Errorf("%w: an earlier publish of this round was refused", coord.ErrNotLeading), fate.Refused)
+var errOvertaken = fate.Mark(fmt.Errorf("%w: an earlier publish of this round was refused", failure.NotLeading), fate.Refused)
 
 // receivers accept publishes of other nodes. The publishes of one node to one partition are
 // appended in the order of sending; a term that makes one partition wait delays no other.
@@ -120,10 +120,10 @@ func (in *receiver) put(payload []byte, reply func([][]byte, error)) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.bytes > 0 && in.bytes+len(payload) > receiverBytes {
-		return host.ErrBusy
+		return failure.QueueFull
 	}
 	if !in.busy && !in.all.start(in.work) {
-		return host.ErrExiting
+		return failure.ShuttingDown
 	}
 	in.busy = true
 	in.bytes += len(payload)
@@ -206,17 +206,17 @@ func (in *receiver) answer(round uint64, r topic.Receipt, reply func([][]byte, e
 func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	h := s.host.Lookup(m.Topic)
 	if h == nil || h.Incarnation != m.Incarnation {
-		return coord.ErrNotLeading
+		return failure.NotLeading
 	}
 	lp := h.Led(m.Partition)
 	if lp == nil {
-		return coord.ErrNotLeading
+		return failure.NotLeading
 	}
 	if err := h.Fits(m.Messages); err != nil {
 		return err
 	}
 	if !s.host.Disk.Reserve(topic.StoredSize(m.Messages)) {
-		return host.ErrDiskFull
+		return failure.DiskFull
 	}
 	return h.Offer(lp, topic.Offered{Messages: m.Messages, Done: done})
 }

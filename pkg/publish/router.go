@@ -18,9 +18,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrPartitionNeeded refuses a publish without the choice that only its publisher can make.
-var ErrPartitionNeeded error = failure.PartitionNeeded
-
 // Options configure a router.
 type Options struct {
 	Self           meta.NodeID
@@ -118,7 +115,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	if lp == nil || r.queues.holds(key) {
 		return r.queues.send(key, p, nil)
 	}
-	if err = host.ErrDiskFull; r.host.Disk.Reserve(topic.StoredSize(p.Messages)) {
+	if err = failure.DiskFull; r.host.Disk.Reserve(topic.StoredSize(p.Messages)) {
 		err = h.Offer(lp, topic.Offered{Messages: p.Messages, Done: p.Done, Inline: p.Inline})
 	}
 	if err == nil || !r.queues.passing(key, err) {
@@ -130,7 +127,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 // accepts checks whether a publish is possible at all, and returns its topic.
 func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
 	if r.host.Exiting() {
-		return nil, host.ErrExiting
+		return nil, failure.ShuttingDown
 	}
 	h, err := r.topics.EnsureHosted(ctx, p.Topic)
 	if err != nil {
@@ -155,15 +152,15 @@ func choose(h *host.Topic, p *Request, full bool) (int, []*route.Part, error) {
 	n := len(t.Partitions)
 	switch {
 	case n == 0:
-		return 0, nil, meta.ErrPartitionNotFound
+		return 0, nil, failure.PartitionNotFound
 	case p.Partition >= n:
-		return 0, nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, h.Name, p.Partition)
+		return 0, nil, fmt.Errorf("%w: %s/%d", failure.PartitionNotFound, h.Name, p.Partition)
 	case p.Partition >= 0:
 		return p.Partition, nil, nil
 	case n == 1:
 		return 0, nil, nil
 	case t.Config.Ordered && route.Unplaced(p.Messages):
-		return 0, nil, ErrPartitionNeeded
+		return 0, nil, failure.PartitionNeeded
 	}
 	places := route.Topic{Partitions: n, Ordered: t.Config.Ordered}
 	at, named, parts := places.Split(p.Messages, p.Route, func() int { return anyOf(h, t, full) })

@@ -11,9 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrFull refuses messages: their partition holds as much as its topic's maximum allows.
-var ErrFull error = failure.TopicFull
-
 const (
 	// tellEvery is how often room is asked for while a topic is full.
 	tellEvery = 100 * time.Millisecond
@@ -54,7 +51,7 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 	}
 	d.refused.Add(uint64(len(messages)))
 	d.lastFull.Store(now.UnixNano())
-	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", ErrFull, stored, most)
+	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", failure.TopicFull, stored, most)
 }
 
 // tell asks for room, now and then.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -30,7 +31,7 @@ func TestAPartitionTakesItsShare(t *testing.T) {
 		var d Disk
 		d.Tells(full)
 		err := d.Reserve(&c.config, c.stored, messages)
-		if (err != nil) != c.refused || err != nil && (!errors.Is(err, ErrFull) || fate.Of(err) != fate.Refused) {
+		if (err != nil) != c.refused || err != nil && (!errors.Is(err, failure.TopicFull) || fate.Of(err) != fate.Refused) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if told := len(full) == 1; told != c.told {
@@ -54,7 +55,7 @@ func TestAFullTopicAsksForRoomNowAndThen(t *testing.T) {
 		config := meta.TopicConfig{Partitions: 1, MaxBytes: 10}
 		told := 0
 		for range 30 {
-			if err := d.Reserve(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, ErrFull) {
+			if err := d.Reserve(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, failure.TopicFull) {
 				t.Fatal(err)
 			}
 			select {

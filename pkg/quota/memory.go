@@ -10,9 +10,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrBusy refuses messages for which there is no room until others are gone.
-var ErrBusy error = failure.QueueFull
-
 // inMemory is by how much what is stored in memory is larger than its records: it is
 // in blocks, and what has not been synced is there twice.
 const inMemory = 2
@@ -46,7 +43,7 @@ func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 		e.tell()
 	}
 	if stored+int64(n) > 2*e.most {
-		return fmt.Errorf("%w: ephemeral topic holds %d bytes in memory, limit is %d", ErrBusy, stored, e.most)
+		return fmt.Errorf("%w: ephemeral topic holds %d bytes in memory, limit is %d", failure.QueueFull, stored, e.most)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

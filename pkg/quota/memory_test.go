@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -26,7 +27,7 @@ func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
 		{stored: 19*n + 1, told: true, refused: true},
 	} {
 		err := e.Reserve(c.stored, messages)
-		if refused := errors.Is(err, ErrBusy); refused != c.refused || (err != nil) != c.refused {
+		if refused := errors.Is(err, failure.QueueFull); refused != c.refused || (err != nil) != c.refused {
 			t.Errorf("with %d bytes stored: %v", c.stored, err)
 		}
 		told := false

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
@@ -370,7 +370,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 	f, ok := r.here.inFlight.all[a.ID]
 	if !ok || r.over != nil {
 		r.mu.Unlock()
-		return channel.ErrNotInFlight
+		return failure.NotInFlight
 	}
 	if a.Verb == forward.Touch {
 		if f.expires = now.Add(r.o.Timeout); f.expires.After(f.until) {

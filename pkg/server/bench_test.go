@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -30,7 +31,7 @@ func (b nullBroker) Subscribe(context.Context, consume.Subscribe) (Subscription,
 	return &nullSub{body: b.body}, nil
 }
 
-func (nullBroker) Topic(string) (*meta.Topic, error) { return nil, meta.ErrTopicNotFound }
+func (nullBroker) Topic(string) (*meta.Topic, error) { return nil, failure.TopicNotFound }
 
 type nullSub struct {
 	body []byte

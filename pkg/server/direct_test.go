@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -100,7 +100,7 @@ func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
 			r, receipt := newDirectRig(t), topic.Receipt{}
 			a := r.publish(t)
 			if arrange == nil {
-				receipt.Err = host.ErrBusy
+				receipt.Err = failure.QueueFull
 			} else {
 				arrange(r, a)
 			}

@@ -7,7 +7,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
-	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -73,7 +72,7 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 	} else {
 		err = e.readOne(size)
 	}
-	if errors.Is(err, limit.ErrNoMemory) {
+	if errors.Is(err, failure.NoMemory) {
 		return publishError(cmd.Verb, t.name, err, extended)
 	}
 	if err == nil {

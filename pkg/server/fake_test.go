@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/consume"
-	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -75,21 +73,21 @@ func (b *fakeBroker) topicLocked(name string) *fakeTopic {
 func (b *fakeBroker) fail(name string) error {
 	switch name {
 	case "busy":
-		return host.ErrBusy
+		return failure.QueueFull
 	case "uncertain":
 		return fate.Mark(context.DeadlineExceeded, fate.Uncertain)
 	case "strict":
-		return directory.ErrInvalidTopic
+		return failure.InvalidTopic
 	case "small":
-		return host.ErrMessageTooBig
+		return failure.MessageTooBig
 	case "ordered":
-		return publish.ErrPartitionNeeded
+		return failure.PartitionNeeded
 	case "closed":
-		return coord.ErrNotWritable
+		return failure.TooFewISR
 	case "moved":
-		return coord.ErrNotLeading
+		return failure.NotLeading
 	case "crowded":
-		return consume.ErrTooManyConsumers
+		return failure.TooManyConsumers
 	}
 	return nil
 }
@@ -106,7 +104,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 	b.inline = append(b.inline, p.Inline != nil)
 	if p.Partition >= fakePartitions {
 		b.mu.Unlock()
-		p.Done(topic.Receipt{Err: meta.ErrPartitionNotFound})
+		p.Done(topic.Receipt{Err: failure.PartitionNotFound})
 		return
 	}
 	if err := b.fail(p.Topic); err != nil {
@@ -158,7 +156,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 // with "sorted" ordered.
 func (b *fakeBroker) Topic(name string) (*meta.Topic, error) {
 	if name == "missing" {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	return &meta.Topic{
 		Name: name, Incarnation: 1, Partitions: make([]meta.Partition, fakePartitions),
@@ -213,7 +211,7 @@ func (b *fakeBroker) Subscribe(_ context.Context, r consume.Subscribe) (Subscrip
 		return nil, err
 	}
 	if r.Partition >= fakePartitions {
-		return nil, meta.ErrPartitionNotFound
+		return nil, failure.PartitionNotFound
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -327,7 +325,7 @@ func (s *fakeSub) takeBackLocked(id seq.MessageID) (fakeMessage, error) {
 		return m, errNotInFlight
 	}
 	if s.ch == s.b.topicLocked("lost").subs["c"] || s.ch == s.b.topicLocked("lost").subs["d"] {
-		return m, topic.ErrNotLeased
+		return m, failure.NotLeased
 	}
 	if s.ch.owner[id] != s {
 		return m, errNotOwner

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
@@ -47,7 +48,7 @@ func TestABodyWithoutMemoryIsRefusedAndTheNextTaken(t *testing.T) {
 				m, _, w := pressed(t)
 				began := time.Now()
 				go w.send(tt.send + "PUB t\n" + sized("small"))
-				w.expect(tt.want+limit.ErrNoMemory.Error(), "OK")
+				w.expect(tt.want+failure.NoMemory.Error(), "OK")
 				if waited := time.Since(began); waited != limit.MemoryWait {
 					t.Errorf("the sender waited for %v", waited)
 				}
@@ -94,7 +95,7 @@ func TestManyMessagesAreChargedForEach(t *testing.T) {
 				t.Fatal("the budget is not empty")
 			}
 			go w.send(nsq.Magic + mpub("t", ones...) + "PUB t\n" + sized("small"))
-			w.expect("E_MPUB_FAILED MPUB failed, refused: "+limit.ErrNoMemory.Error(), "OK")
+			w.expect("E_MPUB_FAILED MPUB failed, refused: "+failure.NoMemory.Error(), "OK")
 		})
 	})
 }
@@ -187,9 +188,9 @@ func TestConnectionsAndUpgradesArePaidFor(t *testing.T) {
 		w.send("PUB t\n" + sized("x"))
 		w.expect("OK")
 	}
-	h.dialRaw(t).expect("E_INVALID "+limit.ErrNoMemory.Error(), "EOF")
+	h.dialRaw(t).expect("E_INVALID "+failure.NoMemory.Error(), "EOF")
 	first.send("IDENTIFY\n" + sized(`{"feature_negotiation":true,"deflate":true}`))
-	first.expect("E_IDENTIFY_FAILED IDENTIFY failed "+limit.ErrNoMemory.Error(), "EOF")
+	first.expect("E_IDENTIFY_FAILED IDENTIFY failed "+failure.NoMemory.Error(), "EOF")
 	eventually(t, "the first has given back", func() bool { return m.Usage().Used == connectionCost })
 	third := h.dial(t)
 	third.send("PUB t\n" + sized("x"))

@@ -42,7 +42,7 @@ type Subscriber interface {
 
 // TopicReader knows the topics of the cluster.
 type TopicReader interface {
-	// Topic returns a topic of the cluster, which must not be changed, or meta.ErrTopicNotFound.
+	// Topic returns a topic of the cluster, which must not be changed, or failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 }
 

@@ -126,7 +126,7 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 		return nsq.Errorf(failure.BadMessage, "%s message too big %d > %d", cmd.Verb, size, p.link.srv.opts.MaxMessageBytes)
 	}
 	body, err := p.link.conn.readBody(p.reader, int(size))
-	if errors.Is(err, limit.ErrNoMemory) {
+	if errors.Is(err, failure.NoMemory) {
 		return publishError(cmd.Verb, t.name, err, standard)
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 		err = p.list(batch)
 	}
 	defer p.shrink()
-	if errors.Is(err, limit.ErrNoMemory) {
+	if errors.Is(err, failure.NoMemory) {
 		return publishError(cmd.Verb, t.name, err, standard)
 	}
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -219,7 +218,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.dropListener(ln)
 	}
 	for _, c := range s.openSessions() {
-		retire(c.link, EndShutdown, host.ErrExiting)
+		retire(c.link, EndShutdown, failure.ShuttingDown)
 	}
 	still := make(chan struct{})
 	go func() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -189,7 +189,7 @@ func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
 		{"headers that the topic has not", extendSupport + "SUB t c\n", "E_SUB_EXTEND_FORBIDDON this topic is not extended and should not identify as extend support."},
 		{"no leader", "SUB_ADVANCED moved c 0\n", "E_FAILED_ON_NOT_LEADER "},
 		{"no leader, of a partition", "SUB moved c 0\n", "E_FAILED_ON_NOT_LEADER "},
-		{"no leader, for a standard client", "SUB moved c\n", "E_SUB_FAILED SUB failed " + coord.ErrNotLeading.Error()},
+		{"no leader, for a standard client", "SUB moved c\n", "E_SUB_FAILED SUB failed " + failure.NotLeading.Error()},
 		{"too few replicas", "SUB_ORDERED closed c 0\n", "E_FAILED_ON_NOT_WRITABLE "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestAFinAfterTheLeadershipHasGone(t *testing.T) {
 	w.expect("OK")
 	w.frame()
 	w.send("FIN " + fakeIDs.ID(0).String() + "\nRDY 1\n")
-	w.expect("E_FIN_FAILED FIN " + fakeIDs.ID(0).String() + " failed " + topic.ErrNotLeased.Error())
+	w.expect("E_FIN_FAILED FIN " + fakeIDs.ID(0).String() + " failed " + failure.NotLeased.Error())
 }
 
 func TestClientsMakeTopicsOfAClusterOfOne(t *testing.T) {

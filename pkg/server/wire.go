@@ -5,7 +5,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -57,7 +56,7 @@ func (reader audience) extended(err error) failure.Wire {
 	switch {
 	case reader == standard:
 		return failure.NoWire
-	case reader == extended && errors.Is(err, meta.ErrPartitionNotFound):
+	case reader == extended && errors.Is(err, failure.PartitionNotFound):
 		return failure.TopicNotExist
 	}
 	return failure.Extending(err)

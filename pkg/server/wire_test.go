@@ -9,12 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // What a client is told of a publish that failed, byte by byte: a standard client by
@@ -25,43 +22,43 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 		standard, extended string
 	}{
 		{
-			coord.ErrNotWritable,
+			failure.TooFewISR,
 			"E_PUB_FAILED PUB failed, refused: not enough in-sync replicas", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			fmt.Errorf("n2: %w", host.ErrDiskFull),
+			fmt.Errorf("n2: %w", failure.DiskFull),
 			"E_PUB_FAILED PUB failed, refused: n2: disk nearly full", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			fate.Mark(commitlog.ErrNoSpace, fate.Refused),
-			"E_PUB_FAILED PUB failed, refused: " + commitlog.ErrNoSpace.Error(), "E_FAILED_ON_NOT_WRITABLE ",
+			fate.Mark(failure.NoSpace, fate.Refused),
+			"E_PUB_FAILED PUB failed, refused: " + failure.NoSpace.Error(), "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			host.ErrNoLeader,
-			"E_PUB_FAILED PUB failed, refused: " + host.ErrNoLeader.Error(), "E_FAILED_ON_NOT_WRITABLE ",
+			failure.NoLeader,
+			"E_PUB_FAILED PUB failed, refused: " + failure.NoLeader.Error(), "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			host.ErrExiting,
+			failure.ShuttingDown,
 			"E_PUB_FAILED PUB failed, refused: shutting down", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			coord.ErrNotLeading,
+			failure.NotLeading,
 			"E_PUB_FAILED PUB failed, refused: this node no longer leads the partition", "E_FAILED_ON_NOT_LEADER ",
 		},
 		{
-			coord.ErrMoving,
+			failure.Moving,
 			"E_PUB_FAILED PUB failed, refused: leadership is being transferred to another node", "E_FAILED_ON_NOT_LEADER ",
 		},
 		{
-			topic.ErrNotLeased,
-			"E_PUB_FAILED PUB failed, refused: " + topic.ErrNotLeased.Error(), "E_FAILED_ON_NOT_LEADER ",
+			failure.NotLeased,
+			"E_PUB_FAILED PUB failed, refused: " + failure.NotLeased.Error(), "E_FAILED_ON_NOT_LEADER ",
 		},
 		{
-			host.ErrBusy,
+			failure.QueueFull,
 			"E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written", "E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written",
 		},
 		{
-			coord.ErrUnknownOutcome,
+			failure.Unconfirmed,
 			"E_PUB_FAILED PUB failed, outcome unknown: written, but not confirmed by all in-sync replicas",
 			"E_PUB_FAILED PUB failed, outcome unknown: written, but not confirmed by all in-sync replicas",
 		},
@@ -70,11 +67,11 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			"E_PUB_FAILED PUB failed, outcome unknown: context deadline exceeded", "E_PUB_FAILED PUB failed, outcome unknown: context deadline exceeded",
 		},
 		{ // what was refused once may have been written when it was sent again
-			fate.Mark(coord.ErrNotWritable, fate.Uncertain),
+			fate.Mark(failure.TooFewISR, fate.Uncertain),
 			"E_PUB_FAILED PUB failed, outcome unknown: not enough in-sync replicas", "E_PUB_FAILED PUB failed, outcome unknown: not enough in-sync replicas",
 		},
 		{
-			fate.Mark(coord.ErrNotLeading, fate.Uncertain),
+			fate.Mark(failure.NotLeading, fate.Uncertain),
 			"E_PUB_FAILED PUB failed, outcome unknown: this node no longer leads the partition",
 			"E_PUB_FAILED PUB failed, outcome unknown: this node no longer leads the partition",
 		},
@@ -86,7 +83,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			fate.Mark(errors.New("rotten"), fate.Corrupt),
 			"E_PUB_FAILED PUB failed, outcome unknown: rotten", "E_PUB_FAILED PUB failed, outcome unknown: rotten",
 		},
-		{host.ErrMessageTooBig, `E_BAD_MESSAGE PUB message too big for topic "t"`, `E_BAD_MESSAGE PUB message too big for topic "t"`},
+		{failure.MessageTooBig, `E_BAD_MESSAGE PUB message too big for topic "t"`, `E_BAD_MESSAGE PUB message too big for topic "t"`},
 	} {
 		for reader, want := range map[audience]string{standard: test.standard, naming: test.extended, extended: test.extended} {
 			e := publishError(nsq.Pub, "t", test.err, reader)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/flow"
@@ -385,7 +386,7 @@ func (c *Channel) closeIfIdle() bool {
 	if c.closed != nil || len(c.consumers) > 0 {
 		return false
 	}
-	c.closed = ErrChannelNotFound
+	c.closed = failure.ChannelNotFound
 	return true
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/record"
@@ -91,7 +91,7 @@ func Waits(k *Consumer) bool { return k.waits.Load() }
 
 func (k *Consumer) unfinished(o seq.Offset) {
 	if k.o.Unfinished != nil {
-		k.o.Unfinished(o, errFinNotStored)
+		k.o.Unfinished(o, failure.FinNotStored)
 	}
 }
 func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
@@ -145,7 +145,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		}
 		sent, err := k.handOver(now, emit)
 		k.putBack(now)
-		if errors.Is(err, limit.ErrNoMemory) {
+		if errors.Is(err, failure.NoMemory) {
 			k.at.Rest()
 			k.wake() // it has waited, and asks again
 			k.delivered.Add(uint64(sent))
@@ -426,7 +426,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	c, now := k.ch, time.Now()
 	if !c.p.Leased(now) {
 		k.requeueRefused(o, now)
-		return ErrNotLeased
+		return failure.NotLeased
 	}
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
@@ -434,7 +434,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	var err error
 	switch {
 	case c.closed != nil:
-		err = channel.ErrNotInFlight
+		err = failure.NotInFlight
 	case confirms:
 		err = c.state.Hold(o, k.id)
 	default:
@@ -492,7 +492,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	c := k.ch
 	if !c.p.Leased(now) {
 		k.requeueRefused(o, now)
-		return ErrNotLeased
+		return failure.NotLeased
 	}
 	again := c.state.Requeue
 	if c.bounded.Load() {
@@ -529,7 +529,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c := k.ch
 	if !c.p.Leased(now) {
-		return ErrNotLeased
+		return failure.NotLeased
 	}
 	c.mu.Lock()
 	err := c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)

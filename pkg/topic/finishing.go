@@ -5,7 +5,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
@@ -15,10 +14,6 @@ import (
 // FinTimeout bounds how long a FIN of an ordered channel waits for the in-sync replicas to store
 // it, for example while there are fewer than the topic requires.
 const FinTimeout = 5 * time.Second
-
-// errFinNotStored reports that not enough in-sync replicas stored the FIN of an ordered channel within
-// FinTimeout. The message is redelivered, unless a replica that has stored the FIN leads next.
-var errFinNotStored error = failure.FinNotStored
 
 // finishes are FINs that are recorded and sent to the other replicas together.
 type finishes struct {

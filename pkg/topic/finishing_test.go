@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -17,7 +18,7 @@ func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 	r := s.bench().join(c)
 	var told []seq.Offset
 	r.o.Unfinished = func(o seq.Offset, err error) {
-		if !errors.Is(err, errFinNotStored) {
+		if !errors.Is(err, failure.FinNotStored) {
 			t.Errorf("told %v", err)
 		}
 		told = append(told, o)

@@ -7,14 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/signal"
-	"github.com/brokerd/brokerd/pkg/failure"
 )
-
-// ErrNotLeased is returned for an answer while this node has no valid lease: it has lost
-// contact with the nodes that could have elected another leader, or knows of a later leader.
-// The message is no longer in flight and is redelivered: here, if this node still leads, or by
-// the next leader. After a Touch it stays in flight.
-var ErrNotLeased error = failure.NotLeased
 
 // gate controls whether messages of a partition may be delivered and answers accepted.
 type gate struct {

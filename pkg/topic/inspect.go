@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -87,7 +88,7 @@ func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
 	}
 	i, found := snap.find(name)
 	if !found {
-		return fmt.Errorf("channel %q: %w", name, ErrChannelNotFound)
+		return fmt.Errorf("channel %q: %w", name, failure.ChannelNotFound)
 	}
 	snap.Channels[i].Moves++
 	snap.Channels[i].Position = channel.Position{Floor: to}

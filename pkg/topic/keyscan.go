@@ -6,7 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -87,7 +87,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 				c.p.Suspend()
 				c.p.o.Damaged(damaged)
 			}
-		case errors.Is(err, limit.ErrNoMemory):
+		case errors.Is(err, failure.NoMemory):
 			return windows, nil // it has waited, and asks again
 		case err != nil:
 			return windows, err

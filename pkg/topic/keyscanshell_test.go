@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -135,7 +136,7 @@ func TestAPausedChannelReadsNoKeys(t *testing.T) {
 func TestNothingIsHeldToReadKeysForNobody(t *testing.T) {
 	for name, end := range map[string]func(*Channel, *reader){
 		"left":    func(_ *Channel, r *reader) { r.Leave() },
-		"closed":  func(c *Channel, r *reader) { c.close(ErrChannelNotFound) },
+		"closed":  func(c *Channel, r *reader) { c.close(failure.ChannelNotFound) },
 		"altered": func(c *Channel, _ *reader) { c.Configure(ChannelOptions{}) },
 	} {
 		m := limit.NewMemory(64 << 20)

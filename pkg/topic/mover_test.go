@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -57,7 +57,7 @@ func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
 	if n := other.Stats(); n.Depth != 2 {
 		t.Errorf("the other channel has %d waiting", n.Depth)
 	}
-	if err := r.Finish(r.got["a"]); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Finish(r.got["a"]); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("finished what was requeued: %v", err)
 	}
 	c.Tick(b.now.Add(2 * time.Minute))

@@ -3,7 +3,7 @@ package topic
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -11,7 +11,7 @@ import (
 func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 	since := time.Now()
 	if err := p.Offer(Offered{Messages: msgs, Done: done}); err != nil {
-		err = fate.Brief(err, commitlog.ErrNoSpace, commitlog.ErrNoFiles)
+		err = fate.Brief(err, failure.NoSpace, failure.NoFiles)
 		p.o.Observer.ObservePublish(time.Since(since), err)
 		done(Receipt{Partition: p.o.Index, Err: err})
 	}

@@ -30,9 +30,6 @@ type Log interface {
 	sharing.Sharer
 }
 
-// ErrChannelNotFound is returned for a channel that the partition does not have.
-var ErrChannelNotFound error = failure.ChannelNotFound
-
 // Observer receives statistics. Its methods must not block.
 type Observer interface {
 	// ObservePublish reports the duration of a publish from receipt to answer.
@@ -294,7 +291,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	p.list.Store(listOf(p.channels))
 	p.mu.Unlock()
 	if before != nil {
-		before.close(ErrChannelNotFound)
+		before.close(failure.ChannelNotFound)
 	}
 	c.arm(arm)
 	p.dirty.mark()
@@ -326,9 +323,9 @@ func (p *Partition) Channel(name string) *Channel {
 func (p *Partition) RemoveChannel(name string) error {
 	c := p.Channel(name)
 	if c == nil {
-		return ErrChannelNotFound
+		return failure.ChannelNotFound
 	}
-	c.close(ErrChannelNotFound)
+	c.close(failure.ChannelNotFound)
 	return p.forget(c)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -326,7 +327,7 @@ func TestInFlightMessagesOfALeaverGoToTheNextConsumer(t *testing.T) {
 		t.Error("the waiting consumer was not woken")
 	}
 	want(t, "stayer after", stayer.take(9, t0), "a b")
-	if err := leaver.Finish(leaver.got["a"]); !errors.Is(err, channel.ErrNotOwner) && !errors.Is(err, channel.ErrNotInFlight) {
+	if err := leaver.Finish(leaver.got["a"]); !errors.Is(err, channel.ErrNotOwner) && !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("a leaver's FIN: %v", err)
 	}
 }
@@ -405,7 +406,7 @@ func TestEmptiedChannelForgetsInFlight(t *testing.T) {
 	if r.InFlight() != 0 {
 		t.Errorf("%d in flight after empty", r.InFlight())
 	}
-	if err := r.Finish(r.got["a"]); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Finish(r.got["a"]); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("FIN after empty: %v", err)
 	}
 	b.publish("d")
@@ -549,7 +550,7 @@ func TestAbandonedChannelGoesOnlyWithoutConsumers(t *testing.T) {
 	if gone, err := b.p.RemoveAbandoned("c#ephemeral"); !gone || err != nil {
 		t.Fatalf("gone %v, %v without a consumer", gone, err)
 	}
-	if _, err := c.Join(ConsumerOptions{}, 0); !errors.Is(err, ErrChannelNotFound) {
+	if _, err := c.Join(ConsumerOptions{}, 0); !errors.Is(err, failure.ChannelNotFound) {
 		t.Errorf("joining a removed channel: %v", err)
 	}
 }

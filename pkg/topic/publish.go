@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -82,7 +83,7 @@ func (e *publish) Complete(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
-	r.Err = fate.Brief(r.Err, commitlog.ErrNoSpace, commitlog.ErrNoFiles) // without local paths
+	r.Err = fate.Brief(r.Err, failure.NoSpace, failure.NoFiles) // without local paths
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}

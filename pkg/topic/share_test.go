@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -22,13 +23,13 @@ func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
 	s.line.deliverAll()
 	want(t, "first", r.take(9, t0), "a")
 	r.finish("a")
-	if err := r.Finish(r.got["a"]); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Finish(r.got["a"]); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("a second FIN: %v", err)
 	}
-	if err := r.Requeue(r.got["a"], t0, 0); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Requeue(r.got["a"], t0, 0); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("REQ after FIN: %v", err)
 	}
-	if err := r.Touch(r.got["a"], t0); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Touch(r.got["a"], t0); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("TOUCH after FIN: %v", err)
 	}
 	want(t, "before it is shared", r.take(9, t0), "")
@@ -60,7 +61,7 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 			}
 			s.line.end()
 			want(t, "the old leader, after its term", r.take(9, t0), "")
-			if err := r.Finish(r.got["a"]); !errors.Is(err, ErrNotLeased) || fate.Of(err) != fate.Refused {
+			if err := r.Finish(r.got["a"]); !errors.Is(err, failure.NotLeased) || fate.Of(err) != fate.Refused {
 				t.Errorf("FIN after the term: %v", err)
 			}
 			s.lead(1)
@@ -387,7 +388,7 @@ func TestAnAnswerNeedsALease(t *testing.T) {
 		"finish":  r.Finish(r.got["a"]),
 		"requeue": r.Requeue(r.got["b"], t0, time.Minute),
 	} {
-		if !errors.Is(err, ErrNotLeased) {
+		if !errors.Is(err, failure.NotLeased) {
 			t.Errorf("%s without a lease: %v", name, err)
 		}
 	}
@@ -510,7 +511,7 @@ func TestAClosedPartitionWritesNothing(t *testing.T) {
 // finish2 is an answer that must be refused: the partition is closed.
 func (r *reader) finish2(t *testing.T, body string) {
 	t.Helper()
-	if err := r.Finish(r.got[body]); !errors.Is(err, channel.ErrNotInFlight) {
+	if err := r.Finish(r.got[body]); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("FIN at a closed partition: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func failureMistakes() []mistake {
 	return []mistake{
 		{
 			name: "server: what comes while a node stops is not answered", file: "pkg/server/server.go",
-			old: "retire(c.link, EndShutdown, host.ErrExiting)", with: "c.stop(EndShutdown, host.ErrExiting)", tests: []string{"./pkg/server"}, run: "TestShutdown",
+			old: "retire(c.link, EndShutdown, failure.ShuttingDown)", with: "c.stop(EndShutdown, failure.ShuttingDown)", tests: []string{"./pkg/server"}, run: "TestShutdown",
 		},
 		{
 			name: "server: a node that stops delivers on", file: "pkg/server/conn.go",

@@ -10,7 +10,7 @@ func memoryMistakes() []mistake {
 		},
 		{
 			name: "a refused take leaves its place in the line", file: "pkg/limit/memory.go",
-			old: "m.grantLocked() // those behind it may want less\n\t\t\treturn ErrNoMemory", with: "return nil",
+			old: "m.grantLocked() // those behind it may want less\n\t\t\treturn failure.NoMemory", with: "return nil",
 			tests: []string{"./pkg/limit"}, run: "TestTakeIsRefused",
 		},
 		{

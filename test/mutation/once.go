@@ -60,7 +60,7 @@ func onceMistakes() []mistake {
 		},
 		{
 			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
-			old: " || errors.Is(err, ErrNoWindow)", with: "",
+			old: " || errors.Is(err, failure.NoWindow)", with: "",
 			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindow",
 		},
 		{

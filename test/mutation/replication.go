@@ -57,12 +57,12 @@ func commitMistakes() []mistake {
 		},
 		{
 			name: "FailedOnlyUnwritten: a publish that was written is called refused when the term ends", file: "pkg/coord/backlog.go",
-			old: "\tcase ended:\n\t\tg.err = ErrUnknownOutcome", with: "\tcase ended:\n\t\tg.err = ErrNotLeading",
+			old: "\tcase ended:\n\t\tg.err = failure.Unconfirmed", with: "\tcase ended:\n\t\tg.err = failure.NotLeading",
 			tests: []string{"./pkg/coord"},
 		},
 		{
 			name: "FailedOnlyUnwritten: a publish that was written is called refused when it takes too long", file: "pkg/coord/backlog.go",
-			old: "\t\treturn ErrUnknownOutcome\n", with: "\t\treturn ErrNotWritable\n",
+			old: "\t\treturn failure.Unconfirmed\n", with: "\t\treturn failure.TooFewISR\n",
 			tests: []string{"./pkg/coord"},
 		},
 	}
@@ -125,7 +125,7 @@ func fencingMistakes() []mistake {
 		},
 		{
 			name: "TermCloses: a term that another superseded goes on", file: termFile,
-			old: "\tfirst := !t.ended\n\tt.endLocked(ErrNotLeading)\n", with: "\tfirst := !t.ended\n",
+			old: "\tfirst := !t.ended\n\tt.endLocked(failure.NotLeading)\n", with: "\tfirst := !t.ended\n",
 			tests: []string{"./pkg/coord"},
 		},
 		{

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -56,7 +57,7 @@ func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
 		if l == nil {
 			return "a node does not serve"
 		}
-		if err := l.deleteTopic(passing); err != nil && !errors.Is(err, meta.ErrTopicNotFound) {
+		if err := l.deleteTopic(passing); err != nil && !errors.Is(err, failure.TopicNotFound) {
 			return err.Error()
 		}
 		if !w.createOnce(rnd, at) {

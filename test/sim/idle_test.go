@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
@@ -80,7 +81,7 @@ func (w *world) createOnce(rnd *rand.Rand, t idle) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_, err := l.broker.Load().Directory.CreateTopic(ctx, t.name, t.config)
-	return err == nil && !l.isDead() || errors.Is(err, meta.ErrExists)
+	return err == nil && !l.isDead() || errors.Is(err, failure.TopicExists)
 }
 
 // restartAll ends all nodes, cleanly or not, so that no two of them run at the same time any more,

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // DefaultAddress is the HTTP address of a broker with default configuration.
@@ -20,7 +22,7 @@ const DialTimeout = 3 * time.Second
 //
 // A node that refuses the connection or is shutting down is skipped. A node that does not
 // answer in time is skipped if repeating the request is harmless; otherwise the error has
-// CodeUncertain. The node that answered last is tried first.
+// failure.Uncertain. The node that answered last is tried first.
 type Client struct {
 	Operations
 	Insights Insights
@@ -37,7 +39,7 @@ type ClientOptions struct {
 	Addresses []string
 	// HTTP sends the requests. nil: a client that gives up on an unresponsive address after
 	// DialTimeout. Other deadlines come from the contexts. CheckRedirect is used for reads
-	// only: a redirected change fails with CodeInvalid.
+	// only: a redirected change fails with failure.Invalid.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
@@ -48,7 +50,7 @@ type ClientOptions struct {
 	Reason string
 }
 
-// NewClient returns a client. It fails with CodeInvalid on an invalid address.
+// NewClient returns a client. It fails with failure.Invalid on an invalid address.
 func NewClient(o ClientOptions) (*Client, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress}
@@ -92,7 +94,7 @@ func (c *Client) Topic(ctx context.Context, name string) (*Topic, error) {
 }
 
 // CreateTopic creates a topic. If the topic exists, it is returned if its configuration is the
-// same; otherwise CreateTopic fails with CodeExists.
+// same; otherwise CreateTopic fails with failure.Exists.
 func (c *Client) CreateTopic(ctx context.Context, req CreateTopic) (*Topic, error) {
 	return post[Topic](ctx, &c.t, path("topics"), req)
 }
@@ -190,7 +192,7 @@ func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) error
 	return c.t.send(ctx, http.MethodDelete, path("topics", topic, "channels", channel), nil, nil)
 }
 
-// Publish stores messages. After an error of CodeUncertain they may be stored.
+// Publish stores messages. After an error of failure.Uncertain they may be stored.
 func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Published, error) {
 	return post[Published](ctx, &c.t, path("topics", topic, "messages"), req)
 }
@@ -248,7 +250,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 }
 
 // CodeOf returns the code of the *Error in err's chain, "" if there is none.
-func CodeOf(err error) Code {
+func CodeOf(err error) failure.Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}

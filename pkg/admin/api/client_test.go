@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // asked is a request as the fake node saw it.
@@ -175,8 +177,8 @@ func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
 	for what, err := range map[string]error{
 		"pause topic": c.PauseTopic(ctx, "..", true), "empty channel": c.EmptyChannel(ctx, "t", "."), "remove node": c.RemoveNode(ctx, ".."),
 	} {
-		if CodeOf(err) != CodeInvalid {
-			t.Errorf("%s: %v, want %s", what, err, CodeInvalid)
+		if CodeOf(err) != failure.Invalid {
+			t.Errorf("%s: %v, want %s", what, err, failure.Invalid)
 		}
 	}
 	if len(node.asked) > 0 {
@@ -203,8 +205,8 @@ func TestAChangeIsNotRedirected(t *testing.T) {
 			asks, other.asked = 0, nil
 			_, pubErr := c.Publish(t.Context(), "t", Publish{Messages: []Message{{Text: "a"}}})
 			for what, err := range map[string]error{"delete": c.DeleteChannel(t.Context(), "t", "c"), "publish": pubErr} {
-				if CodeOf(err) != CodeInvalid || !strings.Contains(err.Error(), "redirects to "+other.URL) {
-					t.Errorf("%d, %s client: %s: %v, want %s that names the target", status, name, what, err, CodeInvalid)
+				if CodeOf(err) != failure.Invalid || !strings.Contains(err.Error(), "redirects to "+other.URL) {
+					t.Errorf("%d, %s client: %s: %v, want %s that names the target", status, name, what, err, failure.Invalid)
 				}
 			}
 			if asks != 2 || len(other.asked) > 0 {
@@ -224,8 +226,8 @@ func TestARedirectedReadEnds(t *testing.T) {
 		http.Redirect(w, r, proxy.URL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	}))
 	defer proxy.Close()
-	if _, err := newTestClient(t, proxy.URL).Topics(t.Context()); CodeOf(err) != CodeUnavailable {
-		t.Errorf("got %v, want %s", err, CodeUnavailable)
+	if _, err := newTestClient(t, proxy.URL).Topics(t.Context()); CodeOf(err) != failure.Unavailable {
+		t.Errorf("got %v, want %s", err, failure.Unavailable)
 	}
 }
 
@@ -257,13 +259,13 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 	}{
 		{
 			"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
-			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
+			Error{Code: failure.NotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
 		},
-		{"of a node that requires TLS", 403, `{"message":"TLS_REQUIRED","https_port":4153}`, Error{Code: CodePrecondition, Message: "HOST requires TLS", Hint: "use https://127.0.0.1:4153"}},
-		{"of another server", 404, "<html>", Error{Code: CodeInternal, Message: "HOST responded 404 Not Found, not as the admin API of brokerd does", Hint: other}},
+		{"of a node that requires TLS", 403, `{"message":"TLS_REQUIRED","https_port":4153}`, Error{Code: failure.Precondition, Message: "HOST requires TLS", Hint: "use https://127.0.0.1:4153"}},
+		{"of another server", 404, "<html>", Error{Code: failure.Internal, Message: "HOST responded 404 Not Found, not as the admin API of brokerd does", Hint: other}},
 		{
 			"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
-			Error{Code: CodeInternal, Message: "HOST responded 400 Bad Request, not as the admin API of brokerd does", Hint: other},
+			Error{Code: failure.Internal, Message: "HOST responded 400 Bad Request, not as the admin API of brokerd does", Hint: other},
 		},
 	}
 	for _, tc := range tests {
@@ -330,7 +332,7 @@ func TestLearnedAddressesAreAsked(t *testing.T) {
 }
 
 func TestANodeThatStartsOrExitsIsPassedOver(t *testing.T) {
-	for _, code := range []Code{CodeStarting, CodeExiting} {
+	for _, code := range []failure.Code{failure.Starting, failure.Exiting} {
 		other := newFakeNode(t, http.StatusServiceUnavailable, fmt.Sprintf(`{"error":{"code":%q,"message":"not now"}}`, code))
 		node := newFakeNode(t, http.StatusOK, "{}")
 		if err := newTestClient(t, other.URL, node.URL).EmptyTopic(t.Context(), "t"); err != nil {
@@ -341,8 +343,8 @@ func TestANodeThatStartsOrExitsIsPassedOver(t *testing.T) {
 
 func TestNoNodeAnswersIsUnavailable(t *testing.T) {
 	_, err := newTestClient(t, refusing(t), refusing(t)).Topics(t.Context())
-	if CodeOf(err) != CodeUnavailable || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("got %v, want %s with its cause", err, CodeUnavailable)
+	if CodeOf(err) != failure.Unavailable || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v, want %s with its cause", err, failure.Unavailable)
 	}
 }
 
@@ -364,11 +366,11 @@ func TestASilentNodeIsPassedOverOnlyForReads(t *testing.T) {
 		for _, tt := range []struct {
 			what string
 			call func(context.Context, *Client) error
-			want Code
+			want failure.Code
 			took time.Duration
 		}{
 			{"a read", func(ctx context.Context, c *Client) error { _, err := c.Topics(ctx); return err }, "", 5 * time.Second},
-			{"a change", func(ctx context.Context, c *Client) error { return c.DeleteTopic(ctx, "t") }, CodeUncertain, 10 * time.Second},
+			{"a change", func(ctx context.Context, c *Client) error { return c.DeleteTopic(ctx, "t") }, failure.Uncertain, 10 * time.Second},
 		} {
 			c, err := NewClient(ClientOptions{Addresses: []string{"silent", "node"}, HTTP: &http.Client{Transport: nodes}})
 			if err != nil {
@@ -395,8 +397,8 @@ func TestAddressesAreChecked(t *testing.T) {
 	} {
 		c, err := NewClient(ClientOptions{Addresses: []string{text}})
 		switch {
-		case want == "" && CodeOf(err) != CodeInvalid:
-			t.Errorf("%q: error %v, want %s", text, err, CodeInvalid)
+		case want == "" && CodeOf(err) != failure.Invalid:
+			t.Errorf("%q: error %v, want %s", text, err, failure.Invalid)
 		case want != "" && err != nil:
 			t.Errorf("%q: %v", text, err)
 		case want != "" && c.t.bases[0].String() != want:
@@ -427,9 +429,9 @@ func TestValuesKeepTheirForm(t *testing.T) {
 }
 
 func TestEveryCodeHasAnErrorStatus(t *testing.T) {
-	for _, c := range []Code{
-		CodeInvalid, CodeNotFound, CodeMethod, CodeExists, CodePrecondition, CodeTooLarge, CodeUnauthenticated, CodeForbidden,
-		CodeBusy, CodeNotWritable, CodeExiting, CodeStarting, CodeUnavailable, CodeUncertain, CodeCorrupt, CodeInternal, "of a later version",
+	for _, c := range []failure.Code{
+		failure.Invalid, failure.NotFound, failure.Method, failure.Exists, failure.Precondition, failure.TooLarge, failure.Unauthenticated, failure.Forbidden,
+		failure.Busy, failure.NotWritable, failure.Exiting, failure.Starting, failure.Unavailable, failure.Uncertain, failure.Corrupt, failure.Internal, "of a later version",
 	} {
 		if s := c.Status(); s < 400 || s > 599 {
 			t.Errorf("%s: status %d", c, s)

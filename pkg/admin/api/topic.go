@@ -5,7 +5,7 @@ import "time"
 // The treatment of publishes to a topic that has reached MaxBytes.
 const (
 	TraceOff     = "off"         // no message is traced
-	OnFullReject = "reject"      // it is refused with CodeTopicFull
+	OnFullReject = "reject"      // it is refused with failure.Full
 	OnFullDrop   = "drop-oldest" // the oldest messages go, finished or not
 )
 

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // maxAnswerBytes bounds what the client reads of an answer.
@@ -76,7 +78,7 @@ func parseAddress(text string) (*url.URL, error) {
 	base, err := url.Parse(full)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, &Error{
-			Code:    CodeInvalid,
+			Code:    failure.Invalid,
 			Message: fmt.Sprintf("%q is not a broker address", text),
 			Hint:    "use the form http://host:4151",
 			cause:   err,
@@ -122,7 +124,7 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return Errorf(CodeInvalid, "encode request: %w", err)
+			return Errorf(failure.Invalid, "encode request: %w", err)
 		}
 	}
 	var last error
@@ -182,12 +184,12 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 // changed, or asking twice does no harm.
 func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
 	if slices.ContainsFunc(strings.Split(r.path, "/"), isDotSegment) {
-		return false, Errorf(CodeInvalid, "topics and channels named . or .. can only be deleted")
+		return false, Errorf(failure.Invalid, "topics and channels named . or .. can only be deleted")
 	}
 	target := strings.TrimSuffix(r.base.String(), "/") + r.path
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
 	if err != nil {
-		return false, Errorf(CodeInvalid, "%w", err)
+		return false, Errorf(failure.Invalid, "%w", err)
 	}
 	req.Header.Set("Accept", "application/json")
 	if r.body != nil {
@@ -208,20 +210,20 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
 	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
-		e := Errorf(CodeInvalid, "%s redirects to %s, and changes are not redirected: nothing was changed", r.base.Host, to)
+		e := Errorf(failure.Invalid, "%s redirects to %s, and changes are not redirected: nothing was changed", r.base.Host, to)
 		e.Hint = "use the address of a brokerd node itself"
 		return false, e
 	}
 	if resp.StatusCode/100 != 2 {
 		e := readError(r.base, resp)
-		return e.Code == CodeExiting || e.Code == CodeStarting, e
+		return e.Code == failure.Exiting || e.Code == failure.Starting, e
 	}
 	if out == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswerBytes)) // for the connection's reuse
 		return false, nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(out); err != nil {
-		return false, Errorf(CodeInternal, "unexpected response from %s: %w", r.base.Host, err)
+		return false, Errorf(failure.Internal, "unexpected response from %s: %w", r.base.Host, err)
 	}
 	return false, nil
 }
@@ -236,9 +238,9 @@ func unreached(r request, cause error) (again bool, err error) {
 	op, ok := errors.AsType[*net.OpError](cause)
 	unsent := ok && op.Op == "dial"
 	if unsent || r.method == http.MethodGet {
-		return true, Errorf(CodeUnavailable, "no answer from %s: %w", r.base.Host, cause)
+		return true, Errorf(failure.Unavailable, "no answer from %s: %w", r.base.Host, cause)
 	}
-	return false, Errorf(CodeUncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
+	return false, Errorf(failure.Uncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
 }
 
 // tlsRequired is what a node answers without TLS that requires it.
@@ -258,11 +260,11 @@ func readError(base *url.URL, resp *http.Response) *Error {
 		HTTPSPort int    `json:"https_port"`
 	}
 	if json.Unmarshal(raw, &nsq) == nil && nsq.Message == tlsRequired {
-		e := Errorf(CodePrecondition, "%s requires TLS", base.Host)
+		e := Errorf(failure.Precondition, "%s requires TLS", base.Host)
 		e.Hint = fmt.Sprintf("use https://%s", net.JoinHostPort(base.Hostname(), strconv.Itoa(nsq.HTTPSPort)))
 		return e
 	}
-	e := Errorf(CodeInternal, "%s responded %s, not as the admin API of brokerd does", base.Host, resp.Status)
+	e := Errorf(failure.Internal, "%s responded %s, not as the admin API of brokerd does", base.Host, resp.Status)
 	e.Hint = "use the http-address of a node, by default port 4151, not that of its lookup or another server"
 	return e
 }

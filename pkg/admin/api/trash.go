@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // DeletedTopic is a deleted topic that can be restored.
@@ -46,7 +48,7 @@ func (a Trash) Topics(ctx context.Context) ([]DeletedTopic, error) {
 // Holder returns the incarnation of the topic that has a name now; 0: none has.
 func (a Trash) Holder(ctx context.Context, name string) (uint64, error) {
 	t, err := into[Topic](ctx, a.t, path("topics", name))
-	if CodeOf(err) == CodeNotFound {
+	if CodeOf(err) == failure.NotFound {
 		return 0, nil
 	}
 	if err != nil {

@@ -44,7 +44,7 @@ func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, erro
 		return p, nil, err
 	}
 	t, err := s.Broker.Topic(name)
-	if errors.Is(err, meta.ErrTopicNotFound) {
+	if errors.Is(err, failure.TopicNotFound) {
 		err = wireError(failure.TopicNotExist)
 	}
 	return p, t, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -22,11 +23,11 @@ type Broker struct {
 
 // TopicMaker makes topics, and knows those that there are.
 type TopicMaker interface {
-	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
 	// exists with the same configuration is no error, one with another is
-	// meta.ErrExists.
+	// failure.TopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 }
 
@@ -58,7 +59,7 @@ type Catalog struct{ Broker Broker }
 // Topic returns the topic of a name that may be no name at all.
 func (c Catalog) Topic(name string) (*meta.Topic, error) {
 	if !meta.NSQName(name) {
-		return nil, meta.ErrTopicNotFound
+		return nil, failure.TopicNotFound
 	}
 	return c.Broker.Topic(name)
 }
@@ -97,7 +98,7 @@ func (c Catalog) Make(ctx context.Context, name string) error {
 		return nil
 	}
 	_, err := c.Broker.CreateTopic(ctx, name, meta.TopicConfig{})
-	if errors.Is(err, meta.ErrExists) {
+	if errors.Is(err, failure.TopicExists) {
 		return nil // someone else was faster
 	}
 	return err

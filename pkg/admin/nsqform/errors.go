@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // Error is a failure as an endpoint answers it: a status and a word.
@@ -41,7 +40,7 @@ func rowOf(k *failure.Kind) *Error { return &Error{k.Code.Status(), k.Word} }
 
 // IsMissing reports whether an error is that a topic or channel is not there.
 func IsMissing(err error) bool {
-	return err != nil && errorOf(err).Status == http.StatusNotFound && !errors.Is(err, meta.ErrPartitionNotFound)
+	return err != nil && errorOf(err).Status == http.StatusNotFound && !errors.Is(err, failure.PartitionNotFound)
 }
 
 // UnlessMissing returns an error that IsMissing does not know.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -74,7 +75,7 @@ func (p Params) Partition() (int, error) {
 func (p Params) PartitionOf(t *meta.Topic) (int, error) {
 	n, err := p.Partition()
 	if err == nil && n >= len(t.Partitions) {
-		err = fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, t.Name, n)
+		err = fmt.Errorf("%w: %s/%d", failure.PartitionNotFound, t.Name, n)
 	}
 	return n, err
 }

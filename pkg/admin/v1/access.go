@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -97,7 +98,7 @@ func (v accessAPI) aUser(name string, of func(any) (answer, error)) (answer, err
 	d := v.of.Directory()
 	u := d.User(name)
 	if u == nil {
-		return answer{}, access.ErrNoUser
+		return answer{}, failure.UserNotFound
 	}
 	return of(apiUser(d, u))
 }
@@ -145,10 +146,10 @@ func (v accessAPI) setPassword(r *http.Request) (answer, error) {
 	}
 	name := r.PathValue("user")
 	if v.of.Directory().User(name) == nil {
-		return answer{}, access.ErrNoUser
+		return answer{}, failure.UserNotFound
 	}
 	if req.Password == "" {
-		return answer{}, api.Errorf(api.CodeInvalid, "password is empty")
+		return answer{}, api.Errorf(failure.Invalid, "password is empty")
 	}
 	stored, err := v.hash(r.Context(), req.Password)
 	if err != nil {
@@ -163,8 +164,8 @@ func (v accessAPI) setPassword(r *http.Request) (answer, error) {
 // readSecret reads a body that may hold a secret: an error does not repeat it.
 func readSecret(r *http.Request, into any) error {
 	err := readJSON(r, into)
-	if e := apiErrorOf(err); e != nil && e.Code == api.CodeInvalid {
-		return api.Errorf(api.CodeInvalid, "request body is not the JSON that is expected")
+	if e := apiErrorOf(err); e != nil && e.Code == failure.Invalid {
+		return api.Errorf(failure.Invalid, "request body is not the JSON that is expected")
 	}
 	return err
 }
@@ -196,7 +197,7 @@ func (v accessAPI) createToken(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.ExpiresInMS < 0 || req.ExpiresInMS > maxExpiry.Milliseconds() {
-		return answer{}, api.Errorf(api.CodeInvalid, "expires_in_ms is %d, must be between 0 and %d", req.ExpiresInMS, maxExpiry.Milliseconds())
+		return answer{}, api.Errorf(failure.Invalid, "expires_in_ms is %d, must be between 0 and %d", req.ExpiresInMS, maxExpiry.Milliseconds())
 	}
 	text, t, err := access.NewToken(rand.Reader)
 	if err != nil {
@@ -218,7 +219,7 @@ func (v accessAPI) createToken(r *http.Request) (answer, error) {
 func (v accessAPI) tokens(r *http.Request) (answer, error) {
 	list, of, now := api.TokenList{Tokens: []api.Token{}}, r.URL.Query().Get("user"), time.Now()
 	if of != "" && v.of.Directory().User(of) == nil {
-		return answer{}, access.ErrNoUser
+		return answer{}, failure.UserNotFound
 	}
 	for _, t := range v.of.Directory().Tokens() {
 		if of == "" || t.User == of {

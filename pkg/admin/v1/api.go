@@ -170,7 +170,7 @@ func Owns(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/
 func (v *API) Serve(w http.ResponseWriter, r *http.Request) (pattern string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if !straight(r.URL) {
-		e := api.Errorf(api.CodeInvalid, "path %s has a segment that is empty, . or .., or contains a slash", r.URL.EscapedPath())
+		e := api.Errorf(failure.Invalid, "path %s has a segment that is empty, . or .., or contains a slash", r.URL.EscapedPath())
 		e.Hint = "to delete topics and channels named . or .., use DELETE /v1/topics?topic=NAME and DELETE /v1/channels?topic=NAME&channel=NAME"
 		AnswerError(w, e)
 		return ""
@@ -182,10 +182,10 @@ func (v *API) Serve(w http.ResponseWriter, r *http.Request) (pattern string) {
 	}
 	if allowed := v.methods(r); len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		AnswerError(w, api.Errorf(api.CodeMethod, "%s does not support method %s", r.URL.Path, r.Method))
+		AnswerError(w, api.Errorf(failure.Method, "%s does not support method %s", r.URL.Path, r.Method))
 		return ""
 	}
-	AnswerError(w, api.Errorf(api.CodeNotFound, "%s not found", r.URL.Path))
+	AnswerError(w, api.Errorf(failure.NotFound, "%s not found", r.URL.Path))
 	return ""
 }
 
@@ -240,25 +240,25 @@ func apiError(err error) *api.Error {
 func readJSON(r *http.Request, into any) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	if err != nil {
-		return api.Errorf(api.CodeInvalid, "read request body: %w", err)
+		return api.Errorf(failure.Invalid, "read request body: %w", err)
 	}
 	if len(body) > maxRequestBytes {
-		return api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", maxRequestBytes)
+		return api.Errorf(failure.TooLarge, "request body exceeds %d bytes", maxRequestBytes)
 	}
 	return decodeJSON(body, into)
 }
 
 func decodeJSON(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return api.Errorf(api.CodeInvalid, "request body is empty, expected JSON")
+		return api.Errorf(failure.Invalid, "request body is empty, expected JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return api.Errorf(api.CodeInvalid, "invalid request body: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return api.Errorf(failure.Invalid, "invalid request body: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if d.More() {
-		return api.Errorf(api.CodeInvalid, "request body has trailing data after the JSON value")
+		return api.Errorf(failure.Invalid, "request body has trailing data after the JSON value")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // defaultJournal is how many entries are answered where the request names no number.
@@ -35,7 +36,7 @@ func spanOf(r *http.Request) (span, error) {
 	}
 	if text := q.Get("after"); text != "" {
 		if s.after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return s, api.Errorf(api.CodeInvalid, "after %q is not an index", text)
+			return s, api.Errorf(failure.Invalid, "after %q is not an index", text)
 		}
 	}
 	s.most, err = numberIn(q, defaultJournal, 1)

@@ -18,7 +18,7 @@ type TopicReader interface {
 	// Topics returns every topic, sorted by name. Neither the slice's topics
 	// nor what they hold may be changed.
 	Topics() []*meta.Topic
-	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 }
 
@@ -26,7 +26,7 @@ type TopicReader interface {
 type TopicWriter interface {
 	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
 	// exists with the same configuration is no error, one with another is
-	// meta.ErrExists.
+	// failure.TopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 	// AlterTopic applies change to the topic's configuration. change may be
 	// called more than once.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -57,10 +57,10 @@ func (v channelsAPI) known(r *http.Request) (t *meta.Topic, channel string, err 
 	}
 	channel = named(r, "channel")
 	if !meta.NSQName(channel) {
-		return nil, "", directory.ErrInvalidChannel
+		return nil, "", failure.InvalidChannel
 	}
 	if !v.exists(r.Context(), t, channel) {
-		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
+		e := api.Errorf(failure.NotFound, "channel %q of topic %q not found", channel, t.Name)
 		e.Fate = "refused"
 		return nil, "", e
 	}
@@ -89,7 +89,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, err
 	}
 	if !meta.ValidChannelName(req.Name) {
-		return answer{}, directory.ErrInvalidChannel
+		return answer{}, failure.InvalidChannel
 	}
 	order, err := orderOf(req.Order, req.Ordered)
 	if err == nil && req.Order != "" { // "": what the topic has
@@ -186,11 +186,11 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 		to.End = true
 		given++
 	default:
-		return to, api.Errorf(api.CodeInvalid, "to is %q, must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
+		return to, api.Errorf(failure.Invalid, "to is %q, must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
 	}
 	if req.Offset != nil {
 		if *req.Offset > uint64(seq.MaxOffset) {
-			return to, api.Errorf(api.CodeInvalid, "offset %d exceeds the maximum, %d", *req.Offset, uint64(seq.MaxOffset))
+			return to, api.Errorf(failure.Invalid, "offset %d exceeds the maximum, %d", *req.Offset, uint64(seq.MaxOffset))
 		}
 		offset := seq.Offset(*req.Offset)
 		to.Offset = &offset
@@ -202,10 +202,10 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 	}
 	to.Partition = req.Partition
 	if given != 1 {
-		return to, api.Errorf(api.CodeInvalid, "give exactly one of to, offset and time, not %d", given)
+		return to, api.Errorf(failure.Invalid, "give exactly one of to, offset and time, not %d", given)
 	}
 	if req.Time != nil && req.Time.IsZero() {
-		return to, api.Errorf(api.CodeInvalid, "time must not be zero")
+		return to, api.Errorf(failure.Invalid, "time must not be zero")
 	}
 	return to, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -54,14 +55,14 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 		{"max_message_bytes", p.MaxMessageBytes, 0},
 	} {
 		if n.value != nil && *n.value < n.least {
-			return api.Errorf(api.CodeInvalid, "%s is %d, must be at least %d", n.name, *n.value, n.least)
+			return api.Errorf(failure.Invalid, "%s is %d, must be at least %d", n.name, *n.value, n.least)
 		}
 	}
 	if p.MaxBytes != nil && *p.MaxBytes < 0 {
-		return api.Errorf(api.CodeInvalid, "max_bytes must not be negative")
+		return api.Errorf(failure.Invalid, "max_bytes must not be negative")
 	}
 	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
-		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
+		return api.Errorf(failure.Invalid, "retention_bytes must not be negative")
 	}
 	if err := patchDurations(c, &p); err != nil {
 		return err
@@ -113,9 +114,9 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 			given := api.Duration(time.Duration(*d.ms) * time.Millisecond)
 			switch {
 			case *d.ms > math.MaxInt64/int64(time.Millisecond):
-				return api.Errorf(api.CodeInvalid, "%s_ms is %d, larger than any duration", d.name, *d.ms)
+				return api.Errorf(failure.Invalid, "%s_ms is %d, larger than any duration", d.name, *d.ms)
 			case *d.value != nil && **d.value != given:
-				return api.Errorf(api.CodeInvalid, "%s and %[1]s_ms differ: give one of them", d.name)
+				return api.Errorf(failure.Invalid, "%s and %[1]s_ms differ: give one of them", d.name)
 			}
 			*d.value = &given
 		}
@@ -123,7 +124,7 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 		case *d.value == nil:
 			continue
 		case **d.value < 0:
-			return api.Errorf(api.CodeInvalid, "%s must not be negative", d.name)
+			return api.Errorf(failure.Invalid, "%s must not be negative", d.name)
 		}
 		*d.to = time.Duration(**d.value)
 	}

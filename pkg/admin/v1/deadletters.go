@@ -7,6 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -104,7 +105,7 @@ func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Top
 			return answer{}, err
 		}
 		if req.Max < 1 || req.Max > deadletter.MaxBatch {
-			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxBatch)
+			return answer{}, api.Errorf(failure.Invalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxBatch)
 		}
 		if err := validFilter(req.Filter); err != nil {
 			return answer{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -80,7 +81,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 // deferredPlace reads where a page goes on.
 func deferredPlace(text string) (*operate.DeferredPlace, error) {
 	parts := strings.Split(text, ".")
-	bad := api.Errorf(api.CodeInvalid, "next %q was not returned for this request", text)
+	bad := api.Errorf(failure.Invalid, "next %q was not returned for this request", text)
 	if len(parts) != 3 {
 		return nil, bad
 	}
@@ -105,9 +106,9 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 		windowed := req.Since != nil || req.Until != nil
 		switch {
 		case len(req.IDs) > deferral.MaxNamed:
-			return answer{}, api.Errorf(api.CodeInvalid, "ids has %d entries, exceeds the maximum, %d", len(req.IDs), deferral.MaxNamed)
+			return answer{}, api.Errorf(failure.Invalid, "ids has %d entries, exceeds the maximum, %d", len(req.IDs), deferral.MaxNamed)
 		case len(req.IDs) > 0 == (windowed || req.All) || windowed && req.All:
-			return answer{}, api.Errorf(api.CodeInvalid, "name either ids, or since and until, or all: true")
+			return answer{}, api.Errorf(failure.Invalid, "name either ids, or since and until, or all: true")
 		case len(req.IDs) > 0:
 			change.Named = map[int][]seq.Offset{}
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Diagnose returns what a node says of its process.
@@ -12,7 +13,7 @@ type Diagnose func() api.Diagnosis
 func (d Diagnose) route(t *API) {
 	t.handle("GET "+api.PathDiagnosis, func(*http.Request) (answer, error) {
 		if d == nil {
-			return answer{}, api.Errorf(api.CodeNotFound, "this node provides no diagnosis")
+			return answer{}, api.Errorf(failure.NotFound, "this node provides no diagnosis")
 		}
 		return success(d())
 	})

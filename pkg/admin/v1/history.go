@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -50,7 +50,7 @@ func seekOf(r *http.Request) (req api.Seek, err error) {
 	if text := q.Get("offset"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return req, api.Errorf(api.CodeInvalid, "offset %q is not a number", text)
+			return req, api.Errorf(failure.Invalid, "offset %q is not a number", text)
 		}
 		req.Offset = &n
 	}
@@ -68,7 +68,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 		return answer{}, err
 	}
 	if req.To > uint64(seq.MaxOffset) {
-		return answer{}, api.Errorf(api.CodeInvalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
+		return answer{}, api.Errorf(failure.Invalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
 	}
 	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, operate.SeekTo{Offset: new(seq.Offset(req.To)), Partition: &req.Partition, Forward: true})
 	if err != nil {
@@ -81,7 +81,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 func (v historyAPI) named(r *http.Request) (string, error) {
 	channel := named(r, "channel")
 	if !meta.NSQName(channel) {
-		return "", directory.ErrInvalidChannel
+		return "", failure.InvalidChannel
 	}
 	return channel, nil
 }

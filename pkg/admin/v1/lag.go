@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -26,7 +27,7 @@ func (v lagAPI) lag(r *http.Request) (answer, error) {
 	q := r.URL.Query()
 	switch {
 	case q.Get("channel") != "" && q.Get("topic") == "":
-		return answer{}, api.Errorf(api.CodeInvalid, "channel requires topic")
+		return answer{}, api.Errorf(failure.Invalid, "channel requires topic")
 	case q.Get("channel") != "":
 		t, name, err := v.channels.known(r)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -30,11 +31,11 @@ func (v messageAPI) placed(r *http.Request, t *meta.Topic) (seq.MessageID, error
 func (v messagesAPI) placed(t *meta.Topic, text string, ids seq.Numbering) (seq.MessageID, error) {
 	id, err := seq.ParseID([]byte(text))
 	if err != nil {
-		return 0, api.Errorf(api.CodeInvalid, "%q is not a message id: it has 16 hexadecimal digits", text)
+		return 0, api.Errorf(failure.Invalid, "%q is not a message id: it has 16 hexadecimal digits", text)
 	}
 	m, ok := ids.Place(id)
 	if !ok || m.Partition() >= len(t.Partitions) {
-		return 0, notFound(api.Errorf(api.CodeNotFound, "message %s does not belong to topic %q, whose ids begin at %s", text, t.Name, ids.First()))
+		return 0, notFound(api.Errorf(failure.NotFound, "message %s does not belong to topic %q, whose ids begin at %s", text, t.Name, ids.First()))
 	}
 	return m, nil
 }
@@ -46,7 +47,7 @@ func notFound(e *api.Error) *api.Error {
 }
 
 func missingMessage(id string) error {
-	return notFound(api.Errorf(api.CodeNotFound, "message %s not found: deleted by retention, or not published yet", id))
+	return notFound(api.Errorf(failure.NotFound, "message %s not found: deleted by retention, or not published yet", id))
 }
 
 // get shows a message, and what it is to every channel.
@@ -87,7 +88,7 @@ func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.
 		req.Channel = name
 		seen, err := b.Peek(r.Context(), req)
 		switch {
-		case errors.Is(err, meta.ErrChannelNotFound):
+		case errors.Is(err, failure.ChannelNotFound):
 		case err != nil:
 			return nil, err
 		case len(seen) == 0 || seen[0].Offset != at:
@@ -128,7 +129,7 @@ func (v messageAPI) finish(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, err
 	}
 	was, err := v.messages.channels.topics.broker.FinishMessage(r.Context(), t.Name, channel, m.Partition(), m.Offset())
-	if errors.Is(err, operate.ErrMessageNotFound) {
+	if errors.Is(err, failure.MessageNotFound) {
 		return answer{}, missingMessage(r.PathValue("id"))
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -27,7 +28,7 @@ func (v againAPI) route(t *API) {
 func (v againAPI) requeue(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	c := t.Channels[channel]
 	if c == nil {
-		return answer{}, notFound(api.Errorf(api.CodeNotFound, "channel %q of topic %q not found, or ephemeral", channel, t.Name))
+		return answer{}, notFound(api.Errorf(failure.NotFound, "channel %q of topic %q not found, or ephemeral", channel, t.Name))
 	}
 	return v.publish(r, t, func(m seq.MessageID, seen *operate.Peeked, again topic.Message) publish.Request {
 		again.Address = &topic.Address{
@@ -48,7 +49,7 @@ func (v againAPI) copy(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if _, err := v.one.messages.channels.topics.broker.Topic(to); err != nil {
-		return answer{}, notFound(api.Errorf(api.CodeNotFound, "topic %q not found: name the topic to copy to with to=TOPIC", to))
+		return answer{}, notFound(api.Errorf(failure.NotFound, "topic %q not found: name the topic to copy to with to=TOPIC", to))
 	}
 	return v.publish(r, t, func(_ seq.MessageID, _ *operate.Peeked, again topic.Message) publish.Request {
 		return publish.Request{Topic: to, Partition: host.AnyPartition, Messages: []topic.Message{again}}

@@ -19,7 +19,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -64,7 +63,7 @@ func (v messagesAPI) route(t *API) {
 func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
-		return answer{}, directory.ErrInvalidTopic
+		return answer{}, failure.InvalidTopic
 	}
 	limits := v.publishing.Limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
@@ -78,7 +77,7 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	}
 	b, err := v.publishing.Bodies.Read(r, most)
 	if errors.Is(err, web.ErrBodyTooLarge) {
-		return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", most)
+		return answer{}, api.Errorf(failure.TooLarge, "request body exceeds %d bytes", most)
 	}
 	if err != nil {
 		return answer{}, err
@@ -204,12 +203,12 @@ func (v messagesAPI) readRaw(r *http.Request, body []byte) (publish.Request, err
 	m := api.Message{Body: body, Key: q.Get("key"), Dedup: q.Get("dedup")}
 	if text := q.Get("ttl"); text != "" {
 		if err := m.TTL.UnmarshalText([]byte(text)); err != nil {
-			return publish.Request{}, api.Errorf(api.CodeInvalid, "ttl: %w", err)
+			return publish.Request{}, api.Errorf(failure.Invalid, "ttl: %w", err)
 		}
 	}
 	if text := q.Get("delay"); text != "" {
 		if err := m.Delay.UnmarshalText([]byte(text)); err != nil {
-			return publish.Request{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
+			return publish.Request{}, api.Errorf(failure.Invalid, "delay: %w", err)
 		}
 	}
 	return v.publishOf(r, api.Publish{Messages: []api.Message{m}, Partition: partition})
@@ -229,11 +228,11 @@ func (v messagesAPI) readMessages(r *http.Request, body []byte) (publish.Request
 func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Request, error) {
 	out := publish.Request{Partition: host.AnyPartition}
 	if len(req.Messages) == 0 {
-		return out, api.Errorf(api.CodeInvalid, "no messages given")
+		return out, api.Errorf(failure.Invalid, "no messages given")
 	}
 	if req.Partition != nil {
 		if *req.Partition < 0 || *req.Partition >= seq.MaxPartitions {
-			return out, api.Errorf(api.CodeInvalid, "partition %d is not between 0 and %d", *req.Partition, seq.MaxPartitions-1)
+			return out, api.Errorf(failure.Invalid, "partition %d is not between 0 and %d", *req.Partition, seq.MaxPartitions-1)
 		}
 		out.Partition = *req.Partition
 	}
@@ -248,10 +247,10 @@ func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Reques
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
 		}
 		if _, err := header.Parse(tm.Header); errors.Is(err, header.ErrWritten) && guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Admin}) != nil {
-			return out, api.Errorf(api.CodeForbidden, "message %d: %w, except by an administrator", i, err)
+			return out, api.Errorf(failure.Forbidden, "message %d: %w, except by an administrator", i, err)
 		}
 		if total += len(tm.Body); total > v.publishing.Limits.MaxBody {
-			return out, api.Errorf(api.CodeTooLarge, "messages exceed %d bytes in total", v.publishing.Limits.MaxBody)
+			return out, api.Errorf(failure.TooLarge, "messages exceed %d bytes in total", v.publishing.Limits.MaxBody)
 		}
 		out.Messages = append(out.Messages, tm)
 	}
@@ -262,21 +261,21 @@ func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Reques
 func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
 	if err := optionsOf(&m).Apply(&out); err != nil {
-		return out, api.Errorf(api.CodeInvalid, "%w", err)
+		return out, api.Errorf(failure.Invalid, "%w", err)
 	}
 	if m.TraceIDHex != "" {
 		id, err := strconv.ParseUint(m.TraceIDHex, 16, 64)
 		switch {
 		case err != nil:
-			return out, api.Errorf(api.CodeInvalid, "trace_id_hex is %q, must be up to 16 hexadecimal digits", m.TraceIDHex)
+			return out, api.Errorf(failure.Invalid, "trace_id_hex is %q, must be up to 16 hexadecimal digits", m.TraceIDHex)
 		case m.TraceID != 0 && m.TraceID != id:
-			return out, api.Errorf(api.CodeInvalid, "trace_id %d and trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
+			return out, api.Errorf(failure.Invalid, "trace_id %d and trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
 		}
 		out.TraceID = id
 	}
 	if m.Text != "" {
 		if len(m.Body) > 0 {
-			return out, api.Errorf(api.CodeInvalid, "body and text are mutually exclusive")
+			return out, api.Errorf(failure.Invalid, "body and text are mutually exclusive")
 		}
 		out.Body = []byte(m.Text)
 	}
@@ -286,20 +285,20 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	}
 	switch {
 	case len(out.Body) == 0:
-		return out, api.Errorf(api.CodeInvalid, "message is empty")
+		return out, api.Errorf(failure.Invalid, "message is empty")
 	case len(out.Body) > l.MaxMessage:
-		return out, api.Errorf(api.CodeTooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
+		return out, api.Errorf(failure.TooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
 	case delay < 0 || delay > l.MaxDefer:
-		return out, api.Errorf(api.CodeInvalid, "delay %v is not between 0s and %v", delay, l.MaxDefer)
+		return out, api.Errorf(failure.Invalid, "delay %v is not between 0s and %v", delay, l.MaxDefer)
 	case delay > 0:
 		out.Delay = delay
 	}
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
 		switch {
 		case m.Headers[0] != '{':
-			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
+			return out, api.Errorf(failure.Invalid, "headers must be a JSON object")
 		case len(m.Headers) > header.Max:
-			return out, api.Errorf(api.CodeTooLarge, "headers have %d bytes, limit is %d", len(m.Headers), header.Max)
+			return out, api.Errorf(failure.TooLarge, "headers have %d bytes, limit is %d", len(m.Headers), header.Max)
 		}
 		out.Header = m.Headers
 	}
@@ -329,7 +328,7 @@ func partitionOf(text string) (*int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n >= seq.MaxPartitions {
-		return nil, api.Errorf(api.CodeInvalid, "partition %q is not a number between 0 and %d", text, seq.MaxPartitions-1)
+		return nil, api.Errorf(failure.Invalid, "partition %q is not a number between 0 and %d", text, seq.MaxPartitions-1)
 	}
 	return &n, nil
 }
@@ -395,7 +394,7 @@ func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n > uint64(seq.MaxOffset) {
-			return api.Errorf(api.CodeInvalid, "from is %q, must be an offset", text)
+			return api.Errorf(failure.Invalid, "from is %q, must be an offset", text)
 		}
 		req.From = new(seq.Offset(n))
 	}

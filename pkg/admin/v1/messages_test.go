@@ -7,13 +7,14 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
 )
 
 // TestHeadersAreBounded has headers as long as a record can hold, and longer: their length would
 // not fit its field, and a longer one is not searched for what only the broker writes.
 func TestHeadersAreBounded(t *testing.T) {
-	for size, code := range map[int]api.Code{header.Max: "", header.Max + 1: api.CodeTooLarge, 1<<16 + 10: api.CodeTooLarge} {
+	for size, code := range map[int]failure.Code{header.Max: "", header.Max + 1: failure.TooLarge, 1<<16 + 10: failure.TooLarge} {
 		text := `{"k":"` + strings.Repeat("x", size-len(`{"k":""}`)) + `"}`
 		m, err := messageOf(api.Message{Text: "a", Headers: json.RawMessage(text)}, web.Limits{MaxMessage: 1})
 		if got := api.CodeOf(err); err != nil && got != code || err == nil && (code != "" || len(m.Header) != size) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -68,7 +68,7 @@ func (v operateAPI) remove(r *http.Request) (answer, error) {
 func placeOf(r *http.Request) (topic string, partition int, err error) {
 	topic = r.PathValue("topic")
 	if !meta.ValidTopicName(topic) {
-		return "", 0, directory.ErrInvalidTopic
+		return "", 0, failure.InvalidTopic
 	}
 	p, err := partitionOf(r.PathValue("partition"))
 	if err != nil {
@@ -113,7 +113,7 @@ func (v operateAPI) elect(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.Unclean && req.To == "" {
-		return answer{}, api.Errorf(api.CodeInvalid, "an unclean election requires the node whose replica to keep")
+		return answer{}, api.Errorf(failure.Invalid, "an unclean election requires the node whose replica to keep")
 	}
 	return v.onPartition(r, func(topic string, i int) error {
 		return v.of.ElectLeader(r.Context(), topic, i, meta.NodeID(req.To), req.Unclean)
@@ -149,7 +149,7 @@ func (v operateAPI) startBalance(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if !req.Leaders && !req.Replicas || req.Limit < 0 {
-		return answer{}, api.Errorf(api.CodeInvalid, "set leaders, replicas or both; limit must not be negative")
+		return answer{}, api.Errorf(failure.Invalid, "set leaders, replicas or both; limit must not be negative")
 	}
 	b, err := v.of.StartBalance(r.Context(), req.Leaders, req.Replicas, req.Limit)
 	if err != nil && len(b.Leaders)+len(b.Moves) == 0 {

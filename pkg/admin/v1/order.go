@@ -2,6 +2,7 @@ package v1
 
 import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -11,11 +12,11 @@ func orderOf(text string, ordered bool) (policy.Order, error) {
 	order, err := policy.ParseOrder(text)
 	switch {
 	case err != nil:
-		return order, api.Errorf(api.CodeInvalid, "order is %q, must be none, strict or key: nothing was changed", text)
+		return order, api.Errorf(failure.Invalid, "order is %q, must be none, strict or key: nothing was changed", text)
 	case ordered && text == "":
 		return policy.Strict, nil
 	case ordered && order != policy.Strict:
-		return order, api.Errorf(api.CodeInvalid, "ordered and order %s contradict each other: nothing was changed; give order alone", text)
+		return order, api.Errorf(failure.Invalid, "ordered and order %s contradict each other: nothing was changed; give order alone", text)
 	}
 	return order, nil
 }
@@ -23,7 +24,7 @@ func orderOf(text string, ordered bool) (policy.Order, error) {
 // permitOrder refuses to deliver what is in an ordered topic without an order.
 func permitOrder(t *meta.Topic, order policy.Order) error {
 	if t.Config.Ordered && !order.Some() {
-		return api.Errorf(api.CodePrecondition, "topic %s is ordered, and order none is refused: nothing was changed; order must be strict or key", t.Name)
+		return api.Errorf(failure.Precondition, "topic %s is ordered, and order none is refused: nothing was changed; order must be strict or key", t.Name)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func orderIn(req api.AlterChannel) (*policy.Order, error) {
 	}
 	order, err := orderOf(text, ordered)
 	if err == nil && req.Ordered != nil && !ordered && order == policy.Strict {
-		err = api.Errorf(api.CodeInvalid, "ordered false and order strict contradict each other: nothing was changed; give order alone")
+		err = api.Errorf(failure.Invalid, "ordered false and order strict contradict each other: nothing was changed; give order alone")
 	}
 	return &order, err
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -15,7 +16,7 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 	if p == nil {
 		return out, nil
 	}
-	invalid := func(err error) (policy.Patch, error) { return out, api.Errorf(api.CodeInvalid, "%w", err) }
+	invalid := func(err error) (policy.Patch, error) { return out, api.Errorf(failure.Invalid, "%w", err) }
 	var err error
 	if out.MaxAttempts, err = limitOf("max_attempts", p.MaxAttempts); err != nil {
 		return out, err
@@ -60,7 +61,7 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 		case "rate":
 			out.Rate = new(int)
 		default:
-			return out, api.Errorf(api.CodeInvalid, "reset names %q, which is not a policy setting", name)
+			return out, api.Errorf(failure.Invalid, "reset names %q, which is not a policy setting", name)
 		}
 	}
 	if err := out.Apply(policy.Policy{}).Validate(); err != nil {
@@ -75,7 +76,7 @@ func limitOf(name string, n *int) (*int, error) {
 	case n == nil:
 		return nil, nil
 	case *n < 0:
-		return nil, api.Errorf(api.CodeInvalid, "%s is %d, must not be negative; 0 is no limit", name, *n)
+		return nil, api.Errorf(failure.Invalid, "%s is %d, must not be negative; 0 is no limit", name, *n)
 	case *n == 0:
 		return new(policy.Unlimited), nil
 	}
@@ -174,7 +175,7 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 		}
 	}
 	if meta.IsEphemeral(channel) {
-		e := api.Errorf(api.CodePrecondition, "ephemeral channel %q has no settings of its own", channel)
+		e := api.Errorf(failure.Precondition, "ephemeral channel %q has no settings of its own", channel)
 		e.Hint = "set them for the channels of the topic: brokerctl topic alter " + t.Name
 		return answer{}, e
 	}
@@ -194,7 +195,7 @@ func validFilter(text string) error {
 		return nil
 	}
 	if _, err := filter.Compile(text); err != nil {
-		e := api.Errorf(api.CodeInvalid, "%w", err)
+		e := api.Errorf(failure.Invalid, "%w", err)
 		e.Hint = `a filter is an expression such as header.type == "order" && key != "", over header, key, tag, partition, timestamp, attempts and size`
 		return e
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // numberIn reads the parameter n of a query, which must be at least so large; without it, it is
@@ -17,7 +18,7 @@ func numberIn(q url.Values, otherwise, least int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least {
-		return 0, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least %d", text, least)
+		return 0, api.Errorf(failure.Invalid, "n is %q, must be a number of at least %d", text, least)
 	}
 	return n, nil
 }
@@ -30,7 +31,7 @@ func timeIn(q url.Values, name string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, api.Errorf(api.CodeInvalid, "%s %q is not a time such as 2026-11-21T06:00:00Z", name, text)
+		return at, api.Errorf(failure.Invalid, "%s %q is not a time such as 2026-11-21T06:00:00Z", name, text)
 	}
 	return at, nil
 }

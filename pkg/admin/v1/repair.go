@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -21,7 +22,7 @@ func (v operateAPI) repair(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.Node == "" || req.AcceptLoss == (req.Discard != "") {
-		return answer{}, api.Errorf(api.CodeInvalid, "give a node, and either the set-aside copy to discard or accept_loss")
+		return answer{}, api.Errorf(failure.Invalid, "give a node, and either the set-aside copy to discard or accept_loss")
 	}
 	topic, i, err := placeOf(r)
 	switch {

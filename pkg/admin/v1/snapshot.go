@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Snapshot returns the metadata as this node knows it.
@@ -12,7 +13,7 @@ type Snapshot func() (api.MetadataSnapshot, error)
 func (s Snapshot) route(t *API) {
 	t.handle("GET "+api.PathSnapshot, func(*http.Request) (answer, error) {
 		if s == nil {
-			return answer{}, api.Errorf(api.CodeNotFound, "this node gives no snapshot")
+			return answer{}, api.Errorf(failure.NotFound, "this node gives no snapshot")
 		}
 		out, err := s()
 		if err != nil {

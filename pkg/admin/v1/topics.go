@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -53,15 +53,15 @@ func named(r *http.Request, what string) string {
 func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 	name := named(r, "topic")
 	if !meta.NSQName(name) {
-		return nil, directory.ErrInvalidTopic
+		return nil, failure.InvalidTopic
 	}
 	t, err := v.broker.Topic(name)
 	if err == nil {
 		return t, nil
 	}
 	e := apiError(err)
-	if e.Code == api.CodeNotFound {
-		e = api.Errorf(api.CodeNotFound, "topic %q not found", name)
+	if e.Code == failure.NotFound {
+		e = api.Errorf(failure.NotFound, "topic %q not found", name)
 		e.Hint = v.didYouMean(name)
 		e.Fate = "refused"
 	}
@@ -118,7 +118,7 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if !meta.ValidTopicName(req.Name) {
-		return answer{}, directory.ErrInvalidTopic
+		return answer{}, failure.InvalidTopic
 	}
 	if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Manage, Topic: req.Name}); err != nil {
 		return answer{}, err
@@ -197,7 +197,7 @@ func (v topicsAPI) checkMessageSize(p api.ConfigPatch) error {
 	if p.MaxMessageBytes == nil || *p.MaxMessageBytes <= v.maxMessage {
 		return nil
 	}
-	e := api.Errorf(api.CodeInvalid, "max_message_bytes is %d, more than the %d bytes that this node takes from its clients (max-msg-size %v)",
+	e := api.Errorf(failure.Invalid, "max_message_bytes is %d, more than the %d bytes that this node takes from its clients (max-msg-size %v)",
 		*p.MaxMessageBytes, v.maxMessage, units.Size(v.maxMessage))
 	e.Hint = "raise max-msg-size on all nodes first, and max-body-size if it is smaller, or choose a smaller size"
 	return e
@@ -206,7 +206,7 @@ func (v topicsAPI) checkMessageSize(p api.ConfigPatch) error {
 // checkAlter refuses what altering cannot do.
 func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	fixed := func(what, instead string) error {
-		e := api.Errorf(api.CodePrecondition, "%s of a topic cannot be altered", what)
+		e := api.Errorf(failure.Precondition, "%s of a topic cannot be altered", what)
 		e.Hint = instead
 		e.Fate = "refused"
 		return e
@@ -242,7 +242,7 @@ func (v topicsAPI) addPartitions(r *http.Request, t *meta.Topic) (answer, error)
 		return answer{}, err
 	}
 	if req.Partitions < len(t.Partitions) {
-		e := api.Errorf(api.CodePrecondition, "topic already has %d partitions; the number cannot be lowered", len(t.Partitions))
+		e := api.Errorf(failure.Precondition, "topic already has %d partitions; the number cannot be lowered", len(t.Partitions))
 		e.Fate = "refused"
 		return answer{}, e
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/sampling"
@@ -36,7 +37,7 @@ func (v traceAPI) one(r *http.Request) (answer, error) {
 	text := r.PathValue("id")
 	id, err := seq.ParseID([]byte(text))
 	if err != nil {
-		return answer{}, api.Errorf(api.CodeInvalid, "%q is not a message id: it has 16 hexadecimal digits", text)
+		return answer{}, api.Errorf(failure.Invalid, "%q is not a message id: it has 16 hexadecimal digits", text)
 	}
 	candidates := map[uint64]*meta.Topic{} // by incarnation
 	q := trace.Query{}
@@ -71,23 +72,23 @@ func (v traceAPI) one(r *http.Request) (answer, error) {
 		out.Missing, out.Truncated = found.Silent, found.Truncated
 		return success(out)
 	}
-	return answer{}, notFound(api.Errorf(api.CodeInvalid, "message id %s is in the range of topics %s: name one with topic=", text, strings.Join(names, ", ")))
+	return answer{}, notFound(api.Errorf(failure.Invalid, "message id %s is in the range of topics %s: name one with topic=", text, strings.Join(names, ", ")))
 }
 
 func (v traceAPI) nowhere(only, id string) error {
 	if only == "" {
-		return notFound(api.Errorf(api.CodeNotFound, "message %s belongs to no topic", id))
+		return notFound(api.Errorf(failure.NotFound, "message %s belongs to no topic", id))
 	}
 	t, err := v.topics.broker.Topic(only)
 	if err != nil {
 		return err
 	}
-	return notFound(api.Errorf(api.CodeNotFound, "message %s does not belong to topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
+	return notFound(api.Errorf(failure.NotFound, "message %s does not belong to topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
 }
 
 // untraced says why nothing is known of a message.
 func untraced(asked []trace.Message, candidates map[uint64]*meta.Topic, id string, silent []string) error {
-	e := notFound(api.Errorf(api.CodeNotFound, "no trace of message %s: it was not traced, or its events have been deleted as the oldest", id))
+	e := notFound(api.Errorf(failure.NotFound, "no trace of message %s: it was not traced, or its events have been deleted as the oldest", id))
 	if len(asked) == 1 {
 		t := candidates[asked[0].Incarnation]
 		e.Hint = "messages of topic " + t.Name + " are traced by its rule " + strconv.Quote(t.Config.Trace) + "; change it with brokerctl topic alter " + t.Name + " --trace on"
@@ -115,12 +116,12 @@ func (v traceAPI) several(r *http.Request) (answer, error) {
 	text, key := p.Get("trace_id"), p.Get("key")
 	switch {
 	case (text == "") == (key == ""):
-		return answer{}, api.Errorf(api.CodeInvalid, "name either trace_id or key")
+		return answer{}, api.Errorf(failure.Invalid, "name either trace_id or key")
 	case key != "":
 		q.KeyHash = trace.HashKey([]byte(key))
 	default:
 		if q.TraceID, err = strconv.ParseUint(text, 0, 64); err != nil || q.TraceID == 0 {
-			return answer{}, api.Errorf(api.CodeInvalid, "trace_id is %q, must be a number of 64 bits, decimal or with 0x, and not 0", text)
+			return answer{}, api.Errorf(failure.Invalid, "trace_id is %q, must be a number of 64 bits, decimal or with 0x, and not 0", text)
 		}
 	}
 	found, err := v.traces.Trace(r.Context(), q)
@@ -166,7 +167,7 @@ func patchTrace(c *meta.TopicConfig, text *string) error {
 	}
 	rule, err := sampling.ParseRule(*text)
 	if err != nil {
-		return api.Errorf(api.CodeInvalid, "%w", err)
+		return api.Errorf(failure.Invalid, "%w", err)
 	}
 	c.Trace = rule.String()
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -55,14 +55,14 @@ func apiDeleted(d *meta.Deleted) api.DeletedTopic {
 func (v trashAPI) restore(r *http.Request) (answer, error) {
 	name := named(r, "topic")
 	if !meta.NSQName(name) {
-		return answer{}, directory.ErrInvalidTopic
+		return answer{}, failure.InvalidTopic
 	}
 	var req api.RestoreTopic
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
 	if req.Replaces != 0 && req.Incarnation == 0 {
-		return answer{}, api.Errorf(api.CodeInvalid, "replaces needs the incarnation of the topic to restore: see GET /v1/deleted")
+		return answer{}, api.Errorf(failure.Invalid, "replaces needs the incarnation of the topic to restore: see GET /v1/deleted")
 	}
 	t, err := v.trash.Restore(r.Context(), meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replaces: meta.Incarnation(req.Replaces)})
 	if err != nil {
@@ -77,20 +77,20 @@ func (v trashAPI) remove(r *http.Request) (answer, error) {
 	q := r.URL.Query()
 	purge, err := strconv.ParseBool(cmp.Or(q.Get("purge"), "false"))
 	if err != nil {
-		return answer{}, api.Errorf(api.CodeInvalid, "purge %q is neither true nor false", q.Get("purge"))
+		return answer{}, api.Errorf(failure.Invalid, "purge %q is neither true nor false", q.Get("purge"))
 	}
 	in, err := strconv.ParseUint(cmp.Or(q.Get("incarnation"), "0"), 10, 64)
 	switch {
 	case err != nil:
-		return answer{}, api.Errorf(api.CodeInvalid, "incarnation %q is not a number", q.Get("incarnation"))
+		return answer{}, api.Errorf(failure.Invalid, "incarnation %q is not a number", q.Get("incarnation"))
 	case in != 0 && !purge:
-		return answer{}, api.Errorf(api.CodeInvalid, "incarnation requires purge=true")
+		return answer{}, api.Errorf(failure.Invalid, "incarnation requires purge=true")
 	case !purge:
 		return v.topics.of(v.topics.delete)(r)
 	}
 	name := named(r, "topic")
 	if !meta.NSQName(name) {
-		return answer{}, directory.ErrInvalidTopic
+		return answer{}, failure.InvalidTopic
 	}
 	return done(v.trash.Purge(r.Context(), name, meta.Incarnation(in)))
 }

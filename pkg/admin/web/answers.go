@@ -38,7 +38,7 @@ func (l *Lengths) observe(n int) {
 }
 
 // Make calls an endpoint and encodes its value as JSON, unless that is nil or text. What
-// it takes is charged by what the endpoint's answers took before. It is limit.ErrNoMemory
+// it takes is charged by what the endpoint's answers took before. It is failure.NoMemory
 // if the budget is spent. The caller calls written in any case, once it has written the
 // answer.
 func (a *Answers) Make(ctx context.Context, l *Lengths, endpoint func() (any, error)) (v any, written func(), err error) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
@@ -47,7 +48,7 @@ func TestLongAnswersAreChargedUntilTheyAreWritten(t *testing.T) {
 				during = used() - int64(held)*(longLength+2)
 				return []string{longValue}, nil
 			})
-			if errors.Is(err, limit.ErrNoMemory) {
+			if errors.Is(err, failure.NoMemory) {
 				written()
 				break
 			}

@@ -81,7 +81,7 @@ func (b *Body) PayList(ctx context.Context, n int, size uintptr) error {
 }
 
 // Read reads a request's body of at most this many bytes. It is ErrBodyTooLarge for
-// a longer one, limit.ErrNoMemory if the budget is spent. The caller releases what
+// a longer one, failure.NoMemory if the budget is spent. The caller releases what
 // it gets without an error.
 func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 	if r.ContentLength > int64(most) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // AnyHost in a list of hosts allows all.
@@ -65,7 +66,7 @@ func (h Hosts) Guard(next http.Handler, refuse Refuse) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		e := api.Errorf(api.CodeForbidden, "host name %q is not allowed on this node", r.Host[:min(len(r.Host), maxHostShown)])
+		e := api.Errorf(failure.Forbidden, "host name %q is not allowed on this node", r.Host[:min(len(r.Host), maxHostShown)])
 		e.Hint = "use the node's address, or add the name to http-allowed-hosts"
 		refuse(w, r, "HOST_NOT_ALLOWED", e)
 	})

@@ -25,10 +25,10 @@ type Sender interface {
 
 // TopicEnsurer makes topics that are used for the first time.
 type TopicEnsurer interface {
-	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// EnsureTopic makes a topic of default configuration unless there is one.
-	// Where topics are not made on first use it is meta.ErrTopicNotFound.
+	// Where topics are not made on first use it is failure.TopicNotFound.
 	EnsureTopic(ctx context.Context, name string) error
 }
 

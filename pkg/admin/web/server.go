@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
@@ -97,7 +98,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) string {
 	// A page of another site must not change anything, nor publish, through the
 	// browser of someone who can reach the node.
 	if err := h.origin.Check(r); err != nil {
-		h.Refuse(w, r, "CROSS_ORIGIN", api.Errorf(api.CodeForbidden, "%w", err))
+		h.Refuse(w, r, "CROSS_ORIGIN", api.Errorf(failure.Forbidden, "%w", err))
 		return ""
 	}
 	return h.Serve(w, r)
@@ -115,7 +116,7 @@ func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
 	}
 	h.Logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.status == 0 { // else it is too late
-		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(api.CodeInternal, "internal broker error; see its log"))
+		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(failure.Internal, "internal broker error; see its log"))
 	}
 }
 

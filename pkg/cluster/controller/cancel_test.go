@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -54,7 +55,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 	}
 	c, err := PlanCancel(&w.state, id)
 	switch {
-	case errors.Is(err, ErrNotMoving) && !part().Moving():
+	case errors.Is(err, failure.NotMoving) && !part().Moving():
 		return // it had come to its end
 	case err != nil:
 		t.Fatal(err)
@@ -93,8 +94,8 @@ func TestAMoveOffALeavingNodeIsNotCancelled(t *testing.T) {
 	if !w.state.Topic("t").Partitions[0].Moving() {
 		t.Fatal("nothing moves")
 	}
-	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); !errors.Is(err, errLeaving) {
-		t.Errorf("got %v, want %v", err, errLeaving)
+	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); !errors.Is(err, failure.NodeLeaving) {
+		t.Errorf("got %v, want %v", err, failure.NodeLeaving)
 	}
 	w.apply(meta.SetNodeIntent{ID: "b"})
 	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); err != nil {

@@ -8,9 +8,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ErrDrain is wrapped by every *DrainError.
-var ErrDrain error = failure.CannotDrain
-
 // DrainError lists the partitions that cannot do without a node.
 type DrainError struct {
 	Node     meta.NodeID
@@ -24,15 +21,15 @@ func (e *DrainError) Error() string {
 	if t.Kind == TroubleMinISR {
 		what = "the in-sync replicas would fall below min_isr"
 	}
-	text := fmt.Sprintf("%v: %s: %s/%d: %s", ErrDrain, e.Node, t.Topic, t.Partition, what)
+	text := fmt.Sprintf("%v: %s: %s/%d: %s", failure.CannotDrain, e.Node, t.Topic, t.Partition, what)
 	if more := len(e.Troubles) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}
 	return text
 }
 
-// Unwrap returns ErrDrain.
-func (e *DrainError) Unwrap() error { return ErrDrain }
+// Unwrap returns failure.CannotDrain.
+func (e *DrainError) Unwrap() error { return failure.CannotDrain }
 
 // CheckDrain returns nil if the node can be drained: each partition that it leads has another
 // in-sync replica that is up. With stopping, no partition may additionally fall below its min
@@ -40,7 +37,7 @@ func (e *DrainError) Unwrap() error { return ErrDrain }
 // partition concerned. An operator may force the drain.
 func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) error {
 	if s.Node(id) == nil {
-		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+		return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	var out []Trouble
 	partitions(s, func(at PartitionID, t *meta.Topic, p *meta.Partition) bool {
@@ -100,19 +97,19 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 	}
 	switch {
 	case to == "" && unclean:
-		return meta.Election{}, fmt.Errorf("%s/%d: unclean, without a node: %w", id.Topic, id.Partition, meta.ErrNotInISR)
+		return meta.Election{}, fmt.Errorf("%s/%d: unclean, without a node: %w", id.Topic, id.Partition, failure.NotInISR)
 	case to == "" && p.Leader != "":
 		return meta.Election{}, fmt.Errorf("%s/%d: %w (leader %s, in sync %v)", id.Topic, id.Partition, failure.NoOtherInSync, p.Leader, p.ISR)
 	case to == "":
 		return meta.Election{}, fmt.Errorf("%s/%d: %w (in sync %v)", id.Topic, id.Partition, failure.NoneInSync, p.ISR)
 	case s.Node(to) == nil:
-		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNodeNotFound)
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, failure.NodeNotFound)
 	case !slices.Contains(p.ISR, to) && (!unclean || !slices.Contains(p.Replicas, to)):
-		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNotInISR)
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, failure.NotInISR)
 	case !unclean && !p.Electable(to):
-		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrSuspect)
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, failure.Suspect)
 	case nodes[to] == Gone:
-		return meta.Election{}, fmt.Errorf("node %s: %w", to, errNodeNotUp)
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, failure.NodeNotUp)
 	}
 	e := election(id, p, to, reasonTransfer)
 	e.Unclean = unclean

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -278,9 +279,9 @@ func TestDecidingTwice(t *testing.T) {
 
 func allStale(r meta.Result) bool {
 	if r.Err != nil {
-		return errors.Is(r.Err, meta.ErrStaleVersion)
+		return errors.Is(r.Err, failure.StaleVersion)
 	}
-	return r.Failed != nil && !slices.ContainsFunc(r.Failed, func(err error) bool { return !errors.Is(err, meta.ErrStaleVersion) })
+	return r.Failed != nil && !slices.ContainsFunc(r.Failed, func(err error) bool { return !errors.Is(err, failure.StaleVersion) })
 }
 
 // Balance ends with the numbers of replicas within one of each other where no zone

@@ -9,15 +9,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Why an operator's request is refused, besides what meta refuses. Each is marked
-// fate.Refused: nothing was changed.
-var (
-	ErrNotMoving    error = failure.NotMoving
-	errNodeNotUp    error = failure.NodeNotUp
-	ErrTooManyMoves error = failure.TooManyMoves
-	errLeaving      error = failure.NodeLeaving
-)
-
 // moves takes the next step of every reassignment in progress, and starts those needed by
 // decommissioned nodes and by topics with an automatic number of replicas, within the limits of
 // o. A move continues when the added replicas are in sync: first leadership leaves a removed
@@ -294,14 +285,14 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 		node := s.Node(n)
 		switch {
 		case node == nil:
-			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, meta.ErrNodeNotFound)
+			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, failure.NodeNotFound)
 		case slices.Contains(p.Replicas, n):
 		case nodes[n] == Gone || node.Intent == meta.IntentDecommission:
-			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, errNodeNotUp)
+			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, failure.NodeNotUp)
 		}
 	}
 	if !p.Moving() && !newSlots(s).reserve(p, target, o.WithDefaults()) {
-		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrTooManyMoves)
+		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, failure.TooManyMoves)
 	}
 	return m.Command(), nil
 }
@@ -315,12 +306,12 @@ func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 		return meta.StartReassign{}, err
 	}
 	if !p.Moving() {
-		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrNotMoving)
+		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, failure.NotMoving)
 	}
 	leaves := leaving(s)
 	for _, n := range p.Before {
 		if leaves[n] {
-			return meta.StartReassign{}, fmt.Errorf("%s/%d: node %s: %w", id.Topic, id.Partition, n, errLeaving)
+			return meta.StartReassign{}, fmt.Errorf("%s/%d: node %s: %w", id.Topic, id.Partition, n, failure.NodeLeaving)
 		}
 	}
 	return Move{id, p.Version, p.Replicas, p.Before}.Command(), nil
@@ -331,11 +322,11 @@ func find(s *meta.State, id PartitionID) (*meta.Partition, error) {
 	t := s.Topic(id.Topic)
 	switch {
 	case t == nil:
-		return nil, fmt.Errorf("%s: %w", id.Topic, meta.ErrTopicNotFound)
+		return nil, fmt.Errorf("%s: %w", id.Topic, failure.TopicNotFound)
 	case id.Incarnation != 0 && id.Incarnation != t.Incarnation:
-		return nil, fmt.Errorf("%s: %w", id.Topic, meta.ErrStaleIncarnation)
+		return nil, fmt.Errorf("%s: %w", id.Topic, failure.StaleIncarnation)
 	case id.Partition < 0 || id.Partition >= len(t.Partitions):
-		return nil, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, meta.ErrPartitionNotFound)
+		return nil, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, failure.PartitionNotFound)
 	}
 	return &t.Partitions[id.Partition], nil
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/brokerd/brokerd/internal/peertest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -338,7 +339,7 @@ func TestOneNodeGrowsToSeven(t *testing.T) {
 				return false
 			}
 		})
-		if err := w.kill("n3"); !errors.Is(err, raftstore.ErrRemoved) {
+		if err := w.kill("n3"); !errors.Is(err, failure.Removed) {
 			t.Errorf("removed: %v", err)
 		}
 		w.formed(6, maxVoters)
@@ -355,7 +356,7 @@ func TestTheMinorityIsNotACluster(t *testing.T) {
 		w.net.Unplug(cut)
 		time.Sleep(2 * time.Second)
 		_, err := w.process(cut).open().Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: "x", Levels: level.Supported()}})
-		if !errors.Is(err, raftstore.ErrNotLeader) {
+		if !errors.Is(err, failure.NotController) {
 			t.Errorf("minority: %v", err)
 		}
 		for _, name := range w.join {

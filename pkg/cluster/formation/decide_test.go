@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -91,7 +92,7 @@ func TestWhatTheLeaderDoesAboutACandidate(t *testing.T) {
 		err      error
 	}{
 		{"new", of(3), candidate{who("y"), true, 0}, identity{}, actAdd, nil},
-		{"unknown, with state", of(3), candidate{who("y"), false, 900}, identity{}, actRefuse, raftstore.ErrRemoved},
+		{"unknown, with state", of(3), candidate{who("y"), false, 900}, identity{}, actRefuse, failure.Removed},
 		{"caught up", of(3), candidate{who("x"), false, committed - promotionLag}, identity{}, actPromote, nil},
 		{"behind", of(3), candidate{who("x"), false, committed - promotionLag - 1}, identity{}, actNothing, nil},
 		{"not started", of(3), candidate{who("x"), true, committed}, identity{}, actNothing, nil},
@@ -125,7 +126,7 @@ func TestANodeTakesAnAddressOnlyWhereItAnswersItself(t *testing.T) {
 		{"a new node where nobody answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{}, actRefuse, errAddressUnclear},
 		{"a new node where its next process answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{"n3", "b", 8}, actRefuse, errAddressUnclear},
 		{"a member that has moved there", candidate{identity{"n1", "b", 7}, false, 9}, identity{"n1", "b", 7}, actDisplace, nil},
-		{"a removed one", candidate{identity{"n3", "b", 7}, false, 9}, identity{"n3", "b", 7}, actRefuse, raftstore.ErrRemoved},
+		{"a removed one", candidate{identity{"n3", "b", 7}, false, 9}, identity{"n3", "b", 7}, actRefuse, failure.Removed},
 		{"a new node at a free address", candidate{identity{"n3", "c", 7}, true, 0}, identity{}, actAdd, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

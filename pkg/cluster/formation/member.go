@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -87,7 +88,7 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 	leader, _ := s.Leader()
 	m, ok := s.Members().Configuration().Find(leader)
 	if !ok || r.Relayed {
-		return raftstore.ErrNotLeader
+		return failure.NotController
 	}
 	r.Relayed = true
 	return n.ask(ctx, m.Address, r).err

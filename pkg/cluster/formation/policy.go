@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -89,7 +90,7 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, around ne
 	case known && around.atName.Node == who.Node && around.atName.Session != who.Session:
 		return actRefuse, ErrNodeIDTaken
 	case !known && !who.fresh:
-		return actRefuse, raftstore.ErrRemoved
+		return actRefuse, failure.Removed
 	case taken && around.atAddress == who.identity:
 		return actDisplace, nil
 	case taken && around.atAddress.Node == holder.ID:

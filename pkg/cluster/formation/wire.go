@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
-	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // request is what one node asks of another. Fields of newer versions are passed
@@ -54,8 +53,8 @@ var codes = []struct {
 }{
 	{"node-id-taken", ErrNodeIDTaken},
 	{"other-cluster", ErrOtherCluster},
-	{"level", meta.ErrLevel},
-	{"removed", raftstore.ErrRemoved},
+	{"level", failure.FeatureLevel},
+	{"removed", failure.Removed},
 	{"address-taken", ErrAddressTaken},
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/internal/stack"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -384,9 +385,9 @@ func (f *Follower) notifyLive(b commitlog.Batch, committed seq.Offset) {
 // refusal says what an error of the log's means to the leader.
 func (f *Follower) refusal(err error) answer {
 	f.known = false
-	switch failure := f.log.Failed(); {
-	case failure != nil:
-		f.failed(failure)
+	switch broken := f.log.Failed(); {
+	case broken != nil:
+		f.failed(broken)
 	case fate.Of(err) == fate.Corrupt: // it cannot be read where it must be compared
 		f.failed(err)
 	case errors.Is(err, commitlog.ErrBelowCommitted) && f.log.LastEpoch() < f.following.Unclean:
@@ -397,7 +398,7 @@ func (f *Follower) refusal(err error) answer {
 		return f.answer(outcomeLonger)
 	case errors.Is(err, commitlog.ErrFenced), errors.Is(err, commitlog.ErrRevoked):
 		return f.answer(outcomeStale)
-	case errors.Is(err, commitlog.ErrNoSpace), errors.Is(err, commitlog.ErrNoFiles):
+	case errors.Is(err, failure.NoSpace), errors.Is(err, failure.NoFiles):
 		return f.answer(outcomeFull)
 	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
 		return f.answer(outcomeMismatch)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -32,7 +33,7 @@ type candidate struct {
 // No partition has two replicas on one node, and as many zones as there are, or
 // as it has replicas, hold one. Within that, this placement's replicas and
 // leaderships are spread evenly, then those of the whole cluster, then bytes.
-// With fewer such nodes than replicas the error wraps meta.ErrTooFewNodes.
+// With fewer such nodes than replicas the error wraps failure.TooFewNodes.
 func Place(nodes []*meta.Node, existing map[meta.NodeID]meta.Load, partitions, replicas int) ([][]meta.NodeID, error) {
 	var cands []*candidate
 	for _, n := range nodes {
@@ -41,7 +42,7 @@ func Place(nodes []*meta.Node, existing map[meta.NodeID]meta.Load, partitions, r
 		}
 	}
 	if len(cands) < replicas || replicas < 1 {
-		return nil, fmt.Errorf("%w: %d replicas, %d eligible nodes", meta.ErrTooFewNodes, replicas, len(cands))
+		return nil, fmt.Errorf("%w: %d replicas, %d eligible nodes", failure.TooFewNodes, replicas, len(cands))
 	}
 	slices.SortFunc(cands, func(a, b *candidate) int { return cmp.Compare(a.id, b.id) })
 	placed := make([][]*candidate, partitions)

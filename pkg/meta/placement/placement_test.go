@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -59,11 +60,11 @@ func TestPlace(t *testing.T) {
 			t.Error(test.name, d, err)
 		}
 	}
-	if _, err := Place([]*meta.Node{up("a", ""), up("b", ""), leaves}, nil, 1, 3); !errors.Is(err, meta.ErrTooFewNodes) {
+	if _, err := Place([]*meta.Node{up("a", ""), up("b", ""), leaves}, nil, 1, 3); !errors.Is(err, failure.TooFewNodes) {
 		t.Errorf("on a node that leaves for good: %v", err)
 	}
 	for _, replicas := range []int{0, 2} {
-		if _, err := Place([]*meta.Node{up("a", "")}, nil, 1, replicas); !errors.Is(err, meta.ErrTooFewNodes) {
+		if _, err := Place([]*meta.Node{up("a", "")}, nil, 1, replicas); !errors.Is(err, failure.TooFewNodes) {
 			t.Errorf("%d replicas on one node: %v", replicas, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -119,7 +120,7 @@ func TestARefusedBarrierIsDueAgain(t *testing.T) {
 			{proposeError(raft.ErrEnqueueTimeout), true},
 			{proposeError(raft.ErrNotLeader), false},
 			{proposeError(raft.ErrLeadershipLost), false},
-			{errClosed, false},
+			{failure.MetadataClosed, false},
 		} {
 			a := announcer{due: make(chan struct{}, 1)}
 			began := time.Now()

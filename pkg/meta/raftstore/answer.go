@@ -48,7 +48,7 @@ func decodeAnswer(text []byte) (a answer, err error) {
 func (a *answer) err() error {
 	if a.Text == "" {
 		if a.Index == 0 {
-			return errUnknownOutcome
+			return failure.CommandUnknown
 		}
 		return nil
 	}
@@ -58,7 +58,7 @@ func (a *answer) err() error {
 	if a.Refused {
 		return fate.Refuse(a.Text)
 	}
-	return &toldError{a.Text, errUnknownOutcome}
+	return &toldError{a.Text, failure.CommandUnknown}
 }
 
 // toldError is an error that occurred on another node.

@@ -44,14 +44,14 @@ func TestErrorsWithoutACodeKeepTheirFate(t *testing.T) {
 		t.Error(err)
 	}
 	a = told(t, meta.Result{}, errors.New(strings.Repeat("x", 2*maxAnswerText)))
-	if err := a.err(); !errors.Is(err, errUnknownOutcome) || fate.Of(err) != fate.Uncertain || len(err.Error()) != maxAnswerText {
+	if err := a.err(); !errors.Is(err, failure.CommandUnknown) || fate.Of(err) != fate.Uncertain || len(err.Error()) != maxAnswerText {
 		t.Error(err)
 	}
 	a = told(t, meta.Result{Index: 3, Existed: true}, nil)
 	if err := a.err(); err != nil || !a.Existed || a.Index != 3 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if err := (&answer{}).err(); !errors.Is(err, errUnknownOutcome) {
+	if err := (&answer{}).err(); !errors.Is(err, failure.CommandUnknown) {
 		t.Error(err)
 	}
 	if _, err := decodeAnswer([]byte("{")); err == nil {
@@ -74,8 +74,8 @@ func TestAResultThatIsNotKnownAnyMoreIsNotMadeUp(t *testing.T) {
 	if r, err := m.outcome(answer{Index: 2}); !errors.Is(err, ErrBehind) || fate.Of(err) != fate.Uncertain || r.Index != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	refused := told(t, meta.Result{Index: 2}, meta.ErrExists)
-	if _, err := m.outcome(refused); !errors.Is(err, meta.ErrExists) {
+	refused := told(t, meta.Result{Index: 2}, failure.TopicExists)
+	if _, err := m.outcome(refused); !errors.Is(err, failure.TopicExists) {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/internal/peertest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -218,7 +219,7 @@ func TestACommandMayBeProposedAnywhere(t *testing.T) {
 		}
 		other := topic("t")
 		other.Config.Ordered = true
-		if r, err := s.Propose(t.Context(), other); !errors.Is(err, meta.ErrExists) || fate.Of(err) != fate.Refused || r.Index == 0 {
+		if r, err := s.Propose(t.Context(), other); !errors.Is(err, failure.TopicExists) || fate.Of(err) != fate.Refused || r.Index == 0 {
 			t.Errorf("refused: %+v, %v", r, err)
 		}
 	})
@@ -274,7 +275,7 @@ func TestTheMinorityRefuses(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		_, err := alone.Propose(t.Context(), topic("t"))
-		if !errors.Is(err, ErrNotLeader) || fate.Of(err) != fate.Refused || time.Since(began) > 2*DefaultApplyTimeout {
+		if !errors.Is(err, failure.NotController) || fate.Of(err) != fate.Refused || time.Since(began) > 2*DefaultApplyTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		c.net.Plug("n3")
@@ -344,14 +345,14 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 			err  error
 			want error
 		}{
-			{"add voter", follower.AddVoter(ctx, "x", "x"), ErrNotLeader},
-			{"add node", follower.AddNonvoter(ctx, "x", "x"), ErrNotLeader},
-			{"promote", follower.Promote(ctx, "n3"), ErrNotLeader},
-			{"remove", follower.Remove(ctx, "n3"), ErrNotLeader},
-			{"transfer", follower.Transfer(ctx), ErrNotLeader},
-			{"promote a stranger", lead.Promote(ctx, "x"), meta.ErrNodeNotFound},
-			{"remove a stranger", lead.Remove(ctx, "x"), meta.ErrNodeNotFound},
-			{"no name", lead.AddVoter(ctx, "", "x"), meta.ErrInvalidName},
+			{"add voter", follower.AddVoter(ctx, "x", "x"), failure.NotController},
+			{"add node", follower.AddNonvoter(ctx, "x", "x"), failure.NotController},
+			{"promote", follower.Promote(ctx, "n3"), failure.NotController},
+			{"remove", follower.Remove(ctx, "n3"), failure.NotController},
+			{"transfer", follower.Transfer(ctx), failure.NotController},
+			{"promote a stranger", lead.Promote(ctx, "x"), failure.NodeNotFound},
+			{"remove a stranger", lead.Remove(ctx, "x"), failure.NodeNotFound},
+			{"no name", lead.AddVoter(ctx, "", "x"), failure.InvalidName},
 		} {
 			if !errors.Is(test.err, test.want) || fate.Of(test.err) != fate.Refused {
 				t.Errorf("%s: %v", test.name, test.err)
@@ -373,10 +374,10 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := lead.Remove(ctx, s.opts.NodeID); !errors.Is(err, ErrLastVoter) {
+		if err := lead.Remove(ctx, s.opts.NodeID); !errors.Is(err, failure.LastVoter) {
 			t.Error(err)
 		}
-		if err := lead.Transfer(ctx); !errors.Is(err, ErrLastVoter) {
+		if err := lead.Transfer(ctx); !errors.Is(err, failure.LastVoter) {
 			t.Error(err)
 		}
 	})

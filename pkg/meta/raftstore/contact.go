@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -30,10 +31,10 @@ func (s *Store) Standing() (Standing, error) {
 	age := time.Duration(0)
 	switch {
 	case !s.IsLeader():
-		return Standing{}, ErrNotLeader
+		return Standing{}, failure.NotController
 	case alone(s.raft, s.opts.NodeID):
 	case at == nil:
-		return Standing{}, ErrNotLeader // or no majority has confirmed it yet
+		return Standing{}, failure.NotController // or no majority has confirmed it yet
 	default:
 		age = time.Since(*at)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -17,7 +18,7 @@ func (c *testCluster) ask(from string) Ask {
 	return func(_ context.Context, leader meta.NodeID) (Standing, error) {
 		s := c.store(leader)
 		if s == nil || !c.reaches(from, string(leader)) {
-			return Standing{}, ErrNotLeader
+			return Standing{}, failure.NotController
 		}
 		return s.Standing()
 	}

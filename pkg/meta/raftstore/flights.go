@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // drainTimeout bounds how long Close waits for requests in progress: long enough for a leader that
@@ -68,7 +70,7 @@ func (f *flights) close(d time.Duration) {
 // library is stopped first, that is never.
 func (f *flights) request(ctx context.Context, start func() raft.Future) error {
 	if !f.begin() {
-		return errClosed
+		return failure.MetadataClosed
 	}
 	future := start()
 	done := make(chan error, 1)
@@ -88,6 +90,6 @@ func (f *flights) request(ctx context.Context, start func() raft.Future) error {
 	case err := <-done:
 		return proposeError(err)
 	default:
-		return errUnknownOutcome
+		return failure.CommandUnknown
 	}
 }

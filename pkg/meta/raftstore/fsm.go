@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -121,7 +122,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	s, err := meta.DecodeSnapshot(r)
-	if errors.Is(err, meta.ErrLevel) || errors.Is(err, meta.ErrUnknownSnapshot) {
+	if errors.Is(err, failure.FeatureLevel) || errors.Is(err, meta.ErrUnknownSnapshot) {
 		m.fail(fmt.Errorf("metadata snapshot of the leader: %w", err)) // it would be sent again and again
 	}
 	if err != nil {

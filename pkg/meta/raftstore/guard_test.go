@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -166,7 +167,7 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 		t.Fatal("no reserve")
 	}
 	_, err := s.Propose(t.Context(), topic("x"))
-	if !errors.Is(err, errDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
+	if !errors.Is(err, failure.MetadataDiskFull) || fate.Of(err) != fate.Refused || !s.Stats().DiskFull {
 		t.Fatalf("%v, %+v", err, s.Stats())
 	}
 	for _, want := range []string{"node n1", o.Dir, "0 B free", "1008.0 KiB of the reserve of 1.0 MiB left"} {
@@ -181,11 +182,11 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	}
 	for r.release() {
 	}
-	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, errDiskFull) {
+	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, failure.MetadataDiskFull) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	free.Store(1 << 20)
-	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, meta.ErrTopicNotFound) {
+	if _, err := s.Propose(t.Context(), meta.DeleteTopic{Name: "x"}); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("the disk has space: %v", err)
 	}
 	free.Store(16 << 20)
@@ -266,14 +267,14 @@ func TestAFailedWriteStopsTheStore(t *testing.T) {
 	disk := &badDisk{InmemStore: raft.NewInmemStore()}
 	s := openOn(t, disk)
 	disk.err.Store(new(error(syscall.EIO)))
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errUnknownOutcome) || !errors.Is(err, syscall.EIO) || fate.Of(err) != fate.Uncertain {
+	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, failure.CommandUnknown) || !errors.Is(err, syscall.EIO) || fate.Of(err) != fate.Uncertain {
 		t.Fatal(err)
 	}
 	<-s.Failed()
 	if err := s.Err(); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, errClosed) {
+	if _, err := s.Propose(t.Context(), topic("x")); !errors.Is(err, failure.MetadataClosed) {
 		t.Error(err)
 	}
 	if err := s.WaitLeader(t.Context()); !errors.Is(err, syscall.EIO) {
@@ -293,7 +294,7 @@ func TestAHangingWriteIsSeen(t *testing.T) {
 		giveUp()
 	}()
 	_, err := s.Propose(ctx, topic("x"))
-	if !errors.Is(err, errUnknownOutcome) || !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, failure.CommandUnknown) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if st := s.Stats(); st.Stalled == 0 || s.guard.stalled(time.Now().Add(2*StallLimit)) < StallLimit {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -21,14 +22,14 @@ func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 	propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Range{Max: beyond()}}})
 	_, err := s.Propose(t.Context(), meta.FinalizeUpgrade{Level: beyond()})
 	<-s.Failed()
-	if err != nil && !errors.Is(s.Err(), meta.ErrLevel) {
+	if err != nil && !errors.Is(s.Err(), failure.FeatureLevel) {
 		t.Errorf("proposal: %v, store: %v", err, s.Err())
 	}
-	if !errors.Is(s.Err(), meta.ErrLevel) {
+	if !errors.Is(s.Err(), failure.FeatureLevel) {
 		t.Errorf("failed with %v", s.Err())
 	}
 	closeNow(t, s)
-	if _, err := ReadStored(dir, "n1"); !errors.Is(err, meta.ErrLevel) {
+	if _, err := ReadStored(dir, "n1"); !errors.Is(err, failure.FeatureLevel) {
 		t.Errorf("read the log: %v", err)
 	}
 	s, err = Open(options(dir))
@@ -36,7 +37,7 @@ func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.Failed()
-	if !errors.Is(s.Err(), meta.ErrLevel) {
+	if !errors.Is(s.Err(), failure.FeatureLevel) {
 		t.Errorf("started again: %v", s.Err())
 	}
 	closeNow(t, s)
@@ -49,7 +50,7 @@ func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
 	m := newMachine(0)
 	var failed error
 	m.onFail = func(err error) { failed = err }
-	if err := m.Restore(snapshotOf(t, &newState)); !errors.Is(err, meta.ErrLevel) || !errors.Is(failed, meta.ErrLevel) {
+	if err := m.Restore(snapshotOf(t, &newState)); !errors.Is(err, failure.FeatureLevel) || !errors.Is(failed, failure.FeatureLevel) {
 		t.Errorf("restore: %v, failed with %v", err, failed)
 	}
 	if m.state.Cluster().ID != "" {

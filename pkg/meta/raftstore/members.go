@@ -12,17 +12,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Errors of membership changes, besides ErrNotLeader and meta.ErrNodeNotFound.
-var (
-	// ErrLastVoter: without this voter nothing could be committed. Refused.
-	ErrLastVoter error = failure.LastVoter
-	// errNotVoter: the node has no vote, and cannot lead. Refused.
-	errNotVoter error = failure.NotVoter
-	// ErrRemoved: this node was removed from the cluster. To rejoin it must start with an empty
-	// directory.
-	ErrRemoved error = failure.Removed
-)
-
 // Member is a member of the Raft group.
 type Member struct {
 	ID      meta.NodeID
@@ -54,7 +43,7 @@ func (c Configuration) Voters() (out []meta.NodeID) {
 	return out
 }
 
-// Members manages the Raft group. Only the leader can change it: others return ErrNotLeader. A
+// Members manages the Raft group. Only the leader can change it: others return failure.NotController. A
 // change that returned nil is committed. After an error whose fate is not refused it may still
 // be. The methods are safe for concurrent use; changes are serialized.
 type Members struct{ s *Store }
@@ -86,7 +75,7 @@ func (m Members) AddNonvoter(ctx context.Context, id meta.NodeID, address string
 func (m Members) Promote(ctx context.Context, id meta.NodeID) error {
 	was, ok := m.Configuration().Find(id)
 	if !ok {
-		return fmt.Errorf("promote %s: %w", id, meta.ErrNodeNotFound)
+		return fmt.Errorf("promote %s: %w", id, failure.NodeNotFound)
 	}
 	return m.AddVoter(ctx, id, was.Address)
 }
@@ -109,11 +98,11 @@ func (m Members) dispensable(id meta.NodeID) error {
 	was, ok := c.Find(id)
 	switch {
 	case !m.s.IsLeader():
-		return ErrNotLeader
+		return failure.NotController
 	case !ok:
-		return meta.ErrNodeNotFound
+		return failure.NodeNotFound
 	case was.Voter && len(c.Voters()) == 1:
-		return ErrLastVoter
+		return failure.LastVoter
 	}
 	return nil
 }
@@ -124,7 +113,7 @@ func (m Members) dispensable(id meta.NodeID) error {
 func (m Members) Transfer(ctx context.Context) error {
 	err := m.s.ready(ctx)
 	if err == nil && len(m.Configuration().Voters()) < 2 {
-		err = ErrLastVoter
+		err = failure.LastVoter
 	}
 	if err == nil {
 		err = m.s.flights.request(ctx, m.s.raft.LeadershipTransfer)
@@ -147,14 +136,14 @@ func (m Members) LastIndex() uint64 { return m.s.raft.LastIndex() }
 // known to be dead. It returns when the election has started.
 func (m Members) Campaign() error {
 	if c, ok := m.Configuration().Find(m.s.opts.NodeID); !ok || !c.Voter {
-		return errNotVoter
+		return failure.NotVoter
 	}
 	return elect(m.s.transport.Transport, m.s.opts.NodeID)
 }
 
 func (m Members) change(ctx context.Context, what string, id meta.NodeID, start func() raft.IndexFuture) error {
 	if !meta.ValidNodeID(id) {
-		return fmt.Errorf("%s: %w: node %q", what, meta.ErrInvalidName, id)
+		return fmt.Errorf("%s: %w: node %q", what, failure.InvalidName, id)
 	}
 	err := m.s.ready(ctx)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -107,7 +108,7 @@ func fill[T comparable](field *T, value T) {
 
 func (o *Options) validate() error {
 	if !meta.ValidNodeID(o.NodeID) {
-		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.NodeID)
+		return fmt.Errorf("%w: node %q", failure.InvalidName, o.NodeID)
 	}
 	if o.Dir == "" && !o.InMemory {
 		return errors.New("metadata directory not set")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -21,11 +22,11 @@ type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answ
 // by the state returns the sentinel of package meta. Concurrent commands share disk writes.
 //
 // Only the leader can propose. With Options.Forward, other nodes send the command to it, and a
-// command without a leader is retried for ApplyTimeout; otherwise they return ErrNotLeader.
+// command without a leader is retried for ApplyTimeout; otherwise they return failure.NotController.
 //
 // An error whose fate is refused means that nothing was changed. ErrBehind means that the
 // command was accepted, but its result is not known on this node yet. Any other wraps
-// errUnknownOutcome reports that the command may have been applied, or may still be.
+// failure.CommandUnknown reports that the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
 	if err := c.Validate(); err != nil {
 		return meta.Result{}, err
@@ -42,7 +43,7 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 	for {
 		moved := s.LeaderChanged()
 		r, err := s.proposeOnce(ctx, c, command)
-		if !errors.Is(err, ErrNotLeader) {
+		if !errors.Is(err, failure.NotController) {
 			return r, err
 		}
 		again := time.NewTimer(s.opts.HeartbeatTimeout / retriesPerHeartbeat)
@@ -62,7 +63,7 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 	}
 }
 
-// proposeOnce proposes here or sends the command to the leader. ErrNotLeader
+// proposeOnce proposes here or sends the command to the leader. failure.NotController
 // means that it got nowhere.
 func (s *Store) proposeOnce(ctx context.Context, c meta.Command, command []byte) (meta.Result, error) {
 	if s.IsLeader() {
@@ -73,18 +74,18 @@ func (s *Store) proposeOnce(ctx context.Context, c meta.Command, command []byte)
 	}
 	leader, ok := s.Leader()
 	if !ok || leader == s.opts.NodeID {
-		return meta.Result{}, ErrNotLeader
+		return meta.Result{}, failure.NotController
 	}
 	text, err := s.opts.Forward(ctx, leader, command)
 	switch {
 	case err != nil && fate.Of(err) == fate.Refused:
-		return meta.Result{}, fmt.Errorf("%w: %w", ErrNotLeader, err)
+		return meta.Result{}, fmt.Errorf("%w: %w", failure.NotController, err)
 	case err != nil:
-		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		return meta.Result{}, fmt.Errorf("%w: %w", failure.CommandUnknown, err)
 	}
 	a, err := decodeAnswer(text)
 	if err != nil {
-		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		return meta.Result{}, fmt.Errorf("%w: %w", failure.CommandUnknown, err)
 	}
 	if a.Index == 0 {
 		return meta.Result{}, a.err()
@@ -117,9 +118,9 @@ func (s *Store) proposeHere(ctx context.Context, c meta.Command, command []byte)
 	case meta.Result:
 		return r, r.Err
 	case error:
-		return meta.Result{}, fmt.Errorf("%w: %w", errUnknownOutcome, r)
+		return meta.Result{}, fmt.Errorf("%w: %w", failure.CommandUnknown, r)
 	}
-	return meta.Result{}, errUnknownOutcome
+	return meta.Result{}, failure.CommandUnknown
 }
 
 // HandleForwarded proposes a command of another node, and returns the encoded answer. It forwards
@@ -150,7 +151,7 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 		case <-s.failed:
 			why = s.Err()
 		case <-s.stop:
-			why = errClosed
+			why = failure.MetadataClosed
 		}
 		return fate.Mark(fmt.Errorf("%w: %w", ErrBehind, why), fate.Uncertain)
 	}
@@ -159,15 +160,15 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 // open returns why the store, or this caller, can do nothing more, or nil.
 func (s *Store) open(ctx context.Context) error {
 	if err := s.Err(); err != nil {
-		return fmt.Errorf("%w: %w", errClosed, err)
+		return fmt.Errorf("%w: %w", failure.MetadataClosed, err)
 	}
 	select {
 	case <-s.stop:
-		return errClosed
+		return failure.MetadataClosed
 	default:
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errNotProposed, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", failure.NotProposed, context.Cause(ctx))
 	}
 	return nil
 }
@@ -178,7 +179,7 @@ func (s *Store) ready(ctx context.Context) error {
 		return err
 	}
 	if s.raft.State() != raft.Leader {
-		return ErrNotLeader
+		return failure.NotController
 	}
 	return nil
 }

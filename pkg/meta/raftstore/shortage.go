@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -40,7 +41,7 @@ func (r *reserve) admit(node meta.NodeID, frees bool, bytes int) error {
 	if r.restore(time.Now()) || frees && r.takes(bytes) {
 		return nil
 	}
-	return fmt.Errorf("%w on node %s: %s", errDiskFull, node, r.state())
+	return fmt.Errorf("%w on node %s: %s", failure.MetadataDiskFull, node, r.state())
 }
 
 // FullDisk says what is left of the disk of the metadata on this node, with the directory, while

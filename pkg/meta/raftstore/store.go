@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -186,7 +187,7 @@ func (s *Store) watch() {
 			contacts{s}.observeLeader()
 			contacts{s}.pace()
 			if s.raft.State() == raft.Shutdown {
-				s.fail(ErrRemoved) // without effect if the store was stopped
+				s.fail(failure.Removed) // without effect if the store was stopped
 			}
 		case <-s.stop:
 			return
@@ -214,7 +215,7 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 		moved := s.LeaderChanged()
 		if s.IsLeader() {
 			err := s.Barrier(ctx)
-			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, errUnknownOutcome) || ctx.Err() != nil {
+			if !errors.Is(err, failure.NotController) && !errors.Is(err, failure.CommandUnknown) || ctx.Err() != nil {
 				return err
 			}
 		} else if id, ok := s.Leader(); ok && id != s.opts.NodeID {
@@ -227,7 +228,7 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 		case <-s.failed:
 			return s.Err()
 		case <-s.stop:
-			return errClosed
+			return failure.MetadataClosed
 		}
 	}
 }
@@ -263,7 +264,7 @@ func (s *Store) Snapshot() error {
 }
 
 // Close leaves the Raft group and returns when everything has stopped. It may be called again. It
-// waits briefly for commands in progress; those that are not decided then get errUnknownOutcome.
+// waits briefly for commands in progress; those that are not decided then get failure.CommandUnknown.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.stop)

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -210,11 +211,11 @@ func TestRefusalsSayThatNothingWasChanged(t *testing.T) {
 		cmd   meta.Command
 		want  error
 	}{
-		{"the state refuses", s, t.Context(), other, meta.ErrExists},
-		{"the command is invalid", s, t.Context(), topic("no good"), meta.ErrInvalidName},
-		{"the caller has given up", s, gone, topic("x"), errNotProposed},
-		{"no leader", lone, t.Context(), topic("x"), ErrNotLeader},
-		{"closed", closed, t.Context(), topic("x"), errClosed},
+		{"the state refuses", s, t.Context(), other, failure.TopicExists},
+		{"the command is invalid", s, t.Context(), topic("no good"), failure.InvalidName},
+		{"the caller has given up", s, gone, topic("x"), failure.NotProposed},
+		{"no leader", lone, t.Context(), topic("x"), failure.NotController},
+		{"closed", closed, t.Context(), topic("x"), failure.MetadataClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := test.store.Propose(test.ctx, test.cmd)

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -219,7 +220,7 @@ func verifySnapshot(base, id string) error {
 	}
 	_, err = meta.DecodeSnapshot(r)
 	switch err = errors.Join(err, r.Close()); {
-	case errors.Is(err, meta.ErrLevel), errors.Is(err, meta.ErrUnknownSnapshot):
+	case errors.Is(err, failure.FeatureLevel), errors.Is(err, meta.ErrUnknownSnapshot):
 		return fmt.Errorf("metadata snapshot %s: %w", path, err) // intact, but not for this program
 	case err != nil:
 		return &corruptError{path, err}

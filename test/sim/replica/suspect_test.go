@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -103,7 +104,7 @@ func (p *process) report(s meta.Suspect) {
 			Node: p.node.id, Incarnation: p.incarnation(), Replicas: []meta.SuspectReplica{{Topic: theTopic, Suspect: s}},
 		}, p.reachable)
 		p.w.trace.Add("%s reports itself as suspect, epoch %d end %d damaged %v: %v", p.node.id, s.Epoch, s.End, s.Damaged, err)
-		if err == nil || errors.Is(err, meta.ErrStaleIncarnation) || !p.sleep(50*time.Millisecond) {
+		if err == nil || errors.Is(err, failure.StaleIncarnation) || !p.sleep(50*time.Millisecond) {
 			return
 		}
 	}
@@ -160,10 +161,10 @@ func (p *process) yield(y coord.Yield) {
 			Topic: theTopic, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
 		}, p.reachable)
 		p.w.trace.Add("%s yields to %s, its log ended at %d: %v", p.node.id, y.To, y.End, err)
-		if errors.Is(err, meta.ErrNotInISR) { // the replica was moved to another node
+		if errors.Is(err, failure.NotInISR) { // the replica was moved to another node
 			err = p.stays(y)
 		}
-		if err == nil || errors.Is(err, meta.ErrStaleEpoch) || !p.sleep(50*time.Millisecond) {
+		if err == nil || errors.Is(err, failure.StaleEpoch) || !p.sleep(50*time.Millisecond) {
 			return
 		}
 	}
@@ -173,7 +174,7 @@ func (p *process) yield(y coord.Yield) {
 func (p *process) stays(y coord.Yield) error {
 	q, _ := p.w.reg.view()
 	if q.Epoch != y.Epoch || q.Leader != p.node.id {
-		return meta.ErrStaleEpoch
+		return failure.StaleEpoch
 	}
 	e := meta.Election{Topic: theTopic, Version: q.Version, Leader: p.node.id}
 	if !q.Electable(p.node.id) {
@@ -181,7 +182,7 @@ func (p *process) stays(y coord.Yield) error {
 	}
 	err := p.w.reg.propose(meta.ElectLeaders{Elections: []meta.Election{e}}, p.reachable)
 	if q, _ = p.w.reg.view(); q.Epoch == y.Epoch {
-		return errors.Join(meta.ErrNotInISR, err) // tried again
+		return errors.Join(failure.NotInISR, err) // tried again
 	}
 	return err
 }
