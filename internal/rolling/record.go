@@ -141,7 +141,7 @@ func (u *Unfinished) String() string {
 	var what string
 	switch {
 	case u.Drained:
-		what = fmt.Sprintf("node %s is still drained by a rolling %s, which was interrupted or is under way", u.Node, u.Verb)
+		what = fmt.Sprintf("node %s is still drained by a rolling %s, which was interrupted or is in progress", u.Node, u.Verb)
 	case u.State == stateRestarted:
 		what = fmt.Sprintf("a rolling %s ended after node %s, before its end", u.Verb, u.Node)
 	case u.State == stateKept:

@@ -168,7 +168,7 @@ func TestUnfinished(t *testing.T) {
 	}{
 		{"none", nil, "", ""},
 		{"at its end", []api.Act{act("n1", "restarted; left none")}, "", ""},
-		{"drained", []api.Act{act("n2", "drained, incarnation 7, version 1; left n3 n1")}, "n2 n3 n1", "node n2 is still drained by a rolling restart, which was interrupted or is under way"},
+		{"drained", []api.Act{act("n2", "drained, incarnation 7, version 1; left n3 n1")}, "n2 n3 n1", "node n2 is still drained by a rolling restart, which was interrupted or is in progress"},
 		{"drained, and taken back by hand", []api.Act{act("n3", "drained, incarnation 7, version 1; left n1")}, "n3 n1", "which is not drained any more"},
 		{"between two", []api.Act{act("n3", "restarted; left n1 n2")}, "n1 n2", "ended after node n3"},
 		{"taken back", []api.Act{act("n3", "not restarted; left n1")}, "n3 n1", "ended at node n3"},
