@@ -160,7 +160,7 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.processing = one("brokerd_channel_processing_seconds", "Latency from delivery to FIN; a sample.", longBuckets)
 	h.attempts = one("brokerd_channel_attempts", "Delivery attempts per finished message; a sample.", prometheus.ExponentialBuckets(1, bucketGrowth, 9))
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "Latency from proposing a metadata command to applying it on this node.", publishBuckets)
-	h.replication = one("brokerd_replication_duration_seconds", "Latency from sending batches to a follower until it answers that it has stored them.", diskBuckets)
+	h.replication = one("brokerd_replication_duration_seconds", "Latency from sending batches to a follower until it confirms that they are stored.", diskBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "Latency from the commit of a message to its first delivery.", longBuckets)
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "brokerd_http_requests_total", Help: "HTTP requests, by path pattern and response status.",
@@ -169,7 +169,7 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 		"HTTP request latency, by path pattern.", publishBuckets), []string{"route"})
 	r.MustRegister(h.httpRequests, h.httpDuration)
 	h.acts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "brokerd_admin_actions_total", Help: "Changes that operators asked for over HTTP, by method and path pattern, and by result: done, refused (status 4xx) or failed (5xx).",
+		Name: "brokerd_admin_actions_total", Help: "Changes requested by operators over HTTP, by method and path pattern, and by result: done, refused (status 4xx) or failed (5xx).",
 	}, []string{"action", "result"})
 	r.MustRegister(h.acts)
 	for _, result := range []string{"done", "refused", "failed"} {

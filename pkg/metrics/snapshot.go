@@ -48,30 +48,30 @@ var (
 	nodeReady       = gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz.")
 	nodeMaintenance = gauge("brokerd_node_maintenance", "1 if the node is draining.")
 
-	topicQuota     = gauge("brokerd_topic_quota_used_ratio", "Part of the topic's max-bytes that is used, in its fullest partition; only of topics with max-bytes.", "topic")
+	topicQuota     = gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic")
 	objectsDropped = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
 
 	connections      = gauge("brokerd_connections", "Open connections.", "proto", "role")
 	accepted         = counter("brokerd_connections_total", "Connections accepted.", "proto")
-	connectionErrors = counter("brokerd_connection_errors_total", "Connections that ended with an error.", "reason")
+	connectionErrors = counter("brokerd_connection_errors_total", "Connections closed because of an error.", "reason")
 	clientBytes      = counter("brokerd_client_bytes_total", "Bytes exchanged with clients.", "direction")
 	commands         = counter("brokerd_commands_total", "Client commands.", "command")
 	commandErrors    = counter("brokerd_command_errors_total", "Client commands answered with an error.", "code")
 	authFailures     = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "protocol")
 
-	tlsConnections = gauge("brokerd_connections_tls", "Of the open connections of proto tcp, those over TLS.")
-	tokenEnds      = gauge("brokerd_token_not_after_timestamp_seconds", "When the first of the valid access tokens expires; +Inf if none does.")
+	tlsConnections = gauge("brokerd_connections_tls", "Open connections of proto tcp that use TLS.")
+	tokenEnds      = gauge("brokerd_token_not_after_timestamp_seconds", "Time at which the next valid access token expires; +Inf if none expires.")
 
-	trashTopics = gauge("brokerd_trash_topics", "Deleted topics that this node keeps data of, for topic restore.")
-	trashBytes  = gauge("brokerd_trash_bytes", "Size on this node's disk of the data of deleted topics, when they were deleted.")
+	trashTopics = gauge("brokerd_trash_topics", "Deleted topics that this node keeps on disk for topic restore.")
+	trashBytes  = gauge("brokerd_trash_bytes", "Size of deleted topics on this node's disk at the time of their deletion.")
 
 	logScrubbed  = counter("brokerd_scrub_bytes_total", "Log bytes scrubbed: read from disk to detect corruption.")
 	logUnchecked = gauge("brokerd_scrub_oldest_seconds", "Time since the last full scrub of the least recently scrubbed replica on this node, or since it was first seen.")
 
 	raftTolerance = gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum.")
 
-	raftApplies = timing("brokerd_raft_apply_duration_seconds", "Applying metadata commands to the state on this node, by batch.")
-	raftWrites  = timing("brokerd_raft_write_duration_seconds", "Writing to the metadata log on this node, synced.")
+	raftApplies = timing("brokerd_raft_apply_duration_seconds", "Time to apply a batch of metadata commands to the state on this node.")
+	raftWrites  = timing("brokerd_raft_write_duration_seconds", "Time to write to the metadata log on this node, including the sync.")
 
 	clusterNodes = gauge("brokerd_cluster_nodes", "Cluster nodes by state, as seen by this node.", "state")
 
@@ -81,7 +81,7 @@ var (
 	uncommittedBudget = gauge("brokerd_uncommitted_budget_bytes", "Limit of uncommitted bytes.")
 	uncommittedFull   = counter("brokerd_uncommitted_full_total", "Publishes delayed or refused by the limit of uncommitted bytes.")
 
-	catchUpRate = gauge("brokerd_catch_up_rate_bytes", "Bytes per second that may be sent to replicas that are not in sync; 0 while there are none.")
+	catchUpRate = gauge("brokerd_catch_up_rate_bytes", "Limit in bytes per second for copying to replicas that are not in sync; 0 while there are none.")
 
 	memoryBudget  = gauge("brokerd_memory_budget_bytes", "Client memory budget.")
 	memoryUsed    = gauge("brokerd_memory_budget_used_bytes", "Client memory in use, by kind.", "kind")
