@@ -49,7 +49,7 @@ const (
 // texts are, for each kind, the code in health and metrics and what it means.
 var texts = [kinds]struct{ code, what string }{
 	Role:     {"role_change_stalled", "replicas have not assumed the role assigned by the metadata"},
-	Lead:     {"partitions_not_led", "partitions whose assigned leader is not leading, publishes are refused"},
+	Lead:     {"partitions_not_led", "partitions whose assigned leader is not leading or whose leadership keeps changing, publishes to them wait or fail"},
 	Follower: {"replication_stalled", "followers are behind and make no progress"},
 	Slow:     {"replica_slow", "followers slow down publishes, or were removed from the in-sync set for that"},
 }
