@@ -162,9 +162,9 @@ func (c *buildCache) files() ([]string, error) {
 	return filepath.Glob(filepath.Join(c.dir, "[0-9a-f][0-9a-f]", "*"))
 }
 
-// drop removes what was added since the look. Nobody builds the same mistakes from the same sources again, and
-// the packages of one part fill more than a gigabyte, which the Go tool keeps for days. What another build added
-// meanwhile goes too, and is built again.
+// drop removes the files that were added since the look: the packages built with the mistakes fill more than a
+// gigabyte for one part, and the Go tool would keep them for days. It also removes what another build added
+// meanwhile, which is then built again.
 func (c *buildCache) drop() {
 	files, _ := c.files() // the pattern is right
 	for _, f := range files {
