@@ -74,7 +74,7 @@ func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 		if err != nil {
 			return nil, fmt.Errorf("metadata entry %d: %w", e.Index, err)
 		}
-		r.Unsure = append(r.Unsure, unsureCommand{e.Index, e.Command.Kind().String(), text})
+		r.Unsure = append(r.Unsure, unsureCommand{e.Index, meta.NameOf(e.Command), text})
 	}
 	for _, p := range meta.SurvivorPartitions(s.State, s.Self.ID) {
 		e, err := datadir.At(vfs.OS{}, dataDir).ReadCopy(p.Topic, p.Incarnation, p.Partition)

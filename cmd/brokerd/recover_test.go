@@ -31,7 +31,7 @@ func survivorDir(t *testing.T, address string) string {
 	apply := func(c meta.Command) {
 		t.Helper()
 		if _, err := s.Propose(ctx, c); err != nil {
-			t.Fatalf("%v: %v", c.Kind(), err)
+			t.Fatalf("%s: %v", meta.NameOf(c), err)
 		}
 	}
 	apply(meta.InitCluster{ID: "ORIGIN"})

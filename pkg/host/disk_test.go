@@ -73,7 +73,7 @@ func TestAFullDiskPurgesThoughTheMetadataDoesNotRecordIt(t *testing.T) {
 	d.disk.Look()
 	d.report(t.Context())
 	d.report(t.Context())
-	if len(purged) != 1 || purged[0].Kind() != meta.KindPurgeTopics {
+	if len(purged) != 1 || meta.NameOf(purged[0]) != "purge-topics" {
 		t.Errorf("proposed %+v", purged)
 	}
 	if n := strings.Count(logged.String(), "metadata cannot record"); n != 1 {

@@ -12,11 +12,7 @@ type ChangeAccess struct {
 	Change access.Change `json:"change"`
 }
 
-// Kind implements Command.
-func (ChangeAccess) Kind() Kind { return KindChangeAccess }
-
-// Validate implements Command.
-func (c ChangeAccess) Validate() error { return c.Change.Validate() }
+func (c ChangeAccess) validate() error { return c.Change.Validate() }
 
 func (c ChangeAccess) apply(s *State, _ *Result) error {
 	next, err := s.access.Apply(c.Change)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -15,94 +16,78 @@ import (
 // Command is one change of the metadata. Only this package implements it: a command unknown to
 // some nodes would make them diverge.
 type Command interface {
-	// Kind returns the kind of the command.
-	Kind() Kind
-	// Validate checks what can be checked without a State: names, ranges, sizes.
-	Validate() error
+	// validate checks what can be checked without a State: names, ranges, sizes.
+	validate() error
 	// apply changes s, or returns an error and leaves it unchanged. s.index is already the
 	// command's. It fills in r.
 	apply(s *State, r *Result) error
 }
 
-// Kind numbers the commands as they are stored. A number is never reused.
-type Kind uint8
+// Validate checks of a command what can be checked without a State: names, ranges, sizes.
+func Validate(c Command) error { return c.validate() }
 
-// The kinds of commands.
-const (
-	KindInitCluster     Kind = 1
-	KindSetSettings     Kind = 2
-	KindFinalizeUpgrade Kind = 3
-	KindNodeStarted     Kind = 10
-	KindSetNodeState    Kind = 11
-	KindRemoveNode      Kind = 12
-	KindSetNodeIntent   Kind = 13
-	KindSetNodeDisk     Kind = 14
-	KindCreateTopic     Kind = 20
-	KindAlterTopic      Kind = 21
-	KindAddPartitions   Kind = 22
-	KindDeleteTopic     Kind = 23
-	KindPauseTopic      Kind = 24
-	KindFitTopic        Kind = 25
-	KindRestoreTopic    Kind = 26
-	KindPurgeTopics     Kind = 27
-	KindCreateChannel   Kind = 30
-	KindDeleteChannel   Kind = 31
-	KindAlterChannel    Kind = 32
-	KindRecordAct       Kind = 37
-	KindSavePositions   Kind = 38
-	KindDropSaved       Kind = 39
-	KindElectLeaders    Kind = 40
-	KindAlterISR        Kind = 41
-	KindStartReassign   Kind = 42
-	KindFinishReassign  Kind = 43
-	KindReportSuspects  Kind = 44
-	KindYieldLeader     Kind = 45
-	KindChangeAccess    Kind = 60
-)
+// kind is a type of commands as it is stored.
+type kind struct {
+	number byte // never reused
+	name   string
+	is     func(Command) bool
+	decode func([]byte) (Command, error)
+}
 
 // kinds is the table of the known commands.
-var kinds = map[Kind]struct {
-	name   string
-	decode func([]byte) (Command, error)
-}{
-	KindInitCluster:     {"init-cluster", decodeAs[InitCluster]},
-	KindSetSettings:     {"set-settings", decodeAs[SetSettings]},
-	KindFinalizeUpgrade: {"finalize-upgrade", decodeAs[FinalizeUpgrade]},
-	KindNodeStarted:     {"node-started", decodeAs[NodeStarted]},
-	KindSetNodeState:    {"set-node-state", decodeAs[SetNodeState]},
-	KindRemoveNode:      {"remove-node", decodeAs[RemoveNode]},
-	KindSetNodeIntent:   {"set-node-intent", decodeAs[SetNodeIntent]},
-	KindSetNodeDisk:     {"set-node-disk", decodeAs[SetNodeDisk]},
-	KindCreateTopic:     {"create-topic", decodeAs[CreateTopic]},
-	KindAlterTopic:      {"alter-topic", decodeAs[AlterTopic]},
-	KindAddPartitions:   {"add-partitions", decodeAs[AddPartitions]},
-	KindDeleteTopic:     {"delete-topic", decodeAs[DeleteTopic]},
-	KindPauseTopic:      {"pause-topic", decodeAs[PauseTopic]},
-	KindFitTopic:        {"fit-topic", decodeAs[FitTopic]},
-	KindRestoreTopic:    {"restore-topic", decodeAs[RestoreTopic]},
-	KindPurgeTopics:     {"purge-topics", decodeAs[PurgeTopics]},
-	KindCreateChannel:   {"create-channel", decodeAs[CreateChannel]},
-	KindDeleteChannel:   {"delete-channel", decodeAs[DeleteChannel]},
-	KindAlterChannel:    {"alter-channel", decodeAs[AlterChannel]},
-	KindRecordAct:       {"record-act", decodeAs[RecordAct]},
-	KindSavePositions:   {"save-positions", decodeAs[SavePositions]},
-	KindDropSaved:       {"drop-saved", decodeAs[DropSaved]},
-	KindElectLeaders:    {"elect-leaders", decodeAs[ElectLeaders]},
-	KindAlterISR:        {"alter-isr", decodeAs[AlterISR]},
-	KindStartReassign:   {"start-reassign", decodeAs[StartReassign]},
-	KindFinishReassign:  {"finish-reassign", decodeAs[FinishReassign]},
-	KindReportSuspects:  {"report-suspects", decodeAs[ReportSuspects]},
-	KindYieldLeader:     {"yield-leader", decodeAs[YieldLeader]},
-	KindChangeAccess:    {"change-access", decodeAs[ChangeAccess]},
+var kinds = []kind{
+	kindOf[InitCluster](1, "init-cluster"),
+	kindOf[SetSettings](2, "set-settings"),
+	kindOf[FinalizeUpgrade](3, "finalize-upgrade"),
+	kindOf[NodeStarted](10, "node-started"),
+	kindOf[SetNodeState](11, "set-node-state"),
+	kindOf[RemoveNode](12, "remove-node"),
+	kindOf[SetNodeIntent](13, "set-node-intent"),
+	kindOf[SetNodeDisk](14, "set-node-disk"),
+	kindOf[CreateTopic](20, "create-topic"),
+	kindOf[AlterTopic](21, "alter-topic"),
+	kindOf[AddPartitions](22, "add-partitions"),
+	kindOf[DeleteTopic](23, "delete-topic"),
+	kindOf[PauseTopic](24, "pause-topic"),
+	kindOf[FitTopic](25, "fit-topic"),
+	kindOf[RestoreTopic](26, "restore-topic"),
+	kindOf[PurgeTopics](27, "purge-topics"),
+	kindOf[CreateChannel](30, "create-channel"),
+	kindOf[DeleteChannel](31, "delete-channel"),
+	kindOf[AlterChannel](32, "alter-channel"),
+	kindOf[RecordAct](37, "record-act"),
+	kindOf[SavePositions](38, "save-positions"),
+	kindOf[DropSaved](39, "drop-saved"),
+	kindOf[ElectLeaders](40, "elect-leaders"),
+	kindOf[AlterISR](41, "alter-isr"),
+	kindOf[StartReassign](42, "start-reassign"),
+	kindOf[FinishReassign](43, "finish-reassign"),
+	kindOf[ReportSuspects](44, "report-suspects"),
+	kindOf[YieldLeader](45, "yield-leader"),
+	kindOf[ChangeAccess](60, "change-access"),
 }
 
-// String returns the kind's name.
-func (k Kind) String() string {
-	if known, ok := kinds[k]; ok {
-		return known.name
+func kindOf[T Command](number byte, name string) kind {
+	return kind{
+		number: number, name: name,
+		is: func(c Command) bool { _, ok := c.(T); return ok },
+		decode: func(body []byte) (Command, error) {
+			var c T
+			if err := DecodeStrict(body, &c); err != nil {
+				return nil, err
+			}
+			return c, nil
+		},
 	}
-	return fmt.Sprintf("kind-%d", uint8(k))
 }
+
+// known returns the row of a command, which has one: only the types of the table are commands.
+func known(c Command) kind {
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(c) })]
+}
+
+// NameOf names the type of a command, such as create-topic.
+func NameOf(c Command) string { return known(c).name }
 
 // commandVersion is the version of the encoding that this build writes, and the newest that it
 // reads. Every change that alters a command's meaning for an older build, including a new field,
@@ -133,18 +118,19 @@ const (
 //
 // One that would be larger than MaxCommandBytes is refused.
 func EncodeCommandAt(c Command, at int64) ([]byte, error) {
+	k := known(c)
 	body, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("encode %v: %w", c.Kind(), err)
+		return nil, fmt.Errorf("encode %s: %w", k.name, err)
 	}
 	if len(body)+commandHeader+commandTime+commandTrailer > MaxCommandBytes {
-		return nil, fmt.Errorf("%w: %v of %d bytes", failure.CommandTooLarge, c.Kind(), len(body))
+		return nil, fmt.Errorf("%w: %s of %d bytes", failure.CommandTooLarge, k.name, len(body))
 	}
 	out := make([]byte, 0, len(body)+commandHeader+commandTime+commandTrailer)
 	if at == 0 {
-		out = append(out, untimedVersion, byte(c.Kind()))
+		out = append(out, untimedVersion, k.number)
 	} else {
-		out = append(out, timedVersion, byte(c.Kind()))
+		out = append(out, timedVersion, k.number)
 		out = binary.LittleEndian.AppendUint64(out, uint64(at))
 	}
 	out = append(out, body...)
@@ -161,10 +147,10 @@ func DecodeCommand(data []byte) (Command, error) {
 	if crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
 		return nil, fmt.Errorf("%w: command checksum mismatch", ErrCorrupt)
 	}
-	version, kind := data[0], Kind(data[1])
-	known, ok := kinds[kind]
-	if version == 0 || version > commandVersion || !ok {
-		return nil, fmt.Errorf("%w: %v, version %d", ErrUnknownCommand, kind, version)
+	version, number := data[0], data[1]
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.number == number })
+	if version == 0 || version > commandVersion || i < 0 {
+		return nil, fmt.Errorf("%w: kind %d, version %d", ErrUnknownCommand, number, version)
 	}
 	begin := commandHeader
 	if version == timedVersion {
@@ -172,10 +158,10 @@ func DecodeCommand(data []byte) (Command, error) {
 			return nil, fmt.Errorf("%w: truncated command, %d bytes", ErrCorrupt, len(data))
 		}
 	}
-	c, err := known.decode(data[begin:n])
+	c, err := kinds[i].decode(data[begin:n])
 	if err != nil {
 		// The checksum is correct, so a program that knew more fields than this one wrote it.
-		return nil, fmt.Errorf("%w: %v: %w", ErrUnknownCommand, kind, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnknownCommand, kinds[i].name, err)
 	}
 	return c, nil
 }
@@ -190,14 +176,6 @@ func CommandTime(data []byte) int64 {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func decodeAs[T Command](body []byte) (Command, error) {
-	var c T
-	if err := DecodeStrict(body, &c); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
 
 // DecodeStrict reads one JSON value that has no field unknown to v.
 func DecodeStrict(text []byte, v any) error {

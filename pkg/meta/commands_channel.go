@@ -25,11 +25,7 @@ type CreateChannel struct {
 	Filter string        `json:"filter,omitempty"` // see Channel.Filter
 }
 
-// Kind implements Command.
-func (CreateChannel) Kind() Kind { return KindCreateChannel }
-
-// Validate implements Command.
-func (c CreateChannel) Validate() error {
+func (c CreateChannel) validate() error {
 	if err := validateChannel(c.Topic, c.Channel); err != nil {
 		return err
 	}
@@ -86,11 +82,7 @@ type DeleteChannel struct {
 	Version Incarnation `json:"version,omitempty"` // of the channel; 0: any
 }
 
-// Kind implements Command.
-func (DeleteChannel) Kind() Kind { return KindDeleteChannel }
-
-// Validate implements Command.
-func (c DeleteChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+func (c DeleteChannel) validate() error { return validateChannel(c.Topic, c.Channel) }
 
 func (c DeleteChannel) apply(s *State, r *Result) error {
 	t, ch, err := s.editChannel(c.Topic, c.Channel)
@@ -104,8 +96,7 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
 		t.Channels = nil
 	}
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 
@@ -121,11 +112,7 @@ type AlterChannel struct {
 	Filter *string       `json:"filter,omitempty"` // "" removes it
 }
 
-// Kind implements Command.
-func (AlterChannel) Kind() Kind { return KindAlterChannel }
-
-// Validate implements Command.
-func (c AlterChannel) Validate() error {
+func (c AlterChannel) validate() error {
 	err := validateChannel(c.Topic, c.Channel)
 	if c.Order != nil {
 		err = errors.Join(err, validateOrder(*c.Order))

@@ -16,11 +16,7 @@ type InitCluster struct {
 	Level level.Level `json:"level,omitempty"`
 }
 
-// Kind implements Command.
-func (InitCluster) Kind() Kind { return KindInitCluster }
-
-// Validate implements Command.
-func (c InitCluster) Validate() error {
+func (c InitCluster) validate() error {
 	if len(c.ID) == 0 || len(c.ID) > MaxNameLength || !plain(c.ID) {
 		return fmt.Errorf("%w: cluster %q", failure.InvalidName, c.ID)
 	}
@@ -43,11 +39,7 @@ type SetSettings struct {
 	Values map[string]string `json:"values"`
 }
 
-// Kind implements Command.
-func (SetSettings) Kind() Kind { return KindSetSettings }
-
-// Validate implements Command.
-func (c SetSettings) Validate() error { return validateSettings(c.Values) }
+func (c SetSettings) validate() error { return validateSettings(c.Values) }
 
 func (c SetSettings) apply(s *State, _ *Result) error {
 	s.settings = s.settings.with(c.Values)
@@ -78,11 +70,7 @@ type NodeStarted struct {
 	Empty bool `json:"empty,omitempty"`
 }
 
-// Kind implements Command.
-func (NodeStarted) Kind() Kind { return KindNodeStarted }
-
-// Validate implements Command.
-func (c NodeStarted) Validate() error { return c.Node.validate() }
+func (c NodeStarted) validate() error { return c.Node.validate() }
 
 func (c NodeStarted) apply(s *State, r *Result) error {
 	was := s.Node(c.Node.ID)
@@ -104,8 +92,7 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 			n.State = NodeDraining
 		}
 	}
-	s.replaceNode(&n)
-	r.Node = &n
+	r.Node = s.replaceNode(&n)
 	lost := lossOf(was, &c)
 	s.trash = TrashOf(s).update(func(t *Topic) *Topic { return lost.apply(t, n.ID, s.index) })
 	s.topics.update(func(t *Topic) *Topic {
@@ -145,13 +132,9 @@ type SetNodeState struct {
 	Incarnation uint64 `json:"incarnation,omitempty"`
 }
 
-// Kind implements Command.
-func (SetNodeState) Kind() Kind { return KindSetNodeState }
-
-// Validate implements Command.
-func (c SetNodeState) Validate() error {
-	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
+func (c SetNodeState) validate() error {
+	if err := checkNode(c.ID); err != nil {
+		return err
 	}
 	if !c.State.valid() {
 		return fmt.Errorf("%w: node state %q", failure.InvalidConfig, c.State)
@@ -160,19 +143,18 @@ func (c SetNodeState) Validate() error {
 }
 
 func (c SetNodeState) apply(s *State, r *Result) error {
-	was := s.Node(c.ID)
-	switch {
-	case was == nil:
-		return failure.NodeNotFound
-	case c.Incarnation != 0 && c.Incarnation != was.Incarnation:
-		return fmt.Errorf("node %s: %w", c.ID, failure.StaleIncarnation)
+	was, err := s.found(c.ID)
+	if c.Incarnation != 0 {
+		was, err = s.started(c.ID, c.Incarnation)
+	}
+	if err != nil {
+		return err
 	}
 	n := *was
 	if n.State = c.State; n.State == NodeUp {
 		n.State = n.whenAlive()
 	}
-	s.replaceNode(&n)
-	r.Node = &n
+	r.Node = s.replaceNode(&n)
 	return nil
 }
 
@@ -185,29 +167,18 @@ type SetNodeDisk struct {
 	Incarnation uint64 `json:"incarnation"`
 }
 
-// Kind implements Command.
-func (SetNodeDisk) Kind() Kind { return KindSetNodeDisk }
-
-// Validate implements Command.
-func (c SetNodeDisk) Validate() error {
-	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
-	}
-	return nil
+func (c SetNodeDisk) validate() error {
+	return checkNode(c.ID)
 }
 
 func (c SetNodeDisk) apply(s *State, r *Result) error {
-	was := s.Node(c.ID)
-	switch {
-	case was == nil:
-		return failure.NodeNotFound
-	case c.Incarnation != was.Incarnation:
-		return fmt.Errorf("node %s: %w", c.ID, failure.StaleIncarnation)
+	was, err := s.started(c.ID, c.Incarnation)
+	if err != nil {
+		return err
 	}
 	n := *was
 	n.DiskFull = c.Full
-	s.replaceNode(&n)
-	r.Node = &n
+	r.Node = s.replaceNode(&n)
 	return nil
 }
 
@@ -217,15 +188,8 @@ type RemoveNode struct {
 	ID NodeID `json:"id"`
 }
 
-// Kind implements Command.
-func (RemoveNode) Kind() Kind { return KindRemoveNode }
-
-// Validate implements Command.
-func (c RemoveNode) Validate() error {
-	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
-	}
-	return nil
+func (c RemoveNode) validate() error {
+	return checkNode(c.ID)
 }
 
 func (c RemoveNode) apply(s *State, r *Result) error {

@@ -42,18 +42,14 @@ type ElectLeaders struct {
 	Elections []Election `json:"elections"`
 }
 
-// Kind implements Command.
-func (ElectLeaders) Kind() Kind { return KindElectLeaders }
-
-// Validate implements Command.
-func (c ElectLeaders) Validate() error {
+func (c ElectLeaders) validate() error {
 	if len(c.Elections) > MaxElections {
 		return fmt.Errorf("%w: %d elections, limit is %d", failure.LimitReached, len(c.Elections), MaxElections)
 	}
 	for i := range c.Elections {
 		e := &c.Elections[i]
-		if !NSQName(e.Topic) {
-			return fmt.Errorf("%w: topic %q", failure.InvalidName, e.Topic)
+		if err := checkTopic(e.Topic); err != nil {
+			return err
 		}
 		if e.Leader != "" && !ValidNodeID(e.Leader) {
 			return fmt.Errorf("%w: node %q", failure.InvalidName, e.Leader)
@@ -66,16 +62,20 @@ func (c ElectLeaders) Validate() error {
 }
 
 func (c ElectLeaders) apply(s *State, r *Result) error {
-	for i := range c.Elections {
-		err := c.Elections[i].apply(s)
-		if err != nil && r.Failed == nil {
-			r.Failed = make([]error, len(c.Elections))
-		}
-		if err != nil {
+	r.each(len(c.Elections), func(i int) error { return c.Elections[i].apply(s) })
+	return nil
+}
+
+// each carries out n independent parts of a command, and notes those that are refused.
+func (r *Result) each(n int, apply func(i int) error) {
+	for i := range n {
+		if err := apply(i); err != nil {
+			if r.Failed == nil {
+				r.Failed = make([]error, n)
+			}
 			r.Failed[i] = err
 		}
 	}
-	return nil
 }
 
 func (e *Election) apply(s *State) error {
@@ -89,14 +89,14 @@ func (e *Election) apply(s *State) error {
 	case s.Node(e.Leader) == nil:
 		return fmt.Errorf("node %s: %w", e.Leader, failure.NodeNotFound)
 	case e.Unclean && slices.Contains(p.Replicas, e.Leader):
-		p.ISR, p.Unclean = s.intern([]NodeID{e.Leader}), p.Epoch
+		p.ISR, p.Unclean = s.intern(e.Leader), p.Epoch
 		p.absolve(e.Leader)
 	case slices.Contains(p.ISR, e.Leader):
 		return fmt.Errorf("node %s: %w", e.Leader, failure.Suspect)
 	default:
 		return fmt.Errorf("node %s: %w", e.Leader, failure.NotInISR)
 	}
-	p.Leader = s.internOne(e.Leader)
+	p.Leader = s.intern(e.Leader)[0]
 	s.topics.put(t)
 	return nil
 }
@@ -116,13 +116,9 @@ type AlterISR struct {
 	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
 }
 
-// Kind implements Command.
-func (AlterISR) Kind() Kind { return KindAlterISR }
-
-// Validate implements Command.
-func (c AlterISR) Validate() error {
-	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
+func (c AlterISR) validate() error {
+	if err := checkTopic(c.Topic); err != nil {
+		return err
 	}
 	if len(c.ISR) == 0 || len(c.ISR) > 2*maxReplicas {
 		return fmt.Errorf("%w: %d nodes", failure.InvalidISR, len(c.ISR))
@@ -155,17 +151,13 @@ func (c AlterISR) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: leader %s missing", failure.InvalidISR, p.Leader)
 	}
 	if c.Joiner != "" {
-		switch n := s.Node(c.Joiner); {
-		case n == nil:
-			return fmt.Errorf("node %s: %w", c.Joiner, failure.NodeNotFound)
-		case n.Incarnation != c.JoinerIncarnation:
-			return fmt.Errorf("node %s: %w", c.Joiner, failure.StaleIncarnation)
+		if _, err := s.started(c.Joiner, c.JoinerIncarnation); err != nil {
+			return err
 		}
 	}
-	p.ISR = s.intern(c.ISR)
+	p.ISR = s.intern(c.ISR...)
 	p.absolve(p.Leader) // the others compare logs with the leader
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 

@@ -70,20 +70,16 @@ type StartReassign struct {
 	Target      []NodeID    `json:"target"`  // preferred leader first
 }
 
-// Kind implements Command.
-func (StartReassign) Kind() Kind { return KindStartReassign }
-
-// Validate implements Command.
-func (c StartReassign) Validate() error {
-	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
+func (c StartReassign) validate() error {
+	if err := checkTopic(c.Topic); err != nil {
+		return err
 	}
 	if len(c.Target) == 0 || len(c.Target) > maxReplicas {
 		return fmt.Errorf("%w: %d replicas", failure.InvalidAssignment, len(c.Target))
 	}
 	for i, id := range c.Target {
-		if !ValidNodeID(id) {
-			return fmt.Errorf("%w: node %q", failure.InvalidName, id)
+		if err := checkNode(id); err != nil {
+			return err
 		}
 		if slices.Contains(c.Target[:i], id) {
 			return fmt.Errorf("%w: duplicate node %q", failure.InvalidAssignment, id)
@@ -98,8 +94,8 @@ func (c StartReassign) apply(s *State, r *Result) error {
 		return err
 	}
 	for _, id := range c.Target {
-		if s.Node(id) == nil {
-			return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
+		if _, err := s.found(id); err != nil {
+			return err
 		}
 	}
 	if len(c.Target) < t.Config.MinISR {
@@ -120,13 +116,12 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	if len(c.Target)+len(removing) > 2*maxReplicas {
 		return fmt.Errorf("%w: %d replicas during the reassignment", failure.LimitReached, len(c.Target)+len(removing))
 	}
-	p.Replicas = s.intern(slices.Concat(c.Target, removing))
-	p.Adding, p.Removing, p.Before = s.intern(adding), s.intern(removing), nil
+	p.Replicas = s.intern(slices.Concat(c.Target, removing)...)
+	p.Adding, p.Removing, p.Before = s.intern(adding...), s.intern(removing...), nil
 	if p.Moving() {
-		p.Before = s.intern(before)
+		p.Before = s.intern(before...)
 	}
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 
@@ -140,15 +135,8 @@ type FinishReassign struct {
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 }
 
-// Kind implements Command.
-func (FinishReassign) Kind() Kind { return KindFinishReassign }
-
-// Validate implements Command.
-func (c FinishReassign) Validate() error {
-	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
-	}
-	return nil
+func (c FinishReassign) validate() error {
+	return checkTopic(c.Topic)
 }
 
 func (c FinishReassign) apply(s *State, r *Result) error {
@@ -163,8 +151,7 @@ func (c FinishReassign) apply(s *State, r *Result) error {
 	p.absolve()
 	p.Replicas = slices.Clone(p.Target())
 	p.Adding, p.Removing, p.Before = nil, nil, nil
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 

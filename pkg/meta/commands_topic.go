@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,18 +19,8 @@ type CreateTopic struct {
 	Assignment [][]NodeID `json:"assignment"`
 }
 
-// Kind implements Command.
-func (CreateTopic) Kind() Kind { return KindCreateTopic }
-
-// Validate implements Command.
-func (c CreateTopic) Validate() error {
-	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
-	}
-	if err := ownDeadLetters(c.Name, c.Config); err != nil {
-		return err
-	}
-	return c.Config.Validate()
+func (c CreateTopic) validate() error {
+	return cmp.Or(checkTopic(c.Name), ownDeadLetters(c.Name, c.Config), c.Config.Validate())
 }
 
 func (c CreateTopic) apply(s *State, r *Result) error {
@@ -50,11 +41,10 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 	if err != nil {
 		return err
 	}
-	r.Topic = &Topic{
+	r.Topic = s.topics.put(&Topic{
 		Name: c.Name, Incarnation: Incarnation(s.index), Config: c.Config,
 		Version: s.index, Partitions: partitions,
-	}
-	s.topics.put(r.Topic)
+	})
 	return nil
 }
 
@@ -76,7 +66,7 @@ func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition,
 				return nil, fmt.Errorf("%w: %q: %w", failure.InvalidAssignment, id, failure.NodeNotFound)
 			}
 		}
-		all := s.intern(ids)
+		all := s.intern(ids...)
 		// The two share an array: both are immutable.
 		out[i] = Partition{Replicas: all, ISR: all, Leader: all[0], Epoch: 1, Version: 1}
 	}
@@ -90,15 +80,8 @@ type AlterTopic struct {
 	Patch       TopicPatch  `json:"patch"`
 }
 
-// Kind implements Command.
-func (AlterTopic) Kind() Kind { return KindAlterTopic }
-
-// Validate implements Command.
-func (c AlterTopic) Validate() error {
-	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
-	}
-	return nil
+func (c AlterTopic) validate() error {
+	return checkTopic(c.Name)
 }
 
 func (c AlterTopic) apply(s *State, r *Result) error {
@@ -128,8 +111,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
 		return fmt.Errorf("%w: %d replicas requested, but only %d nodes available", failure.TooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 
@@ -144,15 +126,8 @@ type FitTopic struct {
 	MinISR      int         `json:"min_isr,omitempty"`  // 0: unchanged
 }
 
-// Kind implements Command.
-func (FitTopic) Kind() Kind { return KindFitTopic }
-
-// Validate implements Command.
-func (c FitTopic) Validate() error {
-	if !ValidTopicName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
-	}
-	return nil
+func (c FitTopic) validate() error {
+	return checkTopic(c.Name)
 }
 
 func (c FitTopic) apply(s *State, r *Result) error {
@@ -183,8 +158,7 @@ func (c FitTopic) apply(s *State, r *Result) error {
 	if err := t.Config.Validate(); err != nil {
 		return err
 	}
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 
@@ -208,11 +182,7 @@ type AddPartitions struct {
 	Assignment [][]NodeID `json:"assignment"` // of the new partitions
 }
 
-// Kind implements Command.
-func (AddPartitions) Kind() Kind { return KindAddPartitions }
-
-// Validate implements Command.
-func (c AddPartitions) Validate() error {
+func (c AddPartitions) validate() error {
 	switch {
 	case !NSQName(c.Name):
 		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
@@ -238,8 +208,7 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	}
 	t.Partitions = slices.Concat(t.Partitions, more)
 	t.Config.Partitions = len(t.Partitions)
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }
 
@@ -251,15 +220,8 @@ type DeleteTopic struct {
 	Purge       bool        `json:"purge,omitempty"`
 }
 
-// Kind implements Command.
-func (DeleteTopic) Kind() Kind { return KindDeleteTopic }
-
-// Validate implements Command.
-func (c DeleteTopic) Validate() error {
-	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
-	}
-	return nil
+func (c DeleteTopic) validate() error {
+	return checkTopic(c.Name)
 }
 
 func (c DeleteTopic) apply(s *State, r *Result) error {
@@ -282,15 +244,8 @@ type PauseTopic struct {
 	Paused bool   `json:"paused"`
 }
 
-// Kind implements Command.
-func (PauseTopic) Kind() Kind { return KindPauseTopic }
-
-// Validate implements Command.
-func (c PauseTopic) Validate() error {
-	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
-	}
-	return nil
+func (c PauseTopic) validate() error {
+	return checkTopic(c.Name)
 }
 
 func (c PauseTopic) apply(s *State, r *Result) error {
@@ -299,7 +254,6 @@ func (c PauseTopic) apply(s *State, r *Result) error {
 		return err
 	}
 	t.Paused = c.Paused
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }

@@ -60,7 +60,7 @@ func TestDotSegmentsAreNoNewNames(t *testing.T) {
 			CreateTopic{Name: name, Config: TopicConfig{}.WithDefaults(1, false), Assignment: [][]NodeID{{"n1"}}},
 			CreateChannel{Topic: "t", Channel: name},
 		} {
-			if err := c.Validate(); err != nil {
+			if err := c.validate(); err != nil {
 				t.Errorf("%T of %q: %v", c, name, err)
 			}
 		}

@@ -189,3 +189,13 @@ func FuzzSnapshotDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestEachKindOfCommandHasANumberOfItsOwn(t *testing.T) {
+	seen := map[byte]string{}
+	for _, k := range kinds {
+		if other, ok := seen[k.number]; ok {
+			t.Errorf("%s and %s are both stored as %d", other, k.name, k.number)
+		}
+		seen[k.number] = k.name
+	}
+}

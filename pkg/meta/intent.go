@@ -29,13 +29,9 @@ type SetNodeIntent struct {
 	Intent NodeIntent `json:"intent,omitempty"`
 }
 
-// Kind implements Command.
-func (SetNodeIntent) Kind() Kind { return KindSetNodeIntent }
-
-// Validate implements Command.
-func (c SetNodeIntent) Validate() error {
-	if !ValidNodeID(c.ID) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.ID)
+func (c SetNodeIntent) validate() error {
+	if err := checkNode(c.ID); err != nil {
+		return err
 	}
 	if !c.Intent.valid() {
 		return fmt.Errorf("%w: intent %q", failure.InvalidConfig, c.Intent)
@@ -44,17 +40,16 @@ func (c SetNodeIntent) Validate() error {
 }
 
 func (c SetNodeIntent) apply(s *State, r *Result) error {
-	was := s.Node(c.ID)
-	if was == nil {
-		return failure.NodeNotFound
+	was, err := s.found(c.ID)
+	if err != nil {
+		return err
 	}
 	n := *was
 	n.Intent = c.Intent
 	if n.State != NodeDown {
 		n.State = n.whenAlive()
 	}
-	s.replaceNode(&n)
-	r.Node = &n
+	r.Node = s.replaceNode(&n)
 	return nil
 }
 

@@ -47,11 +47,7 @@ type RecordAct struct {
 	Act Act `json:"act"` // its Index is ignored
 }
 
-// Kind implements Command.
-func (RecordAct) Kind() Kind { return KindRecordAct }
-
-// Validate implements Command.
-func (c RecordAct) Validate() error { return c.Act.validate() }
+func (c RecordAct) validate() error { return c.Act.validate() }
 
 func (a *Act) validate() error {
 	if a.Verb == "" || a.bytes() > maxActBytes {

@@ -132,7 +132,7 @@ func TestTheJournalIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []Act{{}, {Verb: "x", Before: strings.Repeat("x", maxActBytes)}} {
-		if err := (RecordAct{bad}).Validate(); !errors.Is(err, failure.InvalidConfig) {
+		if err := (RecordAct{bad}).validate(); !errors.Is(err, failure.InvalidConfig) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -1,8 +1,10 @@
 package meta
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
@@ -61,6 +63,21 @@ func IsEphemeral(name string) bool { return strings.HasSuffix(name, ephemeralSuf
 // and '-'.
 func ValidNodeID(id NodeID) bool {
 	return len(id) > 0 && len(id) <= MaxNameLength && plain(string(id))
+}
+
+// checkTopic refuses what is no name of a topic that may be there.
+func checkTopic(name string) error {
+	if !NSQName(name) {
+		return fmt.Errorf("%w: topic %q", failure.InvalidName, name)
+	}
+	return nil
+}
+
+func checkNode(id NodeID) error {
+	if !ValidNodeID(id) {
+		return fmt.Errorf("%w: node %q", failure.InvalidName, id)
+	}
+	return nil
 }
 
 func validName(name string) bool { return NSQName(name) && !IsDotSegment(name) }

@@ -50,8 +50,8 @@ func (n *Node) MayHold() bool {
 }
 
 func (n *Node) validate() error {
-	if !ValidNodeID(n.ID) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, n.ID)
+	if err := checkNode(n.ID); err != nil {
+		return err
 	}
 	if !n.Levels.Valid() {
 		return fmt.Errorf("%w: node %q: feature levels %v", failure.InvalidConfig, n.ID, n.Levels)

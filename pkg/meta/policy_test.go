@@ -86,7 +86,7 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 	}
 	for _, to := range []string{"orders", "a b", "x#ephemeral", strings.Repeat("x", 65)} {
 		c := AlterChannel{Topic: "orders", Channel: long, Policy: &policy.Patch{DeadLetterTopic: &to}}
-		err := c.Validate()
+		err := c.validate()
 		if err == nil {
 			index++
 			err = s.Apply(index, c).Err
@@ -99,7 +99,7 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 		t.Errorf("a channel that inherits: %v", err)
 	}
 	own := policy.Policy{DeadLetterTopic: "t"}
-	if err := (CreateTopic{Name: "t", Config: TopicConfig{Channels: own}.WithDefaults(1, false)}).Validate(); !errors.Is(err, failure.InvalidConfig) {
+	if err := (CreateTopic{Name: "t", Config: TopicConfig{Channels: own}.WithDefaults(1, false)}).validate(); !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("a topic with its own dead letters: %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	if self == nil {
 		return nil, fmt.Errorf("node %s: %w", survivor, failure.NodeNotFound)
 	}
-	if err := (InitCluster{ID: cluster}).Validate(); err != nil {
+	if err := (InitCluster{ID: cluster}).validate(); err != nil {
 		return nil, err
 	}
 	next := s.Snapshot()

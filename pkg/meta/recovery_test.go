@@ -49,7 +49,7 @@ func recoverable(t *testing.T) *State {
 		t.Helper()
 		index++
 		if r := s.Apply(index, c); r.Err != nil {
-			t.Fatalf("%v: %v", c.Kind(), r.Err)
+			t.Fatalf("%s: %v", NameOf(c), r.Err)
 		}
 	}
 	apply(InitCluster{ID: "ORIGIN"})

@@ -50,11 +50,7 @@ type SavePositions struct {
 	Saved Saved `json:"saved"` // its Index is ignored
 }
 
-// Kind implements Command.
-func (SavePositions) Kind() Kind { return KindSavePositions }
-
-// Validate implements Command.
-func (c SavePositions) Validate() error { return c.Saved.validate() }
+func (c SavePositions) validate() error { return c.Saved.validate() }
 
 func (v *Saved) validate() error {
 	if err := errors.Join(validateChannel(v.Topic, v.Channel), validatePolicy(v.Policy), validateFilter(v.Filter)); err != nil {
@@ -121,11 +117,7 @@ type DropSaved struct {
 	Saved uint64 `json:"saved"` // its Index
 }
 
-// Kind implements Command.
-func (DropSaved) Kind() Kind { return KindDropSaved }
-
-// Validate implements Command.
-func (DropSaved) Validate() error { return nil }
+func (DropSaved) validate() error { return nil }
 
 func (c DropSaved) apply(s *State, _ *Result) error {
 	i := slices.IndexFunc(s.saved, func(v *Saved) bool { return v.Index == c.Saved })

@@ -28,7 +28,7 @@ func newSaving(t *testing.T) *saving {
 func (v *saving) done(c Command) {
 	v.t.Helper()
 	if err := v.s.Apply(v.s.Index()+1, c).Err; err != nil {
-		v.t.Fatalf("%v: %v", c.Kind(), err)
+		v.t.Fatalf("%s: %v", NameOf(c), err)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestOddSavedPositionsAreRefused(t *testing.T) {
 		"ranges below floor": {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Floor: 4, Finished: [][2]seq.Offset{{1, 3}}}}},
 		"too many ranges":    {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: many}}},
 	} {
-		if err := (SavePositions{x}).Validate(); err == nil {
+		if err := (SavePositions{x}).validate(); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}

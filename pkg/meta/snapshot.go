@@ -322,13 +322,13 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 		if err := validMove(&p); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", i, err)
 		}
-		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas), s.intern(p.ISR), s.internOne(p.Leader)
+		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas...), s.intern(p.ISR...), s.intern(p.Leader)[0]
 		if slices.Equal(p.Replicas, p.ISR) {
 			p.ISR = p.Replicas
 		}
-		p.Adding, p.Removing = s.intern(p.Adding), s.intern(p.Removing)
+		p.Adding, p.Removing = s.intern(p.Adding...), s.intern(p.Removing...)
 		for k := range p.Suspects {
-			p.Suspects[k].Node = s.internOne(p.Suspects[k].Node)
+			p.Suspects[k].Node = s.intern(p.Suspects[k].Node)[0]
 		}
 		t.Partitions[i] = p
 	}

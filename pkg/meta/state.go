@@ -2,6 +2,7 @@ package meta
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -109,7 +110,7 @@ func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	s.index = index
 	r := Result{Index: index}
 	before := s.topics
-	if r.Err = c.Validate(); r.Err == nil {
+	if r.Err = c.validate(); r.Err == nil {
 		r.at = at
 		r.Err = c.apply(s, &r)
 	}
@@ -139,19 +140,36 @@ func (s *State) edit(name string, in Incarnation) (*Topic, error) {
 	return &t, nil
 }
 
-// replaceNode replaces a node.
-func (s *State) replaceNode(n *Node) {
-	i, ok := s.findNode(n.ID)
-	if ok {
-		s.nodes[i] = n
-		return
+// found returns a node that there is.
+func (s *State) found(id NodeID) (*Node, error) {
+	if n := s.Node(id); n != nil {
+		return n, nil
 	}
-	s.nodes = slices.Insert(s.nodes, i, n)
+	return nil, fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
+}
+
+// started returns a node that has not started again since an incarnation.
+func (s *State) started(id NodeID, incarnation uint64) (*Node, error) {
+	n, err := s.found(id)
+	if err == nil && n.Incarnation != incarnation {
+		return nil, fmt.Errorf("node %s: %w", id, failure.StaleIncarnation)
+	}
+	return n, err
+}
+
+// replaceNode replaces a node, or adds it, and returns it.
+func (s *State) replaceNode(n *Node) *Node {
+	i, ok := s.findNode(n.ID)
+	if !ok {
+		s.nodes = slices.Insert(s.nodes, i, n)
+	}
+	s.nodes[i] = n
+	return n
 }
 
 // intern replaces ids by the strings of the registered nodes, so that a thousand topics do not hold
 // a thousand copies of each.
-func (s *State) intern(ids []NodeID) []NodeID {
+func (s *State) intern(ids ...NodeID) []NodeID {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -163,11 +181,4 @@ func (s *State) intern(ids []NodeID) []NodeID {
 		}
 	}
 	return out
-}
-
-func (s *State) internOne(id NodeID) NodeID {
-	if n := s.Node(id); n != nil {
-		return n.ID
-	}
-	return id
 }

@@ -163,7 +163,7 @@ func TestRandomHistories(t *testing.T) {
 				done++
 				checkOutcome(t, &direct, was, c)
 			} else if fate.Of(res.Err) != fate.Refused {
-				t.Fatalf("%v: %v is not marked refused", c.Kind(), res.Err)
+				t.Fatalf("%s: %v is not marked refused", NameOf(c), res.Err)
 			}
 			data, err := EncodeCommandAt(c, 0)
 			if err != nil {

@@ -111,44 +111,31 @@ type ReportSuspects struct {
 	Replicas    []SuspectReplica `json:"replicas"`
 }
 
-// Kind implements Command.
-func (ReportSuspects) Kind() Kind { return KindReportSuspects }
-
-// Validate implements Command.
-func (c ReportSuspects) Validate() error {
-	if !ValidNodeID(c.Node) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.Node)
+func (c ReportSuspects) validate() error {
+	if err := checkNode(c.Node); err != nil {
+		return err
 	}
 	if len(c.Replicas) > maxSuspects {
 		return fmt.Errorf("%w: %d suspects, limit is %d", failure.LimitReached, len(c.Replicas), maxSuspects)
 	}
 	for i := range c.Replicas {
-		if r := &c.Replicas[i]; !NSQName(r.Topic) {
-			return fmt.Errorf("%w: topic %q", failure.InvalidName, r.Topic)
+		if err := checkTopic(c.Replicas[i].Topic); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (c ReportSuspects) apply(s *State, r *Result) error {
-	n := s.Node(c.Node)
-	switch {
-	case n == nil:
-		return fmt.Errorf("node %s: %w", c.Node, failure.NodeNotFound)
-	case n.Incarnation != c.Incarnation:
-		return fmt.Errorf("node %s: %w", c.Node, failure.StaleIncarnation)
+	n, err := s.started(c.Node, c.Incarnation)
+	if err != nil {
+		return err
 	}
-	for i := range c.Replicas {
+	r.each(len(c.Replicas), func(i int) error {
 		item := c.Replicas[i]
 		item.Node = n.ID
-		err := item.apply(s)
-		if err != nil && r.Failed == nil {
-			r.Failed = make([]error, len(c.Replicas))
-		}
-		if err != nil {
-			r.Failed[i] = err
-		}
-	}
+		return item.apply(s)
+	})
 	return nil
 }
 
@@ -183,18 +170,8 @@ type YieldLeader struct {
 	End       seq.Offset `json:"end"`
 }
 
-// Kind implements Command.
-func (YieldLeader) Kind() Kind { return KindYieldLeader }
-
-// Validate implements Command.
-func (c YieldLeader) Validate() error {
-	if !NSQName(c.Topic) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Topic)
-	}
-	if !ValidNodeID(c.To) {
-		return fmt.Errorf("%w: node %q", failure.InvalidName, c.To)
-	}
-	return nil
+func (c YieldLeader) validate() error {
+	return cmp.Or(checkTopic(c.Topic), checkNode(c.To))
 }
 
 func (c YieldLeader) apply(s *State, r *Result) error {
@@ -209,12 +186,11 @@ func (c YieldLeader) apply(s *State, r *Result) error {
 	}
 	if slices.Contains(p.ISR, c.To) {
 		p.suspect(Suspect{Node: p.Leader, Epoch: c.LastEpoch, End: c.End}) // which ends the epoch
-		p.Leader = s.internOne(c.To)
+		p.Leader = s.intern(c.To)[0]
 	} else {
 		p.Epoch++
 		p.Version++
 	}
-	s.topics.put(t)
-	r.Topic = t
+	r.Topic = s.topics.put(t)
 	return nil
 }

@@ -75,8 +75,8 @@ func (s *topicSet) all() iter.Seq[*Topic] {
 	}
 }
 
-// put adds a topic, or replaces the one with its name.
-func (s *topicSet) put(t *Topic) {
+// put adds a topic, or replaces the one with its name, and returns it.
+func (s *topicSet) put(t *Topic) *Topic {
 	at, place, found := s.find(t.Name)
 	switch {
 	case found:
@@ -84,7 +84,7 @@ func (s *topicSet) put(t *Topic) {
 		next := slices.Clone(s.pages[at])
 		next[place] = t
 		s.replace(at, 1, next)
-		return
+		return t
 	case len(s.pages) == 0:
 		s.replace(0, 0, page{t})
 	default:
@@ -97,6 +97,7 @@ func (s *topicSet) put(t *Topic) {
 	}
 	s.account(nil, t)
 	s.count++
+	return t
 }
 
 // remove removes a topic, which must exist.

@@ -239,13 +239,9 @@ type RestoreTopic struct {
 	Replaces    Incarnation `json:"replaces,omitempty"`    // delete this topic with the name; only with Incarnation
 }
 
-// Kind implements Command.
-func (RestoreTopic) Kind() Kind { return KindRestoreTopic }
-
-// Validate implements Command.
-func (c RestoreTopic) Validate() error {
-	if !NSQName(c.Name) {
-		return fmt.Errorf("%w: topic %q", failure.InvalidName, c.Name)
+func (c RestoreTopic) validate() error {
+	if err := checkTopic(c.Name); err != nil {
+		return err
 	}
 	if c.Replaces != 0 && c.Incarnation == 0 {
 		return fmt.Errorf("%w: replacing topic %s needs the incarnation to restore", failure.InvalidConfig, c.Name)
@@ -288,8 +284,7 @@ func (c RestoreTopic) apply(s *State, r *Result) error {
 	for _, v := range d.Saved {
 		s.saved = insertSaved(s.saved, v)
 	}
-	s.topics.put(&t)
-	r.Topic = &t
+	r.Topic = s.topics.put(&t)
 	return nil
 }
 
@@ -306,11 +301,7 @@ type PurgeTopics struct {
 	Incarnations []Incarnation `json:"incarnations"`
 }
 
-// Kind implements Command.
-func (PurgeTopics) Kind() Kind { return KindPurgeTopics }
-
-// Validate implements Command.
-func (c PurgeTopics) Validate() error {
+func (c PurgeTopics) validate() error {
 	if len(c.Incarnations) == 0 || len(c.Incarnations) > maxTrashTopics {
 		return fmt.Errorf("%w: %d topics to purge", failure.InvalidConfig, len(c.Incarnations))
 	}

@@ -53,11 +53,7 @@ type FinalizeUpgrade struct {
 	Level level.Level `json:"level"`
 }
 
-// Kind implements Command.
-func (FinalizeUpgrade) Kind() Kind { return KindFinalizeUpgrade }
-
-// Validate implements Command.
-func (c FinalizeUpgrade) Validate() error { return nil }
+func (c FinalizeUpgrade) validate() error { return nil }
 
 func (c FinalizeUpgrade) apply(s *State, r *Result) error {
 	if r.Existed = c.Level <= s.cluster.Level; r.Existed {

@@ -32,7 +32,7 @@ func membershipMistakes() []mistake {
 		},
 		{
 			name: "GrowNeedsLife: metadata takes a joiner that has started again", file: "pkg/meta/commands_partition.go",
-			old: "case n.Incarnation != c.JoinerIncarnation:", with: "case false:",
+			old: "s.started(c.Joiner, c.JoinerIncarnation)", with: "s.found(c.Joiner)",
 			tests: metadataTests,
 		},
 		{

@@ -278,7 +278,7 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 		return meta.StartReassign{}, err
 	}
 	m := Move{id, p.Version, p.Replicas, target}
-	if err := m.Command().Validate(); err != nil {
+	if err := meta.Validate(m.Command()); err != nil {
 		return meta.StartReassign{}, err
 	}
 	for _, n := range target {

@@ -106,7 +106,7 @@ func TestTheTrashIsPurgedInTime(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	d = core.Decide(s, later)
-	if len(d.Commands) != 1 || d.Commands[0].Kind() != meta.KindElectLeaders {
+	if len(d.Commands) != 1 || meta.NameOf(d.Commands[0]) != "elect-leaders" {
 		t.Errorf("beside a partition without a leader: %+v", d.Commands)
 	}
 }

@@ -243,7 +243,7 @@ func TestWhichCommandsFreeSpace(t *testing.T) {
 		{meta.RestoreTopic{}, false},
 	} {
 		if frees(tt.c) != tt.want {
-			t.Errorf("%v %+v: %v", tt.c.Kind(), tt.c, !tt.want)
+			t.Errorf("%s %+v: %v", meta.NameOf(tt.c), tt.c, !tt.want)
 		}
 	}
 }

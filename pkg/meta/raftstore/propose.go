@@ -28,7 +28,7 @@ type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answ
 // command was accepted, but its result is not known on this node yet. Any other wraps
 // failure.CommandUnknown reports that the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
-	if err := c.Validate(); err != nil {
+	if err := meta.Validate(c); err != nil {
 		return meta.Result{}, err
 	}
 	command, err := meta.EncodeCommandAt(c, time.Now().UnixNano())

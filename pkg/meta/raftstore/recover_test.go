@@ -101,7 +101,7 @@ func TestCommandsThatNobodyAgreedOnAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(stored.Unsure) != 1 || stored.Unsure[0].Command.Kind() != meta.KindCreateTopic {
+		if len(stored.Unsure) != 1 || meta.NameOf(stored.Unsure[0].Command) != "create-topic" {
 			t.Fatalf("%+v", stored.Unsure)
 		}
 		next, err := Recover(c.dirs[id], id, "X.2.AAAA", slog.New(slog.DiscardHandler))

@@ -50,7 +50,7 @@ func propose(t testing.TB, s *Store, c meta.Command) meta.Result {
 	t.Helper()
 	r, err := s.Propose(t.Context(), c)
 	if err != nil {
-		t.Fatalf("%v: %v", c.Kind(), err)
+		t.Fatalf("%s: %v", meta.NameOf(c), err)
 	}
 	return r
 }
