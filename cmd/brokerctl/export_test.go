@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -149,5 +150,25 @@ func TestAnImportThatFailsSaysHowToContinue(t *testing.T) {
 		if r.exit != x.exit || !strings.Contains(r.stdout+r.stderr, x.want) {
 			t.Errorf("%s: exit %d, %s%s", x.name, r.exit, r.stdout, r.stderr)
 		}
+	}
+}
+
+// TestAnImportCountsHeaders sends messages with large headers a few at a time: together they exceed what a
+// node reads of one request.
+func TestAnImportCountsHeaders(t *testing.T) {
+	line := fmt.Sprintf(`{"partition":0,"id":"2b839aa76e4d64b7","body":"eA==","headers":{"x":"%s"}}`+"\n", strings.Repeat("x", 60_000))
+	b := newFakeBroker(t)
+	r := runWith(t, environment{stdin: strings.NewReader(strings.Repeat(line, 100))}, "message", "import", "orders", "-f", "-", "--addr", b.URL)
+	if r.exit != exitOK {
+		t.Fatalf("exit %d, %s%s", r.exit, r.stdout, r.stderr)
+	}
+	asked := b.changes()
+	for _, x := range asked {
+		if len(x) > maxBatchBytes+100_000 {
+			t.Errorf("a request has %d bytes", len(x))
+		}
+	}
+	if len(asked) < 5 {
+		t.Errorf("%d requests for 100 messages", len(asked))
 	}
 }

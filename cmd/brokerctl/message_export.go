@@ -102,7 +102,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if err == nil {
 			err = r.each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
 				result.Messages++
-				return json.NewEncoder(out).Encode(exported{m.Partition, *backups.Stored(m)})
+				return writeJSON(out, exported{m.Partition, *backups.Stored(m)})
 			})
 		}
 		if err == nil {

@@ -153,13 +153,13 @@ func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader
 		if err != nil {
 			return badLine(number, err)
 		}
-		if len(b.messages) >= most || b.bytes+len(m.Body) > maxBatchBytes || o.same && e.Partition != b.partition {
+		if len(b.messages) >= most || b.bytes+m.Size() > maxBatchBytes || o.same && e.Partition != b.partition {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
 		b.messages, b.partition, b.last = append(b.messages, m), e.Partition, number
-		b.bytes += len(m.Body)
+		b.bytes += m.Size()
 		return nil
 	})
 	if _, bad := errors.AsType[*exitError](err); err == nil || bad {

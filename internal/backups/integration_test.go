@@ -236,6 +236,27 @@ func TestARestoreThatIsBrokenOffIsTold(t *testing.T) {
 	}
 }
 
+// TestLargeHeadersAreRestored restores more bytes of headers than one request may have, and characters that
+// JSON escapes for HTML, with which the header would be too long.
+func TestLargeHeadersAreRestored(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ext: new(true)}}))(t)
+	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
+	header := fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("<&> ", 15_000))
+	for i := range 200 {
+		publish(t, c, "t", 0, api.Message{Text: fmt.Sprint(i), Headers: header})
+	}
+	made := must(c.Make(ctx, d, backups.Create{}))(t)
+	if got := must(c.Restore(ctx, d, made.Manifest.Topic("t"), "u", 0, false))(t); got.Messages != 200 {
+		t.Errorf("restored %+v", got)
+	}
+	if was, is := contents(t, c, "t", "c"), contents(t, c, "u", "c"); !slices.Equal(was, is) {
+		t.Errorf("%d messages, restored %d", len(was), len(is))
+	}
+}
+
 // TestAnOrderedTopicRefusesNoRestore restores a channel that was saved without an order, as earlier builds had them.
 func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
 	t.Parallel()

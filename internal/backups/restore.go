@@ -22,7 +22,7 @@ const Marker = "restore-incomplete"
 // Bounds of what a restore sends at a time.
 const (
 	publishMessages = 500
-	publishBytes    = 1 << 20 // of bodies; a larger message goes alone
+	publishBytes    = 1 << 20 // of bodies and headers; a larger message goes alone
 	finishTogether  = 16
 )
 
@@ -219,13 +219,13 @@ func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
 	if m.TTLMS > 0 { // what has expired meanwhile expires at once
 		out.TTLMS = max(1, m.TTLMS-now.Sub(m.Timestamp).Milliseconds())
 	}
-	if n := len(p.batch); n > 0 && (n >= publishMessages || p.bytes+len(m.Body) > publishBytes) {
+	if n := len(p.batch); n > 0 && (n >= publishMessages || p.bytes+out.Size() > publishBytes) {
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
 	}
 	p.batch, p.seqs = append(p.batch, out), append(p.seqs, m.Seq)
-	p.bytes += len(m.Body)
+	p.bytes += out.Size()
 	return nil
 }
 

@@ -45,6 +45,7 @@ func newWriter(d Dir) (*writer, error) {
 	w.out = bufio.NewWriterSize(io.MultiWriter(f, w.sum, w), 256<<10)
 	w.gz, err = gzip.NewWriterLevel(w.out, gzip.BestSpeed)
 	w.lines = json.NewEncoder(w.gz)
+	w.lines.SetEscapeHTML(false) // headers stay as they were published
 	return w, err
 }
 

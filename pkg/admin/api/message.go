@@ -31,6 +31,10 @@ type Message struct {
 	TraceIDHex string `json:"trace_id_hex,omitempty"`
 }
 
+// Size returns how many bytes the message adds to a request, to the limits of which it counts: its
+// body, which the request holds in base64, its header and its key.
+func (m *Message) Size() int { return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.Key) }
+
 // Published is the answer to Publish: the messages are as durable as the topic's sync policy.
 // Partition and FirstSeq are those of the first message; a duplicate is answered with its
 // stored position.

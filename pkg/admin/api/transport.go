@@ -117,13 +117,23 @@ func (t *transport) get(ctx context.Context, path string, query url.Values, out 
 	return t.send(ctx, http.MethodGet, path, nil, out)
 }
 
+// encode returns a value as JSON in which nothing is escaped for HTML: a header must not become longer
+// than it was when it was published.
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
 // send carries a request with a JSON body, unless in is nil, and decodes the
 // answer into out, unless that is nil.
 func (t *transport) send(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if body, err = encode(in); err != nil {
 			return Errorf(failure.Invalid, "encode request: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 )
@@ -13,13 +14,16 @@ func IsProbe(path string) bool {
 // WriteJSON writes one JSON value and no newline.
 func WriteJSON(w http.ResponseWriter, status int, v any) { WriteEncoded(w, status, EncodeJSON(v)) }
 
-// EncodeJSON returns what WriteJSON writes.
+// EncodeJSON returns what WriteJSON writes. It escapes nothing for HTML: headers of messages are
+// answered as they were published, and do not grow.
 func EncodeJSON(v any) []byte {
-	body, err := json.Marshal(v)
-	if err != nil {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic("BUG: cannot encode response as JSON: " + err.Error())
 	}
-	return body
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
 // WriteEncoded writes what EncodeJSON returned.
