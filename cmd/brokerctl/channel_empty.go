@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 )
@@ -12,11 +13,12 @@ func newChannelEmptyCommand(g *globals) *cobra.Command {
 		Use:   "empty TOPIC/CHANNEL",
 		Short: "Discard all messages of a channel",
 	}, func(cmd *cobra.Command, at target) error {
-		if err := sure.ask(cmd, g, "emptying channel", at.channel); err != nil {
+		warning := fmt.Sprintf("emptying channel %s can be undone for a time only (brokerctl channel undo %s)", at, at)
+		if err := sure.askAfter(cmd, g, warning, at.channel); err != nil {
 			return err
 		}
 		return g.change(cmd, at, "emptied", func(ctx context.Context) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) })
 	})
-	sure.addFlags(cmd)
+	sure.addYes(cmd)
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ import (
 func withNSQ(t *testing.T, nsq *fakeNSQ) *fakeBroker {
 	t.Helper()
 	b := newFakeBroker(t)
-	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", FirstID: "0000000000000000", Partitions: []api.Partition{{Leader: "n1"}}})
+	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", FirstID: "0000000000000000", Partitions: []api.Partition{{Leader: "n1"}}, Channels: []api.ChannelSummary{{Name: "c"}}})
 	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: nsq.address}, {ID: "n2", TCPAddress: "127.0.0.1:1"}}})
 	b.set("GET /lookup", producersAt(t, nsq.address))
 	return b
@@ -46,6 +47,16 @@ func TestTailingAChannelFinishesWhatItPrints(t *testing.T) {
 	}
 	if _, finished, requeued := nsq.outcome(); finished != 3 || requeued != 0 {
 		t.Errorf("finished %d, requeued %d, want 3 and none", finished, requeued)
+	}
+}
+
+// A name that is typed wrongly makes a channel that keeps every message: that is said.
+func TestTailingAChannelThatDoesNotExistIsSaid(t *testing.T) {
+	const notice = "channel orders/%s does not exist: it is created now, and keeps messages until it is deleted\n"
+	for channel, want := range map[string]string{"invoce": fmt.Sprintf(notice, "invoce"), "x#ephemeral": ""} {
+		if r := withNSQ(t, newFakeNSQ(t, "one")).brokerctl(t, "message", "tail", "orders/"+channel, "-n", "1"); r.exit != exitOK || r.stderr != want {
+			t.Errorf("%s: exit %d, stderr %q, want %q", channel, r.exit, r.stderr, want)
+		}
 	}
 }
 

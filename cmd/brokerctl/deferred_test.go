@@ -44,7 +44,7 @@ func TestCancelAndAdvanceSayWhichMessagesAreMeant(t *testing.T) {
 		{[]string{"cancel", "orders/invoice"}, failure.ExitUsage, "name the deferred messages"},
 		{[]string{"cancel", "orders/invoice", "--all", "--until", "2h"}, failure.ExitUsage, "name the deferred messages"},
 		{[]string{"cancel", "orders/invoice", "--until", "noon"}, failure.ExitUsage, "not a valid time"},
-		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders"}, failure.ExitUsage, "both --topic and --channel"},
+		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders"}, failure.ExitUsage, "give the --channel that defers them"},
 		{[]string{"cancel", "2b839aa76e4d64b7", "--topic", "orders", "--channel", "invoice", "--all"}, failure.ExitUsage, "either ids"},
 		{[]string{"advance", "2b83", "--topic", "orders", "--channel", "invoice"}, failure.ExitUsage, "not a message id"},
 		{[]string{"cancel", "orders/invoice", "--all"}, failure.ExitUsage, "1,207 deferred messages would be cancelled"},

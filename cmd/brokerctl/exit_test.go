@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -357,28 +356,6 @@ func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
 	}
 }
 
-func TestLinesArePublishedWhenNoMoreCome(t *testing.T) {
-	reader, writer := io.Pipe()
-	sent := make(chan int, 2)
-	ended := make(chan error, 1)
-	limits := batchLimits{messages: 10, bytes: 10, linger: time.Millisecond}
-	go func() {
-		ended <- sendLines(t.Context(), reader, limits, func(bodies [][]byte) error { sent <- len(bodies); return nil })
-	}()
-	for range 2 {
-		if _, err := io.WriteString(writer, "line\n"); err != nil {
-			t.Fatal(err)
-		}
-		if n := <-sent; n != 1 {
-			t.Errorf("a batch of %d, want 1", n)
-		}
-	}
-	_ = writer.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCompletionKnowsLiveNames(t *testing.T) {
 	broker := newFakeBroker(t)
 	for _, tc := range []struct{ args, want string }{
@@ -409,8 +386,8 @@ func TestCompletionKnowsLiveNames(t *testing.T) {
 }
 
 func TestAFlagThatIsMissingIsAMistakeOfTheCommandLine(t *testing.T) {
-	r := newFakeBroker(t).brokerctl(t, "message", "get", "0001d12823ef7df3")
-	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, `required flag(s) "topic" not set`) {
+	r := newFakeBroker(t).brokerctl(t, "message", "finish", "0001d12823ef7df3")
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, `required flag(s) "channel" not set`) {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/batching"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -164,7 +165,7 @@ func TestAnImportCountsHeaders(t *testing.T) {
 	}
 	asked := b.changes()
 	for _, x := range asked {
-		if len(x) > maxBatchBytes+100_000 {
+		if len(x) > batching.MaxBytes+100_000 {
 			t.Errorf("a request has %d bytes", len(x))
 		}
 	}

@@ -18,7 +18,7 @@ there. It is published to the end of its partition for this channel alone; other
 		Example: `  brokerctl message requeue 2b839aa76e4d64b7 --topic orders --channel invoice`,
 		Args:    exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return publishAgain(cmd, g, &o, args[0], o.topic+"/"+o.channel, func(ctx context.Context, id string) (*api.Published, error) {
+			return publishAgain(cmd, g, &o, args[0], func(ctx context.Context, id string) (*api.Published, error) {
 				return g.client.History.RequeueMessage(ctx, o.topic, o.channel, id)
 			})
 		},
@@ -38,27 +38,30 @@ func newMessageCopyCommand(g *globals) *cobra.Command {
 		Example: `  brokerctl message copy 2b839aa76e4d64b7 --topic orders --to orders-test`,
 		Args:    exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return publishAgain(cmd, g, &o, args[0], to, func(ctx context.Context, id string) (*api.Published, error) {
+			return publishAgain(cmd, g, &o, args[0], func(ctx context.Context, id string) (*api.Published, error) {
 				return g.client.History.CopyMessage(ctx, o.topic, id, to)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	o.addTopic(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "`TOPIC` to publish it to")
-	_ = cmd.MarkFlagRequired("topic") // it is there
-	_ = cmd.MarkFlagRequired("to")    // likewise
+	_ = cmd.MarkFlagRequired("to") // it is there
 	return cmd
 }
 
 // publishAgain has a stored message published, and shows its new id.
-func publishAgain(cmd *cobra.Command, g *globals, o *oneMessage, text, to string, do func(context.Context, string) (*api.Published, error)) error {
-	id, err := o.id(cmd.Context(), g, text)
+func publishAgain(cmd *cobra.Command, g *globals, o *oneMessage, text string, do func(context.Context, string) (*api.Published, error)) error {
+	id, err := o.find(cmd.Context(), g, text)
 	if err != nil {
 		return err
 	}
 	ask := func(ctx context.Context) (*api.Published, error) { return do(ctx, id) }
 	return answer(cmd, g, ask, func(done *api.Published) view {
 		return view{object: done, names: done.IDs, text: func(p *page) {
+			to := done.Topic
+			if o.channel != "" {
+				to += "/" + o.channel
+			}
 			if !g.quiet {
 				p.line("message %s published to %s as %s", id, to, done.IDs[0])
 			}

@@ -144,7 +144,7 @@ func (r *rescheduling) command(g *globals, long string) *cobra.Command {
 		Use:   r.verb + " ID",
 		Short: short,
 		Long: long + `
-Name the messages by their ids or places PARTITION/SEQ, with --topic and --channel. Or name no message but the
+Name the messages by their ids, or places PARTITION/SEQ with --topic, and --channel. Or name no message but the
 channel, and which of its deferred messages are meant: --until, --since or --all. That asks first.`,
 		Example: fmt.Sprintf(`  brokerctl message %[1]s 2b839aa76e4d64b7 --topic reminders --channel mail
   brokerctl message %[1]s reminders/mail --until 2h --dry-run
@@ -152,7 +152,7 @@ channel, and which of its deferred messages are meant: --until, --since or --all
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(cmd, g, args) }
 	f := cmd.Flags()
-	f.StringVar(&r.about.topic, "topic", "", "`TOPIC` of the messages named by id")
+	f.StringVar(&r.about.topic, "topic", "", "`TOPIC` of the messages named by id (default: the one that has such ids)")
 	f.StringVar(&r.about.channel, "channel", "", "`CHANNEL` that defers them")
 	r.window.addFlags(cmd)
 	f.BoolVar(&r.all, "all", false, "all deferred messages of the channel")
@@ -172,12 +172,20 @@ func (r *rescheduling) run(cmd *cobra.Command, g *globals, args []string) error 
 	}
 	windowed := r.window != dueWindow{}
 	switch {
-	case at.topic == "" || at.channel == "":
-		return usageError("give both --topic and --channel")
+	case at.channel == "":
+		return usageError("give the --channel that defers them")
+	case at.topic == "" && len(args) == 0:
+		return usageError("name the channel as TOPIC/CHANNEL, or give --topic")
 	case len(args) > 0 && (windowed || r.all):
 		return usageError("give either ids, or --until, --since or --all")
 	case len(args) == 0 && windowed == r.all:
 		return usageError("name the deferred messages of %s/%s: by ids, by --until and --since, or by --all", at.topic, at.channel)
+	}
+	if at.topic == "" {
+		if _, err := r.about.find(cmd.Context(), g, args[0]); err != nil {
+			return err
+		}
+		at.topic = r.about.topic
 	}
 	return about(r.change(cmd, g, at, args), at.topic, at.channel)
 }

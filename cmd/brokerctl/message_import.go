@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/batching"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -153,7 +154,7 @@ func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader
 		if err != nil {
 			return badLine(number, err)
 		}
-		if len(b.messages) >= most || b.bytes+m.Size() > maxBatchBytes || o.same && e.Partition != b.partition {
+		if len(b.messages) >= most || b.bytes+m.Size() > batching.MaxBytes || o.same && e.Partition != b.partition {
 			if err := flush(); err != nil {
 				return err
 			}

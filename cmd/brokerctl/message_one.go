@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -16,9 +17,52 @@ type oneMessage struct{ topic, channel string }
 
 func (o *oneMessage) addFlags(cmd *cobra.Command, channelUsage string) {
 	f := cmd.Flags()
-	f.StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	o.addTopic(cmd)
 	f.StringVar(&o.channel, "channel", "", channelUsage)
-	_ = cmd.MarkFlagRequired("topic") // it is there
+}
+
+func (o *oneMessage) addTopic(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.topic, "topic", "", "`TOPIC` of the message (default: the one that has such an id)")
+}
+
+// find returns the id that an argument means, and notes the topic if none was given.
+func (o *oneMessage) find(ctx context.Context, g *globals, text string) (string, error) {
+	if o.topic == "" && strings.Contains(text, "/") {
+		return "", usageError("PARTITION/SEQ needs --topic")
+	}
+	id, err := o.id(ctx, g, text)
+	if err != nil || o.topic != "" {
+		return id, err
+	}
+	topics, err := query(ctx, g, g.client.Topics)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for i := range topics {
+		if holds(&topics[i], id) {
+			names = append(names, topics[i].Name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", api.Errorf(failure.NotFound, "message %s belongs to no topic", id)
+	case 1:
+		o.topic = names[0]
+		return id, nil
+	}
+	return "", usageError("message %s is in the range of topics %s: name one with --topic", id, strings.Join(names, ", "))
+}
+
+// holds reports whether a message of a topic may have an id.
+func holds(t *api.Topic, id string) bool {
+	first, err := seq.ParseID([]byte(t.FirstID))
+	at, err2 := seq.ParseID([]byte(id))
+	if err != nil || err2 != nil {
+		return false
+	}
+	m, ok := seq.NumberingFrom(first).Place(at)
+	return ok && m.Partition() < len(t.Partitions)
 }
 
 // id returns the id that an argument means: 16 digits, or PARTITION/SEQ as tables show
@@ -45,6 +89,9 @@ func (o *oneMessage) id(ctx context.Context, g *globals, text string) (string, e
 	if err != nil {
 		return "", about(err, o.topic, "")
 	}
+	if p >= uint64(len(t.Partitions)) {
+		return "", api.Errorf(failure.NotFound, "%s/%d: partition not found: topic %s has partitions 0 to %d", o.topic, p, o.topic, len(t.Partitions)-1)
+	}
 	first, err := seq.ParseID([]byte(t.FirstID))
 	if err != nil {
 		return "", err
@@ -59,7 +106,7 @@ func newMessageGetCommand(g *globals) *cobra.Command {
 		Short: "Show one message, and its state in every channel",
 		Long: `Show one message by its id, or by its place PARTITION/SEQ, with its state in every channel of its
 topic. Nothing is consumed and no attempt is counted.`,
-		Example: `  brokerctl message get 2b839aa76e4d64b7 --topic orders
+		Example: `  brokerctl message get 2b839aa76e4d64b7
   brokerctl message get 0/1200 --topic orders -o json`,
 		Args: exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error { return getMessage(cmd, g, o, args[0]) },
@@ -69,7 +116,7 @@ topic. Nothing is consumed and no attempt is counted.`,
 }
 
 func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error {
-	id, err := o.id(cmd.Context(), g, text)
+	id, err := o.find(cmd.Context(), g, text)
 	if err != nil {
 		return err
 	}
@@ -110,7 +157,7 @@ deferred, or with a consumer, whose FIN then fails. Other channels keep it.`,
 }
 
 func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error {
-	id, err := o.id(cmd.Context(), g, text)
+	id, err := o.find(cmd.Context(), g, text)
 	if err != nil {
 		return err
 	}

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/batching"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -166,18 +165,18 @@ func partial(ctx context.Context, g *globals, err error, did string) error {
 
 // publishAll sends the messages, or the lines of the file, in batches.
 func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([][]byte) error) error {
-	limits := batchLimits{messages: o.batch, bytes: maxBatchBytes, linger: batchLinger}
+	limits := batching.Limits{Messages: o.batch, Bytes: batching.MaxBytes, Linger: batching.Linger}
 	if o.file == "" {
-		var b batch
+		var b batching.Batch
 		for _, m := range messages {
-			if b.wouldExceed(limits, len(m)) {
-				if err := send(b.popAll()); err != nil {
+			if b.Exceeds(limits, len(m)) {
+				if err := send(b.Take()); err != nil {
 					return err
 				}
 			}
-			b.add([]byte(m))
+			b.Add([]byte(m))
 		}
-		return send(b.popAll())
+		return send(b.Take())
 	}
 	from := cmd.InOrStdin()
 	if o.file != "-" {
@@ -188,46 +187,5 @@ func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([
 		defer func() { _ = file.Close() }() // it was only read
 		from = file
 	}
-	return sendLines(cmd.Context(), from, limits, send)
-}
-
-// sendLines sends the lines of a stream: a batch once it is full, or when no
-// further line has come for a while.
-func sendLines(ctx context.Context, from io.Reader, limits batchLimits, send func([][]byte) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lines := readLines(ctx, from)
-	idle := time.NewTimer(limits.linger)
-	defer idle.Stop()
-	var b batch
-	flush := func() error {
-		if b.empty() {
-			return nil
-		}
-		return send(b.popAll())
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-idle.C:
-			if err := flush(); err != nil {
-				return err
-			}
-		case l := <-lines:
-			if errors.Is(l.err, io.EOF) {
-				return flush()
-			}
-			if l.err != nil {
-				return l.err
-			}
-			if b.wouldExceed(limits, len(l.text)) {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			b.add(l.text)
-			idle.Reset(limits.linger)
-		}
-	}
+	return batching.SendLines(cmd.Context(), from, limits, send)
 }

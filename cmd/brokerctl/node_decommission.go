@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +77,11 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			if n.State == api.NodeDown {
 				stop = ""
 			}
-			p.line("%s holds nothing; next: %sbrokerctl node remove %s", n.ID, stop, n.ID)
+			holds := "nothing"
+			if len(n.OnlyCopies) > 0 {
+				holds = "nothing but the only copy of deleted topics (" + strings.Join(n.OnlyCopies, " ") + ")"
+			}
+			p.line("%s holds %s; next: %sbrokerctl node remove %s", n.ID, holds, stop, n.ID)
 		}
 	}
 	return g.show(cmd, v)

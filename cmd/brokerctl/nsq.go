@@ -38,19 +38,20 @@ func (t *sharedOutput) Write(p []byte) (int, error) {
 type nsqTarget struct {
 	g     *globals
 	topic string
-	given []string  // with --tcp; none: the nodes that the cluster names
-	warn  io.Writer // what is done about connections that end; for several goroutines
+	found *api.Topic // as it was before the first connection
+	given []string   // with --tcp; none: the nodes that the cluster names
+	warn  io.Writer  // what is done about connections that end; for several goroutines
 }
 
 // targetOf returns a topic, which exists or is created if create says so.
 func targetOf(cmd *cobra.Command, g *globals, topic string, given []string, create bool) (*nsqTarget, error) {
-	_, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	found, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
 	if create && api.CodeOf(err) == failure.NotFound {
-		_, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
+		found, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
 			return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
 		})
 	}
-	return &nsqTarget{g, topic, given, &sharedOutput{w: cmd.ErrOrStderr()}}, err
+	return &nsqTarget{g, topic, found, given, &sharedOutput{w: cmd.ErrOrStderr()}}, err
 }
 
 func (t *nsqTarget) say(format string, args ...any) {

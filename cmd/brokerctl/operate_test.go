@@ -74,6 +74,28 @@ func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
 	}
 }
 
+// Who removes a node is told which deleted topics go with it, before and after.
+func TestARemovalTellsOfTheOnlyCopies(t *testing.T) {
+	n := leavingNode()
+	n.DeletedTopics, n.OnlyCopies, n.Removable = 3, []string{"a", "b"}, true
+	b := newFakeBroker(t)
+	b.set("GET /v1/nodes/n2", n)
+	r := b.brokerctl(t, "node", "remove", "n2")
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "only copy of deleted topics, which cannot be restored then: a b;") || len(b.changes()) > 0 {
+		t.Errorf("exit %d, asked with %q, changed %q", r.exit, r.stderr, b.changes())
+	}
+	if r := b.brokerctl(t, "node", "remove", "n2", "--yes"); r.exit != exitOK || r.stdout != "node n2 removed\ndeleted topics that can no longer be restored: a b\n" {
+		t.Errorf("exit %d, %q", r.exit, r.stdout)
+	}
+	if r := b.brokerctl(t, "node", "remove", "n2", "--yes", "-o", "json"); r.stdout != `{"node":"n2","action":"removed","lost_deleted_topics":["a","b"]}`+"\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	b.set("POST /v1/nodes/n2/decommission", n)
+	if r := b.brokerctl(t, "node", "decommission", "n2", "--yes"); !strings.Contains(r.stdout, "n2 holds nothing but the only copy of deleted topics (a b); next:") {
+		t.Errorf("decommission says %q", r.stdout)
+	}
+}
+
 func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
 	with := func(adding []string, replicas ...string) api.Topic {
 		topic := ordersTopic()

@@ -298,30 +298,6 @@ func TestRowsAreSortedByAnyColumn(t *testing.T) {
 	}
 }
 
-func TestMeasureOf(t *testing.T) {
-	sizes := []string{"-", "<0.1", "0.3", "12", "1,010", "1.0 KiB", "1.2 KiB", "4,110", "12 MiB", "1.0 GiB"}
-	for i := 1; i < len(sizes); i++ {
-		a, okA := measureOf(sizes[i-1])
-		b, okB := measureOf(sizes[i])
-		if !okA || !okB || a >= b {
-			t.Errorf("%s is %v, %s is %v", sizes[i-1], a, sizes[i], b)
-		}
-	}
-	ages := []string{"now", "120ms", "1.2s", "42s", "3m1s", "3h12m", "2d", "never"}
-	for i := 1; i < len(ages); i++ {
-		a, okA := measureOf(ages[i-1])
-		b, okB := measureOf(ages[i])
-		if !okA || !okB || a >= b {
-			t.Errorf("%s is %v, %s is %v", ages[i-1], a, ages[i], b)
-		}
-	}
-	for _, text := range []string{"", "orders", "12 apples", "n1"} {
-		if x, ok := measureOf(text); ok {
-			t.Errorf("%q is %v", text, x)
-		}
-	}
-}
-
 func TestTemplatesSeeWhatJSONShows(t *testing.T) {
 	broker := newFakeBroker(t)
 	r := broker.brokerctl(t, "channel", "lag", "-o", "go-template={{range .channels}}{{.channel}}={{.depth}} {{end}}", "--sort-by", "depth")
@@ -406,6 +382,60 @@ func TestTopShowsEveryKind(t *testing.T) {
 		}
 		if r = broker.brokerctl(t, "top", "--once", "-o", "ndjson", "-n", "1", flag); strings.Count(r.stdout, "\n") != 1 {
 			t.Errorf("%s: %q %s", flag, r.stdout, r.stderr)
+		}
+	}
+}
+
+// The topic of a message is found by its id: the person on call has the id from a log line.
+func TestAMessageIsFoundWithoutItsTopic(t *testing.T) {
+	const id = "2b839aa76e4d64b7"
+	for _, args := range [][]string{
+		{"message", "get", id},
+		{"message", "finish", id, "--channel", "invoice"},
+		{"message", "requeue", id, "--channel", "invoice"},
+		{"message", "copy", id, "--to", "clicks"},
+		{"message", "cancel", id, "--channel", "invoice"},
+	} {
+		found := newFakeBroker(t).brokerctl(t, args...)
+		named := newFakeBroker(t).brokerctl(t, append(args, "--topic", "orders")...)
+		if found != named || args[1] == "get" && named.exit != exitOK {
+			t.Errorf("%q: %+v, with its topic %+v", args, found, named)
+		}
+	}
+	b := newFakeBroker(t)
+	for _, x := range []struct {
+		args   []string
+		exit   int
+		stderr string
+	}{
+		{[]string{"get", "0000000000000001"}, failure.ExitNotFound, "message 0000000000000001 belongs to no topic"},
+		{[]string{"get", "0/1"}, failure.ExitUsage, "PARTITION/SEQ needs --topic"},
+		{[]string{"get", "9/0", "--topic", "orders"}, failure.ExitNotFound, "orders/9: partition not found: topic orders has partitions 0 to 1"},
+		{[]string{"cancel", id}, failure.ExitUsage, `requires TOPIC/CHANNEL, not "` + id},
+		{[]string{"cancel", "--channel", "invoice", "--all"}, failure.ExitUsage, "name the channel as TOPIC/CHANNEL, or give --topic"},
+	} {
+		if r := b.brokerctl(t, append([]string{"message"}, x.args...)...); r.exit != x.exit || !strings.Contains(r.stderr, x.stderr) {
+			t.Errorf("%q: exit %d, %q, want %d, %q", x.args, r.exit, r.stderr, x.exit, x.stderr)
+		}
+	}
+	twin := ordersTopic()
+	twin.Name = "twin"
+	b.set("GET /v1/topics", api.TopicList{Topics: []api.Topic{ordersTopic(), twin}})
+	if r := b.brokerctl(t, "message", "get", id); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "topics orders, twin: name one with --topic") {
+		t.Errorf("two topics: exit %d, %q", r.exit, r.stderr)
+	}
+}
+
+// What can be undone is not said to be lost.
+func TestWhatCanBeUndoneIsSaidToBe(t *testing.T) {
+	b := newFakeBroker(t)
+	for _, x := range [][]string{
+		{"empty", "orders/invoice", "emptying channel orders/invoice can be undone for a time only (brokerctl channel undo orders/invoice)"},
+		{"delete", "orders/invoice", "deleting channel orders/invoice can be undone for a time only (brokerctl channel restore orders/invoice)"},
+		{"delete", "orders/x#ephemeral", "deleting channel orders/x#ephemeral cannot be undone"},
+	} {
+		if r := b.brokerctl(t, "channel", x[0], x[1]); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, x[2]+"; confirmation required") {
+			t.Errorf("%q: exit %d, %q", x, r.exit, r.stderr)
 		}
 	}
 }

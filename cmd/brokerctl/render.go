@@ -212,7 +212,7 @@ func (p *page) details(c *columns) {
 // table writes a table: upper-case headers, two spaces between columns.
 func (p *page) table(c *columns) {
 	if p.sort != "" {
-		if err := c.sort(parseSortColumn(p.sort)); err != nil && p.err == nil {
+		if err := c.sort(listing.ParseColumn(p.sort)); err != nil && p.err == nil {
 			p.err = err
 		}
 	}

@@ -1,115 +1,21 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/brokerd/brokerd/internal/listing"
-	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// sortColumn is a column or a field by which rows are sorted: numbers, sizes and
-// durations the largest first, texts from A to Z; with - before it the other way.
-type sortColumn struct {
-	name    string
-	reverse bool
-}
-
-func parseSortColumn(text string) sortColumn {
-	name, reverse := strings.CutPrefix(text, "-")
-	return sortColumn{plainName(name), reverse}
-}
-
-// plainName makes one of "IN-FLIGHT", "in flight" and "in_flight".
-func plainName(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '-', ' ', '/', '.', '_', '+':
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
-}
-
-// in returns which of some names the column is: the same but for spelling, or else the
-// first that begins with it.
-func (s sortColumn) in(names []string) (int, bool) {
-	for _, fits := range []func(name string) bool{
-		func(name string) bool { return plainName(name) == s.name },
-		func(name string) bool { return strings.HasPrefix(plainName(name), s.name) },
-	} {
-		if i := slices.IndexFunc(names, fits); i >= 0 {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
-// order compares two cells.
-func (s sortColumn) order(a, b string) int {
-	x, isX := measureOf(a)
-	y, isY := measureOf(b)
-	var c int
-	switch {
-	case isX && isY:
-		c = cmp.Compare(y, x)
-	case isX != isY: // what is no number is less than any
-		c = -1
-		if isY {
-			c = 1
-		}
-	default:
-		c = strings.Compare(a, b)
-	}
-	if s.reverse {
-		return -c
-	}
-	return c
-}
-
-// measureOf reads a cell that is a number, a size or a duration, as commands print them.
-func measureOf(cell string) (float64, bool) {
-	text := strings.ReplaceAll(cell, ",", "")
-	text = strings.TrimPrefix(text, "<")
-	switch text {
-	case "-", "now", "null":
-		return 0, true
-	case "never":
-		return float64(1<<63 - 1), true
-	}
-	if x, err := strconv.ParseFloat(text, 64); err == nil {
-		return x, true
-	}
-	if d, err := units.ParseDuration(text); err == nil {
-		return float64(d), true
-	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return float64(d), true
-	}
-	number, unit, ok := strings.Cut(text, " ")
-	x, err := strconv.ParseFloat(number, 64)
-	power := strings.Index("B KiBMiBGiBTiBPiBEiB", unit)
-	if !ok || err != nil || power < 0 || unit == "" {
-		return 0, false
-	}
-	for range (power + 1) / 3 {
-		x *= 1024
-	}
-	return x, true
-}
-
 // sort sorts the rows of a table.
-func (c *columns) sort(by sortColumn) error {
-	i, ok := by.in(c.header)
+func (c *columns) sort(by listing.Column) error {
+	i, ok := by.In(c.header)
 	if !ok {
-		return usageError("--sort-by: no column %q in %s", by.name, strings.Join(listing.Names(c.header, func(h string) string { return strings.TrimPrefix(h, "+") }), ", "))
+		return usageError("--sort-by: no column %q in %s", by.Name, strings.Join(listing.Names(c.header, func(h string) string { return strings.TrimPrefix(h, "+") }), ", "))
 	}
-	slices.SortStableFunc(c.rows, func(a, b []string) int { return by.order(a[i], b[i]) })
+	slices.SortStableFunc(c.rows, func(a, b []string) int { return by.Order(a[i], b[i]) })
 	return nil
 }
 
@@ -120,7 +26,7 @@ func (v view) arranged(f format) (view, error) {
 		return v, nil
 	}
 	if v.order != "" {
-		sorted, err := v.sorted(parseSortColumn(v.order))
+		sorted, err := v.sorted(listing.ParseColumn(v.order))
 		if err != nil {
 			return v, err
 		}
@@ -137,14 +43,14 @@ func (v view) arranged(f format) (view, error) {
 }
 
 // sorted returns the view with its objects in another order. The objects are of one type, which has the column as a field of its JSON.
-func (v view) sorted(by sortColumn) (view, error) {
+func (v view) sorted(by listing.Column) (view, error) {
 	if reflect.TypeOf(v.lines[0]).Kind() != reflect.Struct {
 		return v, nil // there are no fields to choose from
 	}
 	keys := fieldsOf(reflect.TypeOf(v.lines[0]))
-	i, ok := by.in(keys)
+	i, ok := by.In(keys)
 	if !ok {
-		return v, usageError("--sort-by: no field %q in %s", by.name, strings.Join(keys, ", "))
+		return v, usageError("--sort-by: no field %q in %s", by.Name, strings.Join(keys, ", "))
 	}
 	cells := make([]string, len(v.lines))
 	places := make([]int, len(v.lines))
@@ -160,7 +66,7 @@ func (v view) sorted(by sortColumn) (view, error) {
 		}
 		cells[n] = strings.Trim(string(fields[keys[i]]), `"`)
 	}
-	slices.SortStableFunc(places, func(a, b int) int { return by.order(cells[a], cells[b]) })
+	slices.SortStableFunc(places, func(a, b int) int { return by.Order(cells[a], cells[b]) })
 	return v.picked(places), nil
 }
 

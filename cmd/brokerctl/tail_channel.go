@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,10 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 	target, err := targetOf(cmd, g, topic, o.tcp, false)
 	if err != nil {
 		return err
+	}
+	known := slices.ContainsFunc(target.found.Channels, func(c api.ChannelSummary) bool { return c.Name == channel })
+	if !known && !strings.HasSuffix(channel, "#ephemeral") {
+		target.say("channel %s/%s does not exist: it is created now, and keeps messages until it is deleted", topic, channel)
 	}
 	ready := tailReady
 	if o.n > 0 {

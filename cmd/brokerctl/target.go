@@ -127,7 +127,7 @@ func (g *globals) change(cmd *cobra.Command, at target, action string, do func(c
 	}})
 }
 
-// confirmation guards what cannot be undone.
+// confirmation guards what cannot be undone, or only with effort or for a time.
 type confirmation struct {
 	yes bool
 }

@@ -103,7 +103,8 @@ var floors = map[string]int{
 	"internal/arch":      0,
 	"internal/backlog":   0, // for pkg, too
 	"internal/beat":      0, // for pkg, too
-	"internal/listing":   0, // what brokerctl prints of lists
+	"internal/listing":   1, // what brokerctl prints of lists
+	"internal/batching":  1, // what brokerctl publishes
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
 	"internal/accessctl": 2, // likewise

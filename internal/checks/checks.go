@@ -208,7 +208,7 @@ func (l *diskLimits) validate() error {
 
 // Disk judges the disks of nodes.
 func Disk(nodes []Scraped, limits diskLimits) Result {
-	r := begin("disk")
+	r := beginNodes("disk", nodes)
 	least, where := -1.0, ""
 	for i := range nodes {
 		n := &nodes[i]
@@ -256,7 +256,7 @@ func (l *certLimits) validate() error {
 
 // certificates judges the TLS certificates and the access tokens that nodes use.
 func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
-	r := begin("cert")
+	r := beginNodes("cert", nodes)
 	found := 0
 	var first time.Duration
 	judge := func(what string, end float64) {

@@ -62,6 +62,15 @@ func failed(check string, s State, why string) Result {
 // begin returns a result that has found nothing yet.
 func begin(check string) Result { return failed(check, OK, "") }
 
+// beginNodes returns a result about nodes. A cluster that has not formed has none: nothing is known then.
+func beginNodes(check string, nodes []Scraped) Result {
+	r := begin(check)
+	if len(nodes) == 0 {
+		r.find(Unknown, "the cluster has no nodes yet: it has not formed")
+	}
+	return r
+}
+
 // find adds something that was found, and what it means.
 func (r *Result) find(s State, text string, args ...any) {
 	text = fmt.Sprintf(text, args...)

@@ -1,4 +1,4 @@
-// Package listing makes what the commands of brokerctl print of lists.
+// Package listing makes what the commands of brokerctl print of lists, and orders it.
 package listing
 
 // Lines returns the elements of a list, each for a line of its own.
