@@ -65,7 +65,7 @@ func memoryMistakes() []mistake {
 		},
 		{
 			name: "a jump is trusted without a checksum", file: "pkg/commitlog/cache.go",
-			old: "b, err := Decode(raw)\n\t\tif err != nil || b.First() != p.end {", with: "n, err := batchSize(raw)\n\t\tif err != nil {\n\t\t\treturn nil, false\n\t\t}\n\t\tb := Batch{raw: raw[:n]}\n\t\tif b.First() != p.end {",
+			old: "b, err := Decode(raw)\n\t\tif err != nil || b.First() != p.end {", with: "n, err := BatchSize(raw)\n\t\tif err != nil {\n\t\t\treturn nil, false\n\t\t}\n\t\tb := Batch{raw: raw[:n]}\n\t\tif b.First() != p.end {",
 			tests: []string{"./pkg/commitlog"}, run: "TestDamageIsFound",
 		},
 	}
