@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -112,15 +109,7 @@ func checkNode(cmd *cobra.Command, g *globals, live bool) error {
 	}
 	p, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Probe, error) { return api.AskProbe(ctx, over, address, path) })
 	if err != nil {
-		cause, isURL := errors.AsType[*url.Error](err)
-		exit := failure.ExitFailed
-		if isURL {
-			exit, err = failure.ExitUnavailable, cause.Err
-		}
-		if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
-			exit = failure.ExitUnavailable
-		}
-		return &exitError{answer: api.Error{Code: failure.Unavailable, Message: "node at " + address + ": " + err.Error()}, exit: exit, cause: err}
+		return err
 	}
 	word := "ready"
 	if live {

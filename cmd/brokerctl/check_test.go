@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,5 +106,35 @@ func TestChecksEndAsPluginsDo(t *testing.T) {
 		if r.exit != c.exit || !strings.HasPrefix(r.stdout, c.want) || c.want == "" && r.stdout != "" {
 			t.Errorf("%v: exit %d, want %d; stdout %q, stderr %q", c.args, r.exit, c.exit, r.stdout, r.stderr)
 		}
+	}
+}
+
+// A node that is silent is said to be, and who lacks the right gets no archive of refusals.
+func TestASilentNodeIsSaidToBe(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	host := strings.TrimPrefix(silent.URL, "http://")
+	for _, x := range []struct {
+		args []string
+		exit int
+		want string
+	}{
+		{[]string{"check", "node"}, 2, "no answer from " + host + ": timed out after "},
+		{[]string{"check", "cluster"}, 2, "BROKERD CLUSTER CRITICAL - no answer from " + host + ": timed out after "},
+		{[]string{"topic", "list"}, failure.ExitUnavailable, "(it may hang, be overloaded or not be reachable;"},
+	} {
+		r := runWith(t, environment{}, append(x.args, "--addr", silent.URL, "--timeout", "50ms")...)
+		if out := r.stdout + r.stderr; r.exit != x.exit || !strings.Contains(out, x.want) || strings.Contains(out, "deadline") {
+			t.Errorf("%q: exit %d, %q, want %d, %q", x.args, r.exit, out, x.exit, x.want)
+		}
+	}
+	b := newFakeBroker(t)
+	b.set("GET /v1/nodes", api.Error{Code: failure.Forbidden, Message: "not permitted", Fate: "refused"})
+	file := filepath.Join(t.TempDir(), "b.tgz")
+	if r := b.brokerctl(t, "debug", "bundle", file); r.exit != failure.ExitForbidden || !strings.Contains(r.stderr, "not permitted") {
+		t.Errorf("exit %d, %q", r.exit, r.stderr)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("an archive was written: %v", err)
 	}
 }

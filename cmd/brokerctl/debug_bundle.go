@@ -18,6 +18,7 @@ import (
 
 type bundleOptions struct {
 	nodes   []string
+	all     bool
 	profile time.Duration
 }
 
@@ -42,18 +43,25 @@ passwords. A node that does not answer is noted in index.json, and the exit code
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.nodes, "node", nil, "besides the cluster, only these `NODES` (default: all)")
+	f.BoolVar(&o.all, "all-nodes", false, "all nodes, which is the default")
 	durationVar(f, &o.profile, "profile", "also take a CPU profile of each node for this long, and a memory profile")
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(g)) // the flag is there
 	return cmd
 }
 
 func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err error) {
+	if o.all && len(o.nodes) > 0 {
+		return usageError("--all-nodes and --node exclude each other")
+	}
 	over, err := g.access.HTTPClient()
 	if err != nil {
 		return err
 	}
 	over = g.access.Client(over)
 	nodes, err := query(cmd.Context(), g, g.client.Nodes)
+	if code := api.CodeOf(err); code == failure.Unauthenticated || code == failure.Forbidden {
+		return err
+	}
 	if err != nil { // a cluster without metadata: the nodes of --addr are asked
 		nodes = nil
 		for _, address := range g.nodeAddresses() {
@@ -78,9 +86,16 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 		return usageError("cannot create %s: %w", file, err)
 	}
 	root := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".tar")
-	index, err := bundle.Write(cmd.Context(), out, bundle.Head{Root: root, Program: thisProgram().String(), Made: g.env.now()}, bundle.DefaultLimits, sources)
+	head := bundle.Head{Root: root, Program: thisProgram().String(), Made: g.env.now()}
+	if !g.quiet {
+		warn := &sharedOutput{w: cmd.ErrOrStderr()}
+		head.Silent = func(source string) {
+			_, _ = fmt.Fprintf(warn, "%s: no answer within %s; its further files are waited for only briefly\n", source, g.timeout) // nobody else to tell
+		}
+	}
+	index, err := bundle.Write(cmd.Context(), out, head, bundle.DefaultLimits, sources)
 	if err = errors.Join(err, out.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(file)) // half an archive is of no use
+		return errors.Join(fmt.Errorf("no bundle was written: %w", err), os.Remove(file)) // half an archive is of no use
 	}
 	if err := g.show(cmd, bundleView(file, index)); err != nil {
 		return err

@@ -87,6 +87,9 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 	}
 	if f.answer.Code == failure.Unavailable && f.answer.Hint == "" {
 		f.answer.Hint = "is brokerd running there? set the address of a node with --addr or " + addressVariable
+		if errors.Is(err, context.DeadlineExceeded) {
+			f.answer.Hint = "it may hang, be overloaded or not be reachable; other nodes answer for the cluster, too: --addr or " + addressVariable
+		}
 	}
 	if n, ok := errors.AsType[named](err); ok && f.answer.Code == failure.NotFound {
 		nameWhatIsMissing(ctx, g, n, &f.answer)

@@ -10,6 +10,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -33,6 +34,9 @@ type Head struct {
 	Root    string // the directory that the files lie below
 	Program string // that makes it
 	Made    time.Time
+	// Silent is called when a source has let a question time out; nil: nobody is told. It may be called by
+	// several goroutines at a time.
+	Silent func(source string)
 }
 
 // Question is one file of the archive, and how to get it.
@@ -43,6 +47,10 @@ type Question struct {
 	// Timeout is how long the answer may take.
 	Timeout time.Duration
 }
+
+// shortTimeout is how long a source may take for a further answer once it has let a question time out: the
+// others, which answer, are waited for no longer.
+const shortTimeout = time.Second
 
 // Source is questions to one node, or to the cluster, which are asked one at a time. Sources are asked at the
 // same time.
@@ -89,9 +97,17 @@ func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source)
 	for _, s := range sources {
 		a.index.Sources = append(a.index.Sources, s.Name)
 		all.Go(func() {
+			silent := false
 			for _, q := range s.Questions {
-				content, f := q.answer(ctx, l.File)
+				if silent {
+					q.Timeout = min(q.Timeout, shortTimeout)
+				}
+				content, f, late := q.answer(ctx, l.File)
 				a.add(f, content)
+				if late && !silent && h.Silent != nil {
+					h.Silent(s.Name)
+				}
+				silent = late
 			}
 		})
 	}
@@ -113,17 +129,18 @@ func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source)
 	return &a.index, a.err
 }
 
-func (q *Question) answer(ctx context.Context, max int) ([]byte, File) {
+// answer asks a question. late is that it timed out.
+func (q *Question) answer(ctx context.Context, max int) (content []byte, f File, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
-	f := File{Name: q.Name}
+	f = File{Name: q.Name}
 	content, more, err := q.Ask(ctx, max)
 	if err != nil {
 		f.Error = err.Error()
-		return nil, f
+		return nil, f, errors.Is(err, context.DeadlineExceeded)
 	}
 	f.Bytes, f.Cut = len(content), more
-	return content, f
+	return content, f, false
 }
 
 func (a *archive) add(f File, content []byte) {

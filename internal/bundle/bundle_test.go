@@ -54,7 +54,7 @@ func TestABundleHoldsWhatIsAnswered(t *testing.T) {
 		fails := func(context.Context, int) ([]byte, bool, error) { return nil, false, errors.New("connection refused") }
 		long := func(_ context.Context, max int) ([]byte, bool, error) { return make([]byte, max), true, nil }
 		var out bytes.Buffer
-		index, err := Write(t.Context(), &out, Head{"b", "brokerctl 1", made}, Limits{1000, 5000}, []Source{
+		index, err := Write(t.Context(), &out, Head{Root: "b", Program: "brokerctl 1", Made: made}, Limits{1000, 5000}, []Source{
 			{"cluster", []Question{{"cluster.json", says("{}"), time.Second}}},
 			{"n1", []Question{{"n1/a", hangs, time.Second}, {"n1/b", says("b"), time.Second}, {"n1/long", long, time.Second}}},
 			{"n2", []Question{{"n2/a", fails, time.Second}}},
@@ -85,6 +85,26 @@ func TestABundleHoldsWhatIsAnswered(t *testing.T) {
 		}
 		if len(files) != 4 || files["b/cluster.json"] != "{}" || files["b/n1/b"] != "b" || len(files["b/n1/long"]) != 1000 {
 			t.Errorf("%d files", len(files))
+		}
+	})
+}
+
+// A node that hangs is waited for once, and not for every question; one that is slow once is asked with patience again.
+func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
+		slow := func(ctx context.Context, _ int) ([]byte, bool, error) {
+			time.Sleep(5 * time.Second)
+			return []byte("s"), false, ctx.Err()
+		}
+		var told []string
+		head := Head{Root: "b", Made: made, Silent: func(source string) { told = append(told, source) }}
+		began := time.Now()
+		index, err := Write(t.Context(), io.Discard, head, DefaultLimits, []Source{
+			{"n1", []Question{{"a", hangs, 10 * time.Second}, {"b", hangs, 10 * time.Second}, {"c", says("c"), 10 * time.Second}, {"d", slow, 10 * time.Second}}},
+		})
+		if err != nil || index.Failures != 2 || time.Since(began) != 16*time.Second || len(told) != 1 {
+			t.Errorf("%+v after %v, told %q, %v", index, time.Since(began), told, err)
 		}
 	})
 }

@@ -380,6 +380,9 @@ func TestASilentNodeIsPassedOverOnlyForReads(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			err = tt.call(ctx, c)
 			cancel()
+			if err != nil && !strings.HasSuffix(err.Error(), ": timed out after 10s") {
+				t.Errorf("%s: the error is %q", tt.what, err)
+			}
 			if CodeOf(err) != tt.want || (err != nil) != errors.Is(err, context.DeadlineExceeded) || time.Since(start) != tt.took {
 				t.Errorf("%s: %v after %v, want code %q after %v", tt.what, err, time.Since(start), tt.want, tt.took)
 			}

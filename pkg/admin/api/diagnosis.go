@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -45,18 +44,16 @@ func Fetch(ctx context.Context, over *http.Client, address, path string, max int
 	if err != nil {
 		return nil, false, fmt.Errorf("ask %s: %w", target, err)
 	}
+	began := time.Now()
 	res, err := over.Do(req)
 	if err != nil {
-		if cause, ok := err.(*url.Error); ok { //nolint:errorlint // net/http returns no other
-			err = cause.Err
-		}
-		return nil, false, fmt.Errorf("ask %s: %w", target, err)
+		return nil, false, fmt.Errorf("ask %s: %w", target, inTime(err, began))
 	}
 	defer res.Body.Close()
 	content, err = io.ReadAll(io.LimitReader(res.Body, int64(max)+1))
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("ask %s: %w", target, err)
+		return nil, false, fmt.Errorf("ask %s: %w", target, inTime(err, began))
 	case res.StatusCode != http.StatusOK:
 		return nil, false, fmt.Errorf("%s answered %s: %.200s", target, res.Status, strings.TrimSpace(string(content)))
 	case len(content) > max:

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // Paths of the probes.
@@ -30,7 +32,7 @@ type Probe struct {
 }
 
 // AskProbe probes one node at one of the paths above. A nil client means one without
-// certificates. An answer of "not ready" is not an error.
+// certificates. An answer of "not ready" is not an error; no answer is one with failure.Unavailable.
 func AskProbe(ctx context.Context, over *http.Client, address, path string) (*Probe, error) {
 	if over == nil {
 		over = &http.Client{Timeout: probeTimeout}
@@ -42,14 +44,15 @@ func AskProbe(ctx context.Context, over *http.Client, address, path string) (*Pr
 	if err != nil {
 		return nil, fmt.Errorf("ask %s%s: %w", address, path, err)
 	}
+	began := time.Now()
 	res, err := over.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, Errorf(failure.Unavailable, "no answer from %s: %w", req.URL.Host, inTime(err, began))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxProbe))
 	if err != nil {
-		return nil, fmt.Errorf("ask %s%s: %w", address, path, err)
+		return nil, Errorf(failure.Unavailable, "no complete answer from %s: %w", req.URL.Host, inTime(err, began))
 	}
 	var p Probe
 	if err := json.Unmarshal(text, &p); err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusServiceUnavailable {

@@ -214,9 +214,10 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	if t.agent != "" {
 		req.Header.Set("User-Agent", t.agent)
 	}
+	began := time.Now()
 	resp, err := t.http.Do(req)
 	if err != nil {
-		return unreached(r, err)
+		return unreached(r, inTime(err, began))
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
 	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
@@ -238,13 +239,30 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	return false, nil
 }
 
-// unreached names a failure that came from the network. A request that did not
-// get a connection was not sent; any other may have been carried out.
-func unreached(r request, cause error) (again bool, err error) {
-	// The wrapper repeats method and URL, which say nothing to an operator.
+// timedOut is a node that has not answered for a time.
+type timedOut struct{ after time.Duration }
+
+// Error says how long the answer was waited for.
+func (t timedOut) Error() string { return "timed out after " + t.after.String() }
+
+// Unwrap returns the error of a context that timed out.
+func (timedOut) Unwrap() error { return context.DeadlineExceeded }
+
+// inTime returns why an HTTP request that began then got no answer. The error of the HTTP client repeats method
+// and URL, which say nothing to an operator.
+func inTime(cause error, began time.Time) error {
 	if wrapped, ok := errors.AsType[*url.Error](cause); ok {
 		cause = wrapped.Err
 	}
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return timedOut{time.Since(began).Round(100 * time.Millisecond)}
+	}
+	return cause
+}
+
+// unreached names a failure that came from the network. A request that did not
+// get a connection was not sent; any other may have been carried out.
+func unreached(r request, cause error) (again bool, err error) {
 	op, ok := errors.AsType[*net.OpError](cause)
 	unsent := ok && op.Op == "dial"
 	if unsent || r.method == http.MethodGet {
