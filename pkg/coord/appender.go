@@ -162,7 +162,7 @@ func (a *appender) next(handOver bool) *group {
 		sealed := t.sealed != nil
 		t.mu.Unlock()
 		if sealed { // a follower that acknowledged before this node did has not been counted
-			tell(t.members.followers(), false)
+			tell(t.members.followers(), false, 0)
 		}
 		return nil
 	case handOver:

@@ -144,11 +144,15 @@ func (f *followerState) has(end seq.Offset, shares uint64) bool {
 	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
 }
 
-// tell sends idle followers the committed end. With always it asks all of them whether they still
-// recognise the term.
-func tell(followers []*followerState, always bool) {
+// tellAfter is for how long nothing was sent to a follower before a tick tells it the committed end.
+// With a few messages a second, the next batch tells it.
+const tellAfter = 350 * time.Millisecond
+
+// tell sends the committed end to the followers that do not know it, and to which nothing was sent for
+// a time. With always it asks all of them whether they still recognise the term.
+func tell(followers []*followerState, always bool, rest time.Duration) {
 	for _, f := range followers {
-		f.rep.Tell(always)
+		f.rep.Tell(always, rest)
 	}
 }
 

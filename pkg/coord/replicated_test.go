@@ -43,10 +43,10 @@ func TestAnEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
 				t.Errorf("%s: durable to %d, committed to %d; nobody has told it yet", id, l.DurableEnd(), l.CommittedEnd())
 			}
 		}
-		tick(term, 200*time.Millisecond)
+		tick(term, time.Second)
 		for _, id := range three[1:] {
 			if l := c.nodes[id].replica.Log(); l.CommittedEnd() != 1 {
-				t.Errorf("%s: committed to %d after a tick", id, l.CommittedEnd())
+				t.Errorf("%s: committed to %d after a rest", id, l.CommittedEnd())
 			}
 		}
 	})

@@ -107,7 +107,7 @@ func (t *Term) Seal(ctx context.Context) error {
 	t.room.Broadcast()
 	t.checkSealLocked()
 	t.mu.Unlock()
-	tell(t.members.followers(), false)
+	tell(t.members.followers(), false, 0)
 	select {
 	case <-sealed:
 	case <-ctx.Done():

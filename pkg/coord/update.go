@@ -94,7 +94,7 @@ func (t *Term) reconsider(now time.Time) {
 }
 
 // Tick does periodic work, about every hundred milliseconds while the partition has other replicas,
-// unless the term is Idle and contact is fresh: it decides who lags, sends idle followers the
+// unless the term is Idle and contact is fresh: it decides who lags, tells rested followers the
 // committed end, and completes entries that have waited too long; entries not even written by then
 // are refused and never will be. contact is when this node was last in touch with the metadata's
 // quorum: from QuietQuorum on, followers are asked whether they still recognise the term, and it is
@@ -135,7 +135,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	}
 	t.appender.startLocked(nil)
 	t.mu.Unlock()
-	tell(followers, ask)
+	tell(followers, ask, tellAfter)
 	t.reconsider(now)
 }
 
@@ -252,7 +252,7 @@ func (w watch) acked(p replication.Progress) {
 	}
 	t.mu.Unlock()
 	if sealed {
-		tell(t.members.followers(), false)
+		tell(t.members.followers(), false, 0)
 	}
 	if !member {
 		t.reconsider(t.o.Now())

@@ -18,6 +18,11 @@ func replicationMistakes() []mistake {
 func commitMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a busy follower is told the committed end by itself", file: replicatorFile,
+			old: "r.o.Now().Sub(r.putAt) >= rest", with: "r.o.Now().Sub(r.putAt) >= 0",
+			tests: []string{"./pkg/coord/replication"}, run: "LearnsTheCommittedEnd",
+		},
+		{
 			name: "a follower writes into the whole disk reserve", file: followerFile,
 			old: "f.following.Full != nil && f.following.Full()", with: "f.following.Full != nil && false",
 			tests: []string{"./pkg/coord/replication"}, run: "FullDiskTakesNoBatches",

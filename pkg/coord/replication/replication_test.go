@@ -52,6 +52,7 @@ type link struct {
 	mu   sync.Mutex
 	up   bool
 	last time.Time // when the last request arrives
+	puts int       // requests with batches, or with the committed end alone
 	live sync.WaitGroup
 }
 
@@ -59,6 +60,9 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := bytes.Join(payload, nil)
+	if kind == KindPut {
+		l.puts++
+	}
 	at := time.Now().Add(l.delay())
 	if at.Before(l.last) {
 		at = l.last
@@ -81,6 +85,12 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 		}
 		done(reply, nil)
 	})
+}
+
+func (l *link) sent() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.puts
 }
 
 func (l *link) isUp() bool {
@@ -225,7 +235,7 @@ func TestTheCommittedEndReachesAnIdleFollower(t *testing.T) {
 			t.Fatal("appending is not committing")
 		}
 		a.log.Commit(4)
-		x.reps[0].Tell(false)
+		x.reps[0].Tell(false, 0)
 		time.Sleep(time.Second)
 		if got := b.log.CommittedEnd(); got != 4 {
 			t.Fatalf("the follower knows %d as committed, want 4", got)
@@ -332,7 +342,7 @@ func TestAFollowerThatRetentionHasEmptiedGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.log.Commit(15)
-			x.reps[0].Tell(false)
+			x.reps[0].Tell(false, 0)
 			time.Sleep(time.Second)
 			if _, err := b.log.Retain(commitlog.Retention{Floor: 15, Last: true}); err != nil || b.log.Start() != 15 {
 				t.Fatalf("the follower's log starts at %d, %v", b.log.Start(), err)
@@ -467,7 +477,7 @@ func converge(t *testing.T, rng *rand.Rand) {
 			if c := min(x.ackedBy(0), x.ackedBy(1), leader.log.End()); c > leader.log.CommittedEnd() {
 				leader.log.Commit(c)
 				committed = bodies(t, leader, c)
-				x.reps[0].Tell(false)
+				x.reps[0].Tell(false, 0)
 			}
 		}
 		if rng.IntN(3) == 0 {

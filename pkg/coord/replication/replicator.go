@@ -108,6 +108,7 @@ type Replicator struct {
 	holds    Progress   // of the follower, in this session
 	position int64      // in the virtual log, of the end of what it holds
 	told     seq.Offset // committed end that it was last sent
+	putAt    time.Time  // when it was last sent a put
 	shared   sent       // what it was sent of the shares
 	advances int        // messages with changes that are in progress
 	inFlight int        // bytes sent and not answered
@@ -250,13 +251,15 @@ func (r *Replicator) Share() {
 	}
 }
 
-// Tell sends the committed end to the follower if it does not know it and nothing is in
-// progress; with always, in any case.
-func (r *Replicator) Tell(always bool) {
+// Tell sends the committed end to the follower if it does not know it, nothing is in progress, and
+// no put has been sent for a time: the next one would tell it without a message of its own. With
+// always it is sent in any case.
+func (r *Replicator) Tell(always bool, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	committed := r.o.Log.CommittedEnd()
-	if r.state == replicating && r.waiting == 0 && (always || r.told < committed) {
+	due := r.told < committed && (rest == 0 || r.o.Now().Sub(r.putAt) >= rest)
+	if r.state == replicating && r.waiting == 0 && (always || due) {
 		if r.ask = !r.out.claim(putHeadBytes); !r.ask {
 			r.putLocked(nil, 0, committed)
 		}
@@ -517,7 +520,7 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	r.inFlight += sent
 	r.waiting++
 	r.ask = false
-	r.told = committed
+	r.told, r.putAt = committed, at
 	r.sendLockedTo(KindPut, payload, func(a answer, now time.Time) {
 		r.waiting--
 		r.inFlight -= sent
