@@ -97,7 +97,8 @@ func loadContexts(getenv func(string) string) (*contexts, error) {
 	return c, nil
 }
 
-// readPrivate reads a file that nobody but its owner may read.
+// readPrivate reads a file. It refuses one that other users than the owner may
+// read.
 func readPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -224,7 +225,7 @@ func (o *Options) Choose(by Around) ([]string, error) {
 	case err != nil && (name != "" || by.Getenv(configVariable) != ""):
 		return nil, usage(err)
 	case err != nil: // a file that cannot be used must not keep from working what does without
-		_, _ = fmt.Fprintf(by.Stderr, "warning: %v\n", err) // there is nobody else to tell
+		_, _ = fmt.Fprintf(by.Stderr, "warning: %v\n", err) // the command goes on without the file
 	default:
 		if name == "" && len(by.Addresses) == 0 {
 			name = all.Current

@@ -1,6 +1,7 @@
-// Package accessctl is the part of brokerctl that is about access: the commands for users,
-// tokens, rules and contexts, and where the credentials come from that brokerctl shows.
+// Package accessctl is brokerctl's part for access: the commands for users, tokens, rules
+// and contexts, and the lookup of the credentials that brokerctl presents.
 //
-// It refuses to know how answers are printed: whoever adds the commands gives them a Shell.
-// Secrets come from files, standard input and variables, never from a command line.
+// It does not know how answers are printed: the caller that adds the commands passes a
+// Shell for that. Secrets come from files, standard input and variables, never from a
+// command line.
 package accessctl

@@ -252,7 +252,7 @@ func (s *Shell) revokeToken() *cobra.Command {
 		Args:  s.need(1, 1, "an ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if rest, whole := strings.CutPrefix(id, "brk_"); whole { // its secret is nobody's business
+			if rest, whole := strings.CutPrefix(id, "brk_"); whole { // do not send its secret
 				id, _, _ = strings.Cut(rest, "_")
 			}
 			return s.remove(cmd, "token", id, "revoked", func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) })
@@ -329,7 +329,7 @@ func (s *Shell) access() *cobra.Command {
 		Use: "whoami", Short: "Show which user the credentials are of, and his rules", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.Self, error) { return c.Self(ctx) }, func(self *api.Self) Answer {
-				a := Answer{Object: self, Names: []string{self.User}, Said: "nobody known", Result: true}
+				a := Answer{Object: self, Names: []string{self.User}, Said: "no user: the request had no known credential", Result: true}
 				if self.User != "" {
 					a.Said = fmt.Sprintf("user %s: %s", self.User, rulesText(self.Rules))
 				}

@@ -27,7 +27,7 @@ var floors = map[string]int{
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
 	"pkg/access":    0, // who may do what
-	"pkg/guard":     1, // who somebody is that shows a credential
+	"pkg/guard":     1, // which user a credential belongs to
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
@@ -41,7 +41,7 @@ var floors = map[string]int{
 	"pkg/commitlog/segmenthead": 1, // likewise
 	"pkg/commitlog/repair":      2, // the damaged ranges of logs, and their repair by what other replicas have
 	"pkg/header":                1, // what a message's header says to the broker
-	"pkg/advance":               1, // what is told of messages between two snapshots of positions
+	"pkg/advance":               1, // the position changes of messages between two snapshots of positions
 	"pkg/channel":               1,
 	"pkg/record":                1, // messages as bytes in a log
 	"pkg/processing":            1, // how long messages take

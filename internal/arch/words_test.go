@@ -82,7 +82,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 // inBubble reports whether the file runs its tests with virtual time, where
-// sleeping waits for nobody. The simulations do nothing else.
+// sleeping takes no real time. All simulations do.
 func inBubble(s source) bool {
 	if s.dir == "test/sim" || strings.HasPrefix(s.dir, "test/sim/") {
 		return true

@@ -277,8 +277,8 @@ func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
 	}
 }
 
-// TestABackupIsTakenUnderLoad deletes a topic while the one before it is told to be copied, and publishes
-// to another all the time.
+// TestABackupIsTakenUnderLoad deletes a topic when the progress output says that the topic before it is
+// copied, and publishes to another topic all the time.
 func TestABackupIsTakenUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())

@@ -92,7 +92,7 @@ func TestChannel(t *testing.T) {
 		{"offline", offline, 1, channelLimits{}, Critical, "2 partitions without a leader", 1},
 		{"not all known", missing, 1, limits, Unknown, "n2, n3 do not answer", 1},
 		{"no limits", lag(1e9, time.Hour), 1, channelLimits{}, OK, "", 0},
-		{"no limits, nobody", lag(1, time.Hour), 0, channelLimits{}, Warning, "has no consumer, 1 message wait", 1},
+		{"no limits, no consumer", lag(1, time.Hour), 0, channelLimits{}, Warning, "has no consumer, 1 message wait", 1},
 		{"no limits, paused", paused, 1, channelLimits{}, Warning, "is paused", 1},
 		{"no limits, nothing", lag(0, 0), 0, channelLimits{}, OK, "", 0},
 	} {

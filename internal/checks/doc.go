@@ -1,8 +1,8 @@
-// Package checks says whether a cluster, a channel, disks, certificates or the metadata's agreement are
-// as they should be, in the four states that monitoring programs know from the plugins of Nagios.
+// Package checks judges the state of a cluster, a channel, disks, certificates or the metadata's
+// agreement, with the four states of Nagios plugins that monitoring programs know.
 //
-// It judges what it is given and asks nobody. It knows the forms in which monitoring programs take an
-// answer; it does not know how a command prints.
+// It judges the values that it is given and makes no requests. It knows the output formats of
+// monitoring programs; it does not know how a command prints.
 //
 // Invariants:
 //

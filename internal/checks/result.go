@@ -14,9 +14,9 @@ type State uint8
 // The states.
 const (
 	OK       State = iota
-	Warning        // somebody should look at it today
-	Critical       // somebody is refused something, or will be soon
-	Unknown        // it could not be found out
+	Warning        // an operator should look at it today
+	Critical       // requests of clients are refused, or will be soon
+	Unknown        // the state could not be determined
 )
 
 // String returns the state as a word.

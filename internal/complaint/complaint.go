@@ -42,8 +42,8 @@ func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) b
 }
 
 // Tell logs a line, unless one with the same text was logged a moment ago: then the next
-// one says how many were left out. text is the caller's and chosen by nobody else; the
-// values among args are logged as Short has them. It reports whether the line was logged.
+// one says how many were left out. text is a constant of the caller, never a peer's
+// words; Short shortens the values among args. It reports whether the line was logged.
 func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) bool {
 	untold, ok := b.turn(now, text)
 	if !ok {

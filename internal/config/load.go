@@ -41,8 +41,8 @@ type Loaded struct {
 	Sources map[string]string
 }
 
-// Default returns the options that hold where nobody says otherwise, except
-// for the node id, which is empty.
+// Default returns the default options. The node id, which has no default, is
+// empty.
 func Default() Options {
 	var o Options
 	for _, s := range o.Settings() {

@@ -9,9 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Options is everything that can be chosen about one node. It is a plain value:
-// Load makes it, and nobody changes it afterwards. Addresses are host:port, or
-// the path of a unix socket where the setting says so; an empty one is off.
+// Options is everything that can be configured of one node. It is a plain
+// value: Load makes it, and no code changes it afterwards. Addresses are
+// host:port, or the path of a unix socket where the setting says so; an empty
+// one is off.
 type Options struct {
 	Config  string // path of the file that was read; "": none
 	NodeID  string

@@ -102,8 +102,8 @@ func (n *Network) Serve(id meta.NodeID, h Handler) {
 	n.reconnectLocked()
 }
 
-// Kill ends a node: its links are silent for ever, calls to it end, and others
-// are told that nobody listens there, until Serve.
+// Kill ends a node: its links are silent for ever, calls to it end, and new
+// connections to it are refused, until Serve.
 func (n *Network) Kill(id meta.NodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

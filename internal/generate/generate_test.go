@@ -24,7 +24,7 @@ func run(t *testing.T, nodes Nodes, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func none(context.Context) ([]string, error) { return nil, errors.New("nobody answers") }
+func none(context.Context) ([]string, error) { return nil, errors.New("no node answers") }
 
 func TestFilesArePrintedAsTheyAre(t *testing.T) {
 	for name, file := range map[string]string{

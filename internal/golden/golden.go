@@ -1,5 +1,5 @@
 // Package golden compares what tests produce with files in testdata. With the flag -update a
-// test writes its files anew.
+// test rewrites its files.
 package golden
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Update reports whether golden files are to be written anew.
+// Update reports whether golden files are to be rewritten.
 func Update() bool { return *update }
 
 // Compare fails the test if a file does not hold what the test got.
@@ -27,7 +27,7 @@ func Compare[T ~string | ~[]byte](t testing.TB, file string, got T) {
 		t.Fatal(err)
 	}
 	if diff := difference(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; write it anew with -update (-want +got):\n%s", file, diff)
+		t.Errorf("%s differs; rewrite it with -update (-want +got):\n%s", file, diff)
 	}
 }
 
@@ -39,7 +39,7 @@ func difference(want, got string) string {
 	return cmp.Diff([]byte(want), []byte(got))
 }
 
-// write writes a file if golden files are to be written anew.
+// write writes a file if golden files are to be rewritten.
 func write(t testing.TB, file, content string) {
 	t.Helper()
 	if !*update {

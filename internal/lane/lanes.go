@@ -65,7 +65,7 @@ func (l *Lanes[K, R]) Ask(k K) *Outcome[R] {
 	return x.next
 }
 
-// run does the work on a thing until nobody has asked for more.
+// run does the work on a thing until no caller has asked for more.
 func (l *Lanes[K, R]) run(k K, x *lane[R]) {
 	for {
 		l.mu.Lock()

@@ -60,7 +60,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	defer n.mu.Unlock()
 	srv := n.daemons[address]
 	if srv == nil || n.down {
-		return nil, errors.New("nobody there")
+		return nil, errors.New("connection refused")
 	}
 	ours, theirs := net.Pipe()
 	n.conns = append(n.conns, theirs)

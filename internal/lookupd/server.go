@@ -26,7 +26,7 @@ const (
 type Server struct {
 	// Directory is filled by what nodes say. Required.
 	Directory *Directory
-	// Self is told to nodes.
+	// Self is what the server tells nodes about itself.
 	Self Self
 	// IdleTimeout ends a connection that has been silent for so long; 0: never.
 	IdleTimeout time.Duration

@@ -25,7 +25,8 @@ type session struct {
 	partitioned bool    // REGISTER and UNREGISTER carry a partition
 }
 
-// refusal is an error that is told to the peer, after which the connection ends.
+// refusal is an error that the session reports to the peer, after which the
+// connection ends.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }

@@ -102,10 +102,10 @@ func (x explorer) syncs(s *State, r uint8) {
 	}
 }
 
-// commits: everyone who counts has acknowledged more. The publishers are
-// answered, and consumers may see it. While fewer are in sync than the topic
-// asks for, only what the term has inherited is committed: its publishers are
-// answered by nobody.
+// commits: every replica that counts has acknowledged more. The publishers are
+// answered, and consumers may see it. While fewer replicas are in sync than the
+// topic asks for, only what the term has inherited is committed: the publishers
+// of that get no answer.
 func (x explorer) commits(s *State, r uint8) {
 	n := &s.nodes[r]
 	least := n.end

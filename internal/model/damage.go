@@ -74,7 +74,7 @@ func (x recovery) reports(s *State, r uint8) {
 		d.epoch++
 	}
 	if suspect && leads {
-		d.leader = nobody
+		d.leader = noLeader
 	}
 	if leads || suspect {
 		x.of.decide(&t, d)
@@ -92,8 +92,8 @@ func (x recovery) reports(s *State, r uint8) {
 	x.of.emit(&t, Step{Report, r, uint8(d.isr), uint8(t.suspects[r])})
 }
 
-// waits reports whether leader r may append nothing and take nobody out: its log was
-// opened from disk, and another in-sync replica may hold more.
+// waits reports whether leader r must not append, nor remove a replica from the ISR:
+// its log was opened from disk, and another in-sync replica may hold more.
 func (c *Config) waits(s *State, r uint8) bool {
 	n := &s.nodes[r]
 	if c.Damage == NoDamage || !n.unverified || !c.on(CompareFirst) {
@@ -192,7 +192,7 @@ func (c *Config) mayLeave(s *State, f uint8) bool {
 		return true
 	}
 	d := s.latest()
-	if d.leader == nobody {
+	if d.leader == noLeader {
 		return false
 	}
 	n := &s.nodes[d.leader]

@@ -50,9 +50,9 @@ func (x delivery) next(s *State) {
 	}
 }
 
-// passesTime: a time of a lease passes. Whoever was in touch keeps the lease:
-// with the metadata's quorum, and then it has applied all that was decided before,
-// or with everyone who counts.
+// passesTime: the duration of a lease passes. A leader keeps its lease if it was
+// in touch with the metadata's quorum, and so has applied all earlier decisions,
+// or with every replica that counts.
 func (x delivery) passesTime(s *State) {
 	if int(s.clock.now) >= x.of.Leases {
 		return

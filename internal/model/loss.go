@@ -114,7 +114,7 @@ func (x explorer) registers(s *State, r uint8) {
 		t.accept(n.end, n.position)
 	case leaves && (!last || n.lost != lostDisk || x.on(LastLeaves)):
 		if d.leader == r {
-			d.leader = nobody
+			d.leader = noLeader
 		}
 		d.isr = d.isr.without(r)
 		x.decide(&t, d)

@@ -38,7 +38,7 @@ func (x explorer) elections(s *State) {
 		t := *s
 		x.decide(&t, e)
 		x.emit(&t, Step{Elect, r, e.epoch, uint8(e.isr)})
-		if d.leader != nobody && d.leader != r && e.isr.has(d.leader) && x.Damage == NoDamage {
+		if d.leader != noLeader && d.leader != r && e.isr.has(d.leader) && x.Damage == NoDamage {
 			e.isr = e.isr.without(d.leader)
 			t := *s
 			x.decide(&t, e)
@@ -50,7 +50,7 @@ func (x explorer) elections(s *State) {
 // decide adds a version. Proposals for earlier ones can no longer be applied.
 func (c *Config) decide(t *State, d decision) {
 	t.decide(d)
-	t.absolve(nobody)
+	t.absolve(noLeader)
 	for i := range t.proposals {
 		if c.on(CompareAndSwap) && t.proposals[i].base < t.version {
 			t.proposals[i] = proposal{}

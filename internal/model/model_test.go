@@ -231,7 +231,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	})
 	for r := range rules {
 		if told[r] == "" && !raceEnabled {
-			t.Errorf("nobody refutes a protocol without %v", r)
+			t.Errorf("no configuration refutes a protocol without %v", r)
 		}
 	}
 	if !raceEnabled && !t.Failed() {

@@ -132,7 +132,7 @@ func (x channel) tellsChange(s *State, r, f uint8) {
 	x.of.emit(&t, Step{TellChange, r, f, p})
 }
 
-// notes: n notes its position. Where nobody crashes, that is left out.
+// notes: n notes its position. Models without crashes leave that out.
 func (c *Config) notes(n *replica) {
 	if c.Crashes > 0 {
 		n.noted = n.position

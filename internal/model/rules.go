@@ -268,7 +268,7 @@ func (s *State) positionWrong() string {
 		switch {
 		case n.lost != intact:
 		case p > 0 && s.truth[p-1] == 0:
-			return fmt.Sprintf("%s has position %d, which nobody committed", name(uint8(r)), p)
+			return fmt.Sprintf("%s has position %d, which was not committed", name(uint8(r)), p)
 		case isr.has(uint8(r)) && p < s.finished:
 			return fmt.Sprintf("everything below %d is finished, and %s, in the ISR, would deliver from %d", s.finished, name(uint8(r)), p)
 		}

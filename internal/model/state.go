@@ -12,7 +12,7 @@ const (
 	maxVersions = 8
 	maxDelayed  = 2
 
-	nobody = replicas // the leader of a partition that is offline
+	noLeader = replicas // the leader of a partition that is offline
 )
 
 // set is a set of replicas, or of ids of publishes, as bits.
@@ -63,13 +63,14 @@ type decision struct {
 type proposal struct {
 	isr   set
 	base  uint8
-	joins set   // who was not in sync before: one, or nobody
+	joins set   // the replica that was not in sync before: at most one
 	life  uint8 // the joiner's, which the proposer has a session with
 }
 
-// loss is what a replica lacks of what it has acknowledged, until nobody counts
-// on it any more. But for the last, the metadata has not heard of it, and the
-// node has yet to say so before it does anything.
+// loss is what a replica lacks of what it has acknowledged, until no other
+// replica counts on it any more. Except for the last kind, the metadata does
+// not know of it yet, and the node must register it before it does anything
+// else.
 type loss uint8
 
 const (
@@ -164,7 +165,7 @@ type State struct {
 // same committed records.
 func (c *Config) initial() State {
 	var s State
-	s.meta[0] = decision{leader: nobody, isr: one(replicas) - 1}
+	s.meta[0] = decision{leader: noLeader, isr: one(replicas) - 1}
 	if c.InSync > 0 {
 		s.meta[0].isr = one(uint8(c.InSync)) - 1
 	}

@@ -272,7 +272,7 @@ func (s Step) ofMetadata(otherwise string) string {
 	}
 }
 
-func name(r uint8) string { return "abc?"[min(r, nobody):][:1] }
+func name(r uint8) string { return "abc?"[min(r, noLeader):][:1] }
 
 // String returns the members, as "{a c}".
 func (s set) String() string {

@@ -43,9 +43,9 @@ type Config struct {
 	Level          *slog.LevelVar // the least severe level that is logged
 }
 
-// announcement is what other nodes are told of this one.
+// announcement is what this node tells the other nodes about itself.
 func (c *Config) announcement() meta.Node {
-	hostname, _ := os.Hostname() // "" is told where there is none
+	hostname, _ := os.Hostname() // "" where there is none
 	return meta.Node{
 		Hostname: hostname, TCPAddress: c.Advertise.TCP, HTTPAddress: c.Advertise.HTTP, HTTPSAddress: c.Advertise.HTTPS,
 		ClusterAddress: c.Advertise.Cluster, Zone: c.Options.Zone, Version: build.Version(), BootID: bootID(),

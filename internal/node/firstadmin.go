@@ -18,15 +18,15 @@ import (
 )
 
 // FirstAdminFile is the name of the file with the secret, in the data directory. Its mode is
-// 0600: whoever can read it can read the data anyway.
+// 0600: a user that can read it can read the data anyway.
 const FirstAdminFile = "first-administrator"
 
-// firstAdmin is the secret with which the first administrator is made. There is one as long as
-// the cluster has no administrator with a credential that counts at the node and does not
-// expire, on each node its own; the file goes when there is one.
+// firstAdmin is the secret with which the first administrator is created. Each node has its
+// own, as long as the cluster has no administrator with a credential that is valid at the node
+// and does not expire; the file is removed when there is such an administrator.
 type firstAdmin struct {
 	path         string // "": there is no secret
-	recovery     bool   // there is one, whoever there is
+	recovery     bool   // there is a secret even if there is an administrator
 	certificates bool   // the node verifies those of clients
 	directory    func() *access.Directory
 	log          *slog.Logger
@@ -70,12 +70,12 @@ func (f *firstAdmin) refresh() error {
 		}
 		f.secret.Store(&text)
 		if f.recovery {
-			f.log.Warn("access-recovery: whoever can read the file can make administrators; restart without this setting when that is done", "file", f.path)
+			f.log.Warn("access-recovery is on: a user that can read the file can create administrators; restart without this setting when that is done", "file", f.path)
 		}
 	case !f.wanted():
 		f.secret.Store(nil)
 		if err := f.remove(); err != nil {
-			return fmt.Errorf("remove the secret of the first administrator, which counts no more: %w", err)
+			return fmt.Errorf("remove the secret of the first administrator, which is no longer valid: %w", err)
 		}
 	}
 	return nil

@@ -141,8 +141,8 @@ func listenEach(ctx context.Context, ips []netip.Addr, port string) ([]net.Liste
 	return bound, nil
 }
 
-// removeStale removes a unix socket that nobody listens on any more: a process
-// that is killed leaves it behind.
+// removeStale removes a unix socket that no process listens on: a process that
+// is killed leaves it behind.
 func removeStale(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,9 +162,10 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// Advertised fills in what is told to others: each address is the configured
-// one, or the advertised host, or the host of the bound address, or the host
-// name where that is every address of the machine; with the bound port.
+// Advertised fills in the addresses that the node announces. Each is the
+// configured one, or else the bound port with the advertised host, or else with
+// the host of the bound address, or with the machine's name where the node
+// listens on every address.
 func Advertised(a config.Advertise, ls *Listeners, hostname string) config.Advertise {
 	for _, role := range []struct {
 		address *string

@@ -29,9 +29,9 @@ func MachineNames() (names []string) {
 	return names
 }
 
-// searchDomains returns the domains in which this machine looks for names of one word,
-// as its resolver is told, each with a dot before it. They are its owner's; one that is
-// a single word could be everybody's.
+// searchDomains returns the domains in which this machine's resolver looks for names of
+// one word, each with a dot before it. They belong to the machine's owner, so a domain
+// of a single word, such as com, is left out.
 func searchDomains(resolvConf string) (domains []string) {
 	for line := range strings.Lines(resolvConf) {
 		words := strings.Fields(line)

@@ -460,7 +460,7 @@ func (n *Node) closeData() error {
 	}
 	if n.broker != nil {
 		if err := n.broker.Close(); err != nil {
-			_ = n.member.Close() // the next start is told that this end was none in order
+			_ = n.member.Close() // the next start finds that this stop was not clean
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// testNode is the configuration of a real node that serves nobody.
+// testNode is the configuration of a real node without clients.
 func testNode(t *testing.T) Config {
 	t.Helper()
 	o := config.Default()

@@ -66,7 +66,7 @@ func newTracing(n *Node) (*tracing, error) {
 	return x, nil
 }
 
-// sendSpans has spans sent, where there is somebody to send them to.
+// sendSpans starts to send spans, if an endpoint is configured.
 func (x *tracing) sendSpans() error {
 	o := &x.n.c.Options
 	if o.Tracing.OTLPEndpoint == "" {

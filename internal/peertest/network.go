@@ -89,8 +89,8 @@ func (n *Network) Link(from, to string) Link {
 	return n.edgeLocked(from, to).link
 }
 
-// Break resets every connection between two hosts, whoever made it: both sides
-// learn it at once and what was on the way is lost.
+// Break resets every connection between two hosts, whichever of them opened it:
+// both sides learn it at once, and data in transit is lost.
 func (n *Network) Break(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -271,7 +271,7 @@ func (l *memListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close ends accepting; connections that nobody accepted are reset.
+// Close stops accepting; connections that were not accepted yet are reset.
 func (l *memListener) Close() error {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()

@@ -169,7 +169,7 @@ func TestMemoryConnectsLikeTCP(t *testing.T) {
 			return err
 		}
 		if err := dial(); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("without a listener: %v", err)
 		}
 		l, err := n.Listen("b:1")
 		if err != nil {
@@ -195,13 +195,13 @@ func TestMemoryConnectsLikeTCP(t *testing.T) {
 		}
 		l.Close()
 		if _, err := waiting.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("nobody accepted: %v", err)
+			t.Errorf("a connection that was not accepted: %v", err)
 		}
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("accept after Close: %v", err)
 		}
 		if err := dial(); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("nobody listens any more: %v", err)
+			t.Errorf("after the listener was closed: %v", err)
 		}
 	})
 }

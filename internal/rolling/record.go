@@ -117,7 +117,7 @@ func UnfinishedIn(acts []api.Act, c *api.Cluster) (*Unfinished, bool) {
 	}
 	u := &Unfinished{Record: *last, Nodes: last.Left}
 	if last.Unlisted > 0 {
-		all, _ := chosen(c, nil) // names nobody, so nobody is missing
+		all, _ := chosen(c, nil) // no node is named, so none can be missing
 		for _, n := range all {
 			if !done[n.ID] && n.ID != last.Node {
 				u.Nodes = append(u.Nodes, n.ID)

@@ -112,8 +112,8 @@ func (c *recordingCluster) exec(ctx context.Context, n *api.NodeDetail) error {
 	return c.fakeCluster.exec(ctx, n)
 }
 
-// TestARunThatWasKilledGoesOn kills a run behind each of its acts, and continues it: each node is restarted
-// once, and nobody stays drained.
+// TestARunThatWasKilledGoesOn kills a run after each of its actions, and continues it: each node is
+// restarted once, and no node stays drained.
 func TestARunThatWasKilledGoesOn(t *testing.T) {
 	for dies := 1; dies <= 9; dies++ {
 		c := &recordingCluster{fakeCluster: newFakeCluster(t, "n1", "n2", "n3"), dies: dies}

@@ -45,7 +45,7 @@ func newFakeCluster(t *testing.T, ids ...string) *fakeCluster {
 func (c *fakeCluster) answer() error {
 	if c.silent > 0 {
 		c.silent--
-		return &api.Error{Code: failure.Unavailable, Message: "nobody answers"}
+		return &api.Error{Code: failure.Unavailable, Message: "no node answers"}
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func TestTheNextNodeWaitsForTheLast(t *testing.T) {
 	}
 	said := strings.Join(c.said, "\n")
 	for _, want := range []string{
-		"return wait: nobody answers", "return wait: has not come up again", "return wait: does not answer",
+		"return wait: no node answers", "return wait: has not come up again", "return wait: does not answer",
 		"sync wait: 1 of 2 replicas are not in sync", "wait wait: partitions_under_replicated",
 	} {
 		if !strings.Contains(said, want) {
@@ -291,7 +291,7 @@ func TestStops(t *testing.T) {
 			"something is wrong before", func(c *fakeCluster, _ *Options) { c.reasons = []api.Reason{{Code: "disk_full"}} },
 			StepWait, errTimeout, "the node was not touched", nil,
 		},
-		{"nobody answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, errTimeout, "the node was not touched", nil},
+		{"no node answers", func(c *fakeCluster, _ *Options) { c.silent = 1e6 }, StepWait, errTimeout, "the node was not touched", nil},
 		{"the drain is refused", func(c *fakeCluster, _ *Options) { c.refused = refused }, StepDrain, refused, "it was not restarted", nil},
 		{
 			"the command fails", func(_ *fakeCluster, o *Options) {

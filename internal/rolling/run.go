@@ -351,7 +351,8 @@ func until[T any](ctx context.Context, r *run, step Step, ask func(context.Conte
 	}
 }
 
-// ask changes something, again while nobody answers. What is changed may be so twice.
+// ask makes a change, and retries while no node answers. The change may be made
+// twice.
 func (r *run) ask(ctx context.Context, f func(context.Context) error) error {
 	_, err := until(ctx, r, StepWait, func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", f(ctx) })
 	return err

@@ -7,7 +7,7 @@ import "sync"
 // ready. Its methods are safe for concurrent use.
 type Signal struct {
 	mu sync.Mutex    // guards ch
-	ch chan struct{} // closed, and forgotten, each time; nil: nobody has waited since
+	ch chan struct{} // closed, and forgotten, each time; nil: no goroutine has waited since
 }
 
 // Wait returns a channel that is closed the next time it happens. Take it first

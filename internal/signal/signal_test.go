@@ -16,7 +16,7 @@ func fired(ch <-chan struct{}) bool {
 
 func TestFireEndsTheWaitsThatBeganBefore(t *testing.T) {
 	var s Signal
-	s.Fire() // nobody waits
+	s.Fire() // no goroutine waits
 	first, second := s.Wait(), s.Wait()
 	if fired(first) || fired(second) {
 		t.Fatal("what happened before the wait ended it")

@@ -78,7 +78,7 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 	d := c.delivered[at]
 	switch {
 	case !known:
-		c.wrongLocked("%q was delivered at %d and nobody published it", name, at)
+		c.wrongLocked("%q was delivered at %d and was not published", name, at)
 	case d.times > 0 && d.name != name:
 		c.wrongLocked("%q was delivered at %d, and %q before", name, at, d.name)
 	case copied:
@@ -103,9 +103,10 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 	}
 }
 
-// LosePower notes that a machine loses power now. An ordered channel may go back
-// once for it, by what was not synced, and continues in order from there. It may not
-// any more once it has gone on without going back: whoever was in sync then knew.
+// LosePower records that a machine loses power now. An ordered channel may go back
+// once for it, by what was not synced, and continues in order from there. Once it
+// has continued without going back, it may not do so later: the replicas that were
+// in sync then knew the position.
 func (c *Channel) LosePower() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

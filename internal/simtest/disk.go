@@ -12,8 +12,8 @@ import (
 
 // Mount is a machine's disk as one process sees it. The process can be cut off
 // from it in one moment, at any change that it makes: what it does afterwards
-// happens to a disk that nobody looks at any more. Its methods may be called by
-// many goroutines.
+// changes nothing that is ever read. Its methods may be called by many
+// goroutines.
 type Mount struct {
 	vfs.FS // the reading half; changes go through the methods below
 

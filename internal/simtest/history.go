@@ -159,10 +159,10 @@ func (h *History) ackedIn(from, end uint64, of func(name string) bool) bool {
 	return false
 }
 
-// Check compares the history with the log that came of it, from offset first
-// on, and returns what does not agree: messages that were acknowledged and are
-// not where they were acknowledged, that nobody published, that stand there
-// twice, or that had failed. What stands below first is not looked at.
+// Check compares the history with the resulting log, from offset first on, and
+// returns what does not agree: messages that are not at the offset at which
+// they were acknowledged, that were never published, that are there twice, or
+// whose publish failed. Messages below first are not checked.
 func (h *History) Check(first uint64, log []string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +173,7 @@ func (h *History) Check(first uint64, log []string) []string {
 		m := h.messages[name]
 		switch {
 		case m == nil:
-			h.wrongLocked("%q at %d: nobody published it", name, first+uint64(i)) //nolint:gosec // an index
+			h.wrongLocked("%q at %d was not published", name, first+uint64(i)) //nolint:gosec // an index
 			continue
 		case m.seen:
 			h.wrongLocked("%s is twice in the log, again at %d", name, first+uint64(i)) //nolint:gosec // an index

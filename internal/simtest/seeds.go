@@ -73,11 +73,12 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 // or waits for a mutex, and so does a run in which someone does so for ever.
 const hangsAfter = 2 * time.Minute
 
-// guard runs f, and ends the program with what all goroutines do if it hangs.
+// guard runs f. If f hangs, it ends the program with the stacks of all
+// goroutines.
 func (*Seeds) guard(t *testing.T, seed uint64, f func(t *testing.T, seed uint64)) {
 	timer := time.AfterFunc(hangsAfter, func() {
 		debug.SetTraceback("all")
-		panic(fmt.Sprintf("%s: seed %d hangs: somebody spins, or waits for a mutex that is held by somebody who waits", t.Name(), seed))
+		panic(fmt.Sprintf("%s: seed %d hangs: a goroutine spins, or waits for a mutex whose holder waits", t.Name(), seed))
 	})
 	defer timer.Stop()
 	f(t, seed)

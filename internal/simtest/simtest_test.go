@@ -106,7 +106,7 @@ func TestAHistoryFindsWhatIsWrong(t *testing.T) {
 			h.Resolve(b, Acked, 1, 1)
 			return []string{"p9-9", b}
 		}, "p1-1 was acknowledged at 0 in epoch 1 and is not there"},
-		{"invented", func(*History) []string { return []string{"x"} }, "nobody published it"},
+		{"invented", func(*History) []string { return []string{"x"} }, "was not published"},
 		{"twice", func(h *History) []string {
 			a := h.Call(1)
 			return []string{a, a}
@@ -231,7 +231,7 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 			}
 		}, "", 0},
 		{"not delivered", false, func(h *History, _ *Channel) { h.Resolve(h.Call(1), Acked, 0, 1) }, "", 1},
-		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0, false) }, "nobody published", 0},
+		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0, false) }, "was not published", 0},
 		{"another one at its place", false, func(h *History, c *Channel) {
 			c.Deliver(h.Call(1), 0, false)
 			c.Deliver(h.Call(1), 0, false)

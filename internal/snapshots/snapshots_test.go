@@ -38,7 +38,7 @@ func TestASnapshotIsInspected(t *testing.T) {
 	}
 }
 
-// A file is replaced as a whole, or stays, and nobody else may read it.
+// A file is replaced as a whole or not at all, and other users may not read it.
 func TestASnapshotIsWrittenWhole(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "metadata")
 	for _, content := range []string{"first, which is longer", "second"} {

@@ -1,17 +1,17 @@
-// Package turn has a lock for what takes as long as a disk does.
+// Package turn has a lock that may be held as long as a disk access takes.
 package turn
 
-// Turn is such a lock. Who waits for it counts as idle in virtual time, where a sync may take
-// long: see testing/synctest.
+// Turn is such a lock. A goroutine that waits for it counts as idle in virtual time, where a
+// sync may take long: see testing/synctest.
 type Turn chan struct{}
 
-// New returns a turn that nobody has.
+// New returns a turn that is free.
 func New() Turn { return make(Turn, 1) }
 
 // Lock takes the turn.
 func (t Turn) Lock() { t <- struct{}{} }
 
-// TryLock takes the turn if nobody has it.
+// TryLock takes the turn if it is free.
 func (t Turn) TryLock() bool {
 	select {
 	case t <- struct{}{}:
@@ -21,5 +21,5 @@ func (t Turn) TryLock() bool {
 	}
 }
 
-// Unlock lets the next have the turn.
+// Unlock frees the turn.
 func (t Turn) Unlock() { <-t }
