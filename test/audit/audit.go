@@ -1,10 +1,10 @@
 // Package audit decides whether a work queue kept its promises through crashes,
 // from what its clients saw.
 //
-// It is told every event in the order in which the clients saw it: a publish
-// before it is sent, its answer, every delivery, every FIN and REQ before it is
-// sent, every connection that opens and closes, every kill. It knows nothing of
-// sockets, processes or clocks; times are handed in.
+// The caller reports every event in the order in which the clients saw it: a
+// publish before it is sent, its answer, every delivery, every FIN and REQ
+// before it is sent, every connection that opens and closes, every kill. The
+// package knows nothing of sockets, processes or clocks; times are arguments.
 //
 // What it holds the queue to:
 //
@@ -247,9 +247,9 @@ func (a *Audit) find(k Key) *message {
 	return nil
 }
 
-// Publish is told before a message is sent; messages of a producer are told in
-// the order of their Seq. sum identifies the body; notBefore is the time that
-// the delay asks for, 0 for none.
+// Publish reports a message before it is sent; the messages of a producer are
+// reported in the order of their Seq. sum identifies the body; notBefore is the
+// time that the delay asks for, 0 for none.
 func (a *Audit) Publish(k Key, sum uint64, notBefore time.Duration) {
 	p := &a.producers[k.Producer]
 	if k.Seq != p.first+len(p.messages) {
@@ -274,7 +274,7 @@ const (
 	Rejected                        // answered with an error that says that nothing was stored
 )
 
-// Settle is told the outcome of a publish.
+// Settle reports the outcome of a publish.
 func (a *Audit) Settle(now time.Duration, k Key, o Outcome) {
 	m := a.find(k)
 	m.outcome = o
@@ -322,16 +322,16 @@ func (a *Audit) finishAll(now time.Duration, m *message) {
 	m.settled = max(now, 1)
 }
 
-// Connect is told when a consumer's connection to the round-th broker process
+// Connect reports that a consumer's connection to the round-th broker process
 // is open and subscribed. Connections and rounds are numbered upwards.
 func (a *Audit) Connect(c, channel, round int) {
 	a.conns[c] = &conn{channel: channel, round: round}
 	a.stats.Connections++
 }
 
-// Close is told before a consumer closes its connection, and when it has seen it
-// closed. It is clean when the broker has confirmed that it read all that was
-// sent.
+// Close is called before a consumer closes its connection, and when the consumer
+// has seen it closed. clean says that the broker has confirmed that it read all
+// that was sent.
 func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	x := a.conns[c]
 	if x == nil || x.state != connOpen {
@@ -344,7 +344,7 @@ func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	a.judge(now, c, x)
 }
 
-// Kill is told before the round-th broker process is killed. stall is for how
+// Kill is called before the round-th broker process is killed. stall is for how
 // long the machine stood still in that round: the window is longer by that.
 func (a *Audit) Kill(now time.Duration, round int, stall time.Duration) {
 	a.kills[round] = kill{now, stall}
@@ -352,7 +352,7 @@ func (a *Audit) Kill(now time.Duration, round int, stall time.Duration) {
 	a.stats.Kills++
 }
 
-// Finish is told before a FIN is sent.
+// Finish is called before a FIN is sent.
 func (a *Audit) Finish(now time.Duration, c int, k Key) {
 	a.stats.Finished++
 	m, p := a.answer(c, k)
@@ -365,8 +365,8 @@ func (a *Audit) Finish(now time.Duration, c int, k Key) {
 	}
 }
 
-// Refuse is told of the broker's answer that a FIN came too late: the message is
-// not in flight on the connection any more, and comes again.
+// Refuse reports the broker's answer that a FIN came too late: the message is no
+// longer in flight on the connection, and is redelivered.
 func (a *Audit) Refuse(c int, id ID) {
 	k, known := a.ids[id]
 	if !known {
@@ -385,7 +385,7 @@ func (a *Audit) Refuse(c int, id ID) {
 	}
 }
 
-// Requeue is told before a REQ is sent.
+// Requeue is called before a REQ is sent.
 func (a *Audit) Requeue(now time.Duration, c int, k Key, delay time.Duration) {
 	a.stats.Requeued++
 	if _, p := a.answer(c, k); p != nil {
@@ -411,7 +411,7 @@ func (a *Audit) answer(c int, k Key) (*message, *place) {
 	return m, p
 }
 
-// Complain is told of an error that the broker answered to something right.
+// Complain reports an error that the broker answered to a valid command.
 func (a *Audit) Complain(now time.Duration, what string) {
 	a.violate(now, Answer, "%s", what)
 }

@@ -117,7 +117,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			s.deliver(b, 0)
 			s.Requeue(s.now, b, Key{0, 0}, 0)
 		}},
-		{"a message is delivered that nobody published", Invented, func(s *story) {
+		{"a message is delivered that was not published", Invented, func(s *story) {
 			s.deliver(s.conn(0, 1), 7)
 		}},
 		{"a producer is named that does not exist", Invented, func(s *story) {

@@ -2,11 +2,11 @@ package audit
 
 import "time"
 
-// turmoil is the times in which something was done to the cluster, in the order
-// in which they began.
+// turmoil is the periods in which the cluster was disturbed, in the order in
+// which they began.
 type turmoil struct {
 	all   []unrest
-	grace time.Duration // how much longer than it is told it lasts
+	grace time.Duration // how much longer than until Calm a disturbance lasts
 	moves []move        // in the order in which they were noticed
 }
 
@@ -16,9 +16,9 @@ type move struct {
 	partition int
 }
 
-// Move is told when a partition is seen to have another leader, or the same in
-// another epoch: in an orderly cluster, too, what is in flight then comes again.
-// Options.Partition is needed.
+// Move reports that a partition was seen to have another leader, or the same in
+// another epoch: what is in flight then is redelivered, even in an orderly
+// change. Options.Partition is needed.
 func (t *turmoil) Move(now time.Duration, partition int) {
 	t.moves = append(t.moves, move{now, partition})
 }
@@ -40,14 +40,14 @@ type unrest struct {
 	stall    time.Duration
 }
 
-// Disturb is told before something is done to the cluster that may move what it
-// does to other nodes: a node killed or paused, a link cut. stall is for how long
-// the machine stood still before. It lasts until Calm.
+// Disturb is called before a disturbance that may move leaderships to other
+// nodes: a node killed or paused, a link cut. stall is for how long the machine
+// stood still before. The disturbance lasts until Calm.
 func (t *turmoil) Disturb(now, stall time.Duration) {
 	t.all = append(t.all, unrest{from: now, lasts: true, stall: stall})
 }
 
-// Calm is told when the cluster has recovered from everything that was done.
+// Calm reports that the cluster has recovered from all disturbances.
 func (t *turmoil) Calm(now time.Duration) {
 	for i := range t.all {
 		if u := &t.all[i]; u.lasts {

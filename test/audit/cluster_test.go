@@ -74,7 +74,7 @@ func TestAClustersRedeliveries(t *testing.T) {
 			s.wait(notice - ms)
 			s.Close(s.now, had, false)
 		}},
-		{"given back, and no end is told of in time", []Kind{Twice}, "", func(s *story, had, other int) {
+		{"given back, and no end of the connection is reported in time", []Kind{Twice}, "", func(s *story, had, other int) {
 			s.deliver(other, 0)
 			s.wait(notice + ms)
 			s.Close(s.now, had, false)

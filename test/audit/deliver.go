@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Deliver is told of every message that arrives on connection c: its key and
-// the sum of its body as it came, and its id.
+// Deliver reports a message that arrived on connection c: its key, the sum of
+// its body as received, and its id.
 func (a *Audit) Deliver(now time.Duration, c int, k Key, sum uint64, id ID) {
 	a.stats.Delivered++
 	m := a.find(k)
@@ -38,7 +38,7 @@ func (a *Audit) Deliver(now time.Duration, c int, k Key, sum uint64, id ID) {
 	p.at, p.conn, p.end, p.refused = now, c, inFlight, false
 }
 
-// Garbage is told of a delivery whose body does not even name a message.
+// Garbage reports a delivery whose body names no message.
 func (a *Audit) Garbage(now time.Duration, what string) {
 	a.stats.Delivered++
 	a.violate(now, Invented, "%s", what)
@@ -52,8 +52,8 @@ func (a *Audit) unexpected(now time.Duration, k Key) {
 	a.violate(now, Invented, "%v was never published", k)
 }
 
-// Renumber is told that each message gets another id, once, as that of a cluster which
-// was recovered without a quorum.
+// Renumber reports that each message gets another id, once, as after a recovery of the
+// cluster without a quorum.
 func (a *Audit) Renumber() { a.renumbered++ }
 
 // identify holds every message to one id, and every id to one message.
@@ -188,8 +188,7 @@ func (m *message) past(now, keep time.Duration) bool {
 	return true
 }
 
-// End is told when all has been waited for that could come. It finds what is
-// missing.
+// End is called when no more deliveries can come. It finds what is missing.
 func (a *Audit) End(now time.Duration) {
 	a.judge(now+a.o.Notice+1, 0, nil) // nothing more can come
 	for i := range a.producers {

@@ -18,18 +18,18 @@ type Order struct {
 	acked    map[Key]bool // acknowledged and not delivered
 	reached  map[int]int  // by producer: one past the highest number delivered
 	Found    []string
-	Now      time.Duration // told before what happens then
+	Now      time.Duration // set before the events of that time are reported
 }
 
-// maxBroken bounds how many broken promises are told.
+// maxBroken bounds how many broken promises are reported.
 const maxBroken = 10
 
-// NewOrder returns one to which nothing was told.
+// NewOrder returns an Order without events.
 func NewOrder() *Order {
 	return &Order{acked: map[Key]bool{}, reached: map[int]int{}}
 }
 
-// Acknowledge is told of every publish that was answered with OK.
+// Acknowledge reports a publish that was answered with OK.
 func (o *Order) Acknowledge(k Key) {
 	if k.Seq >= o.reached[k.Producer] {
 		o.acked[k] = true
@@ -38,7 +38,7 @@ func (o *Order) Acknowledge(k Key) {
 	// It has come, or something later has: then Deliver has said so.
 }
 
-// Deliver is told of every delivery.
+// Deliver reports a delivery.
 func (o *Order) Deliver(id ID, k Key) {
 	switch was, is := string(o.last[:]), string(id[:]); {
 	case o.last == ID{}:
@@ -71,7 +71,7 @@ func (o *Order) Deliver(id ID, k Key) {
 	delete(o.acked, k)
 }
 
-// Finish is told before a FIN is sent.
+// Finish is called before a FIN is sent.
 func (o *Order) Finish(id ID) {
 	if id == o.last {
 		o.finished = true

@@ -86,14 +86,14 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		out, err := as("nothing", step.command)
 		refused := err != nil && (err.Error() == "exit status 5" || strings.HasPrefix(step.command, "check "))
 		if !refused || !strings.Contains(out, "not permitted") {
-			t.Errorf("somebody without a rule: %s: %v\n%s", step.command, err, out)
+			t.Errorf("a user without a rule: %s: %v\n%s", step.command, err, out)
 		}
 		if out, err := as(step.user, step.command); err != nil {
 			t.Errorf("%s: %s: %v\n%s", step.user, step.command, err, out)
 		}
 	}
 	if out, err := as("nothing", "debug bundle little.tar.gz"); err == nil || err.Error() != "exit status 7" {
-		t.Errorf("a bundle for somebody without a rule: %v\n%s", err, out) // it says what is missing
+		t.Errorf("a bundle for a user without a rule: %v\n%s", err, out) // it says what is missing
 	}
 	if out, err := as("ops", "debug bundle bundle.tar.gz"); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -158,11 +158,11 @@ func TestEachInterfaceWithAccessControl(t *testing.T) {
 			{"manages", "POST", x.Lookup + "/channel/create?topic=orders&channel=d", ""},
 		} {
 			if got := ask("", e.method, e.url, e.body); got != http.StatusUnauthorized {
-				t.Errorf("nobody: %s %s: %d", e.method, e.url, got)
+				t.Errorf("without credentials: %s %s: %d", e.method, e.url, got)
 			}
 			anybody := strings.HasSuffix(e.url, "/lookup?topic=orders") || strings.HasSuffix(e.url, "/nodes")
 			if got := ask("nothing", e.method, e.url, e.body); got != http.StatusForbidden && !anybody {
-				t.Errorf("somebody without a rule: %s %s: %d", e.method, e.url, got)
+				t.Errorf("a user without a rule: %s %s: %d", e.method, e.url, got)
 			}
 			if got := ask(e.user, e.method, e.url, e.body); got != http.StatusOK && got != http.StatusCreated {
 				t.Errorf("%s: %s %s: %d", e.user, e.method, e.url, got)

@@ -64,7 +64,7 @@ func TestAccessControlOnThreeNodes(t *testing.T) {
 	refused("access", "enable")
 	as("access", "enable")
 	refused("topic", "list")
-	refused("--token-file", tokenOfNobody(t, dir), "topic", "list")
+	refused("--token-file", unknownToken(t, dir), "topic", "list")
 	as("topic", "create", "orders", "--partitions", "3")
 	as("user", "create", "billing", "--grant", "publish orders", "--grant", "subscribe orders/billing")
 	as("token", "create", "billing", "--out", billing)
@@ -149,8 +149,8 @@ func TestAccessControlOnThreeNodes(t *testing.T) {
 	ctl("topic", "list")
 }
 
-// tokenOfNobody returns a file with a token that there is not.
-func tokenOfNobody(t *testing.T, dir string) string {
+// unknownToken returns a file with a token that no user has.
+func unknownToken(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "nothing")
 	if err := os.WriteFile(file, []byte("brk_0123456789abcdef_"+strings.Repeat("A", 43)+"\n"), 0o600); err != nil {

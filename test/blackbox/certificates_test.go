@@ -11,8 +11,9 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// TestClientCertificatesAreIdentities has users who show nothing but verified client certificates, over TCP and over
-// HTTPS, on three nodes: an administrator, a program, and somebody whom no user knows.
+// TestClientCertificatesAreIdentities connects with verified client certificates and no other
+// credential, over TCP and over HTTPS, to three nodes: as an administrator, as a program, and with a
+// certificate of no user.
 func TestClientCertificatesAreIdentities(t *testing.T) {
 	t.Parallel()
 	by := newAuthority(t)
@@ -88,7 +89,7 @@ func TestClientCertificatesAreIdentities(t *testing.T) {
 		open = append(open, dial(x.ID, "billing"))
 		w = dial(x.ID, "stranger")
 		w.send(pub("orders", "x"))
-		w.fails("E_AUTH_FAILED") // a certificate is shown, and is nobody's
+		w.fails("E_AUTH_FAILED") // the certificate is presented, and belongs to no user
 
 		for name, want := range map[string]int{"billing": http.StatusOK, "stranger": http.StatusUnauthorized} {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: by.client(name)}, Timeout: patience}
@@ -128,9 +129,9 @@ func TestClientCertificatesAreIdentities(t *testing.T) {
 	}
 }
 
-// TestNoAdministratorByACertificateThatNobodyVerifies: where listeners do not verify certificates, an administrator
-// by one cannot log in, and access control is not switched on.
-func TestNoAdministratorByACertificateThatNobodyVerifies(t *testing.T) {
+// TestNoAdministratorByAnUnverifiedCertificate: where listeners do not verify certificates, an
+// administrator whose only credential is one cannot log in, and access control is not switched on.
+func TestNoAdministratorByAnUnverifiedCertificate(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestChecksTellWhatIsWrong runs the checks as a monitoring program does: on a cluster that is
-// well, on one whose certificate ends, with messages that wait, with a node that died, and
-// with nobody there.
+// TestChecksTellWhatIsWrong runs the checks as a monitoring program does: on a healthy
+// cluster, on one whose certificate expires, with messages that wait, with a node that died,
+// and with no node running.
 func TestChecksTellWhatIsWrong(t *testing.T) {
 	authority := newAuthority(t)
 	authority.issue("server", authority) // valid for an hour

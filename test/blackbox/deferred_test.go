@@ -28,7 +28,7 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	if got := list("c", "--until", "14m30s"); got != "0 1 2 3 4" {
 		t.Fatalf("deferred: %s", got)
 	}
-	n.ctl(2, "message", "cancel", "t/c", "--all") // nobody confirms
+	n.ctl(2, "message", "cancel", "t/c", "--all") // not confirmed
 	n.ctl(0, "message", "cancel", "0/0", "0/3", "--topic", "t", "--channel", "c", "--reason", "sent twice")
 	n.ctl(3, "message", "cancel", "0/0", "--topic", "t", "--channel", "c")
 	n.ctl(0, "message", "advance", "t/c", "--until", "12m30s", "--yes")

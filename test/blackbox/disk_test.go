@@ -150,8 +150,9 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// Somebody else fills the disk of a node to the last byte: what frees space is done, what grows is
-// refused with the node, the directory and what to do, and a node that starts serves, or names the disk.
+// Another program fills the disk of a node to the last byte: operations that free space succeed, those
+// that need space are refused with an error that names the node, the directory and what to do, and a
+// node that starts either serves or names the disk.
 func TestAFullDiskOfTheMetadata(t *testing.T) {
 	t.Parallel()
 	disk, _ := smallDisk(t, 24)

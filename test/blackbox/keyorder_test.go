@@ -68,8 +68,8 @@ func (w *keyWatch) done(messages int) (n int) {
 	return n
 }
 
-// consumeKeys consumes from whoever leads, until a connection is to be made after stop. Some
-// messages it requeues.
+// consumeKeys consumes from the current leader, until a connection is to be made after stop.
+// It requeues some messages.
 func consumeKeys(c *nodes.Cluster, w *keyWatch, rng *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -149,9 +149,9 @@ func produceKeys(t *testing.T, addresses []string, keys []string, messages int) 
 	}
 }
 
-// TestAKeyIsInOrderWhoeverIsKilled has consumers that know nothing of keys take a channel that orders by them, while
-// the leader is killed repeatedly.
-func TestAKeyIsInOrderWhoeverIsKilled(t *testing.T) {
+// TestAKeyIsInOrderWhenLeadersAreKilled consumes a channel that orders by key, with consumers that know
+// nothing of keys, while the leader is killed repeatedly.
+func TestAKeyIsInOrderWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	const producers, keys, messages, consumers, kills = 3, 6, 60, 6, 2
 	c, addresses := startCluster(t, 3)

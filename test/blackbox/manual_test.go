@@ -28,7 +28,7 @@ func commandsOf(t *testing.T, page, text string) (commands []string) {
 		switch {
 		case mark == "run" || mark == "night": // make conformance and the nights run it
 		case mark != "" && mark != "dry":
-			t.Errorf("%s: nobody knows what <!-- %s --> is", page, mark)
+			t.Errorf("%s: unknown mark <!-- %s -->", page, mark)
 		case language == "sh":
 			for _, line := range lines {
 				if line = strings.TrimSpace(line); mark == "dry" {

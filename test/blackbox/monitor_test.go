@@ -134,7 +134,8 @@ var (
 	matcher    = regexp.MustCompile(`(\w+)(=~|!=|=)"([^"]*)"`)
 )
 
-// scrapeOfTwo returns a scrape of two nodes that have done what there is to measure.
+// scrapeOfTwo returns a scrape of two nodes that have done something of everything
+// that metrics count.
 func scrapeOfTwo(t *testing.T) string {
 	t.Helper()
 	authority := newAuthority(t)

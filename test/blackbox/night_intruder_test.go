@@ -47,8 +47,8 @@ func (n *night) authenticated(node, token string) *wire {
 	return w
 }
 
-// A token of a program is stolen, and somebody deletes a topic with it. The operator finds out what was done and
-// from where, replaces and revokes the token, and brings the topic back.
+// A token of a program is stolen, and the thief deletes a topic with it. The operator finds out what
+// was done and from where, replaces and revokes the token, and brings the topic back.
 func TestNightATokenIsStolen(t *testing.T) {
 	n := newNight(t, "token-stolen", nil)
 	n.topic("one", "two", "three")
@@ -119,7 +119,8 @@ func TestNightATokenIsStolen(t *testing.T) {
 	n.cured()
 }
 
-// A flood of wrong logins, by Basic and by AUTH, is limited and counted, fills no log, and keeps nobody else out.
+// A flood of wrong logins, by Basic and by AUTH, is limited and counted, fills no log, and locks out no
+// other user.
 func TestAFloodOfLoginsIsLimited(t *testing.T) {
 	t.Parallel()
 	n := threeMachines(t, nil)

@@ -123,7 +123,7 @@ func TestNightANodeIsDead(t *testing.T) {
 	}
 	n.words["NODE"] = n.shows(`nodes_down +1 .*\b(n[0-9])\b`)[1]
 	n.shows(`down`)
-	n.ctl("message pub orders four") // nobody waits for it
+	n.ctl("message pub orders four") // no publisher waits for the lost node
 	n.next()
 	n.shows(healthy)
 	n.ctl("partition verify orders")

@@ -17,7 +17,7 @@ func TestWhatIsDoneOnCallSurvivesAKill(t *testing.T) {
 		t.Helper()
 		return strings.TrimSpace(n.ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
 	}
-	n.ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000, and nobody confirms
+	n.ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000, and is not confirmed
 	n.ctl(0, "channel", "empty", "t/c", "--yes", "--reason", "wrong channel")
 	if got := lag(); got != "0 0" {
 		t.Fatalf("emptied: %s", got)

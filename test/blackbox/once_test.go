@@ -101,9 +101,9 @@ func checkOnce(t *testing.T, ids []string, producers, messages int) {
 	}
 }
 
-// TestAnIDIsStoredOnceWhoeverIsKilled kills the leader repeatedly: the only node, and of
-// three.
-func TestAnIDIsStoredOnceWhoeverIsKilled(t *testing.T) {
+// TestAnIDIsStoredOnceWhenLeadersAreKilled kills the leader repeatedly: of one node, and
+// of three.
+func TestAnIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { killLeaders(t, n) })

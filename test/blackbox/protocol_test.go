@@ -85,9 +85,9 @@ var badInput = []struct {
 	{"FIN: closing", "closing", "FIN 0123456789abcdef\n", "E_FIN_FAILED", false},
 }
 
-// Each bad input is answered with its error, ends the connection where it must
-// and leaves all others alone. All of it is also sent a byte at a time.
-func TestBadInputIsAnsweredAndHurtsNobodyElse(t *testing.T) {
+// Each bad input is answered with its error, ends the connection where it must,
+// and affects no other connection. Each is also sent a byte at a time.
+func TestBadInputIsAnsweredAndHurtsNoOtherClient(t *testing.T) {
 	n := startNode(t)
 	witness := n.consumer("witness", "c", 1, "{}")
 	for i, tt := range badInput {

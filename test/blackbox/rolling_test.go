@@ -37,7 +37,7 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 				if err != nil {
 					t.Errorf("restart of %s: %v", n.ID, err)
 				}
-				_ = os.Remove(asked) // whoever asked waits for that
+				_ = os.Remove(asked) // the command that asked waits for that
 			}
 			select {
 			case <-ctx.Done():
@@ -50,8 +50,9 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 	return fmt.Sprintf("touch %[1]s/{{.Node}} && while [ -e %[1]s/{{.Node}} ]; do sleep 0.02; done", dir)
 }
 
-// A rolling restart under load: each node starts again, one at a time, no publish that was acknowledged is lost, and
-// nobody is drained afterwards. A command that fails stops it, and it continues where it stopped.
+// A rolling restart under load: each node starts again, one at a time, no acknowledged publish is lost,
+// and no node is drained afterwards. A command that fails stops it, and the next run continues where it
+// stopped.
 func TestARollingRestart(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)

@@ -240,7 +240,8 @@ func TestEncryptionThatIsDemanded(t *testing.T) {
 	}
 }
 
-// A handshake that is never finished, or is none, ends and hurts nobody.
+// A handshake that is never finished, or input that is no handshake, ends and
+// hurts no other client.
 func TestAHandshakeThatIsNone(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

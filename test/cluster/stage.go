@@ -196,7 +196,7 @@ func (st *stage) controller() (*nodes.Node, error) {
 	}
 	n := st.c.Node(info.Controller)
 	if n == nil {
-		return nil, errors.New("nobody leads the metadata")
+		return nil, errors.New("no node leads the metadata")
 	}
 	return n, nil
 }

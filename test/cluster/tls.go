@@ -75,7 +75,8 @@ func playTLS(st *stage) error {
 	return errors.Join(st.kill(n), st.start(n))
 }
 
-// turnedAway starts a node that must not become a member, and demands that it is told why.
+// turnedAway starts a node that must not become a member, and demands that its log says
+// why.
 func turnedAway(st *stage, why string) error {
 	at, err := st.o.ports.Free(1)
 	if err != nil {

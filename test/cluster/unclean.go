@@ -116,7 +116,7 @@ func onlyInSync(st *stage, name string, n *nodes.Node) error {
 }
 
 // electUnclean does what the manual says: a partition whose in-sync replica is gone stays offline
-// until an operator elects another replica. The operator is told what that loses.
+// until an operator elects another replica. The command says what that loses.
 func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	partition := name + "/0"
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
@@ -251,7 +251,7 @@ func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error)
 			continue // the leadership has moved: the message is delivered again
 		}
 		if kind != wire.FrameMessage {
-			return fmt.Errorf("a consumer is told %q", data)
+			return fmt.Errorf("a consumer received %q instead of a message", data)
 		}
 		d, err := wire.ParseMessage(data)
 		if err != nil {

@@ -44,7 +44,7 @@ func TestPackagesAreGotOncePerPins(t *testing.T) {
 }
 
 func TestAMissingProgramIsNamed(t *testing.T) {
-	if err := needPrograms("what nobody has", "no-such-program")(env{}); !errors.Is(err, exec.ErrNotFound) {
+	if err := needPrograms("a missing program", "no-such-program")(env{}); !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// begin begins an attack, in a process that gets the processors which nobody else wants.
-// end ends it.
+// begin begins an attack, in a process of the lowest priority. end ends it.
 func begin(v *victim, a attack) (end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -50,10 +50,10 @@ func behave(ctx context.Context, v *victim, length time.Duration) (times, error)
 		}
 		text, err := answer(conn)
 		if err != nil {
-			return took, fmt.Errorf("the client that behaves gets no answer: %w", err)
+			return took, fmt.Errorf("the well-behaved client gets no answer: %w", err)
 		}
 		if text != "OK" {
-			return took, fmt.Errorf("the client that behaves is told %q", text)
+			return took, fmt.Errorf("the well-behaved client received %q, not OK", text)
 		}
 		took = append(took, time.Since(began))
 	}

@@ -41,7 +41,7 @@ func addressedMistakes() []mistake {
 			old: "c.p.arrivals.unsure.Load() || ", with: "", tests: topic, run: "KnownWhich",
 		},
 		{
-			name: "addressed: nobody is woken when it is known which copies count", file: "pkg/topic/arrivals.go",
+			name: "addressed: no consumer is woken when it is known which copies count", file: "pkg/topic/arrivals.go",
 			old: "\tif was {\n\t\tp.Wake()", with: "\tif was && p == nil {\n\t\tp.Wake()", tests: topic, run: "KnownWhich",
 		},
 		{
@@ -92,7 +92,7 @@ func moveMistakes() []mistake {
 			old: "room != nil && !room(messages)", with: "room != nil && false", tests: topic, run: "NoRoom|RoomFor",
 		},
 		{
-			name: "moves: a copy begins its time to live anew", file: "pkg/record/copy.go",
+			name: "moves: a copy restarts its time to live", file: "pkg/record/copy.go",
 			old: "m.TTL-age", with: "m.TTL", tests: []string{"./pkg/record"}, run: "Copy",
 		},
 		{

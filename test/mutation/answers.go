@@ -32,7 +32,7 @@ func answerMistakes() []mistake {
 	}...)
 }
 
-// failureMistakes are about what errors mean to whoever is told of them.
+// failureMistakes are about what errors mean to the clients that receive them.
 func failureMistakes() []mistake {
 	return []mistake{
 		{
@@ -54,7 +54,7 @@ func failureMistakes() []mistake {
 			tests: []string{"./pkg/forward"}, run: "KeepTextFateAndKind",
 		},
 		{
-			name: "failure: a publish of an unknown outcome is told by what else it is", file: "pkg/failure/kind.go",
+			name: "failure: a publish of an unknown outcome is reported under another code", file: "pkg/failure/kind.go",
 			old: "return PublishUnknown", with: "return k", tests: []string{"./pkg/failure"}, run: "OutermostRow",
 		},
 		{
@@ -69,7 +69,7 @@ func wakeMistakes() []mistake {
 	tests := []string{"./pkg/server"}
 	return []mistake{
 		{
-			name: "wakes: the answer that is next wakes nobody", file: "pkg/server/answers.go",
+			name: "wakes: the answer that is next does not wake the writer", file: "pkg/server/answers.go",
 			old: "awaited == nil || awaited == a", with: "awaited == nil", tests: tests, run: "WakesTheWriter",
 		},
 		{

@@ -77,7 +77,7 @@ func consumerMistakes() []mistake {
 			tests: tests, run: "TestWhatWaitsForItsKey",
 		},
 		{
-			name: "client: a consumer that leaves keeps what nobody was given", file: "pkg/client/consumer.go",
+			name: "client: a consumer that leaves keeps messages that no handler was given", file: "pkg/client/consumer.go",
 			old: "case m := <-x.arrivals:\n\t\t\tgiveBack(m)\n", with: "case <-x.arrivals:\n",
 			tests: tests, run: "TestAConsumerLeaves",
 		},

@@ -6,7 +6,7 @@ func clusterMistakes() []mistake {
 	member, between := []string{"./pkg/cluster"}, []string{"./pkg/peer"}
 	return []mistake{
 		{
-			name: "a connection of the agreement takes whoever answers at the address", file: "pkg/cluster/node.go",
+			name: "a Raft connection accepts any node that answers at the address", file: "pkg/cluster/node.go",
 			old: "n.transport.DialRaft(ctx, peer.Node(to), address, timeout)", with: `n.transport.DialRaft(ctx, "", address, timeout)`,
 			tests: member, run: "VoteCountsOnly",
 		},

@@ -76,7 +76,7 @@ func strangerMistakes() []mistake {
 			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
 		},
 		{
-			name: "a refusal that was told of is told of again", file: "pkg/cluster/serve.go",
+			name: "a refusal that was logged is logged again", file: "pkg/cluster/serve.go",
 			old: "\tc.told[k] = true\n", with: "",
 			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
 		},

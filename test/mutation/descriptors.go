@@ -20,7 +20,7 @@ func descriptorMistakes() []mistake {
 			old: "l.synced = max(l.synced, wrote)", with: "l.synced = max(l.wrote, wrote)", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
 		},
 		{
-			name: "nobody else is told that a file could not be made durable", file: "pkg/vfs/losses.go",
+			name: "the other handles of a file do not learn that it could not be made durable", file: "pkg/vfs/losses.go",
 			old: "x.err == nil {\n			x.err = err", with: "x.err == nil {\n			_ = x", tests: []string{"./pkg/vfs"}, run: "ToldToEveryHandle|JournalKeeps",
 		},
 		{

@@ -17,7 +17,7 @@ func directoryMistakes() []mistake {
 			old: "if h.Config().Config.Ordered && !order.Some() {", with: "if false {", tests: tests, run: "ChannelsOfAnOrderedTopic",
 		},
 		{
-			name: "directory: channels that nobody asked for count as the client's", file: "pkg/directory/directory.go",
+			name: "directory: channels that the client did not ask for count as the client's", file: "pkg/directory/directory.go",
 			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "AutomaticTopic",
 		},
 	}

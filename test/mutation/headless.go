@@ -5,15 +5,15 @@ func headlessMistakes() []mistake {
 	tests := []string{"./pkg/cluster"}
 	return []mistake{
 		{
-			name: "headless: an ordinary election is told", file: "pkg/cluster/headless.go",
+			name: "headless: an ordinary election is logged", file: "pkg/cluster/headless.go",
 			old: "if !headless(ctx, of, headlessFor) {", with: "if !headless(ctx, of, headlessFor-2*time.Millisecond) {", tests: tests, run: "LackOfALeader|AnElection",
 		},
 		{
-			name: "headless: a leader that is back is not told", file: "pkg/cluster/headless.go",
+			name: "headless: a leader that is back is not logged", file: "pkg/cluster/headless.go",
 			old: "if leader, known := of.Leader(); known {\n\t\t\tlog", with: "if leader, known := of.Leader(); !known {\n\t\t\tlog", tests: tests, run: "LackOfALeader|AnElection",
 		},
 		{
-			name: "headless: each election that fails is told", file: "pkg/meta/raftstore/logger.go",
+			name: "headless: each election that fails is logged", file: "pkg/meta/raftstore/logger.go",
 			old: "\"Election timeout reached\", ", with: "", tests: tests, run: "LackOfALeader|AnElection",
 		},
 	}

@@ -4,7 +4,7 @@ package main
 func latencyMistakes() []mistake {
 	return []mistake{
 		{
-			name: "the sample of processing follows a message that somebody else has", file: "pkg/processing/probe.go",
+			name: "the sample of processing follows a message that another consumer has", file: "pkg/processing/probe.go",
 			old: "now.UnixNano()-p.begun.Load() < int64(timeout)", with: "true",
 			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
 		},
@@ -61,7 +61,7 @@ func traceMistakes() []mistake {
 			old: "\t\t\tif next < 0 {\n", with: "\t\t\tif true {\n", tests: tests, run: "TestFramesReadBack",
 		},
 		{
-			name: "trace: an event is read that nobody writes", file: "pkg/trace/frame.go",
+			name: "trace: an event is read that no writer writes", file: "pkg/trace/frame.go",
 			old: "d.bad || partsOf(&e) != parts", with: "d.bad", tests: tests, run: "FuzzScan",
 		},
 		{

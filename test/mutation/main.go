@@ -6,7 +6,7 @@
 //
 // The work tree is not touched: the Go tool takes the changed file through an
 // overlay. A mistake that does not build, or whose place is not found exactly
-// once, is an error: whoever changes the code there brings the list up to date.
+// once, is an error: a change of the code there must bring the list up to date.
 package main
 
 import (

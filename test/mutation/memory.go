@@ -39,7 +39,7 @@ func memoryMistakes() []mistake {
 			tests: []string{"./pkg/admin"}, run: "TestListsAndPeeks",
 		},
 		{
-			name: "what is held to be quicker stays when somebody waits", file: "pkg/limit/memory.go",
+			name: "what is held to be quicker stays when a request waits", file: "pkg/limit/memory.go",
 			old: "m.grantLocked() // something may have been given back since\n\tm.mu.Unlock()\n\tm.reclaim()", with: "m.grantLocked()\n\tm.mu.Unlock()",
 			tests: []string{"./pkg/limit"}, run: "TestWhatIsHeldToBeQuicker",
 		},
@@ -54,12 +54,12 @@ func memoryMistakes() []mistake {
 			tests: []string{"./pkg/commitlog"}, run: "TestWhatRetentionDrops",
 		},
 		{
-			name: "the cache keeps what nobody uses", file: "pkg/commitlog/cache.go",
+			name: "the cache keeps what is not used", file: "pkg/commitlog/cache.go",
 			old: "if p.used+1 < c.round {", with: "if p.used+1 < c.round-1<<20 {",
 			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
 		},
 		{
-			name: "the cache goes on taking memory while somebody waits", file: "pkg/commitlog/cache.go",
+			name: "the cache goes on taking memory while a request waits", file: "pkg/commitlog/cache.go",
 			old: "memory.OnWait(c.Drop)", with: "memory.OnWait(func() {})",
 			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
 		},

@@ -73,7 +73,7 @@ func startMistakes() []mistake {
 			tests: []string{"./pkg/cluster"},
 		},
 		{
-			name: "LossUntilTold: an empty disk is told once", file: "pkg/cluster/register.go",
+			name: "LossUntilTold: an empty disk is reported once only", file: "pkg/cluster/register.go",
 			old:   "if r.command.Empty, err = r.marks.has(markUnregistered); err != nil {",
 			with:  "if r.command.Empty, err = r.marks.has(markUnregistered); err == nil && r.command.Empty {\n\t\terr = r.marks.clear(markUnregistered)\n\t}\n\tif err != nil {",
 			tests: []string{"./pkg/cluster"},

@@ -76,7 +76,7 @@ func exhaustedMistakes() []mistake {
 			tests: shell, run: "Attempts",
 		},
 		{
-			name: "exhausted: attempts are told to nobody", file: "pkg/topic/exhausted.go",
+			name: "exhausted: attempts are not sent to followers", file: "pkg/topic/exhausted.go",
 			old: "err := c.p.appendChange(data)", with: "err := c.p.appendChange(nil)",
 			tests: shell, run: "AttemptsSurviveAKill",
 		},

@@ -34,7 +34,7 @@ func positionMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "OneReading",
 		},
 		{
-			name: "the age of what was loaded is told by a later reading", file: "pkg/age/clock.go",
+			name: "the age of what was loaded is measured by a later reading", file: "pkg/age/clock.go",
 			old: "c.wall(now)-b.Timestamp", with: "c.wall(now.Add(14*time.Millisecond))-b.Timestamp",
 			tests: positionTests, run: "LoadedMessageIsNotEarly",
 		},

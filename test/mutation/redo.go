@@ -217,7 +217,7 @@ func landMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
-			name: "land: a write that is kept is told to have failed without a trace", file: "pkg/redo/late.go",
+			name: "land: a write that is kept is reported as if nothing was written", file: "pkg/redo/late.go",
 			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "WithoutRoom",
 		},
 		{

@@ -102,7 +102,7 @@ func damageMistakes() []mistake {
 			tests: []string{"./pkg/commitlog/repair"}, run: "TestAPartOf",
 		},
 		{
-			name: "one damaged range that nobody holds has all others be passed", file: "pkg/commitlog/repair/sought.go",
+			name: "one damaged range that no replica holds makes the repair skip all others", file: "pkg/commitlog/repair/sought.go",
 			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfRanges",
 		},
 		{
@@ -147,7 +147,7 @@ func relayMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestAConsumerThatAnswersInTime",
 		},
 		{
-			name: "a relay forgets a partition that is led anew", file: "pkg/consume/subscription.go",
+			name: "a relay forgets a partition that begins a new epoch", file: "pkg/consume/subscription.go",
 			old: "case lp == nil || lp.Term.Epoch() == epoch:", with: "case lp == nil || epoch > 0:",
 			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
 		},

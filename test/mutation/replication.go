@@ -14,7 +14,8 @@ func replicationMistakes() []mistake {
 	return slices.Concat(commitMistakes(), syncMistakes(), fencingMistakes(), comparisonMistakes())
 }
 
-// commitMistakes are about how far a log is committed and who is told what.
+// commitMistakes are about how far a log is committed and what is reported to
+// whom.
 func commitMistakes() []mistake {
 	return []mistake{
 		{

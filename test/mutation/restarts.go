@@ -149,7 +149,7 @@ func onDiskMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestALogThatIsOpenedLater",
 		},
 		{
-			name: "a log counts as on disk though nobody saw to it", file: "pkg/commitlog/recovery.go",
+			name: "a log counts as on disk though it was not synced", file: "pkg/commitlog/recovery.go",
 			old: "return a.synced || a.noted", with: "return !a.synced || a.noted",
 			tests: []string{"./pkg/commitlog"}, run: "TestWhatAKillLeaves|TestAShortLogCosts",
 		},

@@ -11,12 +11,12 @@ func tagMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestABusyTaggedConsumer",
 		},
 		{
-			name: "nobody is woken for what was sorted", file: "pkg/topic/tags.go",
+			name: "no consumer is woken for what was sorted", file: "pkg/topic/tags.go",
 			old: "return m.lot == lot })", with: "return m.lot != lot })",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerIsWokenForMessages",
 		},
 		{
-			name: "what waits for a tag is lost to others when nobody asks for it", file: "pkg/topic/tags.go",
+			name: "what waits for a tag is lost to others when no consumer asks for it", file: "pkg/topic/tags.go",
 			old: "	channel.SortingOf(c.state).Merge()\n", with: "",
 			tests: []string{"./pkg/topic"}, run: "TestATagThatNobody",
 		},
@@ -178,7 +178,7 @@ func keyedMistakes() []mistake {
 			old: "return m.offset < k.scanned", with: "return true", tests: state, run: "OrderOfTheLog",
 		},
 		{
-			name: "keys: what was in flight before holds nobody back", file: keyedFile,
+			name: "keys: what was in flight before holds back no message", file: keyedFile,
 			old: "lines.Out(slot) // since", with: "_ = slot // since", tests: state, run: "WhenOrderBegins",
 		},
 		{
@@ -221,7 +221,7 @@ func scanMistakes() []mistake {
 			old: "\twanted = max(wanted, 1)\n", with: "", tests: shell, run: "TakeOfNone",
 		},
 		{
-			name: "keys: nobody asks for keys that another read", file: "pkg/topic/consumer.go",
+			name: "keys: keys that another consumer read are not used", file: "pkg/topic/consumer.go",
 			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
 		},
 		{
@@ -229,7 +229,7 @@ func scanMistakes() []mistake {
 			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "WhoHasNoRoom",
 		},
 		{
-			name: "keys: what reads them is held for nobody", file: "pkg/topic/joining.go",
+			name: "keys: the memory for reading them is held without a reader", file: "pkg/topic/joining.go",
 			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "NothingIsHeld",
 		},
 		{
@@ -276,7 +276,7 @@ func confirmationMistakes() []mistake {
 			old: "state == channel.Finished || ordered || ", with: "state == channel.Finished || ordered && false || ", tests: shell, run: "LongRequeue",
 		},
 		{
-			name: "finishes: each is told of alone", file: "pkg/channel/finishing.go",
+			name: "finishes: each is sent alone", file: "pkg/channel/finishing.go",
 			old: "min(len(l.list), MaxGroup)", with: "min(len(l.list), 1)", tests: shell, run: "ToldTogether",
 		},
 		{

@@ -11,7 +11,7 @@ func threadMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "Caller",
 		},
 		{
-			name: "threads: nobody appends what arrived while a caller did", file: appenderFile,
+			name: "threads: what arrived while a caller appended is not appended", file: appenderFile,
 			old: "\t\ta.running.Add(1)\n\t\ta.goOn()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "\t\tt.mu.Unlock()\n\t\treturn nil\n",
 			tests: []string{"./pkg/coord"}, run: "Caller",
 		},
@@ -57,7 +57,7 @@ func directMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
-			name: "threads: nobody knows of the commands behind one", file: "pkg/server/publish.go",
+			name: "threads: a publish does not know of the commands behind it", file: "pkg/server/publish.go",
 			old: "a.more = p.reader.Buffered() > 0", with: "a.more = false",
 			tests: []string{"./pkg/server"}, run: "CameTogether",
 		},

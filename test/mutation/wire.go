@@ -105,7 +105,7 @@ func extensionMistakes() []mistake {
 			tests: []string{"./pkg/seq"}, run: "TestAnIDHasItsPartition",
 		},
 		{
-			name: "a publish is told where its batch begins", file: "pkg/topic/publish.go",
+			name: "a publish is given the position where its batch begins", file: "pkg/topic/publish.go",
 			old: "at.Position + int64(e.at)", with: "at.Position",
 			tests: []string{"./pkg/topic"}, run: "TestAPublisherAndAConsumerSeeOnePlace",
 		},

@@ -1,5 +1,5 @@
-// Package nodes runs a cluster of brokerd programs on one machine, for the
-// programs that try it, and for whoever wants to try it by hand.
+// Package nodes runs a cluster of brokerd programs on one machine, for test
+// programs and for trials by hand.
 //
 // It knows the command line, where a node keeps its data and its log, how a
 // process is started, signalled and waited for, and the little of the HTTP API

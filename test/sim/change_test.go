@@ -21,8 +21,8 @@ const (
 )
 
 // operate acts as an operator while nodes fail, until stop is closed: it moves partitions to other
-// nodes, and it deletes a topic and creates it again under its name. It returns that topic. Nobody
-// has published to the last one that was created.
+// nodes, and it deletes a topic and creates it again under its name. It returns that topic. The
+// last one that was created has no messages.
 func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 	at := idle{passing, meta.TopicConfig{Partitions: 1 + rnd.IntN(3)}}
 	for {
@@ -43,7 +43,7 @@ func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
 		case 2:
 			l.pass(rnd.IntN(at.config.Partitions))
 		case 3:
-			w.leadAnew(l, rnd.IntN(w.plan.partitions))
+			w.leadAgain(l, rnd.IntN(w.plan.partitions))
 		default:
 			w.move(l, rnd)
 		}
@@ -100,23 +100,23 @@ func (w *world) move(l *life, rnd *rand.Rand) {
 	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
 }
 
-// leadAnewOften has leaders begin new epochs while nothing fails, where consumers stall often: what they hold of an
+// leadAgainOften has leaders begin new epochs while nothing fails, where consumers stall often: what they hold of an
 // earlier one, unread, has no excuse to come late.
-func (w *world) leadAnewOften(rnd *rand.Rand) {
+func (w *world) leadAgainOften(rnd *rand.Rand) {
 	if w.plan.stalls != often {
 		return
 	}
 	for range 12 {
 		if l := w.machines[rnd.IntN(len(w.machines))].running(); l != nil {
-			w.leadAnew(l, rnd.IntN(w.plan.partitions))
+			w.leadAgain(l, rnd.IntN(w.plan.partitions))
 		}
 		time.Sleep(time.Duration(rnd.Int64N(int64(w.plan.timeout))))
 	}
 	w.await(toRecover, "everybody is in sync after new epochs", w.unsynced)
 }
 
-// leadAnew has the leader of a partition of the topic begin a new epoch, as one does that repairs its log.
-func (w *world) leadAnew(l *life, partition int) {
+// leadAgain has the leader of a partition of the topic begin a new epoch, as one does that repairs its log.
+func (w *world) leadAgain(l *life, partition int) {
 	t, err := l.broker.Load().Directory.Topic(theTopic)
 	if err != nil || t.Partitions[partition].Leader == "" {
 		return
@@ -127,5 +127,5 @@ func (w *world) leadAnew(l *life, partition int) {
 	_, err = l.broker.Load().Host.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{
 		{Topic: theTopic, Partition: partition, Version: p.Version, Leader: p.Leader, Reason: meta.ReasonRepair},
 	}})
-	w.trace.Add("partition %d is led anew by %s, after epoch %d: %v", partition, p.Leader, p.Epoch, err)
+	w.trace.Add("partition %d is led by %s again, after epoch %d: %v", partition, p.Leader, p.Epoch, err)
 }

@@ -63,7 +63,7 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 			l.mu.RLock()
 			defer l.mu.RUnlock()
 			switch {
-			case l.dead: // nobody hears the answer
+			case l.dead: // the answer is lost
 				h.Resolve(name, simtest.Unknown, 0, 0)
 			case r.Err == nil:
 				h.Resolve(name, simtest.Acked, uint64(r.First), 0)
@@ -177,7 +177,7 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 		case <-leave:
 			if !c.w.draining.Load() {
 				return
-			} // nobody wakes a consumer that gets no messages any more
+			} // a consumer that gets no more messages is not woken
 		case <-stop:
 			return
 		}
@@ -241,7 +241,8 @@ func (c *consumer) answer(l *life, s *consume.Subscription, id seq.MessageID) {
 	}
 }
 
-// readLate reads what nobody has read while nodes failed: it comes from the disks.
+// readLate reads the channel that had no consumer while nodes failed: its messages
+// come from the disks.
 func (w *world) readLate(rnd *rand.Rand) {
 	var consumers sync.WaitGroup
 	done := make(chan struct{})

@@ -38,8 +38,7 @@ const (
 )
 
 // channelNames are the names of the channels: one without order, one with strict order, one with
-// order by key, and one without order that nobody reads before everything else has ended.
-// an unordered one that nobody reads before all else is over.
+// order by key, and one without order that has no consumer until everything else has ended.
 var channelNames = [...]string{"any", "turn", "key", "late"}
 
 // channelOrders are the orders of the channels.
@@ -497,7 +496,7 @@ func (l *life) stop() {
 	}
 }
 
-// endsInOrder does what a process does when it is told to stop.
+// endsInOrder does what a process does on SIGTERM.
 func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

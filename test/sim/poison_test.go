@@ -21,8 +21,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// poison is a topic whose messages nobody finishes: after its last attempt each of them has to be a
-// dead letter, whatever fails.
+// poison is a topic whose messages no consumer finishes: after its last attempt each of them must
+// be a dead letter, whatever fails.
 type poison struct {
 	w *world
 
@@ -202,7 +202,7 @@ func (p *poison) letters() (map[string]int, error) {
 	found := map[string]int{}
 	l := p.w.machines[0].running()
 	if l == nil {
-		return nil, errors.New("nobody can be asked")
+		return nil, errors.New("no node can be asked")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

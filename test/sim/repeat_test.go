@@ -40,7 +40,7 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 				time.Sleep(publishEvery)
 				continue
 			}
-			if rnd.IntN(8) == 0 { // sent twice at a time, and nobody waits for this one
+			if rnd.IntN(8) == 0 { // sent twice at a time, without waiting for this one
 				l.send(partition, m)
 			}
 			select {

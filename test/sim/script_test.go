@@ -88,7 +88,7 @@ func (w *world) run(seed uint64) {
 	w.await(toRecover, "nothing moves any more", w.unsynced)
 	w.strobe()
 	w.await(toRecover, "everybody is in sync after the clocks were set", w.unsynced)
-	w.leadAnewOften(rand.New(rand.NewPCG(seed, 98)))
+	w.leadAgainOften(rand.New(rand.NewPCG(seed, 98)))
 	w.rotLogs()
 	w.await(toRecover, "what rotted is repaired", w.damaged)
 	close(stop)
@@ -96,7 +96,7 @@ func (w *world) run(seed uint64) {
 	w.await(toRecover, "every publish is settled", w.unsettled)
 	w.draining.Store(true)
 	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
-	w.await(toDrain, "what nobody finishes is a dead letter", poisoned.missing)
+	w.await(toDrain, "what no consumer finishes is a dead letter", poisoned.missing)
 	poisoned.redrive()
 	if w.work != nil {
 		w.work.finale(rand.New(rand.NewPCG(seed, 602)))
@@ -125,7 +125,7 @@ func (w *world) run(seed uint64) {
 	w.compare()
 }
 
-// end kills whoever is left.
+// end kills the nodes that still run.
 func (w *world) end() {
 	for _, m := range w.machines {
 		if l := m.alive(); l != nil {
@@ -412,7 +412,7 @@ func (w *world) heal() {
 // unsynced names a partition that does not have all its replicas in sync and a leader. It starts
 // the nodes that are down.
 func (w *world) unsynced() string {
-	text := "nobody serves"
+	text := "no node serves"
 	for _, m := range w.machines {
 		m.start()
 	}

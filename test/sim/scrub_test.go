@@ -16,8 +16,8 @@ import (
 // scrubEvery is how often the scrubber reads every stored byte.
 const scrubEvery = time.Second
 
-// rotLogs damages logs while nodes run and all replicas are in sync. The scrubber finds the damage
-// in what nobody reads, and the node repairs it: in the end all copies are the same.
+// rotLogs damages logs while nodes run and all replicas are in sync. The scrubber finds damage
+// that no consumer reads, and the node repairs it: in the end all replicas are the same.
 func (w *world) rotLogs() {
 	if w.plan.damage {
 		w.eachState(w.rotAll)

@@ -36,7 +36,7 @@ const (
 	alteredChannel = "altered" // its filter is altered between the even numbers and those that are divisible by three
 	tagsChannel    = "tags"    // each consumer asks for one tag
 	laterChannel   = "later"   // an operator cancels and advances deferred messages
-	stillChannel   = "still"   // nobody reads it
+	stillChannel   = "still"   // it has no consumer
 )
 
 // workFilters are the filters of the channels.
@@ -280,16 +280,16 @@ func (x *work) delivered(l *life, name, tag string, d *topic.Delivery) {
 	j := x.jobLocked(string(d.Body))
 	switch {
 	case j == nil:
-		x.w.wrong("job %q was delivered, and nobody published it", d.Body)
+		x.w.wrong("job %q was delivered, and was not published", d.Body)
 		return
 	case !j.mayCome(name):
 		x.w.wrong("job %d was delivered to %s, whose filter does not choose it", j.number, name)
 	case tag != "" && tag != j.tag():
-		x.w.wrong("job %d, of tag %s, was delivered to who asks for %s", j.number, j.tag(), tag)
+		x.w.wrong("job %d, of tag %s, was delivered to a consumer that asks for %s", j.number, j.tag(), tag)
 	case j.far && (name != laterChannel || j.verb != deferral.Advance && j.verb != deferral.Cancel):
 		x.w.wrong("job %d was delivered to %s, %v before it is due", j.number, name, farDelay)
 	case j.far && j.verb == deferral.Cancel:
-		x.w.wrong("job %d was delivered, and nobody but who cancels touched it", j.number)
+		x.w.wrong("job %d was delivered, though it was cancelled and not changed otherwise", j.number)
 	case early > 0:
 		x.w.wrong("job %d was delivered to %s %v before its delay had passed", j.number, name, early)
 	}
@@ -389,8 +389,8 @@ func (x *work) channel(name string) *topic.Channel {
 }
 
 // deferred returns how many jobs are deferred in a channel, at least and at most. If positions were
-// lost, a cancelled job may be deferred again, and the leader may not know that a job is deferred
-// which nobody reads.
+// lost, a cancelled job may be deferred again, and the leader may not know of a deferred job that
+// no consumer has read.
 func (x *work) deferred(name string) (least, most int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -436,7 +436,7 @@ func (x *work) finale(rnd *rand.Rand) {
 func (x *work) contradicted(from int, whole bool) string {
 	l := x.w.machines[0].running()
 	if l == nil {
-		return "nobody can be asked"
+		return "no node can be asked"
 	}
 	t := l.cluster.Load().Store().Topic(workTopic)
 	x.mu.Lock()

@@ -31,7 +31,7 @@ type Consumer struct {
 	Conn             *wire.Client
 	MinLife, MaxLife time.Duration
 	Moving           bool   // messages move between nodes
-	Taken            func() // a message was received; nil: nobody counts
+	Taken            func() // called when a message was received; may be nil
 
 	id   int // of the connection
 	most int // messages to hold: fewer than may be in flight, or none would come

@@ -25,7 +25,8 @@ type Producer struct {
 	Next     int          // number of the next message
 	Conn     *wire.Client // nil: none
 	MaxBatch int          // messages in an MPUB
-	// Answered is told of each answer, under the book's lock; nil: nobody asks. No data: there was none.
+	// Answered is called with each answer, under the book's lock; it may be nil. data is nil if there
+	// was no answer.
 	Answered func(now time.Duration, o audit.Outcome, data []byte)
 }
 

@@ -1,8 +1,8 @@
-// Package wire is the client of the programs that try a broker: one connection
-// of the NSQ protocol, and message bodies that say whose they are.
+// Package wire is the client of the programs that test a broker: one connection
+// of the NSQ protocol, and message bodies that name their producer.
 //
-// It sends what it is told and hands over what comes. It refuses to reconnect, to
-// retry or to decide what an answer means: that is what the programs test.
+// It sends what the caller passes and returns what it receives. It does not
+// reconnect, retry or interpret answers: the programs test that.
 package wire
 
 import (

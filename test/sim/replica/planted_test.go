@@ -101,7 +101,7 @@ func planted() []twist {
 			p.replicas, p.nodes, p.minISR, p.publishers = 3, 3, 2, 8
 			p.lag, p.metaLag, p.pause, p.chaos = 200*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond, 10*time.Second
 		}},
-		{rule: "PositionsJoin: nobody stores positions", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+		{rule: "PositionsJoin: no replica stores positions", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 			if kind == replication.KindPositions {
 				kept := slices.Clone(request[:atSnapshot])
 				request = append(kept, make([]byte, 8)...)

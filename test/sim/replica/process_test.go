@@ -384,7 +384,7 @@ func (e *entry) Complete(at commitlog.Placed, err error) {
 	defer e.p.life.RUnlock()
 	h := e.p.w.history
 	switch {
-	case e.p.dead: // nobody hears the answer
+	case e.p.dead: // the answer is lost
 		h.Resolve(e.name, simtest.Unknown, 0, 0)
 	case err == nil:
 		if closed := e.p.closed.Load(); uint64(e.term.Epoch()) <= closed {

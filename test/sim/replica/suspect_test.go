@@ -82,7 +82,7 @@ func (p *process) treat() bool {
 		leader := p.state.Node(part.Leader)
 		_, suspect := part.SuspectOf(part.Leader)
 		if leader != nil && leader.State != meta.NodeDown && !suspect && part.Leader != p.node.id {
-			go p.copyAnew(part.Leader, part.Epoch)
+			go p.copyAgain(part.Leader, part.Epoch)
 		}
 		return false
 	case inSync && len(part.ISR) > 1 && (!reported || known != standing):
@@ -115,9 +115,9 @@ func (p *process) incarnation() uint64 {
 	return state.Node(p.node.id).Incarnation
 }
 
-// copyAnew ends a process with a damaged log. It starts one with an empty log if the leader has
+// copyAgain ends a process with a damaged log. It starts one with an empty log if the leader has
 // dropped what it knows of the old log. Otherwise the next process tries again.
-func (p *process) copyAnew(leader meta.NodeID, epoch seq.Epoch) {
+func (p *process) copyAgain(leader meta.NodeID, epoch seq.Epoch) {
 	if p.copied.Swap(true) {
 		return
 	}

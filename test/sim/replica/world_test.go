@@ -335,7 +335,7 @@ func (w *world) compare(p *process, records []record) {
 		case at < len(w.prefix) && w.prefix[at] != r:
 			text = fmt.Sprintf("%s calls %v committed at %d, others %v", p.node.id, r, at, w.prefix[at])
 		case at > len(w.prefix):
-			text = fmt.Sprintf("%s calls %v committed at %d, nobody has what is before", p.node.id, r, at)
+			text = fmt.Sprintf("%s calls %v committed at %d, and what is before it is not known to be committed", p.node.id, r, at)
 		case at == len(w.prefix):
 			w.prefix = append(w.prefix, r)
 		}

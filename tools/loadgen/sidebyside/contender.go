@@ -26,7 +26,7 @@ type contender struct {
 	name     string
 	commands func(dir string) ([][]string, error) // by server, the program first; all data goes below dir
 	health   []string                             // URLs that answer 200 once it serves
-	target   []string                             // what loadgen is told of it
+	target   []string                             // loadgen's arguments for it
 }
 
 // running is a contender at work.

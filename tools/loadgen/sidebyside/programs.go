@@ -93,8 +93,8 @@ func brokerdCluster(program string, lookup bool) contender {
 	return c
 }
 
-// natsConfig is the file of a server. JetStream syncs every two minutes unless it
-// is told to sync always.
+// natsConfig is the configuration file of a server. JetStream syncs every two
+// minutes unless sync_interval is always.
 const natsConfig = `server_name: n%d
 listen: %q
 http: %q

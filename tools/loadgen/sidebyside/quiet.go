@@ -8,7 +8,7 @@ import (
 // measurement is what one load has found.
 type measurement struct {
 	figures map[string]float64
-	others  float64 // share of a core that other programs used; 0 where nobody looked
+	others  float64 // share of a core that other programs used; 0 if not measured
 }
 
 // quietest measures until other programs use no more of a core than the limit, so

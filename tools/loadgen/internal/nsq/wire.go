@@ -328,7 +328,7 @@ func (a *admin) at(ctx context.Context, topic string) (*Config, error) {
 		return nil, err
 	}
 	if len(answer.Producers) == 0 {
-		return nil, fmt.Errorf("nobody has topic %s", topic)
+		return nil, fmt.Errorf("no node has topic %s", topic)
 	}
 	c := a.Config
 	c.TCP = net.JoinHostPort(answer.Producers[0].Address, strconv.Itoa(answer.Producers[0].Port))
