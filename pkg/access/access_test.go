@@ -80,7 +80,7 @@ func TestARuleGrantsWhatItSaysAndNothingElse(t *testing.T) {
 		if may != test.may || may && by != test.rule {
 			t.Errorf("%s, asked for %+v: %v by %s", test.rule, test.want, may, by)
 		}
-		for _, name := range []string{"other", "nobody", ""} {
+		for _, name := range []string{"other", "unknown", ""} {
 			if _, may := d.Check(name, test.want); may {
 				t.Errorf("%s is granted to %q", test.rule, name)
 			}
@@ -116,7 +116,7 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 	d := apply(t, nil, user("root", access.Rule{Right: access.Admin}), access.Change{Verb: access.CreateUser, User: "cert", Certificates: []string{"CN=a"}},
 		access.Change{Verb: access.CreateToken, Token: &token})
 	other := token
-	other.ID, other.User = strings.Repeat("a", 16), "nobody"
+	other.ID, other.User = strings.Repeat("a", 16), "unknown"
 	grant := func(r access.Rule) access.Change {
 		return access.Change{Verb: access.Grant, User: "root", Rules: []access.Rule{r}}
 	}
@@ -135,8 +135,8 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 		"user twice":              {user("root"), failure.UserExists},
 		"plain password":          {access.Change{Verb: access.SetPassword, User: "root", Password: "secret-text"}, failure.InvalidAccess},
 		"plain password at first": {access.Change{Verb: access.CreateUser, User: "x", Password: "secret-text"}, failure.InvalidAccess},
-		"password of nobody":      {access.Change{Verb: access.SetPassword, User: "x", Password: hashed}, failure.UserNotFound},
-		"delete nobody":           {access.Change{Verb: access.DeleteUser, User: "x"}, failure.UserNotFound},
+		"password of no user":     {access.Change{Verb: access.SetPassword, User: "x", Password: hashed}, failure.UserNotFound},
+		"delete no user":          {access.Change{Verb: access.DeleteUser, User: "x"}, failure.UserNotFound},
 		"grant nothing":           {access.Change{Verb: access.Grant, User: "root"}, failure.InvalidAccess},
 		"too many rules":          {access.Change{Verb: access.Grant, User: "root", Rules: many}, failure.AccessLimit},
 		"a rule twice":            {user("x", access.Rule{Right: access.Read}, access.Rule{Right: access.Read}), failure.InvalidAccess},
@@ -150,7 +150,7 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 		"long pattern":            {grant(access.Rule{Right: access.Publish, Topic: strings.Repeat("a", 65)}), failure.InvalidAccess},
 		"no token":                {access.Change{Verb: access.CreateToken}, failure.InvalidAccess},
 		"token twice":             {access.Change{Verb: access.CreateToken, Token: &token}, failure.TokenExists},
-		"token of nobody":         {access.Change{Verb: access.CreateToken, Token: &other}, failure.UserNotFound},
+		"token of no user":        {access.Change{Verb: access.CreateToken, Token: &other}, failure.UserNotFound},
 		"token without a hash":    {access.Change{Verb: access.CreateToken, Token: &access.Token{ID: other.ID, User: "root"}}, failure.InvalidAccess},
 		"revoke no token":         {access.Change{Verb: access.RevokeToken, ID: "x"}, failure.TokenNotFound},
 		"certificate of another":  {access.Change{Verb: access.CreateUser, User: "x", Certificates: []string{"CN=a"}}, failure.CertificateTaken},
@@ -169,14 +169,14 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestSomebodyCanAlwaysSwitchItOff(t *testing.T) {
+func TestAnAdministratorCanAlwaysSwitchItOff(t *testing.T) {
 	admin := user("root", access.Rule{Right: access.Admin})
 	enable := access.Change{Verb: access.Enable}
 	lasting := access.Token{ID: strings.Repeat("a", 16), Hash: strings.Repeat("0", 64), User: "root"}
 	passing := lasting
 	passing.Expires = 1
 	for name, with := range map[string][]access.Change{
-		"nobody":                {},
+		"no user":               {},
 		"no credential":         {admin},
 		"a token that expires":  {admin, {Verb: access.CreateToken, Token: &passing}},
 		"a user without rights": {{Verb: access.CreateUser, User: "u", Password: hashed}},
@@ -239,7 +239,7 @@ func TestATokenIsItsTextUntilItExpires(t *testing.T) {
 	}
 }
 
-func TestACertificateIsOneUsersOrNobodys(t *testing.T) {
+func TestACertificateBelongsToOneUserAtMost(t *testing.T) {
 	with := func(name string, certs ...string) access.Change {
 		return access.Change{Verb: access.CreateUser, User: name, Certificates: certs}
 	}
@@ -391,7 +391,7 @@ func TestWhatWasNotStoredIsNotRestored(t *testing.T) {
 		"a user twice":                {Users: []*access.User{u("a"), u("a")}},
 		"no user":                     {Users: []*access.User{nil}},
 		"an odd user":                 {Users: []*access.User{u("a/b")}},
-		"a token of nobody":           {Tokens: []*access.Token{{ID: strings.Repeat("a", 16), Hash: strings.Repeat("0", 64), User: "u"}}},
+		"a token of no user":          {Tokens: []*access.Token{{ID: strings.Repeat("a", 16), Hash: strings.Repeat("0", 64), User: "u"}}},
 	} {
 		if d, err := access.Restore(s); d != nil || err == nil {
 			t.Errorf("%s: %+v", name, d)

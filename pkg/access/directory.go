@@ -142,11 +142,11 @@ func (d *Directory) FirstEnd(now time.Time) (first time.Time) {
 	return first
 }
 
-// Expired says whether the token counts no more.
+// Expired reports whether the token is no longer valid.
 func (t *Token) Expired(now int64) bool { return t.Expires != 0 && now >= t.Expires }
 
-// ByCertificate returns whose a verified certificate with these names is; nil: nobody's.
-// Where its names are of several users, it is nobody's.
+// ByCertificate returns the user that a verified certificate with these names belongs
+// to, or nil. A certificate whose names belong to several users belongs to none.
 func (d *Directory) ByCertificate(names []string) (owner *User) {
 	if d == nil {
 		return nil
@@ -219,11 +219,12 @@ func (d *Directory) putToken(t *Token) error {
 	return nil
 }
 
-// safe says whether somebody can still switch access control off and change rules.
+// safe reports whether an administrator can still switch access control off and
+// change rules.
 func (d *Directory) safe() bool { return !d.on || d.HasAdmin(true) }
 
-// HasAdmin says whether there is an administrator with a credential that does not expire. Names in
-// certificates are one where certificates says so.
+// HasAdmin reports whether there is an administrator with a credential that does not expire. With
+// certificates, names in certificates count as such a credential.
 func (d *Directory) HasAdmin(certificates bool) bool {
 	if d == nil {
 		return false

@@ -9,14 +9,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Caller is who makes a request: nobody known, or a user by his credential.
+// Caller is the client that makes a request: unknown, or a user with a
+// credential.
 type Caller struct {
-	Who       *Identity         // nil: nobody known
+	Who       *Identity         // nil: no valid credential
 	Directory *access.Directory // by which the request was let in
 	At        time.Time
 }
 
-// Name returns the user's name; "": nobody known.
+// Name returns the user's name; "": the client is unknown.
 func (c Caller) Name() string {
 	if c.Who.First() {
 		return firstAdministrator
@@ -27,8 +28,8 @@ func (c Caller) Name() string {
 	return ""
 }
 
-// Allow returns nil where the caller may do something, and otherwise an error that wraps
-// failure.NotPermitted. Everybody may everything while access control is off.
+// Allow returns nil if the caller may do something, and otherwise an error that wraps
+// failure.NotPermitted. While access control is off, every caller may do everything.
 func (c Caller) Allow(want access.Demand) error {
 	if !c.Directory.On() {
 		return nil
@@ -36,7 +37,8 @@ func (c Caller) Allow(want access.Demand) error {
 	return c.Permit(want)
 }
 
-// Permit is Allow for what needs a rule also while access control is off.
+// Permit is Allow for requests that need a rule even while access control is
+// off.
 func (c Caller) Permit(want access.Demand) error {
 	if _, ok := c.Directory.Check(c.Name(), want); !ok {
 		return Forbid(c.Name(), access.Rule(want))
@@ -56,8 +58,8 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns whose request ctx is of. Without one it is nobody's that access control is
-// about.
+// CallerOf returns the caller whose request ctx belongs to. Without one it returns the zero
+// Caller, which access control does not apply to.
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c

@@ -1,18 +1,17 @@
-// Package guard says who somebody is that shows a credential, and whether he still is that
-// when the rules have changed.
+// Package guard finds out which user a credential belongs to, and whether that is still so
+// when users and rules have changed.
 //
-// It decides how credentials are checked, how many passwords at a time, and how many failures
-// an address has. What may be done it leaves to pkg/access; it refuses to know protocols and
-// which right an act needs.
+// It decides how credentials are checked, how many passwords are hashed at a time, and how
+// many failures an address may have. pkg/access decides what a user may do; guard knows no
+// protocols, and not which right a request needs.
 //
 // Invariants:
 //
-//  1. A credential counts as long as the directory has it: an Identity is nothing that
-//     outlives its token, its certificate's name or its user.
-//  2. A valid token is never refused because others of its address have failed.
-//  3. At most a few passwords are hashed at a time, whatever is asked.
-//  4. No credential is kept or logged; of a password that was right, a keyed hash is kept for a
-//     while.
+//  1. A credential is valid as long as the directory has it: an Identity does not outlive its
+//     token, its certificate's name or its user.
+//  2. A valid token is never refused because of failures of other clients at its address.
+//  3. At most a few passwords are hashed at a time, however many requests there are.
+//  4. No credential is kept or logged. A keyed hash of a password that was right is kept for a while.
 //
 // Start at Guard.Token and Identity.User.
 package guard

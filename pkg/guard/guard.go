@@ -28,13 +28,13 @@ const (
 
 // Options are what a Guard works with. Directory is required.
 type Options struct {
-	// Directory returns who may do what now. It is called for each publish.
+	// Directory returns the current users and rules. It is called for each publish.
 	Directory func() *access.Directory
 	// Changed returns a channel that is closed when the directory may have changed. nil: it
 	// never does.
 	Changed func() <-chan struct{}
-	// First says whether a text is the secret of whoever makes the first administrator. nil:
-	// none is.
+	// First reports whether a text is the secret with which the first administrator is
+	// created. nil: no text is.
 	First func(text string) bool
 }
 
@@ -45,7 +45,7 @@ type Guard struct {
 	hashing  chan struct{} // holds a value for each password that is hashed
 	waiting  atomic.Int32  // for that
 	failures failures
-	key      [32]byte // of what right keeps
+	key      [32]byte // of the hashes in right
 
 	mu    sync.Mutex // guards right
 	right map[[32]byte]time.Time
@@ -61,7 +61,7 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Directory returns who may do what now.
+// Directory returns the current users and rules.
 func (g *Guard) Directory() *access.Directory {
 	if g == nil {
 		return nil
@@ -78,23 +78,24 @@ func (g *Guard) Changed() <-chan struct{} {
 	return g.o.Changed()
 }
 
-// Identity is who somebody has shown to be. It does not change.
+// Identity is what a credential proved about a client. It does not change.
 type Identity struct {
 	token *access.Token
-	names []string // in a verified certificate
-	user  string   // whose password it was
-	first bool     // who makes the first administrator
+	names []string // of a verified certificate
+	user  string   // who gave the right password
+	first bool     // the secret of the first administrator was given
 }
 
-// firstAdministrator is how records name whoever has the secret with which the first
-// administrator is made.
+// firstAdministrator is the name in records for a client that used the secret of the
+// first administrator.
 const firstAdministrator = "first-administrator"
 
-// First says whether it is whoever makes the first administrator, who is no user.
+// First reports whether the client used the secret of the first administrator. It
+// is then not a user.
 func (id *Identity) First() bool { return id != nil && id.first }
 
-// User returns the user that somebody is by a directory, at a moment, ns since 1970; nil: he
-// is none, or no more.
+// User returns the user in a directory that the identity belongs to, at a moment in ns since
+// 1970; nil: there is none, or the credential is no longer valid.
 func (id *Identity) User(d *access.Directory, now int64) *access.User {
 	switch {
 	case id == nil || id.first:
@@ -187,7 +188,8 @@ func Verified(state *tls.ConnectionState) *x509.Certificate {
 	return state.PeerCertificates[0]
 }
 
-// Certificate returns who has shown a verified certificate; nil: there is none, or it names nobody.
+// Certificate returns the identity of a verified certificate; nil: there is no certificate, or it
+// has no names.
 func Certificate(c *x509.Certificate) *Identity {
 	if c == nil {
 		return nil

@@ -88,7 +88,7 @@ func TestAnIdentityLastsNoLongerThanWhatItStandsOn(t *testing.T) {
 	}
 	cert := Certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"joe.example"}})
 	if nameOf(cert, now) != "joe" {
-		t.Error("the certificate is nobody's")
+		t.Error("the certificate belongs to no user")
 	}
 	b.change(access.Change{Verb: access.RevokeToken, ID: id})
 	if nameOf(who, now) != "" {
@@ -100,7 +100,7 @@ func TestAnIdentityLastsNoLongerThanWhatItStandsOn(t *testing.T) {
 		t.Error("the user that was made again has the credentials of the one before")
 	}
 	if nameOf(nil, now) != "" || nameOf(Certificate(&x509.Certificate{}), now) != "" {
-		t.Error("nobody is somebody")
+		t.Error("no credential has a name")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestAPasswordIsRightForAWhile(t *testing.T) {
 	check("joe", "password 2", false)
 	check("none", "password 1", false)
 	check("none", "", false)
-	check("nobody", "", false)
+	check("unknown", "", false)
 	b.change(access.Change{Verb: access.SetPassword, User: "joe", Password: other})
 	check("joe", "password 1", false)
 	check("joe", "password 2", true)
@@ -247,6 +247,6 @@ func TestACallerMayWhatTheRulesSay(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if CallerOf(t.Context()).Name() != "" {
-		t.Error("nobody has a name")
+		t.Error("a request without a caller has a name")
 	}
 }

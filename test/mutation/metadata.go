@@ -129,11 +129,11 @@ func accessMistakes() []mistake {
 		},
 		{
 			name: "access: the last administrator may go", file: "pkg/access/change.go",
-			old: "if !n.safe() {", with: "if false {", tests: here, run: "SomebodyCan",
+			old: "if !n.safe() {", with: "if false {", tests: here, run: "AnAdministratorCan",
 		},
 		{
 			name: "access: an administrator with a token that expires is enough", file: "pkg/access/directory.go",
-			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "SomebodyCan",
+			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "AnAdministratorCan",
 		},
 		{
 			name: "access: a rule that is given twice stays when it is revoked", file: "pkg/access/change.go",
