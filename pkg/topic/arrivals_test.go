@@ -61,7 +61,7 @@ func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
 	want(t, "other, led back", b.join(other).take(9, t0), "a c")
 }
 
-func TestAChannelOfTheNameMadeAnewDoesNotGetWhatIsAddressed(t *testing.T) {
+func TestARecreatedChannelDoesNotGetWhatIsAddressedToTheEarlierOne(t *testing.T) {
 	b := newBench(t)
 	b.channel("other", 1)
 	b.channel("c", 2)
@@ -72,7 +72,7 @@ func TestAChannelOfTheNameMadeAnewDoesNotGetWhatIsAddressed(t *testing.T) {
 	}
 	c := b.channel("c", 3)
 	b.publishAll([]Message{addressed("b", 2, 0), addressed("d", 3, 0)})
-	want(t, "the channel made anew", b.join(c).take(9, t0), "d")
+	want(t, "the recreated channel", b.join(c).take(9, t0), "d")
 }
 
 func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
@@ -128,8 +128,8 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	want(t, "when due", r.take(9, s.now), "a")
 }
 
-// A message that was deferred just before its leader was killed waits for no consumer to be known as
-// deferred: operators list and cancel it in channels that nobody reads.
+// A message that was deferred just before its leader was killed is known as deferred without a
+// consumer: operators list and cancel it in channels that have none.
 func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)

@@ -65,15 +65,15 @@ func benchStandby(b *testing.B) *Standby {
 	return mustOpenStandby(b, fsys)
 }
 
-// nobody is a Sharer whose followers have everything at once.
-type nobody struct{ postman }
+// prompt is a Sharer whose followers have everything at once.
+type prompt struct{ postman }
 
-func (nobody) SharePositions(_ []byte, done func(error)) { done(nil) }
-func (nobody) ShareUpdate(_ []byte, done func(error)) func([]byte) {
+func (prompt) SharePositions(_ []byte, done func(error)) { done(nil) }
+func (prompt) ShareUpdate(_ []byte, done func(error)) func([]byte) {
 	done(nil)
 	return func([]byte) {}
 }
-func (nobody) ShareAdvance(_ []byte, done func(error)) { done(nil) }
+func (prompt) ShareAdvance(_ []byte, done func(error)) { done(nil) }
 
 const benchMessages = 100_000
 
@@ -156,7 +156,7 @@ func BenchmarkConsume(b *testing.B) {
 	b.Run("ordered", func(b *testing.B) { benchConsume(b, benchPartition(b), true) })
 	b.Run("ordered-shared-at-once", func(b *testing.B) {
 		p := benchPartition(b)
-		p.Serve(&nobody{})
+		p.Serve(&prompt{})
 		benchConsume(b, p, true)
 	})
 	b.Run("ordered-shared", func(b *testing.B) {

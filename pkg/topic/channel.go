@@ -68,7 +68,7 @@ type Channel struct {
 // channel's mutex guards them.
 type movers struct {
 	n       int
-	settled chan struct{} // closed when no message is held; nil: nobody waits
+	settled chan struct{} // closed when no message is held; nil: no operator waits
 }
 
 // wait returns a channel that the next release closes.

@@ -6,8 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// A change of one channel is told to all channels of its topic: the others store nothing
-// for it, and what changes is stored.
+// A change of one channel configures all channels of its topic again: only what changes
+// is stored.
 func TestWhatIsConfiguredAlreadyIsNotStoredAgain(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)

@@ -178,7 +178,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
 	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.apart.Load() {
-		return false, false // whoever changes that wakes all consumers
+		return false, false // the caller that changes that wakes all consumers
 	}
 	k.tags = c.tags
 	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Len() >= channel.MaxSorted

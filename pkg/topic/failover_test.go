@@ -52,8 +52,8 @@ func (s *story) attend(w *watched) {
 	w.flying = nil
 }
 
-// again makes a channel that begins at the committed end.
-func (s *story) anew(name string, ordered bool) {
+// recreate creates a channel that begins at the committed end.
+func (s *story) recreate(name string, ordered bool) {
 	s.made++
 	w := &watched{name: name, version: s.made, ordered: ordered, started: s.end, last: s.end - 1, got: map[int]bool{}}
 	w.said, w.settled = map[int]bool{}, map[int]bool{}
@@ -71,7 +71,7 @@ func (s *story) flush() {
 	}
 	s.line.auto = false
 	for _, w := range s.watched {
-		for o := range w.said { // perhaps to a leader that nobody heard again
+		for o := range w.said { // possibly to a leader that has failed since
 			if at, _ := w.c.stateOf(seq.Offset(o)); at == channel.Finished {
 				w.settled[o] = true
 			}
@@ -216,11 +216,11 @@ func (s *story) rareStep(node int, w *watched) error {
 		}
 		s.p.ChannelsComplete()
 	case n < 8:
-		s.note("young is deleted and made anew at %d", s.end)
+		s.note("young is deleted and recreated at %d", s.end)
 		if err := s.p.RemoveChannel("young"); err != nil {
 			return err
 		}
-		s.anew("young", false)
+		s.recreate("young", false)
 	case n < 9:
 		s.note("flush")
 		s.flush()
@@ -282,9 +282,9 @@ func TestNothingIsSkippedByAFailOver(t *testing.T) {
 	rng := testrand.New(t)
 	for i := range 80 {
 		s := &story{set: newSetThatUpdates(t, i%2), rng: rng, late: map[int]time.Time{}, watched: map[string]*watched{}}
-		s.anew("ordered", true)
-		s.anew("plain", false)
-		s.anew("young", false)
+		s.recreate("ordered", true)
+		s.recreate("plain", false)
+		s.recreate("young", false)
 		s.p.ChannelsComplete()
 		var err error
 		for range 400 {

@@ -50,8 +50,8 @@ func (b *bench) spoil(body string) {
 	}
 }
 
-// TestADamagedMessageIsLeftToAReplicaThatHasIt: a consumer is led past it only
-// where nobody else has it.
+// TestADamagedMessageIsLeftToAReplicaThatHasIt: a consumer skips it only if no
+// other replica has it.
 func TestADamagedMessageIsLeftToAReplicaThatHasIt(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		b := newBench(t)
@@ -72,7 +72,7 @@ func TestADamagedMessageIsLeftToAReplicaThatHasIt(t *testing.T) {
 			t.Fatalf("damage %v was reported, want [1,2)", b.lost)
 		}
 		if !elsewhere {
-			want(t, "where nobody has it", got, "first last")
+			want(t, "where no replica has it", got, "first last")
 			continue
 		}
 		want(t, "where others have it", got, "first")

@@ -74,8 +74,8 @@ func TestAFilterIsAlteredFromNowOn(t *testing.T) {
 	}
 }
 
-// A message that was taken, and whose timeout passed before the filter was asked, was delivered to
-// nobody: its attempts do not lead it around the filter.
+// A message that was taken, and whose timeout passed before the filter was evaluated, was not
+// delivered: its attempts do not exempt it from the filter.
 func TestAMessageThatTimesOutBeforeItsFilterIsAskedIsLeftOut(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)

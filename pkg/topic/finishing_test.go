@@ -10,7 +10,7 @@ import (
 )
 
 // TestAnOrderedFinishThatIsNotStoredIsGivenUp: the other replicas do not store a FIN, as
-// below min-isr. The consumer is told after FinTimeout, and the message is
+// below min-isr. The consumer gets an error after FinTimeout, and the message is
 // delivered again, before its successor.
 func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 	s := newSet(t)

@@ -26,7 +26,7 @@ type keyScan struct {
 // are deliverable; some is false if there is none. c is the channel, whose lock is held.
 func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, some bool) {
 	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
-		return 0, 0, false // whoever changes that wakes all consumers
+		return 0, 0, false // the caller that changes that wakes all consumers
 	}
 	end = c.p.visibleEnd()
 	from, some = channel.KeyedOf(c.state).Unknown(wanted, end)

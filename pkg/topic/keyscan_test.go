@@ -75,7 +75,7 @@ func TestTheNextOfAKeyWaitsForEverybody(t *testing.T) {
 	woken := r.wakes
 	s.line.deliverAll()
 	if r.wakes == woken {
-		t.Error("nobody was woken when the finishes counted")
+		t.Error("no consumer was woken when the finishes counted")
 	}
 	want(t, "then", r.take(9, s.now), "a2 b2")
 	s.lead(1)
@@ -105,7 +105,7 @@ func TestFinishesAreToldTogether(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.keyedChannel("c", 1)).take(9, s.now), "a2 b2 c2 d2")
 }
 
-// TestAFinishOfAKeyThatIsNotStoredIsGivenUp: its key waits, and nobody else.
+// TestAFinishOfAKeyThatIsNotStoredIsGivenUp: its key waits, and no other.
 func TestAFinishOfAKeyThatIsNotStoredIsGivenUp(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -146,8 +146,9 @@ func TestADeferredMessageHoldsBackItsKey(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyFinishesLetsItsKeyGo: expired, and used up its attempts.
-func TestWhatNobodyFinishesLetsItsKeyGo(t *testing.T) {
+// TestAMessageThatIsNotFinishedReleasesItsKey: when it has expired, or used up
+// its attempts.
+func TestAMessageThatIsNotFinishedReleasesItsKey(t *testing.T) {
 	b, c := keyedBench(t)
 	expiring := keyedOf("a1")[0]
 	expiring.TTL = time.Minute

@@ -95,7 +95,7 @@ func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 		t.Fatalf("woken: the first %d times, the second %d", first.wakes, second.wakes)
 	}
 	if second.Pass(); first.wakes == 0 {
-		t.Error("nobody reads keys")
+		t.Error("no consumer reads keys")
 	}
 }
 
@@ -131,9 +131,9 @@ func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	want(t, "then", r.take(1, b.now), "a")
 }
 
-// TestNothingIsHeldToReadKeysForNobody: once consumers have left, or the channel orders otherwise, or
-// is gone.
-func TestNothingIsHeldToReadKeysForNobody(t *testing.T) {
+// TestNothingIsHeldToReadKeysWithoutAConsumer: once consumers have left, or the channel has another
+// order, or is deleted.
+func TestNothingIsHeldToReadKeysWithoutAConsumer(t *testing.T) {
 	for name, end := range map[string]func(*Channel, *reader){
 		"left":    func(_ *Channel, r *reader) { r.Leave() },
 		"closed":  func(c *Channel, r *reader) { c.close(failure.ChannelNotFound) },
@@ -161,8 +161,8 @@ func TestNothingIsHeldToReadKeysForNobody(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem: what is damaged counts as a message without a key only
-// where nobody else has it.
+// TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem: a damaged message counts as one without a key
+// only if no other replica has it.
 func TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		b, _ := keyedBench(t)
@@ -185,7 +185,7 @@ func TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem(t *testing.T) {
 			t.Fatalf("damage %v was reported", b.lost)
 		}
 		if !elsewhere {
-			want(t, "where nobody has it", got, "a1 b1")
+			want(t, "where no replica has it", got, "a1 b1")
 			continue
 		}
 		want(t, "where others have it", got, "a1")

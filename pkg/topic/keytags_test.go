@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestMessagesOfATagThatNobodyTakesStopNoOther: keys are read for those who take.
-func TestMessagesOfATagThatNobodyTakesStopNoOther(t *testing.T) {
+// TestMessagesOfATagThatNoConsumerTakesStopNoOther: keys are read for the
+// consumers that take.
+func TestMessagesOfATagThatNoConsumerTakesStopNoOther(t *testing.T) {
 	b, c := keyedBench(t)
 	b.join(c, wants("a")) // takes nothing
 	plain := b.join(c)

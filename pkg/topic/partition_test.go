@@ -90,7 +90,7 @@ func (alone) ShareUpdate(_ []byte, done func(error)) func([]byte) {
 }
 func (alone) ShareAdvance(_ []byte, done func(error)) { done(nil) }
 
-// deaf is an Observer that nobody asks.
+// deaf is an Observer that ignores everything.
 type deaf struct{}
 
 func (deaf) ObservePublish(time.Duration, error) {}

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// A publisher is told where its first message is and what all of them take; a consumer is
-// told the same of each.
+// The receipt of a publish has the position of its first message and the size of all; a
+// delivery has both for its message.
 func TestAPublisherAndAConsumerSeeOnePlace(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)

@@ -162,7 +162,7 @@ type line struct {
 	mu      sync.Mutex // guards parcels
 	parcels []*parcel
 	next    [3]int  // the parcel that a node gets next
-	anew    [3]bool // its session has just begun
+	fresh   [3]bool // its session has just begun
 	has     [3]int  // how many it has, or newer ones that say as much
 	settled int     // parcels that everybody has
 }
@@ -252,7 +252,7 @@ func (l *line) deliver(node int) bool {
 	}
 	var err error
 	switch {
-	case p.folded != nil && l.anew[node]:
+	case p.folded != nil && l.fresh[node]:
 		err = n.standby.Replace(p.folded)
 	case p.kind == aSnapshot:
 		err = n.standby.Replace(p.data)
@@ -261,7 +261,7 @@ func (l *line) deliver(node int) bool {
 	default:
 		err = n.standby.Advance(p.data)
 	}
-	l.anew[node] = false
+	l.fresh[node] = false
 	if err != nil {
 		l.set.t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func (l *line) restart(node int, killed bool) {
 		l.has[node] = 0
 		l.set.nodes[node].killed = true
 	}
-	l.anew[node] = true
+	l.fresh[node] = true
 	for i, p := range l.parcels {
 		if p.kind == aSnapshot || p.folded != nil {
 			l.next[node] = i

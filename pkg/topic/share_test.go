@@ -212,7 +212,7 @@ func TestASeekGivesUpInTimeAndChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.line.deliverAll()
-		want(t, "as if nobody had asked", r.take(1, t0), "b")
+		want(t, "as without the call", r.take(1, t0), "b")
 	})
 }
 
@@ -358,10 +358,10 @@ func TestPausedAndDeletedTravelToo(t *testing.T) {
 	want(t, "while the topic is paused", r.take(9, t0), "before")
 	again := s.bench().join(s.channel("deleted", 9, false))
 	s.p.SetPaused(false)
-	want(t, "a channel made anew", again.take(9, t0), "")
+	want(t, "a recreated channel", again.take(9, t0), "")
 }
 
-func TestInheritedMessagesWakeWhoeverWaits(t *testing.T) {
+func TestInheritedMessagesWakeWaitingConsumers(t *testing.T) {
 	b := newBench(t)
 	r := b.join(b.channel("c", 1))
 	r.take(1, t0)
@@ -371,8 +371,9 @@ func TestInheritedMessagesWakeWhoeverWaits(t *testing.T) {
 	}
 }
 
-// TestAnAnswerNeedsALease: without one a message is not finished, and whoever is
-// told so holds it no longer: it is delivered again as soon as there is one.
+// TestAnAnswerNeedsALease: without one a message is not finished, and a consumer
+// that gets that error no longer holds it: it is delivered again as soon as
+// there is a lease.
 func TestAnAnswerNeedsALease(t *testing.T) {
 	leased := true
 	s := newSet(t)
@@ -403,7 +404,7 @@ func TestAnAnswerNeedsALease(t *testing.T) {
 	woken := r.wakes
 	s.p.Wake()
 	if r.wakes == woken {
-		t.Error("nobody was woken")
+		t.Error("no consumer was woken")
 	}
 	want(t, "with a lease again", r.take(3, t0), "a c b") // what came back and what is new, in turn
 	r.finish("a", "b", "c")
@@ -448,7 +449,7 @@ func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
 				woken := r.wakes
 				s.p.Resume()
 				if name != "left" && r.wakes == woken {
-					t.Error("nobody was woken by the end of it")
+					t.Error("the end of it woke no consumer")
 				}
 			})
 		})

@@ -254,8 +254,8 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 	}
 }
 
-// standbyScript tells a standby snapshots and changes; step n leaves the floor
-// of its one channel at n. stored is told after each step that stores.
+// standbyScript passes snapshots and changes to a standby; step n leaves the
+// floor of its one channel at n. It calls stored after each step that stores.
 func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 	for n := 1; n <= 16; n++ {
 		floor := seq.Offset(n)
@@ -435,9 +435,10 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 	}
 }
 
-// A leader may have told of messages that never came here, or that a power cut
-// took. Who leads without them gives their offsets to others, which nobody has
-// finished; and may be killed before the next checkpoint.
+// A leader may have reported finished messages that never arrived here, or that
+// a power cut took. The next leader lacks them, gives their offsets to other
+// messages, which are not finished, and may be killed before the next
+// checkpoint.
 func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 	m := positionsFS(t)
 	change := changeOf("c", 1, 1, 1, 0, 0).Append(nil)

@@ -76,8 +76,8 @@ func TestAConsumerIsWokenForMessagesThatAnotherFound(t *testing.T) {
 	}
 }
 
-// When the last consumer of a tag goes, its messages are for everybody.
-func TestATagThatNobodyAsksForIsNone(t *testing.T) {
+// When the last consumer of a tag leaves, its messages are for all consumers.
+func TestATagWithoutAConsumerCountsAsNone(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	plain, a := b.join(c), b.join(c, wants("a"))
@@ -155,8 +155,8 @@ func TestWhatAFilterDoesNotChooseIsFinished(t *testing.T) {
 	}
 }
 
-// Consumers come, go, answer and do not, with tags and without: whoever gets a message is
-// one that it is for at that time, and all are finished in the end.
+// Consumers join, leave, answer and do not, with and without tags: a message goes only to
+// a consumer that it is for at that time, and all are finished in the end.
 func TestRandomConsumersWithTags(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrand.Seed(t), 2))
 	names := []string{"", "a", "b", "c"}

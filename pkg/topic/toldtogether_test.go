@@ -95,9 +95,9 @@ func TestManyFinishesTakeNoStack(t *testing.T) {
 	}
 }
 
-// TestWhatAConsumerDoesNotChooseCountsForNobody: not as delivered or finished, nor at the channel's rate;
-// and no client hears of a message that it never had.
-func TestWhatAConsumerDoesNotChooseCountsForNobody(t *testing.T) {
+// TestWhatAConsumerDoesNotChooseIsNotCounted: not as delivered or finished, nor at the channel's rate;
+// and no client gets an error about a message that it never had.
+func TestWhatAConsumerDoesNotChooseIsNotCounted(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	limit := new(policy.Limit)
@@ -109,7 +109,7 @@ func TestWhatAConsumerDoesNotChooseCountsForNobody(t *testing.T) {
 	}
 	r := s.bench().join(c, func(o *ConsumerOptions) {
 		o.Filter = filter
-		o.Unfinished = func(o seq.Offset, err error) { t.Errorf("the client is told of %d: %v", o, err) }
+		o.Unfinished = func(o seq.Offset, err error) { t.Errorf("the client got an error of %d: %v", o, err) }
 	})
 	messages := keyedOf("a1", "a2", "-1", "b1")
 	messages[3].Header = []byte(`{"x":"1"}`)

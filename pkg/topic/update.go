@@ -29,8 +29,8 @@ import (
 //	| changed | name length | name | version | moves | change length | change |
 //	+---------+-------------+------+---------+-------+---------------+--------+
 //
-// Channels that it does not name are as before. It carries no checksum: whoever
-// stores or sends it does.
+// Channels that it does not name are unchanged. It has no checksum of its own:
+// the file or the request that holds it has one.
 type update struct {
 	stamp   stamp // 0: it was not shared
 	header  Snapshot

@@ -18,7 +18,7 @@ func tagMistakes() []mistake {
 		{
 			name: "what waits for a tag is lost to others when no consumer asks for it", file: "pkg/topic/tags.go",
 			old: "	channel.SortingOf(c.state).Merge()\n", with: "",
-			tests: []string{"./pkg/topic"}, run: "TestATagThatNobody",
+			tests: []string{"./pkg/topic"}, run: "TestATagWithoutAConsumer",
 		},
 		{
 			name: "a sample leaves out what is another's", file: "pkg/topic/consumer.go",
@@ -269,7 +269,7 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "keys: what a consumer does not choose spends the rate", file: "pkg/topic/consumer.go",
-			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "CountsForNobody",
+			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "IsNotCounted",
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
