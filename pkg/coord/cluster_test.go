@@ -36,12 +36,12 @@ type cluster struct {
 	decide func(coord.ISRChange) (apply bool, answer error) // nil: applied at once
 	newer  []seq.Epoch
 
-	slow    func(follower meta.NodeID, since time.Time)             // nil: nobody is told; set before terms begin
+	slow    func(follower meta.NodeID, since time.Time)             // may be nil; set before terms begin
 	budget  *coord.Budget                                           // of their terms; nil: no limit
 	credits *coord.Credits                                          // of the nodes that are started; nil: none in common
 	catchUp *replication.CatchUp                                    // of the nodes that are started; nil: no limit
 	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
-	stirred func(*coord.Term)                                       // nil: nobody is told; set before terms begin
+	stirred func(*coord.Term)                                       // may be nil; set before terms begin
 	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
 	puts    *ways                                                   // the links gather by them; nil: they do not
 	answers *ways                                                   // the answers gather by them; nil: they do not
@@ -430,7 +430,7 @@ func TestATermWithNothingToDoIsIdle(t *testing.T) {
 	})
 }
 
-func TestNobodyLaggedWhileATermWasIdle(t *testing.T) {
+func TestNoReplicaLaggedWhileATermWasIdle(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		var stirred []*coord.Term
 		c.stirred = func(t *coord.Term) { stirred = append(stirred, t) }
@@ -442,7 +442,7 @@ func TestNobodyLaggedWhileATermWasIdle(t *testing.T) {
 				t.Fatal("not idle")
 			}
 			stirred = nil
-			<-time.After(time.Minute) // nobody ticks it
+			<-time.After(time.Minute) // without a tick
 			told := put(term, "m")
 			term.Tick(time.Now(), time.Now()) // before anybody can have answered
 			if !slices.Equal(stirred, []*coord.Term{term}) {

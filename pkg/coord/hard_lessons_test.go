@@ -36,7 +36,7 @@ func TestPositionsThatCannotBeStoredStopNoPublish(t *testing.T) {
 			tick(term, 300*time.Millisecond)
 			term.SharePositions([]byte("later"), nil)
 			tick(term, 300*time.Millisecond)
-			for range 24 { // a term that nobody ticks takes nobody out of the ISR
+			for range 24 { // a term without ticks removes no replica from the ISR
 				if len(told) == 0 {
 					tick(term, 100*time.Millisecond)
 				}

@@ -100,7 +100,7 @@ func TestACallerAppendsOnlyOneGroup(t *testing.T) {
 		close(hangs[1])
 		synctest.Wait()
 		if len(second) != 1 {
-			t.Error("nobody appended the second group")
+			t.Error("the second group was not appended")
 		}
 	})
 }

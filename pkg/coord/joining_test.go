@@ -16,7 +16,7 @@ import (
 )
 
 // TestAJoinerCountsBeforeItIsIn: from the moment it is proposed nothing is
-// committed without it, also when nobody knows what became of the proposal.
+// committed without it, even if the outcome of the proposal is unknown.
 func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 	for _, answer := range []error{nil, errors.New("timed out"), fate.Refuse("never sent")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -291,9 +291,9 @@ func TestAJoinerOnALongerWayIsAwaited(t *testing.T) {
 	})
 }
 
-// TestNobodyIsAwaitedForLong: a follower that keeps up and then falls silent costs
-// publishers a moment.
-func TestNobodyIsAwaitedForLong(t *testing.T) {
+// TestNoFollowerIsAwaitedForLong: a follower that keeps up and then falls silent
+// delays publishers only briefly.
+func TestNoFollowerIsAwaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		c.decide = func(coord.ISRChange) (bool, error) { return false, fate.Refuse("no quorum") }

@@ -37,8 +37,8 @@ const (
 const joinMargin = 2
 
 // membership holds the in-sync replicas of a term, the state of the other replicas, and the
-// requested change. It decides, and calls nobody. The term's lock guards it, except for the list of
-// followers, which is replaced and never changed.
+// requested change. It only decides, and calls no other component. The term's lock guards it,
+// except for the list of followers, which is replaced and never changed.
 type membership struct {
 	self     meta.NodeID
 	lag      time.Duration
@@ -92,7 +92,7 @@ func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 // apply applies a view, and returns the followers whose logs must be compared again: those whose
 // node has a new process, and those that have left the in-sync set, possibly because they reported
 // damage. Their earlier answers no longer count.
-func (m *membership) apply(v View) (anew []*followerState) {
+func (m *membership) apply(v View) (renewed []*followerState) {
 	was := m.view.ISR
 	if v.Version > m.view.Version {
 		m.tracker.Apply(v.ISR)
@@ -108,11 +108,11 @@ func (m *membership) apply(v View) (anew []*followerState) {
 			f.holds = replication.Progress{Session: f.holds.Session}
 			f.began = ^r.Incarnation // ignore answers in transit
 			m.tracker.Forget(f.node)
-			anew = append(anew, f)
+			renewed = append(renewed, f)
 		}
 		f.incarnation, f.down, f.said = r.Incarnation, r.Down, r
 	}
-	return anew
+	return renewed
 }
 
 // forget discards the state of a replica that does not count, and returns the follower, for a new

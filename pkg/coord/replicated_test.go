@@ -40,7 +40,7 @@ func TestAnEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
 		c.same(three...)
 		for _, id := range three[1:] {
 			if l := c.nodes[id].replica.Log(); l.DurableEnd() != 1 || l.CommittedEnd() != 0 {
-				t.Errorf("%s: durable to %d, committed to %d; nobody has told it yet", id, l.DurableEnd(), l.CommittedEnd())
+				t.Errorf("%s: durable to %d, committed to %d before the leader said so", id, l.DurableEnd(), l.CommittedEnd())
 			}
 		}
 		tick(term, time.Second)
@@ -237,8 +237,8 @@ func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
 }
 
 // TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest has the followers
-// acknowledge before the leader does: what is committed by then nobody has asked
-// them about.
+// acknowledge before the leader does: no request has told them the committed end
+// by then.
 func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		if err := c.nodes["a"].replica.Close(); err != nil {
@@ -445,8 +445,8 @@ func TestRolesRefuseOlderEpochs(t *testing.T) {
 }
 
 // TestAFollowerThatCannotReadItsLogLeaves: it cannot be compared, says so, and
-// holds nobody up for longer than a follower that lags. It is asked again less and
-// less often.
+// delays publishers no longer than a follower that lags. The leader retries less
+// and less often.
 func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)

@@ -21,9 +21,10 @@ func (c *cluster) restart(id meta.NodeID) {
 	c.start(id, n.disk)
 }
 
-// TestALeaderFromDiskAdmitsNobodyBeforeItHasCompared: its disk may be older than what
-// the in-sync set has committed, and then so is all that a joiner must hold.
-func TestALeaderFromDiskAdmitsNobodyBeforeItHasCompared(t *testing.T) {
+// TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared: its disk may lack messages
+// that the in-sync set has committed, and a joiner that equals it would lack them
+// too.
+func TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "c")
 		c.decide = func(coord.ISRChange) (bool, error) { return false, nil }

@@ -27,7 +27,7 @@ func (t *Term) Update(v View) {
 		return
 	}
 	stirred := t.members.stir(t.o.Now())
-	anew := t.members.apply(v)
+	renewed := t.members.apply(v)
 	t.members.unverified(t.o.Now()) // in the new view there may be no other replica to compare with
 	var added, removed []*followerState
 	if t.o.Peers != nil {
@@ -54,7 +54,7 @@ func (t *Term) Update(v View) {
 	for _, f := range t.members.followers() {
 		f.rep.SetPace(t.o.paceOf(v, f.node))
 	}
-	for _, f := range anew {
+	for _, f := range renewed {
 		watch{t, f}.renew()
 	}
 	t.reconsider(t.o.Now())

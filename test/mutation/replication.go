@@ -146,7 +146,7 @@ func fencingMistakes() []mistake {
 		},
 		{
 			name: "SessionResets: a follower that became another process is believed", file: "pkg/coord/membership.go",
-			old: "\t\t\tm.tracker.Forget(f.node)\n\t\t\tanew", with: "\t\t\tanew",
+			old: "\t\t\tm.tracker.Forget(f.node)\n\t\t\trenewed", with: "\t\t\trenewed",
 			tests: []string{"./pkg/coord"},
 		},
 	}

@@ -28,7 +28,7 @@ type Replica struct {
 // Change is a change of the in-sync set wanted by a leader.
 type Change struct {
 	ISR    []meta.NodeID
-	Joiner meta.NodeID // "": nobody joins
+	Joiner meta.NodeID // "": no replica joins
 	Why    string
 }
 

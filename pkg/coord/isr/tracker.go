@@ -8,7 +8,7 @@
 // While the in-sync set is smaller than the topic requires, the committed end stays at or below
 // the start of the term: entries on too few replicas are not acknowledged. Inherited entries
 // are still committed once the remaining replicas hold them: an earlier leader may have
-// acknowledged them, nobody waits for them now, and consumption continues.
+// acknowledged them, no publisher waits for them now, and consumption continues.
 package isr
 
 import (

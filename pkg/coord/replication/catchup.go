@@ -147,8 +147,8 @@ func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
 	return true
 }
 
-// sent notes a request at a pace, and returns how many of its bytes are a copy: those
-// of a put with batches. Whoever sent it calls answered with as many.
+// sent records a request at a pace, and returns how many of its bytes are copied:
+// those of a put with batches. The caller passes the same number to answered.
 func (c *copier) sent(p Pace, kind uint8, size int) (copied int) {
 	if !p.CatchUp || kind != KindPut || size <= putHeadBytes {
 		return 0

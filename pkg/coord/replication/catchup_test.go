@@ -85,8 +85,8 @@ func TestCatchUpFindsItsRate(t *testing.T) {
 		least, most float64       // MiB in the last second
 		slowest     time.Duration // nine of ten publishes of the last two seconds
 	}{
-		{"nobody publishes", 0, harmed{}, 1000, 5000, 0},
-		{"nobody publishes, a maximum is set", 50 << 20, harmed{}, 45, 52, 0},
+		{"no publishes", 0, harmed{}, 1000, 5000, 0},
+		{"no publishes, a maximum is set", 50 << 20, harmed{}, 45, 52, 0},
 		{"a maximum below the lowest rate", 1 << 20, harmed{}, 0.9, 1.2, 0},
 		{"publishes are not harmed", 0, harmed{base: ms, every: 5 * ms}, 500, 5000, ms},
 		{"200 MiB a second", 0, harmed{base: ms, perMega: 5 * ms, every: 5 * ms}, 20, 190, 5 * ms},
@@ -115,7 +115,7 @@ func TestCatchUpAdapts(t *testing.T) {
 		unpublished    bool
 		want           float64 // MiB a second
 	}{
-		{name: "nobody publishes", unpublished: true, want: 150},
+		{name: "no publishes", unpublished: true, want: 150},
 		{name: "as fast as without", loaded: of(9, ms), rested: of(9, ms), want: 125},
 		{name: "not quite twice as long", loaded: of(9, 19*ms/10), rested: of(9, ms), want: 100},
 		{name: "more than twice as long", loaded: of(9, 5*ms/2), rested: of(9, ms), want: 70},
@@ -148,8 +148,8 @@ func TestCatchUpYieldsToPublishersThatCome(t *testing.T) {
 	}
 }
 
-// TestCatchUpNeverStops: whatever is told of commits, a wait is short and the rate stays
-// within its bounds.
+// TestCatchUpNeverStops: whatever the durations of commits, a wait is short and the rate
+// stays within its bounds.
 func TestCatchUpNeverStops(t *testing.T) {
 	rng := testrand.New(t)
 	c, now := NewCatchUp(0), time.Unix(1_700_000_000, 0)

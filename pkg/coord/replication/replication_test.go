@@ -323,7 +323,7 @@ func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 		time.Sleep(time.Second)
 		same(t, a, b)
 		if b.log.Start() == 0 {
-			t.Fatal("the follower did not begin anew")
+			t.Fatal("the follower did not begin with an empty log")
 		}
 	})
 }

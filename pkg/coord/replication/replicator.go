@@ -69,8 +69,8 @@ type ReplicatorOptions struct {
 	CatchUp   *CatchUp    // shared by all replicators of this node; nil: no limit
 	Caller    Caller
 	Events    Events
-	// Stored is told how long the follower took to answer that it has stored what it was sent
-	// of the log. It is called with a lock held and must not block. nil: nobody is told.
+	// Stored, if set, is called with the time that the follower took to store batches that it
+	// was sent. It is called with a lock held and must not block.
 	Stored func(time.Duration)
 	Now    func() time.Time // nil: time.Now
 }
