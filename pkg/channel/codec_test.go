@@ -138,7 +138,7 @@ func FuzzPositionDecode(f *testing.F) {
 				deferred = append(deferred, d)
 			case d.Attempts == 0: // it was advanced
 				deferred = append(deferred, Deferral{Offset: d.Offset})
-			default: // as are those that were delivered: nobody writes them so
+			default: // so are those that were delivered; no encoder writes this form
 				p.Attempted = append(p.Attempted, Attempt{d.Offset, d.Attempts})
 			}
 		}

@@ -170,7 +170,7 @@ func (l *lanes) answer() error {
 		}
 		if !Confirms(l.s, o) {
 			if l.byKey && l.keys[o] != "" {
-				return fmt.Errorf("the finish of %d waits for nobody, and has a key", o)
+				return fmt.Errorf("the finish of %d waits for no replica, and has a key", o)
 			}
 			l.note("finish %d", o)
 			return errors.Join(l.s.Finish(o, consumer), l.finished(o))
@@ -333,7 +333,7 @@ func (l *lanes) check() error {
 	}
 	if !l.byKey {
 		if n := KeyedOf(l.s).Barred(); n != 0 {
-			return fmt.Errorf("%d wait for keys that nobody asks for", n)
+			return fmt.Errorf("%d wait for keys though the channel does not order by key", n)
 		}
 		return nil
 	}
@@ -435,7 +435,7 @@ func offsetsOf(list []Delivery) (all []seq.Offset) {
 	return all
 }
 
-func TestAKeyThatIsHeldBackHoldsBackNobodyElse(t *testing.T) {
+func TestAKeyThatIsHeldBackHoldsBackNoOther(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, hold := range map[string]func(*State){
 		"in flight":             func(*State) {},

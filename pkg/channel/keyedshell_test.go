@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestKeysAreLearnedForThoseWhoMayTake: what waits for consumers of another tag is ready, and nobody
-// else may have it.
+// TestKeysAreLearnedForThoseWhoMayTake: messages that wait for consumers of another tag are ready,
+// and no other consumer may have them.
 func TestKeysAreLearnedForThoseWhoMayTake(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "b")
@@ -49,9 +49,9 @@ func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOutCountsForNobody: not as delivered, nor as finished; and if others do not hear of it,
-// it is as if it had not been taken.
-func TestWhatIsLeftOutCountsForNobody(t *testing.T) {
+// TestWhatIsLeftOutIsNotCounted: not as delivered, nor as finished; if it is not reported, it is as if
+// it had not been taken.
+func TestWhatIsLeftOutIsNotCounted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "a")
 	for range 2 {

@@ -126,7 +126,7 @@ func TestSeekBackDeliversAllAgain(t *testing.T) {
 				}
 			}
 			s.Seek(seq.Offset(rng.IntN(400)))
-			// A delivery from before the seek is nobody's any more.
+			// A delivery from before the seek is no longer in flight.
 			for _, d := range out {
 				if err := s.Finish(d.Offset, 1); !errors.Is(err, failure.NotInFlight) {
 					t.Fatal(err)

@@ -68,7 +68,7 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	if state, attempts := s.StateOf(1); state != Ready || attempts != 0 {
 		t.Errorf("%v, %d attempts", state, attempts)
 	}
-	if got := take(1, 1, 1); got != "4/1 " { // the other lot's block nobody
+	if got := take(1, 1, 1); got != "4/1 " { // the other lot's messages block none
 		t.Error(got)
 	}
 	if got := take(2, 2, 3); got != "1/1 3/1 5/1 " {
@@ -142,8 +142,8 @@ func TestSortingIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever happens, a message is with nobody but consumers of its lot, and all are
-// finished in the end.
+// Whatever happens, only consumers of a message's lot have it, and all messages
+// are finished in the end.
 func TestRandomSorting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrand.Seed(t), 1))
 	for range 50 {

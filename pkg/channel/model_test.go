@@ -38,7 +38,7 @@ type entry struct {
 	order    int // of its deadline or deferral
 	delivery int
 	since    int         // exhausted
-	held     bool        // in flight with nobody
+	held     bool        // in flight without a consumer
 	known    *seq.Offset // by which its consumer knows it; nil: where it stands
 	backoff  bool        // deferred by the channel
 	parked   bool        // deferred until its attempts are known elsewhere

@@ -33,7 +33,7 @@ func TestAMessageSpinsThatIsRequeuedOverAHundredTimesASecond(t *testing.T) {
 		"few attempts":          {func(x *Spins) { x.requeues(7, 500, 99, began, time.Second) }, time.Second, nil},
 		"saturated attempts":    {func(x *Spins) { x.requeues(7, 500, MaxAttempts, began, time.Second) }, time.Second, []seq.Offset{7}},
 		"it has stopped":        {func(x *Spins) { x.requeues(7, 500, 200, began, time.Second); x.At(began.Add(time.Second)) }, 2 * time.Second, nil},
-		"nobody asked for long": {func(x *Spins) { x.requeues(7, 30_000, 200, began, time.Second) }, time.Minute, nil},
+		"not asked for long   ": {func(x *Spins) { x.requeues(7, 30_000, 200, began, time.Second) }, time.Minute, nil},
 		"it spins for a minute": {func(x *Spins) { x.requeues(7, 60*500, 200, began, time.Minute) }, time.Minute, []seq.Offset{7}},
 		"slowly, and for long":  {func(x *Spins) { x.requeues(7, 60*50, 200, began, time.Minute) }, time.Minute, nil},
 		"again after a pause": {func(x *Spins) {

@@ -128,6 +128,6 @@ func TestReservingForEachOfManyEntriesCopiesLittle(t *testing.T) {
 		}
 	}
 	if made > 6 {
-		t.Errorf("%d entries of one size took memory anew %d times", entries, made)
+		t.Errorf("%d entries of one size allocated memory %d times", entries, made)
 	}
 }

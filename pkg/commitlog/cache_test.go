@@ -124,7 +124,7 @@ func TestReadsInOrderDoNotFillTheCache(t *testing.T) {
 	}
 }
 
-func TestDamageIsFoundByWhoeverReadsItFromDisk(t *testing.T) {
+func TestDamageIsFoundByTheReadFromDisk(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		l, _, counted := cachedLog(t, enough, 60)
 		r := l.NewReader()
@@ -279,7 +279,7 @@ func TestTheCacheGivesItsMemoryBack(t *testing.T) {
 	}
 	cache.Sweep()
 	if now := cache.share.Held(); now != 0 || len(cache.shelves) != 0 {
-		t.Errorf("%d bytes are left of what nobody uses", now)
+		t.Errorf("%d bytes are left of what is not used", now)
 	}
 	fill()
 	other := cache.memory.Share(limit.Bodies)
@@ -287,7 +287,7 @@ func TestTheCacheGivesItsMemoryBack(t *testing.T) {
 		t.Errorf("the cache is in the way: %v", err)
 	}
 	if now := cache.share.Held(); now != 0 {
-		t.Errorf("the cache keeps %d bytes while somebody wants memory", now)
+		t.Errorf("the cache keeps %d bytes while another share wants memory", now)
 	}
 	mustFind(t, l.NewReader(), l.End()/2) // which finds no room
 }

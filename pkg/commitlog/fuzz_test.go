@@ -95,8 +95,8 @@ func FuzzRecovery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What lies behind the checkpoint may be taken for a torn tail, or for less than
-		// it was, where nothing intact follows it, but then it is told.
+		// Damage behind the checkpoint may look like a torn tail, or like a shorter log,
+		// if nothing intact follows it, but then the recovery reports it.
 		if l.End() < 40 && !r.CheckpointLost && (!behind || l.End() < 20 || r.Clean()) {
 			t.Fatalf("log ends at %d: %+v", l.End(), r)
 		}

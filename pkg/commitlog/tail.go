@@ -8,7 +8,7 @@ import (
 )
 
 // tail holds the latest batches, so that readers close to the end never read the disk. The garbage
-// collector frees a batch that has left the tail when nobody uses it any longer.
+// collector frees a batch that has left the tail once no reader uses it.
 type tail struct {
 	limit  int
 	shared *Tails

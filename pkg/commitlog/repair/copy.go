@@ -101,9 +101,9 @@ func (c Copy) Answer(ctx context.Context, w Wanted) (a Answer) {
 	return a
 }
 
-// Finder finds batches in copies that nobody has open. It remembers of the last few segments where their batches are:
-// to find that all of a segment has to be read, and a range comes in many answers. The zero Finder is ready. One
-// goroutine may use it at a time.
+// Finder finds batches in logs that are not open. It remembers where the batches of the last few
+// segments are: finding them takes reading a whole segment, and a range takes many answers. The zero
+// Finder is ready. One goroutine may use it at a time.
 type Finder struct {
 	last  []*segment // the latest first
 	reads int        // of whole segments

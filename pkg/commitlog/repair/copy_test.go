@@ -59,7 +59,7 @@ func TestACopyIsBelievedIfItAgreesBehindTheDamage(t *testing.T) {
 		log  *commitlog.Log
 		want bool
 	}{
-		"the same": {l, true}, "written anew by another leader": {logOf(t, 4, 10, 20, 30), false}, "shorter": {logOf(t, 3, 10, 20), false},
+		"the same": {l, true}, "rewritten by another leader": {logOf(t, 4, 10, 20, 30), false}, "shorter": {logOf(t, 3, 10, 20), false},
 		"longer": {logOf(t, 3, 10, 20, 30, 40), true},
 	} {
 		if got := InLog(c.log).holds(a); got != c.want {
@@ -93,7 +93,7 @@ func TestAFinderReadsASegmentOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if new(Finder).InDir(ctx, disk, dir).Batch(0) != nil {
-		t.Error("a search goes on that nobody waits for")
+		t.Error("a search whose caller has gone continues")
 	}
 }
 

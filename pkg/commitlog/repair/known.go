@@ -98,8 +98,8 @@ func (d *Known) Counts() (now, ever int) {
 	return len(d.found), d.total
 }
 
-// Report is told of a damaged range: when a log is opened, and whenever a
-// consumer is led past it. It is said once.
+// Report records a damaged range: when a log is opened, and whenever a consumer
+// skips it. It logs each range once.
 func (d *Known) Report(name string, partition int, err *commitlog.CorruptionError) {
 	if d.add(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
 		d.log.Error("log is corrupt on disk; affected messages are not delivered",
@@ -107,8 +107,7 @@ func (d *Known) Report(name string, partition int, err *commitlog.CorruptionErro
 	}
 }
 
-// ReportSpoiled is told of damage that was met where a log is read for others than
-// consumers.
+// ReportSpoiled records damage that a read on behalf of others than consumers met.
 func (d *Known) ReportSpoiled(name string, partition int, err error) {
 	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
 		d.Report(name, partition, found)

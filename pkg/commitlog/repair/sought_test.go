@@ -20,7 +20,7 @@ func TestEachDamagedRangeHasItsOwnMinute(t *testing.T) {
 		waits map[time.Duration]bool // whether consumers wait for a, so long after it was asked for
 		again map[time.Duration]bool // whether it is asked for
 	}{
-		"nobody has it": {
+		"no replica has it": {
 			func(s *Sought, now time.Time) { s.Denied(a, now) },
 			map[time.Duration]bool{4 * time.Second: true, 5 * time.Second: false},
 			map[time.Duration]bool{5 * time.Second: true},
@@ -47,7 +47,7 @@ func TestEachDamagedRangeHasItsOwnMinute(t *testing.T) {
 		for after, want := range c.waits {
 			s := NewSought()
 			if !s.Want(a) || s.Want(a) || !s.Waits(a) {
-				t.Fatalf("%s: it is known before it was met, or nobody waits", name)
+				t.Fatalf("%s: it is known before it was met, or no consumer waits", name)
 			}
 			s.Due([]Extent{a}, t0)
 			c.note(s, t0.Add(after))
