@@ -37,7 +37,7 @@ func TestAccessIsInTheSnapshot(t *testing.T) {
 	}
 	body := whole[:len(whole)-commandTrailer]
 	for name, change := range map[string][]byte{
-		"a token of nobody":       bytes.Replace(body, []byte(`"user":"root"`), []byte(`"user":"boot"`), 1),
+		"a token of no user":      bytes.Replace(body, []byte(`"user":"root"`), []byte(`"user":"boot"`), 1),
 		"on without an admin":     bytes.Replace(body, []byte(`"right":"admin"`), []byte(`"right":"read"`), 1),
 		"a line that is not said": bytes.Replace(body, []byte(`"access":true`), []byte(`"access":false`), 1),
 	} {

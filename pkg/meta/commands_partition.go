@@ -109,9 +109,9 @@ type AlterISR struct {
 	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that requests the change
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
-	// Joiner is the newly joining member, and Incarnation the process start that showed the
-	// leader its log. A later start may hold less and is refused with failure.StaleIncarnation. "":
-	// nobody joins.
+	// Joiner is the newly joining member, and Incarnation the process start that showed the leader
+	// its log. A later start may hold less and is refused with failure.StaleIncarnation. "": no
+	// replica joins.
 	Joiner            NodeID `json:"joiner,omitempty"`
 	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
 }

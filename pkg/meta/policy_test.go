@@ -104,7 +104,7 @@ func TestDeadLettersNeedAPlace(t *testing.T) {
 	}
 }
 
-// A name that nobody chose fits, and two are not one.
+// A default name is valid, and two channels have different ones.
 func TestInheritedDeadLetterTopicsHaveNamesThatFit(t *testing.T) {
 	a := DeadLetterTopic(policy.Policy{}, strings.Repeat("t", 64), strings.Repeat("c", 64))
 	b := DeadLetterTopic(policy.Policy{}, strings.Repeat("t", 64), strings.Repeat("c", 63)+"d")

@@ -37,7 +37,7 @@ type TopicConfig struct {
 	RetentionAge   time.Duration // finished messages older than this may be dropped; 0: at once
 	RetentionBytes int64         // the log is reduced to this size, finished or not; 0: no limit
 	MaxMessage     int           // largest body in bytes; 0: the node's limit
-	DedupWindow    time.Duration // time within which a publisher's id is stored once; 0: nobody has used ids
+	DedupWindow    time.Duration // time within which a publisher's id is stored once; 0: no publisher has used ids
 	KeyFrom        string        // where in a body the key is, in the form of keys.ParseRule; "": nowhere
 	TTL            time.Duration // messages without their own expire after this; 0: they do not
 	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit

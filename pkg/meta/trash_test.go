@@ -87,7 +87,7 @@ func TestTheOldestLeaveTheTrash(t *testing.T) {
 	}
 }
 
-// Whoever follows the metadata learns what has left the trash, for whatever reason, and nothing
+// A watcher of the metadata learns what has left the trash, for whatever reason, and nothing
 // while the trash only grows.
 func TestWhatLeftTheTrash(t *testing.T) {
 	s, made := kept(t, 3, 1)
@@ -143,7 +143,8 @@ func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
 	}
 }
 
-// A restore that names no incarnation must not guess, and what a full trash drops is told.
+// A restore that names no incarnation must not guess, and the result names what a full
+// trash drops.
 func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 	s, made := kept(t, 1, 1)
 	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }

@@ -83,7 +83,8 @@ func TestANodeWithoutALevelIsRefused(t *testing.T) {
 	}
 }
 
-// A snapshot of a newer release is told from a damaged one, whatever else is in it.
+// A snapshot of a newer release is distinguished from a damaged one, whatever else
+// is in it.
 func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 	newer := level.Supported().Max + 1
 	body := []byte("brkdmeta\x01\x00\x00\x00" + `{"index":7,"cluster":{"id":"blue","level":` + newer.String() + `,"color":1},"moons":3}` + "\n{}\n")

@@ -125,10 +125,10 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		a, _ := node(t, o, "a:1")
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 
-		nobody := a.Peer("b", ClassForward, "b:2")
-		_, err := nobody.Call(t.Context(), 1, nil)
+		closed := a.Peer("b", ClassForward, "b:2")
+		_, err := closed.Call(t.Context(), 1, nil)
 		if !errors.Is(err, syscall.ECONNREFUSED) || fate.Of(err) != fate.Refused || len(told.of(EventRefused)) != 1 {
-			t.Errorf("nobody listens: %v, %v", err, told.all)
+			t.Errorf("without a listener: %v, %v", err, told.all)
 		}
 
 		p := a.Peer("b", ClassForward, addr)

@@ -45,7 +45,7 @@ func takeAll(t *testing.T, o *outbox) []byte {
 	}
 }
 
-func TestALittleIsWrittenByWhoeverQueuesIt(t *testing.T) {
+func TestALittleIsWrittenByTheCallerThatQueuesIt(t *testing.T) {
 	o := newOutbox()
 	var written []byte
 	o.try = func(b []byte) int {
@@ -81,7 +81,7 @@ func TestInABurstTheWriterWrites(t *testing.T) {
 		at = at.Add(x.after)
 		putFrame(t, o, []byte("frame"))
 		if direct != x.direct {
-			t.Errorf("frame %d: %d were written by whoever queued them, want %d", i, direct, x.direct)
+			t.Errorf("frame %d: %d were written by the callers that queued them, want %d", i, direct, x.direct)
 		}
 		if len(o.wake) > 0 {
 			<-o.wake
@@ -110,7 +110,7 @@ func TestWhatIsQueuedDuringADirectWriteIsTheWriters(t *testing.T) {
 	close(end)
 	first.Wait()
 	if len(o.wake) != 1 {
-		t.Error("nobody told the writer")
+		t.Error("the writer was not woken")
 	}
 	if got := takeAll(t, o); !bytes.Equal(got, second) {
 		t.Errorf("the writer got %q, want %q", got, second)
@@ -123,13 +123,13 @@ func TestAnEndDuringADirectWriteIsNotMissed(t *testing.T) {
 	o.try = func(b []byte) int {
 		o.fail(broken)
 		if _, err := o.swap(&load{}); !errors.Is(err, broken) {
-			t.Errorf("the writer is told %v", err)
+			t.Errorf("the writer got %v", err)
 		}
 		return len(b)
 	}
 	putFrame(t, o, nil)
 	if len(o.wake) == 0 {
-		t.Error("nobody told the writer")
+		t.Error("the writer was not woken")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 			}
 			got := takeAll(t, o)
 			if len(got) > 0 && !woken && !held {
-				t.Fatal("something waits, and nobody has told the writer")
+				t.Fatal("something waits, and the writer was not woken")
 			}
 			written = append(written, got...)
 		case 1:

@@ -52,7 +52,7 @@ func TestMuchLeavesThoughItIsHeld(t *testing.T) {
 		n += len(putFrame(t, o, make([]byte, 3000)))
 	}
 	if len(o.wake) != 1 {
-		t.Fatal("nobody told the writer")
+		t.Fatal("the writer was not woken")
 	}
 	if got := takeAll(t, o); len(got) != n {
 		t.Errorf("the writer got %d bytes of %d", len(got), n)
@@ -75,7 +75,7 @@ func TestAHoldBehindTheWritersWake(t *testing.T) {
 	}
 	o.Release()
 	if len(o.wake) != 1 {
-		t.Fatal("nobody told the writer")
+		t.Fatal("the writer was not woken")
 	}
 	if got := takeAll(t, o); !bytes.Equal(got, want) {
 		t.Errorf("the writer got %q", got)

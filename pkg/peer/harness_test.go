@@ -92,7 +92,7 @@ func memOptions(n Network, self Node) Options {
 }
 
 // tcpOptions returns the same on the loopback interface, for a machine that may
-// have no time for the test: nobody is given up in a minute.
+// have no time for the test: no peer is given up within a minute.
 func tcpOptions(self Node) Options {
 	o := memOptions(TCP{}, self)
 	o.LocalAddr = "127.0.0.1"

@@ -238,7 +238,7 @@ func TestRaftGetsItsConnectionsAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestRaftConnectionsThatNobodyTakesAreClosed(t *testing.T) {
+func TestRaftConnectionsThatAreNotAcceptedAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")

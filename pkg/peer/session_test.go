@@ -122,7 +122,7 @@ func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if _, ok := p.Connected(); ok {
-			t.Error("connected again, and nobody wanted it")
+			t.Error("connected again, though no caller wanted it")
 		}
 		if diff := cmp.Diff([]string{"up 1", "down 1", "up 2", "down 2"}, h.lines); diff != "" {
 			t.Error(diff)
@@ -253,7 +253,7 @@ func TestWritingThatBlocksIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestASlowPeerHoldsUpNobodyElse(t *testing.T) {
+func TestASlowPeerHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")

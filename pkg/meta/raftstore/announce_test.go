@@ -31,7 +31,8 @@ func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
 	})
 }
 
-// Every node learns of a command when the leader does, whoever proposed it.
+// Every node learns of a command when the leader does, whichever node proposed
+// it.
 func TestFollowersLearnPromptlyWhatIsCommitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)

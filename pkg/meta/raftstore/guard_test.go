@@ -40,7 +40,7 @@ func (d *badDisk) StoreLogs(l []*raft.Log) error {
 	return d.InmemStore.StoreLogs(l)
 }
 
-// reserveOn returns a reserve on a disk that has as much free as it is told, and the size of its file.
+// reserveOn returns a reserve on a disk whose free space the test sets, and the size of its file.
 func reserveOn(t *testing.T, size int64, log *slog.Logger) (r *reserve, free *atomic.Int64, file func() int64) {
 	t.Helper()
 	free = &atomic.Int64{}

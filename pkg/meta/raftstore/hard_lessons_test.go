@@ -60,7 +60,7 @@ func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
 			select {
 			case <-changed:
 			default:
-				t.Errorf("round %d: nobody was told that the state is another", round)
+				t.Errorf("round %d: the change of the state was not announced", round)
 			}
 			propose(t, first, topic(fmt.Sprintf("after-%d", round)))
 			for range 100 {

@@ -115,10 +115,10 @@ func routineWarnings() []string {
 	}
 }
 
-// routine reports whether a line is about a connection that broke or could not be
-// made, about an entry that the leader has compacted, in whose place a follower gets a
-// snapshot, or another everyday matter: whoever runs the node is told of nodes by those
-// who judge them. Where a missing entry is damage, the library panics with it.
+// routine reports whether a line is about an everyday matter, such as a connection that
+// broke or could not be made, or an entry that the leader has compacted, instead of
+// which a follower gets a snapshot. Other components report nodes that fail. If a
+// missing entry is damage, the library panics.
 func routine(msg string, args []any) bool {
 	for _, prefix := range routineWarnings() {
 		if strings.HasPrefix(msg, prefix) {

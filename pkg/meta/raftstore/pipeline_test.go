@@ -76,13 +76,13 @@ func TestAStuckPipelineIsClosed(t *testing.T) {
 		}
 		<-p.Consumer()
 		began := time.Now()
-		for n := 0; err == nil; n++ { // nobody consumes any more
+		for n := 0; err == nil; n++ { // without a consumer
 			if err = send(); n > 5 {
 				break
 			}
 		}
 		if took := time.Since(began); err == nil || took < timeout || took > 2*timeout {
-			t.Errorf("requests that nobody takes: %v after %v", err, took)
+			t.Errorf("requests that the peer does not read: %v after %v", err, took)
 		}
 		close(stop)
 		_ = p.Close()

@@ -82,7 +82,7 @@ func TestTheOnlySurvivorIsAClusterOfOneThatGrows(t *testing.T) {
 	})
 }
 
-func TestCommandsThatNobodyAgreedOnAreNamed(t *testing.T) {
+func TestCommandsThatWereNotCommittedAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.trio()
 		leader := c.leader()
@@ -123,7 +123,7 @@ func TestWhatIsStoredIsReadWithoutALeader(t *testing.T) {
 		s := c.start("n2", false)
 		c.sleep(3 * time.Second)
 		if _, known := s.Leader(); known || s.Topic("t") != nil {
-			t.Fatal("it has a leader, or applied what nobody confirmed")
+			t.Fatal("it has a leader, or applied what was not committed")
 		}
 		stored, err := s.Stored()
 		if err != nil {

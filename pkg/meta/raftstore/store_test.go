@@ -403,7 +403,7 @@ func TestASecondProcessIsKeptOut(t *testing.T) {
 	}
 }
 
-func TestAFirstStartThatWasCutOffStartsAnew(t *testing.T) {
+func TestAFirstStartThatWasCutOffStartsAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		prepare func(t *testing.T, dir string)
