@@ -58,7 +58,8 @@ type batchesArgs struct {
 }
 
 // pendingRepair is a set of files that repair a log, to be put into it in an epoch above the given
-// one. Whoever takes it from its replica must either put the files into the log or discard them.
+// one. A caller that takes it from its replica must either put the files into the log or discard
+// them.
 type pendingRepair struct {
 	above seq.Epoch
 	files *repair.Prepared
@@ -94,7 +95,7 @@ func (m *repairer) reaches(h *Topic) bool { return h.fs == m.o.FS && m.o.Calls.R
 
 // found handles damage that was met. If its caller waits, it has suspended deliveries before the
 // call. If the range was given up since the caller asked whether to wait, found resumes them,
-// because nobody else would.
+// because no other code would.
 func (m *repairer) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	hp.sought.Want(repair.Of(err))
 	m.start(h, hp)

@@ -12,13 +12,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// someNodes are other nodes, which nobody asks.
+// someNodes are other nodes, which are never called.
 type someNodes struct{ forward.Remote }
 
 type deafObserver struct{ topic.Observer }
 
-// TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile has a consumer meet damage, ask whether to wait for it, and suspend
-// deliveries after the range was given up: nobody else would resume them.
+// TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile has a consumer meet damage, ask whether to wait for
+// it, and suspend deliveries after the range was given up: no other code would resume them.
 func TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile(t *testing.T) {
 	disk := vfs.NewMem()
 	if err := vfs.MkdirAllSynced(disk, "p"); err != nil {
@@ -54,7 +54,7 @@ func TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile(t *testing.T) {
 	damage := &commitlog.CorruptionError{From: 3, Next: 5}
 	for _, given := range []bool{false, true} {
 		if !m.waits(h, hp, damage) {
-			t.Fatal("nobody waits for what others may hold")
+			t.Fatal("does not wait for what other replicas may hold")
 		}
 		if given {
 			hp.sought.Due([]repair.Extent{repair.Of(damage)}, time.Unix(1000, 0))

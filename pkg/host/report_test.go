@@ -22,7 +22,7 @@ func TestAReportReplacesTheOneInProgress(t *testing.T) {
 		t.Error("the second report does not find the first")
 	}
 	if q.done(key, cut) {
-		t.Error("the first report ends, and nobody reports the second")
+		t.Error("the first report ends, and the second is not sent")
 	}
 	if s := q.wanted(key); s != damaged {
 		t.Errorf("%+v is reported", s)

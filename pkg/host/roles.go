@@ -217,7 +217,7 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 
 // lead makes this node lead a partition in the epoch of the metadata. There is one term per epoch.
 // If a channel's start cannot be stored, for example on a full disk, the node leads nevertheless,
-// and the next run retries. Nobody was told yet that the channel exists.
+// and the next run retries. No client knows yet that the channel exists.
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
 	lp.damaged = func(err *commitlog.CorruptionError) bool {

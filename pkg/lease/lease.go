@@ -9,14 +9,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Lease says until when this node may deliver and take answers as the leader of
+// Lease says until when this node may deliver and handle answers as the leader of
 // a partition. It begins when every in-sync replica has recognised the term: none
 // of them followed a later leader then. It continues while the node is in touch,
 // without a gap longer than the lease, with a quorum of the metadata or with all
-// in-sync replicas: whoever else is elected leads only after one of them knew.
-// In touch with the quorum means that all that was decided until then is applied
+// in-sync replicas: a later leader leads only after one of them knew of it. In
+// touch with the quorum means that all that was decided until then is applied
 // here, and names no other leader, however long it takes until the partition's
-// role follows. After a gap, that says nothing about the time between.
+// role follows. Contact after a gap says nothing about the time between.
 //
 // It ends for good when a later leader is heard of, which may be long before the
 // metadata here says so.
@@ -29,19 +29,19 @@ type Lease struct {
 	epoch     seq.Epoch        // of the term
 	named     func() bool      // the metadata here says that this node leads in the epoch
 	confirmed func() time.Time // by the in-sync replicas; set by Begin
-	refused   func()           // is told when lapsed becomes true; likewise
+	refused   func()           // called when lapsed becomes true; likewise
 	base      time.Time
 	until     atomic.Int64 // since base, in ns; never
 	from      atomic.Int64 // likewise: what was confirmed before does not count
 	ended     atomic.Bool  // there is a later leader
-	lapsed    atomic.Bool  // someone was refused since it was last renewed
+	lapsed    atomic.Bool  // Held refused a caller since it was last renewed
 }
 
-// never is until when a lease holds that has not begun.
+// never is the end of a lease that has not begun.
 const never = math.MinInt64
 
-// New returns the lease of a term. named says whether the metadata here has this node
-// lead in that epoch. Nothing is asked of the lease before Begin.
+// New returns the lease of a term. named reports whether the metadata on this node
+// says that it leads in that epoch. No other method may be called before Begin.
 func New(c *Contact, epoch seq.Epoch, named func() bool) *Lease {
 	l := &Lease{contact: c, epoch: epoch, named: named, base: time.Now()}
 	l.until.Store(never)
@@ -49,14 +49,15 @@ func New(c *Contact, epoch seq.Epoch, named func() bool) *Lease {
 	return l
 }
 
-// Begin says how to learn when the in-sync replicas last confirmed the term, and whom
-// to tell that Held has refused someone, once until Regained. It is called once.
+// Begin begins the lease. confirmed returns when the in-sync replicas last confirmed
+// the term; refused is called when Held refuses a caller, once until Regained. Begin
+// is called once.
 func (l *Lease) Begin(confirmed func() time.Time, refused func()) {
 	l.confirmed, l.refused = confirmed, refused
 }
 
-// Held reports whether the lease holds at now, so that this node may deliver. Who is refused
-// is to be told by Regained.
+// Held reports whether the lease holds at now, so that this node may deliver. Regained
+// reports to a caller that was refused when the lease holds again.
 func (l *Lease) Held(now time.Time) bool {
 	if l.Holds(now) {
 		return true
@@ -67,13 +68,15 @@ func (l *Lease) Held(now time.Time) bool {
 	return false
 }
 
-// Holds reports whether the lease holds at now. Nobody is refused by it.
+// Holds reports whether the lease holds at now. Unlike Held, it does not count
+// as a refusal.
 func (l *Lease) Holds(now time.Time) bool {
 	l.look(now)
 	return l.holds(now) || l.renew(now)
 }
 
-// Lapsed reports whether Held has refused someone since Regained found the lease to hold.
+// Lapsed reports whether Held has refused a caller since Regained found the lease to
+// hold.
 func (l *Lease) Lapsed() bool { return l.lapsed.Load() }
 
 // look ends the lease if the machine was suspended. It may begin again.
@@ -99,21 +102,22 @@ func (l *Lease) holds(now time.Time) bool {
 	return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()
 }
 
-// Superseded notes that there is a leader of an epoch. It ends the lease of an
-// earlier one. A nil lease, which never ends, is left alone.
+// Superseded records that there is a leader of an epoch. It ends the lease of
+// an earlier epoch. A nil lease never ends.
 func (l *Lease) Superseded(by seq.Epoch) {
 	if l != nil && l.epoch < by {
 		l.ended.Store(true)
 	}
 }
 
-// renew asks again how long the lease holds, and returns whether it does at now.
+// renew recomputes until when the lease holds, and reports whether it holds at
+// now.
 func (l *Lease) renew(now time.Time) bool {
 	l.look(now)
 	from := l.from.Load()
 	confirmed := l.confirmed()
 	since, last := l.contact.Unbroken()
-	if !l.named() { // asked last: who is named now was named then
+	if !l.named() { // read last: a leader that is named now was named then
 		return l.holds(now)
 	}
 	if !confirmed.IsZero() && int64(confirmed.Sub(l.base)) >= from {
@@ -122,7 +126,7 @@ func (l *Lease) renew(now time.Time) bool {
 	if until := l.until.Load(); until != never && !last.IsZero() && int64(since.Sub(l.base)) <= until {
 		l.extend(int64(last.Sub(l.base) + l.contact.span))
 	}
-	if l.from.Load() != from { // what was just counted may be from before a suspension
+	if l.from.Load() != from { // the contact that was just counted may be from before a suspension
 		l.until.Store(never)
 	}
 	return l.holds(now)
@@ -137,14 +141,14 @@ func (l *Lease) extend(until int64) {
 	}
 }
 
-// Regained reports whether the lease holds again after someone was refused.
+// Regained reports whether the lease holds again after Held refused a caller.
 func (l *Lease) Regained(now time.Time) bool {
 	return l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
 }
 
 // Contact is this node's contact with a quorum of the metadata, for all leases
-// together: Unbroken is called repeatedly, so that a lease that nobody asks for
-// continues without a gap.
+// together: Unbroken is called periodically, so that an unused lease continues
+// without a gap.
 type Contact struct {
 	span      time.Duration    // of a lease: a longer time without contact is a gap
 	latest    func() time.Time // contact; the zero time: never

@@ -26,9 +26,9 @@ func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 		}
 		wants("never in touch", false)
 		contact = time.Now().Add(-time.Millisecond)
-		wants("in touch with the quorum before it began, and recognised by nobody", false)
+		wants("in touch with the quorum before it began, and not recognised", false)
 		contact = time.Now()
-		wants("in touch with the quorum, and recognised by nobody", false)
+		wants("in touch with the quorum, and not recognised", false)
 		confirmed = time.Now()
 		wants("recognised", true)
 		time.Sleep(time.Second)

@@ -70,7 +70,7 @@ func (p *Pulse) Begin() Stretch {
 }
 
 // Steady reports whether there was no gap up to now. It knows of a pause as soon
-// as that is over: whoever asks before the next beat finds the gap.
+// as that is over: a call before the next beat finds the gap.
 func (s Stretch) Steady(now time.Time) bool {
 	p := s.pulse
 	p.look(now)
