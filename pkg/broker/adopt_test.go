@@ -103,9 +103,9 @@ func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
 	})
 }
 
-// A node that leads one of several partitions in a new epoch, with nobody in between, is what the other
-// node has known all the time: nobody there asks for the partition anew.
-func TestARelayStaysWithAPartitionThatIsLedAnew(t *testing.T) {
+// If a node leads one of several partitions in a new epoch, and no other node led in between, the relay
+// at the other node keeps the partition: it does not ask for it again.
+func TestARelayStaysWithAPartitionInANewEpoch(t *testing.T) {
 	for _, elections := range []int{1, 3, 3, 3, 3, 3, 3, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMesh(t, "n1", "n2")
@@ -145,8 +145,8 @@ func TestARelayStaysWithAPartitionThatIsLedAnew(t *testing.T) {
 	}
 }
 
-// What an ordered channel sent to another node in the earlier term goes first to whoever asks in the next one, and must
-// not come behind that.
+// What an ordered channel sent to another node in the earlier term is delivered first to the consumer
+// that takes in the next term, and must not come after that.
 func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -336,8 +336,8 @@ func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 	}
 }
 
-// TestAClientGetsNothingOfALeaderThatIsReplaced, though the relay has it, and nobody has told the relay: the new
-// leader may have delivered it, and what follows it, to others.
+// TestAClientGetsNothingOfALeaderThatIsReplaced: the relay holds its messages and does not know of
+// the change, but the new leader may have delivered them, and what follows, to others.
 func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
@@ -353,7 +353,7 @@ func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
 		way.postLocked(func() { <-release }) // n1 hangs
 		way.mu.Unlock()
 		l.create("other", "n1")
-		synctest.Wait() // whoever looks after relays has just done so
+		synctest.Wait() // the check of relays has just run
 		l.elect("t", 0, "n2")
 		if n, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); n > 0 || err != nil {
 			t.Errorf("took %d messages of the leader before, %v", n, err)

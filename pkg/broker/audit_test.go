@@ -6,11 +6,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// What an operator did at one node is known at all, with the node that was asked.
+// What an operator did at one node is known at all nodes, with the node that was
+// asked.
 func TestActsAreKnownAtEveryNode(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.at("n2").Recorder.RecordAct(t.Context(), meta.Act{At: 7, Actor: "10.0.0.9:1", Verb: "DELETE /v1/topics/t", Status: 204})
-	// Without a majority the audit log cannot be written either: nobody waits for that.
+	// Without a majority the audit log cannot be written either: the request does not
+	// wait for that.
 	l.at("n2").Recorder.RecordAct(t.Context(), meta.Act{At: 8, Actor: "10.0.0.9:1", Verb: "DELETE /v1/topics/u", Status: 503})
 	for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
 		acts := l.at(id).Recorder.Journal().Acts()

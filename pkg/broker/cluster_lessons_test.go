@@ -159,7 +159,7 @@ func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
 	c := l.subscribe("t", "c", 0)
 	l.mustPut("t", 0, "fresh")
 	if got := c.take(1); got != "fresh" {
-		t.Errorf("made anew it begins with %q", got)
+		t.Errorf("the recreated channel begins with %q", got)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestNobodySeesWhatIsNotCommitted(t *testing.T) {
 			t.Errorf("%s: committed to %d", when, end)
 		}
 	}
-	unseen("nobody has it")
+	unseen("no follower has it")
 	l.tell("n2", false)
 	l.tell("n3", false)
 	l.inSync("t", 0, 1)

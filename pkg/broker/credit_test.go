@@ -36,7 +36,7 @@ func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for range 3 { // and back again, for whoever has lent it
+				for range 3 { // and back again, for the source that has lent it
 					m.nodes["n1"].putAt("t", 0, 1)
 					began := time.Now()
 					for got := -1; got != 0; {

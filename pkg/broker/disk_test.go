@@ -126,8 +126,8 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: what a publisher is told is
-// true, consuming continues, and so does publishing when there is room.
+// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: the error of a publish is
+// true, consuming continues, and publishing does too once there is room.
 func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, func(o *Options) {

@@ -94,8 +94,9 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 	})
 }
 
-// Data whose cluster cannot be told is not served by a node that is new in its own.
-func TestDataOfNobodyKnowsWhomIsSetAside(t *testing.T) {
+// Data of an unknown cluster is not served by a node that has newly joined its
+// cluster.
+func TestDataOfAnUnknownClusterIsSetAside(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "secret", "of another")
 	n.stop()

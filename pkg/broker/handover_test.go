@@ -142,7 +142,7 @@ func TestAConsumerThatAnswersInTimeSeesNothingTwice(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyElseCanLeadStays(t *testing.T) {
+func TestAPartitionThatNoOtherNodeCanLeadStays(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("one", "n1")
 	l.create("t", "n1", "n2", "n3")
@@ -164,7 +164,7 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	c := l.subscribe("t", "c", 0)
 	err := l.transfer(t.Context(), "t", "n9")
 	if !errors.Is(err, failure.NodeNotFound) {
-		t.Errorf("to nobody: %v", err)
+		t.Errorf("to an unknown node: %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -180,8 +180,8 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	}
 }
 
-// Whoever asks may mean a topic that was deleted: the one that has its name now stays
-// where it is.
+// A handover may be for a topic that was deleted: the topic that has its name now
+// stays where it is.
 func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2")
 	l.create("t", "n1", "n2")

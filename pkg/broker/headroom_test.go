@@ -43,6 +43,6 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 	disk.set(free)
 	n.Host.Disk.Look()
 	if !n.Host.Disk.Low() {
-		t.Error("the disk is not low though publishes are refused: nobody is told, and nothing is handed over")
+		t.Error("the disk is not low though publishes are refused: nothing is reported, and no leadership is transferred")
 	}
 }

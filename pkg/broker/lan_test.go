@@ -41,7 +41,7 @@ type lanHost struct {
 	id     meta.NodeID
 	disk   *vfs.Mem
 	broker atomic.Pointer[Broker]   // nil: none runs
-	dead   atomic.Pointer[Broker]   // killed: what it does is heard by nobody
+	dead   atomic.Pointer[Broker]   // killed: what it sends is lost
 	calls  map[meta.NodeID]*lanLink // of others to here; guarded by the lan's lock
 }
 
@@ -116,7 +116,8 @@ func (l *lan) kill(id meta.NodeID) {
 	l.tell(id, false)
 }
 
-// crash ends a broker as kill does, and nobody notices until it comes back.
+// crash ends a broker as kill does, and no other node notices until it comes
+// back.
 func (l *lan) crash(id meta.NodeID) {
 	h := l.hosts[id]
 	b := h.broker.Swap(nil)
@@ -155,7 +156,7 @@ func (l *lan) failOver(down meta.NodeID) {
 			if p := &t.Partitions[i]; p.Leader == down {
 				k := slices.IndexFunc(p.ISR, func(id meta.NodeID) bool { return l.hosts[id].broker.Load() != nil })
 				if k < 0 {
-					l.t.Fatalf("nobody can lead %s/%d: %v", t.Name, i, p.ISR)
+					l.t.Fatalf("no replica can lead %s/%d: %v", t.Name, i, p.ISR)
 				}
 				l.elect(t.Name, i, p.ISR[k])
 			}
@@ -369,7 +370,9 @@ func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([
 	defer to.mu.Unlock()
 	b := to.to.broker.Load()
 	if b == nil || h.dead.Load() != nil {
-		to.postLocked(func() { done(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("nobody listens")}) })
+		to.postLocked(func() {
+			done(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("connection refused")})
+		})
 		return
 	}
 	request := bytes.Join(payload, nil)

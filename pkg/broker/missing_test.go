@@ -40,7 +40,7 @@ func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
 			l.control()
 			return l.at("n2").Host.Lookup("t").Led(0) != nil
 		})
-		l.eventually("the replica to be copied anew", func() bool {
+		l.eventually("the replica to be copied again", func() bool {
 			p := l.store.Topic("t").Partitions[0]
 			return slices.Contains(p.ISR, "n3") && len(p.Suspects) == 0
 		})

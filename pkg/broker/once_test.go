@@ -28,7 +28,7 @@ func (l *lan) putOnce(id meta.NodeID, name, dedup string) topic.Receipt {
 	return <-got
 }
 
-func TestAnIDIsStoredOnceWhereverItIsPublishedAndWhoeverLeads(t *testing.T) {
+func TestAnIDIsStoredOnceWhicheverNodeIsAskedOrLeads(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	for i, leader := range []meta.NodeID{"n1", "n2", "n3", "n1"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
+func TestADrainIsRefusedWhereNoOtherNodeCouldLead(t *testing.T) {
 	l, c := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("alone", "n1")

@@ -380,7 +380,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	}
 }
 
-func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
+func TestAnUncleanElectionElectsTheReplicaThatTheOperatorNames(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2")

@@ -389,7 +389,7 @@ func (r *reluctant) Go(node meta.NodeID, kind uint8, payload [][]byte, done func
 			next := done
 			done = func(reply []byte, err error) {
 				next(reply, err)
-				go r.unsent(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("nobody listened")})
+				go r.unsent(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("connection refused")})
 			}
 		}
 	}

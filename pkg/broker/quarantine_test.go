@@ -107,7 +107,7 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 	})
 }
 
-func TestADamagedLeaderHandsOverAndIsCopiedAnew(t *testing.T) {
+func TestADamagedLeaderHandsOverAndIsCopiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")

@@ -179,7 +179,7 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 		if _, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); !errors.Is(err, failure.InvalidConfig) {
 			t.Errorf("of an ephemeral channel: %v", err)
 		}
-		a.Channel = "nobody"
+		a.Channel = "other"
 		if s, err := n.Contents.Policies().RedriveOrPurge(t.Context(), a); err != nil || s != (deadletter.Processed{}) {
 			t.Errorf("of a channel without dead letters: %+v, %v", s, err)
 		}

@@ -95,9 +95,9 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	})
 }
 
-// TestAClientIsToldOfAFinishThatReachesNobody has the leader end the subscription
-// while answers are on their way and behind those.
-func TestAClientIsToldOfAFinishThatReachesNobody(t *testing.T) {
+// TestAClientIsToldOfAFinishThatReachesNoLeader has the leader end the
+// subscription while answers are in transit, and after them.
+func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")

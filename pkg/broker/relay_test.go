@@ -188,7 +188,7 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 	}
 }
 
-func TestAClientThatNobodyCanServeIsToldToGo(t *testing.T) {
+func TestAClientThatNoNodeCanServeIsToldToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -250,7 +250,7 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 				t.Fatalf("took %d, %v", n, err)
 			}
 			s := m.nodes["n2"].channelStats("t", "sampled")
-			return s.Depth == 100 && s.Delivered < 50 // partition 0 is nobody's
+			return s.Depth == 100 && s.Delivered < 50 // partition 0 has no consumer
 		})
 		n1 := m.nodes["n1"]
 		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
@@ -378,7 +378,7 @@ func TestWhoWaitsIsServedInTurn(t *testing.T) {
 			m.nodes["n1"].put("t", "x")
 			for try := 0; sum() == sent; try++ { // until someone has it
 				if try == 100 {
-					t.Fatalf("nobody gets message %d", sent)
+					t.Fatalf("no consumer gets message %d", sent)
 				}
 				synctest.Wait()
 				for i, c := range all {
@@ -446,8 +446,8 @@ func TestBigMessagesGoThroughARelay(t *testing.T) {
 	}
 }
 
-// TestARelayThatGivesUpTellsTheLeader: its subscription there would be given
-// messages that nobody hands over, until they time out.
+// TestARelayThatGivesUpTellsTheLeader: its subscription there would otherwise
+// get messages that no client receives, until they time out.
 func TestARelayThatGivesUpTellsTheLeader(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")

@@ -89,8 +89,8 @@ var lastCopies = map[string]func(l *lan, all []string){
 	"in many places": func(l *lan, all []string) { l.spoil("n1", "t", 0, all[1][:50]); l.spoil("n1", "t", 0, all[5][:50]) },
 }
 
-// The only copy in sync is damaged, and the others hold what it lost, though they are not in sync. Nobody
-// is led past it, and no operator is needed.
+// The only replica in sync is damaged, and the others hold what it lost, though they are not in sync.
+// No consumer skips it, and no operator is needed.
 func TestTheOnlyCopyInSyncIsRepairedWithThoseThatAreNot(t *testing.T) {
 	for name, harm := range lastCopies {
 		for _, late := range []time.Duration{0, 20 * time.Second} {
@@ -287,9 +287,9 @@ func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 	}
 }
 
-// A damaged leader that is alone in sync is asked to hand over: it stays, delivers what it can, and is
-// repaired once another node is there.
-func TestADamagedLeaderWithNobodyInSyncStays(t *testing.T) {
+// A damaged leader that is alone in sync is asked to transfer its leadership: it stays, delivers what
+// it can, and is repaired once another node is there.
+func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
@@ -298,7 +298,7 @@ func TestADamagedLeaderWithNobodyInSyncStays(t *testing.T) {
 		l.start("n1")
 		for range 3 {
 			if err := l.transfer(t.Context(), "t", ""); err == nil {
-				t.Error("it has handed over to nobody")
+				t.Error("it has handed over to no replica")
 			}
 			time.Sleep(time.Second)
 		}
@@ -392,7 +392,7 @@ func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 
 // The only copy in sync is an older state of its disk, and was written on: the others hold another message at the same
 // offset, committed as well. When that place rots, what they hold is not what was lost.
-func TestALogThatWasWrittenAnewIsNotRepairedWithWhatWasThereBefore(t *testing.T) {
+func TestALogThatWasRewrittenIsNotRepairedWithWhatWasThereBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		cfg := meta.TopicConfig{Replicas: 3, MinISR: 1}.WithDefaults(3, false)

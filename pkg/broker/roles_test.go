@@ -225,7 +225,7 @@ func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
 	}
 }
 
-// told counts what a watcher is told.
+// told counts the calls of a watcher.
 type told struct{ times atomic.Int32 }
 
 func (w *told) LedChanged() { w.times.Add(1) }

@@ -64,9 +64,10 @@ func (l *lan) whole(within time.Duration) {
 	l.t.Fatalf("not repaired within %v: %s", within, state)
 }
 
-// A leader whose copy is damaged cannot serve a follower that comes back. It notices
-// as it reads for it, and hands over to a replica that is intact.
-func TestRotAtTheLeaderKeepsNobodyOut(t *testing.T) {
+// A leader whose log is damaged cannot serve a follower that comes back. It finds
+// the damage as it reads for it, and transfers its leadership to a replica that is
+// intact.
+func TestRotAtTheLeaderKeepsNoReplicaOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, func(o *Options) {
 			soon(o)
@@ -148,8 +149,8 @@ func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
 	}
 }
 
-// Nobody reads what is damaged, and it is found all the same: the scrubber reads
-// everything once in an interval.
+// No consumer reads what is damaged, and it is found all the same: the scrubber
+// reads everything once in an interval.
 func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 	for name, harm := range harms {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
@@ -245,9 +246,10 @@ func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 	})
 }
 
-// The leader finds damage and hands over to a replica whose log was opened from disk, the only
-// other one in sync. That one may append nothing, and take nobody out, before it was compared
-// with the damaged one, which answers nobody: it has to be known as suspect.
+// The leader finds damage and transfers its leadership to a replica whose log was opened from
+// disk, the only other one in sync. That one must not append, nor remove a replica, before it
+// was compared with the damaged one, which answers no request: the damaged one has to be known
+// as suspect.
 func TestADamagedLeaderThatHandsOverIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := smallSegments(t)

@@ -14,7 +14,7 @@ func TestAChannelIsNotReadyBeforeEveryLeaderKnowsIt(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
 		l.mustPut("t", 0, "a")
-		l.crash("n1") // and nobody has noticed
+		l.crash("n1") // and no node has noticed
 		if err := l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false); !errors.Is(err, directory.ErrUnconfirmed) {
 			t.Fatalf("the leader may go on acknowledging what the channel skips: %v", err)
 		}

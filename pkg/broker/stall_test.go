@@ -111,7 +111,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 }
 
 // What a stalled client holds back goes to others.
-func TestAStalledClientStarvesNobody(t *testing.T) {
+func TestAStalledClientStarvesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -126,7 +126,7 @@ func TestAStalledClientStarvesNobody(t *testing.T) {
 			t.Errorf("got %d of 500 messages beside a client that does not read", len(r.got))
 		}
 		if stalled.ended.Load() != nil {
-			t.Errorf("the stalled client is told to go: %v", *stalled.ended.Load())
+			t.Errorf("the stalled client is disconnected: %v", *stalled.ended.Load())
 		}
 	})
 }

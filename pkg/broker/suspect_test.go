@@ -125,7 +125,7 @@ func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
 }
 
 // TestALeaderThatRestartsAtOnceWithDamageLosesNothing has the others run all the time:
-// nobody notices the restart.
+// no node notices the restart.
 func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
 	for _, where := range []int{10, 19} {
 		synctest.Test(t, func(t *testing.T) {

@@ -85,7 +85,7 @@ func place(ctx context.Context, t testing.TB, count int, o options) (Nodes, []*n
 }
 
 // stopAll ends what runs at the end of a test. All at once: the last ones of a cluster have
-// nobody to hand over to.
+// no node to transfer leaderships to.
 func stopAll(nodes Nodes) {
 	var wg sync.WaitGroup
 	for _, n := range nodes {

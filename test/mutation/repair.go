@@ -11,7 +11,7 @@ func repairMistakes() []mistake {
 		{
 			name: "OwnerIsKnown: data of an unknown cluster is served", file: "pkg/datadir/owner.go",
 			old: "return unknownCluster, nil", with: "return id, nil",
-			tests: []string{"./pkg/broker"}, run: "DataOfNobody",
+			tests: []string{"./pkg/broker"}, run: "DataOfAnUnknownCluster",
 		},
 		{
 			name: "AsideWhileLonger: a set-aside copy that is longer goes", file: "pkg/host/aside.go",
