@@ -12,14 +12,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Change is what is told of one message. Numbers are unsigned varints:
+// Change is the change of one message. Numbers are unsigned varints:
 //
 //	+-------------+---------------+------+-----------+---------+----------+---------+------------+
 //	| version = 1 | name length v | name | version v | floor v | offset v | moves v | attempts v |
 //	+-------------+---------------+------+-----------+---------+----------+---------+------------+
 //
-// It carries no checksum: whoever sends it does. Changes that are told together stand one behind
-// the other.
+// It has no checksum of its own: the request that carries it has one. Changes that are sent
+// together follow one another.
 type Change struct {
 	Channel string
 	Version uint64     // of the channel

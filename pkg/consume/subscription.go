@@ -63,10 +63,10 @@ func (s *Subscription) change(f func(*Sources)) bool {
 	return true
 }
 
-// lost is told that a source has ended. If the leadership of its partitions has moved, the client stays connected, and
-// is served from the new leader: many client libraries wait for a minute before they connect again. Without another
-// source, a client that asked for one partition is disconnected, as it looks for the leader itself; so is another node,
-// and every client of a node that is about to stop.
+// lost handles the end of a source. If the leadership of its partitions has moved, the client stays
+// connected, and is served from the new leader: many client libraries wait for a minute before they
+// connect again. Without another source, a client that asked for one partition is disconnected, as it
+// looks for the leader itself; so is another node, and every client of a node that is about to stop.
 func (s *Subscription) lost(reason error) {
 	stays := s.Sources.Load().Live() > 0 || s.ask.followsLeaders() && !s.c.host.Leaving()
 	if stays && movedOn(reason) {

@@ -10,12 +10,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Journaled has all that a node keeps go through a redo journal, so that many logs
-// are synced together, and returns the directory with that in its file system. What the
-// journal holds from before is written again first: nothing may be read before. Where there are many
-// replicas, all that the disk owes is written with one call. Of o only
-// the directories are Journaled's own; failed is told once when the journal cannot continue.
-// The caller closes the journal after all else. The report says what was found.
+// Journaled writes all files of a node through a redo journal, so that many logs are synced
+// together, and returns the directory with that file system. It first replays the journal of the
+// previous run: no file may be read before. With many replicas, one call syncs the whole file
+// system. Journaled sets the directories in o itself; failed is called once when the journal cannot
+// continue. The caller closes the journal last. The report says what was found.
 func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll

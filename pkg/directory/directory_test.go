@@ -154,9 +154,9 @@ func TestATopicIsCreatedOnce(t *testing.T) {
 		if _, err := d.Topic("t"); !errors.Is(err, failure.TopicNotFound) {
 			t.Errorf("deleted: %v", err)
 		}
-		anew, err := d.CreateTopic(t.Context(), "t", cfg)
-		if err != nil || anew.Incarnation <= first.Incarnation {
-			t.Errorf("created anew: %v, %v", anew, err)
+		renewed, err := d.CreateTopic(t.Context(), "t", cfg)
+		if err != nil || renewed.Incarnation <= first.Incarnation {
+			t.Errorf("created again: %v, %v", renewed, err)
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestAnAutomaticTopicGetsTheChannelsItHasElsewhere(t *testing.T) {
 	})
 }
 
-// Order is what an ordered topic promises, whoever creates its channels.
+// An ordered topic promises order, whichever client creates its channels.
 func TestChannelsOfAnOrderedTopicAreOrdered(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, d *Directory) {
 		if _, err := d.CreateTopic(t.Context(), "t", meta.TopicConfig{Replicas: 1, Ordered: true}); err != nil {
@@ -249,7 +249,8 @@ func TestChannelsOfAnOrderedTopicAreOrdered(t *testing.T) {
 	})
 }
 
-// Whoever creates is counted; what was there, or was refused, is given back.
+// A creation counts for its client; one of an existing topic, or one that was
+// refused, does not.
 func TestOnlyWhatWasCreatedCounts(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, d *Directory) {
 		bounds := limit.NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
@@ -270,7 +271,7 @@ func TestOnlyWhatWasCreatedCounts(t *testing.T) {
 			t.Errorf("the third is not: %v", err)
 		}
 		if _, err := d.CreateTopic(limit.Uncounted(ctx), "u", one); err != nil {
-			t.Errorf("what nobody asked for is not counted: %v", err)
+			t.Errorf("what no client asked for is counted: %v", err)
 		}
 	})
 }

@@ -43,7 +43,7 @@ const (
 	ExitNotFound    = 3   // what is named does not exist
 	ExitRefused     = 4   // the state forbids it, and nothing was changed
 	ExitForbidden   = 5   // no credentials, wrong ones, or not allowed
-	ExitUnavailable = 6   // nobody answered in time, or the outcome is not known
+	ExitUnavailable = 6   // no node answered in time, or the outcome is not known
 	ExitPartial     = 7   // some of many failed
 	ExitInterrupted = 130 // a change was interrupted, and may have been carried out
 )

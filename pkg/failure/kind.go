@@ -66,8 +66,8 @@ var (
 // Find returns the outermost Kind in the chain of an error, or nil.
 func Find(err error) *Kind { return find(err, func(*Kind) bool { return true }) }
 
-// Of returns the row that says how an error is told: the outermost one in its chain that has a
-// code, or the generic one.
+// Of returns the row that says how an error is reported: the outermost one in its chain that
+// has a code, or the generic one.
 func Of(err error) *Kind {
 	if k := find(err, func(k *Kind) bool { return k.Code != "" }); k != nil {
 		return k

@@ -133,8 +133,9 @@ func PublishText(verb string, err error) string {
 	return verb + saidUnknown + err.Error()
 }
 
-// Read returns what an error frame means to whoever gets it: the code of /v1 that means the same,
-// and what became of the data. What the registry does not know is Failed, and refused.
+// Read returns what an error frame means to the client that gets it: the code of /v1 that means
+// the same, and the fate of the data. A code that the registry does not know is Failed, and
+// refused.
 func Read(code, text string) (Code, fate.Fate) {
 	w := WireNamed(code)
 	switch {

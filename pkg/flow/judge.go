@@ -39,7 +39,8 @@ func (m *Meter) Suspicious(now time.Time) bool {
 	return m.Stalled(now) >= StallAfter || m.Observed(now) >= Long
 }
 
-// Suspect returns what there is to judge a channel on one partition by.
+// Suspect returns the measurements by which a channel on one partition is
+// judged.
 func (m *Meter) Suspect(now time.Time, name string, depth int64, t Totals) Suspect {
 	s := Suspect{Name: name, Depth: depth, Rates: m.Rates(now, t)}
 	if stalled := m.Stalled(now); stalled >= StallAfter {

@@ -94,7 +94,7 @@ type rings struct {
 	changed     time.Time // when the totals were last seen to differ
 }
 
-// Observe is told of the totals. It is called every Every, and once when the channel begins.
+// Observe records the totals. It is called every Every, and once when the channel begins.
 func (m *Meter) Observe(now time.Time, t Totals) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

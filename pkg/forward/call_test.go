@@ -36,7 +36,7 @@ func (l loopback) Call(ctx context.Context, _ meta.NodeID, kind uint8, payload [
 	return reply[0], nil
 }
 
-func TestAnOperationIsAnsweredByWhoeverRegisteredIt(t *testing.T) {
+func TestAnOperationIsAnsweredByItsHandler(t *testing.T) {
 	all := forward.Operations{}
 	forward.Register(all, sum, func(_ context.Context, a sumArgs) (int, error) { return a.A + a.B, nil })
 	c := forward.Caller{Remote: loopback{all}}
@@ -44,7 +44,7 @@ func TestAnOperationIsAnsweredByWhoeverRegisteredIt(t *testing.T) {
 		t.Errorf("%d, %v", got, err)
 	}
 	if _, err := forward.Operation[sumArgs, int]("product").Ask(t.Context(), c, "n2", sumArgs{}); !errors.Is(err, failure.NoSuchCall) {
-		t.Errorf("an operation that nobody registered: %v", err)
+		t.Errorf("an operation that is not registered: %v", err)
 	}
 	if _, err := sum.Ask(t.Context(), forward.Caller{}, "n2", sumArgs{}); !errors.Is(err, forward.ErrAlone) {
 		t.Errorf("without other nodes: %v", err)

@@ -141,7 +141,7 @@ func (r *Reserved) parse(key string, value []byte, text string, isText bool) err
 		}
 		r.TraceID, r.Traced = id, true
 	case keyTag:
-		if ValidTag(text) { // another one nobody can ask for: the message is for everyone
+		if ValidTag(text) { // no consumer can ask for an invalid one: the message is for all
 			r.Tag = text
 		}
 	case keyKey:

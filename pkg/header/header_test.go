@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		{"a trace id of 0", `{"##trace_id":"0","k":null}`, Reserved{Traced: true}, nil},
 		{"the last of two", `{"##trace_id":"1","##trace_id":"2"}`, Reserved{TraceID: 2, Traced: true, Only: true}, nil},
 		{"a tag", `{"##client_dispatch_tag":"a-Z_9"}`, Reserved{Tag: "a-Z_9", Only: true}, nil},
-		{"a tag that nobody can ask for", `{"##client_dispatch_tag":"a b"}`, Reserved{Only: true}, nil},
+		{"a tag that no consumer can ask for", `{"##client_dispatch_tag":"a b"}`, Reserved{Only: true}, nil},
 		{"a tag that is no text", `{"##client_dispatch_tag":["a"]}`, Reserved{Only: true}, nil},
 		{"a reserved key of another release", `{"##zan_test":true}`, Reserved{Only: true}, nil},
 		{"a key", `{"##key":"order-7"}`, Reserved{Key: "order-7", Only: true, Options: true}, nil},

@@ -225,8 +225,8 @@ func (h *Histograms) ObserveChange(c meta.Command, r meta.Result) {
 	}
 }
 
-// countElection counts an election that was made. One of nobody, which only
-// says that a partition is offline, is none.
+// countElection counts the election of a leader. An election without a leader,
+// which only records that a partition is offline, does not count.
 func (h *Histograms) countElection(e *meta.Election) {
 	if e.Leader == "" {
 		return

@@ -38,8 +38,9 @@ type Options struct {
 	Most      int              // ids that are known; 0: dedup.DefaultMost
 	Ages      *age.Clock       // of the log's batches
 	Now       func() time.Time // nil: time.Now
-	// Damaged, if set, is told of a range of the log that cannot be read, and reports whether other
-	// replicas may hold it: then Open fails, as an id that is in it must not be taken for a new one.
+	// Damaged, if set, is called with a range of the log that cannot be read, and reports whether
+	// other replicas may hold it. Open fails then, as an id in that range must not be taken for a
+	// new one.
 	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
@@ -283,7 +284,8 @@ func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
 	}
 }
 
-// Committed is told that the log's committed end has moved. It does not block.
+// Committed is called when the log's committed end has moved. It does not
+// block.
 func (k *Keeper) Committed() {
 	if k.outstanding.Load() > 0 {
 		end := k.o.Partition.Log().CommittedEnd()
@@ -291,7 +293,7 @@ func (k *Keeper) Committed() {
 	}
 }
 
-// idle reports whether nothing is under way, and nobody waits.
+// idle reports whether no publish is in progress or waits for its answer.
 func (k *Keeper) idle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -359,7 +361,7 @@ func (e *publish) refuse(err error) {
 	finishAll(over)
 }
 
-// complete is told what became of the messages that were appended.
+// complete handles the outcome of the messages that were appended.
 func (e *publish) complete(r topic.Receipt) {
 	k := e.k
 	k.mu.Lock()

@@ -447,7 +447,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// appender is a term that appends and tells nobody.
+// appender is a term that appends and has no followers.
 type appender struct {
 	rig
 	w *commitlog.Writer

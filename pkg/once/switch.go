@@ -67,7 +67,8 @@ func (s *Switch) Keeper() *Keeper {
 	return s.keeper.Load()
 }
 
-// Committed is told that the log's committed end has moved. It does not block.
+// Committed is called when the log's committed end has moved. It does not
+// block.
 func (s *Switch) Committed() {
 	if k := s.keeper.Load(); k != nil {
 		k.Committed()

@@ -11,7 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// waiting is a partition that appends nothing until it is told to.
+// waiting is a partition that keeps what it is offered until the test appends
+// it.
 type waiting struct {
 	*topic.Partition
 	offers []topic.Offered

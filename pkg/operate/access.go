@@ -18,7 +18,7 @@ type Access struct {
 }
 
 // NewAccess returns the Access of a node. certificates means that its listeners verify client
-// certificates: otherwise a certificate makes nobody an administrator.
+// certificates: otherwise a user with only a certificate does not count as an administrator.
 func NewAccess(n *Node, certificates bool) *Access { return &Access{n, certificates} }
 
 // Directory returns the access control directory as known on this node.

@@ -16,7 +16,7 @@ func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
 		from, end int
 		nodes     []meta.NodeID
 	}{
-		{"nobody answers", nil, 0, 0, nil},
+		{"no replica answers", nil, 0, 0, nil},
 		{"only one that is not in sync", map[meta.NodeID]api.Copy{"c": {CommittedEnd: 9}}, 0, 0, nil},
 		{"equal", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 0, 5, []meta.NodeID{"a", "b"}},
 		{"one has heard of less", map[meta.NodeID]api.Copy{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 3}}, 0, 3, []meta.NodeID{"a", "b"}},

@@ -32,8 +32,8 @@ type Options struct {
 	Version  string      // of this program
 	// Topic names a topic by its incarnation. It is called by one goroutine.
 	Topic func(incarnation uint64) (Topic, bool)
-	// Failed is told of spans that were lost or are late, with the reason. It is called by one
-	// goroutine, once for each request that failed. nil: nobody is told.
+	// Failed, if set, is called with the reason when spans were lost or are late. It is called
+	// by one goroutine, once for each request that failed.
 	Failed func(error)
 	// Transport is what sends requests. nil: http.DefaultTransport's settings.
 	Transport http.RoundTripper

@@ -9,7 +9,7 @@ import (
 // generations is a map of a bounded size: when the young half is full, the old one goes.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
-	gone       func(V) // is told what goes by itself; nil: nobody is
+	gone       func(V) // called with each value that is dropped for lack of room; may be nil
 }
 
 func (g *generations[K, V]) len() int { return len(g.young) + len(g.old) }

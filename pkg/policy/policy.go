@@ -149,7 +149,7 @@ func number(text string) (int, error) {
 	return int(n), err
 }
 
-// DeadLetterSuffix ends the name of a dead-letter topic whose name nobody chose.
+// DeadLetterSuffix ends the default name of a dead-letter topic.
 const DeadLetterSuffix = ".dlq"
 
 // DeadLetters returns the topic that a channel's dead letters go to by an effective

@@ -14,7 +14,7 @@ func TestTheNearestLevelThatChoosesCounts(t *testing.T) {
 		channel, topic Policy
 		want           Policy
 	}{
-		{"nobody nearer", Policy{}, Policy{}, Policy{9, Drop, Drop, "", cluster.Backoff, 7}},
+		{"cluster only", Policy{}, Policy{}, Policy{9, Drop, Drop, "", cluster.Backoff, 7}},
 		{"topic", Policy{}, Policy{MaxAttempts: 3, DeadLetterTopic: "d"}, Policy{3, Drop, Drop, "d", cluster.Backoff, 7}},
 		{"channel before topic", Policy{MaxAttempts: 2, OnExhausted: Block, OnExpired: DeadLetter}, Policy{MaxAttempts: 3, Rate: 1}, Policy{2, Block, DeadLetter, "", cluster.Backoff, 1}},
 		{"none is a choice", Policy{MaxAttempts: Unlimited, Backoff: Off(), Rate: Unlimited}, Policy{}, Policy{OnExhausted: Drop, OnExpired: Drop}},
@@ -133,7 +133,7 @@ func TestAPolicyIsTheSameFromItsJSON(t *testing.T) {
 	}
 }
 
-func TestDeadLettersGoWhereNobodyElseDoes(t *testing.T) {
+func TestDeadLettersHaveATopicOfTheirOwn(t *testing.T) {
 	for _, test := range []struct{ topic, channel, chosen, want string }{
 		{"orders", "bill", "", "orders.bill.dlq"},
 		{"orders", "bill#ephemeral", "", "orders.bill.dlq"},
@@ -196,9 +196,9 @@ func TestABucketKeepsItsRate(t *testing.T) {
 	}
 }
 
-// TestThrottledIsWhatSomebodyWaitedFor: while a bucket is empty and somebody wants more, and
-// not when there are no messages, or nobody comes.
-func TestThrottledIsWhatSomebodyWaitedFor(t *testing.T) {
+// TestThrottledIsTheTimeThatConsumersWaited: the time counts while a bucket is empty and a
+// consumer wants more, and not while there are no messages or no consumers.
+func TestThrottledIsTheTimeThatConsumersWaited(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	var l Limit
@@ -213,7 +213,7 @@ func TestThrottledIsWhatSomebodyWaitedFor(t *testing.T) {
 		t.Errorf("of a second with more messages than the rate: %v", got)
 	}
 	before := l.Throttled()
-	l.Reserve(5, at(time.Hour)) // nobody came for an hour
+	l.Reserve(5, at(time.Hour)) // no consumer for an hour
 	if got := l.Throttled() - before; got > 100*time.Millisecond {
 		t.Errorf("of an hour without a consumer: %v", got)
 	}

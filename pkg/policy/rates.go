@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Limit bounds the rate of a channel over all partitions that have it in common. Its methods
-// is safe for concurrent use.
+// Limit bounds the rate of a channel over all partitions that share it. Its methods are safe
+// for concurrent use.
 type Limit struct {
 	mu        sync.Mutex // guards what follows
 	bucket    bucket
-	refused   time.Time     // when somebody got less than they asked for; zero: nobody since
+	refused   time.Time     // when a consumer got less than it asked for; zero: none has since then
 	due       time.Duration // from then until the bucket had a message
 	throttled time.Duration
 }
@@ -37,8 +37,8 @@ func (l *Limit) Reserve(n int, now time.Time) int {
 	return got
 }
 
-// Throttled returns for how long nobody could take anything, though somebody wanted to. A
-// wait counts when it is over.
+// Throttled returns for how long consumers that wanted messages got none. A wait counts
+// when it is over.
 func (l *Limit) Throttled() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Rates) Share(led, partitions int, now time.Time) {
 	}
 }
 
-// Throttled returns for how long the limit of a channel has let nobody take anything.
+// Throttled returns for how long the limit of a channel has kept consumers waiting.
 func (r *Rates) Throttled(channel string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,11 +18,11 @@ const (
 	Recently = time.Minute
 )
 
-// Disk sees to the maximum of a topic on a node: which publishes are refused, and when the
-// oldest messages are to go. Its methods are safe for concurrent use. The zero Disk
-// tells nobody.
+// Disk enforces the maximum size of a topic on a node: it decides which publishes are
+// refused, and when the oldest messages must be dropped. Its methods are safe for
+// concurrent use. The zero Disk does not ask for room.
 type Disk struct {
-	full     chan<- struct{} // of capacity 1: room is wanted
+	full     chan<- struct{} // of capacity 1: gets a value when the oldest messages must be dropped
 	told     atomic.Int64    // when it was last, ns since 1970
 	refused  atomic.Uint64   // messages
 	dropped  atomic.Uint64   // messages that some channel had not finished

@@ -25,8 +25,9 @@ type Memory struct {
 	closed bool
 }
 
-// NewMemory returns the memory of a topic of which one partition keeps so many bytes. full,
-// of capacity 1, is told that the oldest messages are to go; share pays for all.
+// NewMemory returns the memory of a topic whose partitions keep at most so many bytes each.
+// full, of capacity 1, gets a value when the oldest messages must be dropped; share
+// accounts for all of it.
 func NewMemory(most int64, full chan struct{}, share limit.Share) *Memory {
 	return &Memory{most: most, full: full, share: share}
 }

@@ -52,7 +52,7 @@ type Message struct {
 	Dedup   []byte        // the publisher's id for it, at most MaxDedup bytes; nil: none
 	TTL     time.Duration // from when the leader appends it; 0: it does not expire
 	Address *Address      // to the one channel that it is for; nil: it is for all
-	From    *Publisher    // who published it; nil: nobody asked. It is no part of the record
+	From    *Publisher    // who published it; nil: the topic is not traced. It is not stored in the record
 }
 
 // Publisher is who published a message, and those behind it in one publish, for a topic that

@@ -83,7 +83,7 @@ func TestRecordRefusesWhatItDoesNotKnow(t *testing.T) {
 		"no time to live":       "200000000000000000aa",
 		"a negative time":       "2000000000000000ffaa",
 		"a short address":       "40" + strings.Repeat("00", AddressBytes-1),
-		"an address of nobody":  "40" + strings.Repeat("00", AddressBytes) + "aa",
+		"an address of none":    "40" + strings.Repeat("00", AddressBytes) + "aa",
 		"an unknown kind":       "4002" + strings.Repeat("01", AddressBytes-1) + "aa",
 		"too many attempts":     "4001" + strings.Repeat("00", AddressBytes-1-10) + "00000000000000ffff" + "aa",
 	} {

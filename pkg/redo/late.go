@@ -65,7 +65,7 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	f.mu.Unlock()
 	if full {
 		if err := f.land(j); !vfs.OutOfFiles(err) { // else the next write tries again
-			// After an error they are kept: whoever reads the file has them written, if that can be done then.
+			// After an error they are kept: the next read of the file writes them, if it can.
 			return len(p), j.landed(f, err)
 		}
 	}

@@ -63,7 +63,7 @@ func TestADeferredWriteSurvivesInTheJournal(t *testing.T) {
 	}
 }
 
-func TestADeferredWriteIsInTheFileForWhoeverNeedsIt(t *testing.T) {
+func TestADeferredWriteIsInTheFileForEveryReader(t *testing.T) {
 	read := func(f vfs.File) error { return vfs.ReadFull(f, make([]byte, 1), 5) }
 	for about, test := range map[string]struct {
 		need func(*FS, vfs.File) error
@@ -177,8 +177,8 @@ func TestADeferredWriteThatCannotBePutInPlaceFailsTheJournal(t *testing.T) {
 	}
 }
 
-// A write that makes a large piece, for which there is no room, is kept all the same: whoever
-// wrote it must not believe that nothing happened.
+// A write that completes a large piece, for which the disk has no room, is kept all the same:
+// its caller must not believe that nothing was written.
 func TestADeferredWriteWithoutRoomHasHappened(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	s := begun(t, faulty, small())

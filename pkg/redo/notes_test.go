@@ -156,7 +156,7 @@ func TestALaterWriteReplacesANote(t *testing.T) {
 			journaled(t, s, other, "two", 0)
 			return errors.Join(vfs.WriteNote(note, other, []byte("later"), 0), other.Sync()) // f is settled behind it
 		},
-		"a write to the file opened anew": func(s *FS, note, _ vfs.File) error {
+		"a write to the file opened again": func(s *FS, note, _ vfs.File) error {
 			err := note.Close()
 			again, openErr := s.OpenReadWrite(root + "/note")
 			if openErr == nil {

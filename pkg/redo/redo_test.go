@@ -156,8 +156,7 @@ func (h *history) step() {
 	}
 }
 
-// read reads all of a file, through one of its handles: whoever asks the file system finds what
-// was written.
+// read reads all of a file, through one of its handles, and expects what was written.
 func (h *history) read(name string, f vfs.File) {
 	if h.rng.IntN(4) > 0 {
 		return

@@ -252,7 +252,7 @@ func (m *syncing) Write(*vfs.Gathering) vfs.Sync {
 
 func (m *syncing) Synced(_ *vfs.Gathering, err error) { m.told <- err }
 
-// sending is a member that sends while it writes, and once it is told.
+// sending is a member that sends while it writes, and again when it was synced.
 type sending struct {
 	*appending
 	by *outlet

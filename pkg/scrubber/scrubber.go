@@ -84,7 +84,7 @@ func (s *Scrubber) nextTurn() (turn uint64) {
 // Replica is a copy of a partition's log.
 type Replica interface {
 	Log() *commitlog.Log
-	// Spoil is told of what cannot be read.
+	// Spoil is called with the error of a read that failed.
 	Spoil(error)
 }
 

@@ -21,7 +21,7 @@ func (s shelf) stored(f func(string, Replica)) {
 	}
 }
 
-// copied is a replica that counts what it is told.
+// copied is a replica that counts the calls of Spoil.
 type copied struct {
 	log     *commitlog.Log
 	spoiled int

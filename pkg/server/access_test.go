@@ -292,7 +292,7 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 	w := h.dial(t)
 	w.send(authWith(tokenForTest))
 	w.frame()
-	for _, on := range []bool{true, false, true} { // whoever has a token does not depend on the switch
+	for _, on := range []bool{true, false, true} { // a client with a token does not depend on the switch
 		bookForTest.enable(on)
 		w.send("PUB t\n" + sized("a"))
 		w.expect("OK")

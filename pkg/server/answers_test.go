@@ -102,7 +102,7 @@ func TestTheAnswerThatIsNextWakesTheWriter(t *testing.T) {
 		t.Error("a writer that waits for no answer was not woken")
 	}
 	if _, mixed := l.queue.await(); !mixed {
-		t.Error("the next two are of different topics, and nobody is let first")
+		t.Error("the next two are of different topics, and await does not report it")
 	}
 	// An answer that was written in the writer's place is awaited no more.
 	for l.queue.n > 0 {

@@ -25,7 +25,7 @@ type fakeBroker struct {
 	held       []func()      // answers of publishes to "held" topics
 	partitions []int         // that publishes asked for, in order
 	inline     []bool        // whether publishes could be appended by their reader, in order
-	hang       chan struct{} // whoever appends to "hung" waits for it
+	hang       chan struct{} // publishes to "hung" wait for it
 	vain       int           // messages that were read and not taken
 
 	onPublish func() // called at each; set before any; nil: nothing

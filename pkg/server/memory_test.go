@@ -283,7 +283,7 @@ func TestALargeMessageWaitsForMemory(t *testing.T) {
 		}
 		b.mu.Lock()
 		if b.vain != 1 {
-			t.Errorf("a message was read %d times for want of memory", b.vain)
+			t.Errorf("a message was read %d times while memory was short", b.vain)
 		}
 		b.mu.Unlock()
 		began := time.Now()

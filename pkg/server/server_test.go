@@ -495,7 +495,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v", err)
 	}
-	h.broker.release() // an answer that nobody waits for
+	h.broker.release() // an answer without a client
 }
 
 // A reader that appends by itself waits for the disk, and cannot be cut off.

@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// What a client is told of a publish that failed, byte by byte: a standard client by
-// the text, and one that asked for extensions by the code.
+// The frames that report a failed publish, byte by byte: to a standard client by the
+// text, and to one that asked for extensions by the code.
 func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 	for _, test := range []struct {
 		err                error
@@ -76,7 +76,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			"E_PUB_FAILED PUB failed, outcome unknown: this node no longer leads the partition",
 		},
 		{
-			syscall.ENOSPC, // nobody says what became of it
+			syscall.ENOSPC, // its fate is unknown
 			"E_PUB_FAILED PUB failed, outcome unknown: no space left on device", "E_PUB_FAILED PUB failed, outcome unknown: no space left on device",
 		},
 		{

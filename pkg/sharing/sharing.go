@@ -8,10 +8,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Sharer takes a leader's positions to the other replicas. Every done is called
-// exactly once, perhaps inside the call where there is nobody to wait for: with
-// nil once every in-sync replica has what was shared, with an error if the term
-// ends before. What is shared arrives in the order of the calls.
+// Sharer sends a leader's positions to the other replicas. It calls every done
+// exactly once, possibly inside the call if there is no replica to wait for:
+// with nil once every in-sync replica has what was shared, with an error if the
+// term ends before. What is shared arrives in the order of the calls.
 type Sharer interface {
 	// Shared reports whether other replicas exist. It is called with locks held and
 	// must not wait.
@@ -36,14 +36,14 @@ type Sharer interface {
 // change that is decided while a snapshot is being made follows that snapshot;
 // one that was decided before is in it: see Hold of pkg/channel.
 type Outbox struct {
-	To Sharer // nil: nobody yet; set once, before anything is published
+	To Sharer // nil: none yet; set once, before anything is published
 
 	mu      sync.Mutex // guards what follows
 	making  bool       // a snapshot is being made
 	waiting []Change
 }
 
-// Change is a change, and who is told what became of it: see Sharer.
+// Change is a change, and the function that gets its outcome: see Sharer.
 type Change struct {
 	Data []byte
 	Done func(error)

@@ -78,9 +78,10 @@ type open struct {
 	told  bool // in the log
 }
 
-// Board holds what does not progress on a node. Whoever waits for something says so with
-// Begin and End; what takes longer than a limit is an error in the log, a reason in the
-// health and a metric until it ends. A Board may be used by many goroutines.
+// Board holds the operations of a node that make no progress. A goroutine reports each
+// wait with Begin and End; a wait that takes longer than a limit is an error in the log,
+// a reason in the health and a metric until it ends. A Board may be used by many
+// goroutines.
 type Board struct {
 	log    *slog.Logger
 	after  time.Duration

@@ -195,7 +195,7 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 	}
 	c := mustCreate(t, fsys, path("c"))
 	if a.(*lentFile).file != nil || b.(*lentFile).file == nil {
-		t.Error("the descriptor is not that of the file which nobody uses")
+		t.Error("the descriptor is not that of the file which is not in use")
 	}
 	if err := errors.Join(a.Close(), b.Close(), c.Close(), temp.Close()); err != nil {
 		t.Error(err)
@@ -203,7 +203,8 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 }
 
 // TestAFileIsDurableBeforeItGivesUpItsDescriptor has a file that cannot be made durable:
-// it keeps its descriptor, its owner is told, and another one gives up its.
+// it keeps its descriptor, its owner gets the error, and another file gives up its
+// descriptor.
 func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(2)}
@@ -227,7 +228,7 @@ func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 		t.Error("another file gave up its descriptor")
 	}
 	if _, err := bad.WriteAt([]byte("y"), 1); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("the owner is told of %v", err)
+		t.Errorf("the owner got %v", err)
 	}
 	if _, err := good.WriteAt([]byte("y"), 1); err != nil {
 		t.Error(err)

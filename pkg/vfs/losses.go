@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// losses are the files of which what was written may never reach the disk: they could not be made durable when they
-// gave up their descriptor. The system tells of a failed write once, so that a later sync by another handle succeeds;
-// whoever relies on one, as the redo journal does before it forgets a file, is told of the loss. A file is known by its
-// inode, and forgotten when that is made anew. The methods are safe for concurrent use.
+// losses are the files whose writes may never reach the disk: their sync failed when they gave up their
+// descriptor. The kernel reports a failed write once, so a later sync by another handle would succeed.
+// losses makes that sync fail too, for callers that rely on it, such as the redo journal before it
+// forgets a file. A file is identified by its inode, and forgotten when a file with that inode is
+// created. The methods are safe for concurrent use.
 type losses struct {
 	some atomic.Int32 // files in of
 	mu   sync.Mutex   // guards of, and the users of its entries

@@ -25,8 +25,9 @@ func openOf(t *testing.T, open func(string) (vfs.File, error), name string) vfs.
 	return f
 }
 
-// TestAFailedSyncIsToldToEveryHandle has the sync fail with which a file gives up its descriptor: whoever has the file,
-// or opens it, under whatever name, is told, until it is made anew.
+// TestAFailedSyncIsToldToEveryHandle makes the sync fail with which a file gives up its descriptor:
+// every handle of the file, under whatever name it was opened, reports that until the file is created
+// again.
 func TestAFailedSyncIsToldToEveryHandle(t *testing.T) {
 	for about, renew := range map[string]func(s vfs.OS, name string) error{
 		"emptied": func(vfs.OS, string) error { return nil },

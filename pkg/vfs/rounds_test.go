@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// Who asks while the work is done waits for another round, which is one for all of them;
-// another key waits for nobody.
+// Callers that ask while a round runs wait for the next round, which serves all of them;
+// another key does not wait.
 func TestRoundsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s rounds

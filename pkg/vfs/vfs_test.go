@@ -113,7 +113,7 @@ func testFiles(t *testing.T, fsys vfs.FS, dir string) {
 	again, err := fsys.Create(name)
 	must(t, err)
 	if size, err := again.Size(); size != 0 || err != nil {
-		t.Fatalf("created anew with %d bytes: %v", size, err)
+		t.Fatalf("created again with %d bytes: %v", size, err)
 	}
 	must(t, again.Close(), fsys.Remove(name))
 }
