@@ -13,7 +13,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
-	"github.com/brokerd/brokerd/pkg/lease"
 )
 
 func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
@@ -101,7 +100,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	if p, err := ask(forward.KindFetch, fetch); err != nil || len(p) == 0 {
 		t.Fatalf("%d bytes, %v", len(p), err)
 	}
-	end := func() { (*hidden[*lease.Lease](lp, "lease")).Superseded(math.MaxUint32) }
+	end := func() { lp.Lease.Superseded(math.MaxUint32) }
 	watch.pause.Store(&end)
 	if p, err := ask(forward.KindFetch, fetch); !errors.Is(err, failure.NotLeased) || len(p) > 0 {
 		t.Errorf("%d bytes, %v", len(p), err)

@@ -139,7 +139,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	}
 	h := n.Host.Lookup("t")
 	lp := h.Led(0)
-	if err := hidden[once.Switch](lp, "once").Set(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()}); err != nil {
+	if err := lp.Once.Set(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {

@@ -14,13 +14,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
+// newRelayed returns two nodes, and a consumer at the one of messages that the other leads.
+func newRelayed(t *testing.T, timeout time.Duration, bodies ...string) (*mesh, *consumer) {
+	t.Helper()
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = timeout })
+	for _, b := range bodies {
+		m.nodes["n2"].put("t", b)
+	}
+	return m, c
+}
+
 func TestAnswersReachTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, "n1", "n2")
-		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
-		m.nodes["n2"].put("t", "a")
-		m.nodes["n2"].put("t", "b")
+		m, c := newRelayed(t, 400*time.Millisecond, "a", "b")
 		got := c.takeSome(2)
 		if c.InFlight() != 2 {
 			t.Errorf("%d in flight", c.InFlight())
@@ -71,11 +79,7 @@ func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery 
 // leader alone, as for a node that was held up.
 func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, "n1", "n2")
-		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Minute })
-		m.nodes["n2"].put("t", "a")
-		m.nodes["n2"].put("t", "b")
+		m, c := newRelayed(t, time.Minute, "a", "b")
 		got := c.takeSome(2)
 		for _, sub := range m.nodes["n2"].subscriptions("t", "c") {
 			if err := sub.Requeue(got[0].ID, time.Hour); err != nil {
@@ -99,11 +103,7 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 // subscription while answers are in transit, and after them.
 func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, "n1", "n2")
-		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Minute })
-		m.nodes["n2"].put("t", "a")
-		m.nodes["n2"].put("t", "b")
+		m, c := newRelayed(t, time.Minute, "a", "b")
 		got := c.takeSome(2)
 		m.link("n1", "n2").hold(true)
 		if err := errors.Join(c.Finish(got[0].ID), c.Finish(got[1].ID)); err != nil {
@@ -157,10 +157,7 @@ func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 // A Finish that comes too late is refused, and says nothing about deliveries after it.
 func TestARelayDeliversAgainAfterARefusedFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, "n1", "n2")
-		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Second })
-		m.nodes["n2"].put("t", "a")
+		m, c := newRelayed(t, time.Second, "a")
 		a := c.takeSome(1)[0]
 		m.link("n1", "n2").hold(true)
 		c.SetReady(0)

@@ -85,10 +85,10 @@ type Led struct {
 	Replica *coord.Replica
 	Term    *coord.Term
 	Part    *topic.Partition
-	lease   *lease.Lease
+	Lease   *lease.Lease         // nil: this node is alone
 	leaving atomic.Bool          // it is being transferred
 	Letters deadletter.Processor // redrives and purges dead letters, if it is a partition of a dead-letter topic
-	once    once.Switch          // accepts messages with dedup ids
+	Once    once.Switch          // accepts messages with dedup ids
 	damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
@@ -233,8 +233,8 @@ func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 		return errors.Join(err, lp.Part.Close(err))
 	}
 	lp.Term = hp.Replica.Term()
-	if lp.lease != nil {
-		lp.lease.Begin(lp.Term.Confirmed, func() { rs.terms.stir(lp.Term) })
+	if lp.Lease != nil {
+		lp.Lease.Begin(lp.Term.Confirmed, func() { rs.terms.stir(lp.Term) })
 	}
 	lp.Part.Serve(lp.Term)
 	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())
@@ -265,9 +265,9 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		},
 	}
 	if rs.o.Peers != nil {
-		lp.lease = lease.New(rs.terms.contact, v.Epoch, func() bool { return rs.topics.leads(h, hp.index, v.Epoch) })
-		hp.lease.Store(lp.lease)
-		o.Leased = lp.lease.Held
+		lp.Lease = lease.New(rs.terms.contact, v.Epoch, func() bool { return rs.topics.leads(h, hp.index, v.Epoch) })
+		hp.lease.Store(lp.Lease)
+		o.Leased = lp.Lease.Held
 	}
 	part, err := topic.Open(o)
 	return part, q.openedPositions(h, hp, err)
@@ -316,7 +316,7 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 		rs.shifts.end(rs.log, h.Name, lp, reason)
 		// Stop the term first: its commits still wake channels.
 		errs = append(errs, lp.Term.Stop(), lp.Part.Close(reason))
-		lp.once.Close()
+		lp.Once.Close()
 		h.tellWatchers()
 	}
 	if s := hp.Standby.Swap(nil); s != nil {
@@ -391,7 +391,7 @@ func (hp *Held) Checkpoint() error {
 // the positions received from the leader.
 func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 	if lp := hp.Led.Load(); lp != nil {
-		lp.once.Expire()
+		lp.Once.Expire()
 		wanted, log := lp.Part.Floor(), lp.Part.Log()
 		wanted = max(wanted, log.Start())
 		err := lp.Part.Retain(r)
@@ -410,7 +410,7 @@ func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
 
 // setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
-	err := lp.once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
+	err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
 	if err != nil {
 		return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 	}
@@ -422,7 +422,7 @@ func (lp *Led) offer(o topic.Offered) error {
 	if !topic.Identified(o.Messages) {
 		return lp.Part.Offer(o)
 	}
-	on, err := lp.once.Offer(o)
+	on, err := lp.Once.Offer(o)
 	if !on {
 		return failure.NoWindow
 	}
@@ -432,8 +432,5 @@ func (lp *Led) offer(o topic.Offered) error {
 // committed handles each committed batch.
 func (lp *Led) committed(b commitlog.Batch) {
 	lp.Part.Committed(b)
-	lp.once.Committed()
+	lp.Once.Committed()
 }
-
-// Dedup returns the dedup window of the partition, or nil if dedup ids are not used.
-func (lp *Led) Dedup() *once.Keeper { return lp.once.Keeper() }

@@ -138,21 +138,21 @@ func (t *terms) run(ctx context.Context) {
 
 // idle records that the term needs no tick until someone stirs it.
 func (lp *Led) idle() bool {
-	return lp.Term.Idle() && (lp.lease == nil || !lp.lease.Lapsed())
+	return lp.Term.Idle() && (lp.Lease == nil || !lp.Lease.Lapsed())
 }
 
 // tick passes the time, and the node's last contact with a quorum, to a term. If that contact does
 // not suffice for its lease, it asks its replicas to confirm the lease.
 func (lp *Led) tick(now, contact time.Time) {
-	if lp.lease == nil {
+	if lp.Lease == nil {
 		lp.Term.Tick(now, contact)
 		return
 	}
-	if !lp.lease.Holds(now) {
+	if !lp.Lease.Holds(now) {
 		contact = time.Time{}
 	}
 	lp.Term.Tick(now, contact)
-	if lp.lease.Regained(now) {
+	if lp.Lease.Regained(now) {
 		lp.Part.Wake()
 	}
 }

@@ -147,7 +147,7 @@ func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 			full = append(full, fullest(h)...)
 		}
 		for _, lp := range h.AllLed() {
-			if k := lp.Dedup(); k != nil && k.Counts().Forgotten > 0 {
+			if k := lp.Once.Keeper(); k != nil && k.Counts().Forgotten > 0 {
 				short = append(short, fmt.Sprintf("%s/%d", h.Name, lp.Index))
 			}
 		}

@@ -49,7 +49,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		s.Messages += n.Messages
 		s.Bytes += n.Bytes
 		s.Depth += n.Pending
-		if k := lp.Dedup(); k != nil {
+		if k := lp.Once.Keeper(); k != nil {
 			s.Dedup = s.Dedup.Plus(k.Counts())
 		}
 	}

@@ -89,50 +89,46 @@ func (o *Options) refused(reply []byte) {
 // forwards the answers. Take is for one goroutine; the other methods are safe for concurrent
 // use.
 type Relay struct {
-	Node   meta.NodeID       // see Options; not changed
-	Extra  bool              // see Options; not changed
-	Epochs map[int]seq.Epoch // see Options; not changed
+	Options // not changed
 
-	o          Options
 	partitions atomic.Pointer[[]int] // immutable; replaced by a shorter list
 
 	taken []message // used by Take's goroutine
 
-	mu        sync.Mutex // guards what follows
-	over      error      // why it ended
-	here      transit
-	logged    time.Time // when the stalled client was last logged
-	fetching  int       // open Fetch calls
-	answers   []byte    // to be sent, after the head
-	sent      []byte    // answers that were sent last, with the head
-	answering bool      // a KindAnswer call is open
-	resting   bool      // the client wants nothing: return what arrives
-	retiring  bool      // it ends when the client has answered what it has
-	credit    int       // that the leader should know
-	told      int       // that the leader knows
-	telling   bool      // a Ready call is open
-	starved   bool
-	filled    bool // messages came since credit was assigned
+	mu       sync.Mutex // guards what follows
+	over     error      // why it ended
+	here     transit
+	logged   time.Time // when the stalled client was last logged
+	fetching int       // open Fetch calls
+	answers  []byte    // to be sent, after the head
+	sent     []byte    // answers of the open KindAnswer call, with the head; nil: none is open
+	resting  bool      // the client wants nothing: return what arrives
+	retiring bool      // it ends when the client has answered what it has
+	credit   int       // that the leader should know
+	told     int       // that the leader knows
+	telling  bool      // a Ready call is open
+	starved  bool
+	filled   bool // messages came since credit was assigned
 }
 
 // New returns a relay that has not joined yet: see Open.
 func New(o Options) *Relay {
-	r := &Relay{Node: o.Node, Extra: o.Extra, Epochs: o.Epochs, o: o}
+	r := &Relay{Options: o}
 	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
 	r.partitions.Store(&o.Partitions)
 	return r
 }
 
 // Steady reports whether the process has run without a pause since the relay was created.
-func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
+func (r *Relay) Steady(now time.Time) bool { return r.Running.Steady(now) }
 
 // Open joins the channel at the leader, and waits for its answer.
 func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
-	m.Handle = r.o.Handle
-	_, err := r.o.Remote.Call(ctx, r.o.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
+	m.Handle = r.Handle
+	_, err := r.Remote.Call(ctx, r.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
 	if err != nil {
 		r.leave(nil) // it may have joined
-		return fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err))
+		return fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err))
 	}
 	r.fetch()
 	return nil
@@ -141,8 +137,8 @@ func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 // leave reports to the leader that the relay has ended, and which of the messages in flight the
 // client has seen: the others were never delivered.
 func (r *Relay) leave(seen []seq.MessageID) {
-	m := forward.Leave{Handle: r.o.Handle, Seen: seen}
-	r.o.Remote.Go(r.o.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
+	m := forward.Leave{Handle: r.Handle, Seen: seen}
+	r.Remote.Go(r.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
 }
 
 // fetch keeps Fetch calls open unless the relay holds too much, or the client does not take it. It
@@ -157,8 +153,8 @@ func (r *Relay) fetch() {
 		}
 		r.fetching++
 		r.mu.Unlock()
-		m := forward.Fetch{Handle: r.o.Handle, MaxBytes: fetchBytes}
-		r.o.Remote.Go(r.o.Node, forward.KindFetch, [][]byte{m.Append(nil)}, r.fetched)
+		m := forward.Fetch{Handle: r.Handle, MaxBytes: fetchBytes}
+		r.Remote.Go(r.Node, forward.KindFetch, [][]byte{m.Append(nil)}, r.fetched)
 	}
 }
 
@@ -172,7 +168,7 @@ func (r *Relay) fetched(reply []byte, err error) {
 		got, starved, err = forward.DecodeDeliveries(append([]byte(nil), reply...), nil)
 	}
 	if err != nil {
-		r.End(fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err)))
+		r.End(fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err)))
 		return
 	}
 	now := time.Now()
@@ -202,10 +198,10 @@ func (r *Relay) fetched(reply []byte, err error) {
 	}
 	r.fetch()
 	if len(got) > 0 && !unwanted {
-		r.o.Events.Wake()
+		r.Events.Wake()
 	}
 	if starved {
-		r.o.Events.Starved()
+		r.Events.Starved()
 	}
 }
 
@@ -223,8 +219,8 @@ func (r *Relay) End(why error) {
 		}
 	}
 	r.leave(seen)
-	r.o.missed(answers, why)
-	r.o.Events.Ended(why)
+	r.missed(answers, why)
+	r.Events.Ended(why)
 }
 
 // Close leaves the channel. The leader requeues messages in flight, after processing the answers
@@ -235,7 +231,7 @@ func (r *Relay) Close() {
 		return
 	}
 	if len(answers) > 0 {
-		r.o.Remote.Go(r.o.Node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
+		r.Remote.Go(r.Node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
 	}
 	r.leave(seen)
 }
@@ -303,10 +299,10 @@ func (r *Relay) expireQueue() {
 	}
 	r.mu.Unlock()
 	if dropped > 0 {
-		r.o.Events.Wake() // there may be capacity now
+		r.Events.Wake() // there may be capacity now
 	}
 	if tell {
-		r.o.Events.Stalled(r, dropped)
+		r.Events.Stalled(r, dropped)
 	}
 }
 
@@ -373,7 +369,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 		return failure.NotInFlight
 	}
 	if a.Verb == forward.Touch {
-		if f.expires = now.Add(r.o.Timeout); f.expires.After(f.until) {
+		if f.expires = now.Add(r.Timeout); f.expires.After(f.until) {
 			f.expires = f.until
 		}
 		r.here.inFlight.all[a.ID] = f
@@ -381,13 +377,13 @@ func (r *Relay) Answer(a forward.Answer) error {
 		delete(r.here.inFlight.all, a.ID)
 	}
 	if len(r.answers) == 0 {
-		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
+		r.answers = forward.AppendAnswersHead(nil, r.Handle)
 	}
 	r.answers = a.Append(r.answers)
 	r.mu.Unlock()
 	r.flush()
 	if a.Verb != forward.Touch {
-		r.o.Events.Freed()
+		r.Events.Freed()
 	}
 	return nil
 }
@@ -395,24 +391,24 @@ func (r *Relay) Answer(a forward.Answer) error {
 // flush sends the given answers. While some are in transit, further ones are collected.
 func (r *Relay) flush() {
 	r.mu.Lock()
-	if r.answering || len(r.answers) == 0 || r.over != nil {
+	if r.sent != nil || len(r.answers) == 0 || r.over != nil {
 		r.mu.Unlock()
 		return
 	}
 	answers := r.answers
-	r.answers, r.sent, r.answering = nil, answers, true
+	r.answers, r.sent = nil, answers
 	r.mu.Unlock()
-	r.o.Remote.Go(r.o.Node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
+	r.Remote.Go(r.Node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
 		if err != nil {
-			if err = r.o.FromRemote(err); fate.Of(err) == fate.Refused {
-				r.o.missed(answers, err)
+			if err = r.FromRemote(err); fate.Of(err) == fate.Refused {
+				r.missed(answers, err)
 			}
-			r.End(fmt.Errorf("at node %q: %w", r.o.Node, err))
+			r.End(fmt.Errorf("at node %q: %w", r.Node, err))
 			return
 		}
-		r.o.refused(reply)
+		r.refused(reply)
 		r.mu.Lock()
-		r.sent, r.answering = nil, false
+		r.sent = nil
 		r.mu.Unlock()
 		r.flush()
 	})
@@ -468,11 +464,11 @@ func (r *Relay) Tell() {
 	if r.told > 0 {
 		r.starved = false
 	}
-	m := forward.Ready{Handle: r.o.Handle, Credit: r.credit}
+	m := forward.Ready{Handle: r.Handle, Credit: r.credit}
 	r.mu.Unlock()
-	r.o.Remote.Go(r.o.Node, forward.KindReady, [][]byte{m.Append(nil)}, func(_ []byte, err error) {
+	r.Remote.Go(r.Node, forward.KindReady, [][]byte{m.Append(nil)}, func(_ []byte, err error) {
 		if err != nil {
-			r.End(fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err)))
+			r.End(fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err)))
 			return
 		}
 		r.mu.Lock()
@@ -491,7 +487,7 @@ func (r *Relay) ReturnQueued() {
 		return
 	}
 	if len(r.answers) == 0 {
-		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
+		r.answers = forward.AppendAnswersHead(nil, r.Handle)
 	}
 	for _, d := range r.here.queue.all {
 		r.answers = forward.Answer{Verb: forward.Unseen, ID: d.ID}.Append(r.answers)
