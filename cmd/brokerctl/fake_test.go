@@ -344,14 +344,18 @@ func clicksTopic() api.Topic {
 
 func invoiceChannel() api.Channel {
 	return api.Channel{
-		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true, Order: "strict",
-		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000, MessagesTotal: 9_761_193,
-		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
+		Topic:         "orders",
+		ChannelCounts: api.ChannelCounts{Depth: 48_112, InFlight: 1, MessagesTotal: 9_761_193, DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212, Exhausted: 1, BackingOff: 3, BackedOffTotal: 41, DeadLetteredTotal: 7, DroppedTotal: 2},
+		Name:          "invoice",
+		Paused:        true,
+		Ordered:       true,
+		Order:         "strict",
+		OldestAge:     api.Duration(3*time.Hour + 12*time.Minute),
+		OldestAgeMS:   11_520_000,
 		Policy: api.Policy{
 			MaxAttempts: 5, OnExhausted: api.OnExhaustedDeadLetter, DeadLetterTopic: "orders.invoice.dlq", Backoff: "1s..10m", Rate: 100,
 			Own: []string{"max_attempts", "backoff", "rate"},
 		},
-		Exhausted: 1, BackingOff: 3, BackedOffTotal: 41, DeadLetteredTotal: 7, DroppedTotal: 2,
 		Consumers: []api.Consumer{{
 			Address: "10.0.1.9:51234", ClientID: "worker-7", Hostname: "worker-7.local", UserAgent: "go-nsq/1.1.0",
 			Ready: 1, InFlight: 1, FinishedTotal: 12, ConnectedAt: clock().Add(-time.Minute),

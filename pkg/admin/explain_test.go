@@ -38,7 +38,7 @@ func TestAChannelIsLookedAtUntilItMoves(t *testing.T) {
 		time.AfterFunc(250*time.Millisecond, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.stats[0].Channels[0].Finished++
+			f.stats[0].Channels[0].FinishedTotal++
 		})
 		if _, e, took = explain(t.Context(), bill); !e.Moving || took != 300*time.Millisecond {
 			t.Errorf("%+v after %v", e, took)

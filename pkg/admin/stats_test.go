@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -18,10 +19,17 @@ import (
 func busy() *fake {
 	f := newFake("empty", "t").withChannel("t", "c").withChannel("t", "idle")
 	client := stats.Client{
-		ClientID: "id", Hostname: "host.example", UserAgent: "go-nsq/1.1.0", RemoteAddress: "10.0.0.9:55555", State: 3,
-		ConnectTime: time.Unix(1795230600, 0), SampleRate: 50, Snappy: true, TLS: true, TLSCipherSuite: "TLS_AES_128_GCM_SHA256",
-		TLSVersion: "TLS1.3", TLSMutual: true, Authed: true, AuthIdentity: "joe", AuthIdentityURL: "http://joe", TopologyZone: "z",
-		Ready: 200, InFlight: 2, Delivered: 10, Finished: 7, Requeued: 1,
+		Consumer:        api.Consumer{ClientID: "id", Hostname: "host.example", UserAgent: "go-nsq/1.1.0", Address: "10.0.0.9:55555", ConnectedAt: time.Unix(1795230600, 0), TLS: true, Ready: 200, InFlight: 2, DeliveredTotal: 10, FinishedTotal: 7, RequeuedTotal: 1},
+		State:           3,
+		SampleRate:      50,
+		Snappy:          true,
+		TLSCipherSuite:  "TLS_AES_128_GCM_SHA256",
+		TLSVersion:      "TLS1.3",
+		TLSMutual:       true,
+		Authed:          true,
+		AuthIdentity:    "joe",
+		AuthIdentityURL: "http://joe",
+		TopologyZone:    "z",
 	}
 	f.stats = []stats.Topic{
 		{Name: "empty"},
@@ -29,8 +37,11 @@ func busy() *fake {
 			Name: "t", Depth: 3, Messages: 13, Bytes: 1048592, Paused: true,
 			Channels: []stats.Channel{
 				{
-					Name: "c", Depth: 5, InFlight: 2, Deferred: 1, Messages: 20, Requeued: 1, TimedOut: 4, Paused: true,
-					Consumers: 1, Clients: []stats.Client{client},
+					Name:          "c",
+					ChannelCounts: api.ChannelCounts{Depth: 5, InFlight: 2, Deferred: 1, MessagesTotal: 20, RequeuedTotal: 1, TimedOutTotal: 4},
+					Paused:        true,
+					Consumers:     1,
+					Clients:       []stats.Client{client},
 				},
 				{Name: "idle"},
 			},
@@ -41,8 +52,8 @@ func busy() *fake {
 
 func producers() []stats.Client {
 	return []stats.Client{
-		{RemoteAddress: "10.0.0.8:1", ConnectTime: time.Unix(1795230600, 0), PubCounts: map[string]uint64{"t": 13, "a": 2}},
-		{RemoteAddress: "10.0.0.8:2"},
+		{Consumer: api.Consumer{Address: "10.0.0.8:1", ConnectedAt: time.Unix(1795230600, 0)}, PubCounts: map[string]uint64{"t": 13, "a": 2}},
+		{Consumer: api.Consumer{Address: "10.0.0.8:2"}},
 	}
 }
 

@@ -37,12 +37,14 @@ func orders() *fake {
 		Name: "orders", Depth: 1, Messages: 130, Bytes: 13000, LogBytes: 8192,
 		Partitions: []stats.Partition{{Partition: 0, Leader: "n1", Epoch: 1, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096}},
 		Channels: []stats.Channel{{
-			Name: "bill", Depth: 5, InFlight: 1, Deferred: 2, Messages: 130, Delivered: 9, Finished: 8, Requeued: 7, TimedOut: 6,
-			OldestAge: 1500 * time.Millisecond, Consumers: 2,
-			Partitions: []stats.Place{{Partition: 0, Leader: "n1", Confirmed: 112, Lag: 8}},
+			Name:          "bill",
+			ChannelCounts: api.ChannelCounts{Depth: 5, InFlight: 1, Deferred: 2, MessagesTotal: 130, DeliveredTotal: 9, FinishedTotal: 8, RequeuedTotal: 7, TimedOutTotal: 6},
+			OldestAge:     1500 * time.Millisecond,
+			Consumers:     2,
+			Partitions:    []api.ChannelPartition{{Partition: 0, Leader: "n1", Confirmed: 112, Lag: 8}},
 			Clients: []stats.Client{
-				{RemoteAddress: "10.0.0.9:2", ClientID: "b", UserAgent: "x/1", Ready: 1, InFlight: 1, ConnectTime: time.Unix(1795230600, 0).UTC()},
-				{RemoteAddress: "10.0.0.9:1", ClientID: "a", TLS: true, Delivered: 4, Finished: 3, Requeued: 2, TimedOut: 1, ConnectTime: time.Unix(1795230601, 0).UTC()},
+				{Consumer: api.Consumer{Address: "10.0.0.9:2", ClientID: "b", UserAgent: "x/1", Ready: 1, InFlight: 1, ConnectedAt: time.Unix(1795230600, 0).UTC()}},
+				{Consumer: api.Consumer{Address: "10.0.0.9:1", ClientID: "a", TLS: true, DeliveredTotal: 4, FinishedTotal: 3, RequeuedTotal: 2, TimedOutTotal: 1, ConnectedAt: time.Unix(1795230601, 0).UTC()}},
 			},
 		}, {Name: "tail#ephemeral", Ephemeral: true}},
 	}}

@@ -132,9 +132,11 @@ func (c *consumer) told(id seq.MessageID) error {
 	return c.unfinished[id]
 }
 
-func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "test"} }
-func (c *consumer) Disconnect(err error)      { c.ended.Store(&err); c.wake() }
-func (c *consumer) wake()                     { signal.Poke(c.woken) }
+func (c *consumer) ClientStats() stats.Client {
+	return stats.Client{Consumer: api.Consumer{ClientID: "test"}}
+}
+func (c *consumer) Disconnect(err error) { c.ended.Store(&err); c.wake() }
+func (c *consumer) wake()                { signal.Poke(c.woken) }
 
 func (n *node) subscribe(name, channel string, change ...func(*consume.Subscribe)) *consumer {
 	n.t.Helper()

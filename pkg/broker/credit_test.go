@@ -83,7 +83,7 @@ func TestLentCreditComesBack(t *testing.T) {
 			t.Errorf("got %v of the two partitions", got)
 		}
 		for _, n := range []meta.NodeID{"n2", "n3"} {
-			if s := m.nodes[n].channelStats("t", "c"); s.TimedOut > 0 || s.InFlight > ready {
+			if s := m.nodes[n].channelStats("t", "c"); s.TimedOutTotal > 0 || s.InFlight > ready {
 				t.Errorf("%s: %+v", n, s)
 			}
 		}

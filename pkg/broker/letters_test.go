@@ -64,7 +64,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 			t.Errorf("%+v, %v", o, err)
 		}
 		s := n.channelStats("orders", "bill")
-		if s.Failing != (stats.Failing{DeadLettered: 1}) || s.Depth != 0 || s.Partitions[0].Confirmed != 2 {
+		if failed(s) != ([4]uint64{0, 0, 1, 0}) || s.Depth != 0 || s.Partitions[0].Confirmed != 2 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -79,7 +79,7 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 		c.poison(2)
 		time.Sleep(time.Minute)
 		s := n.channelStats("orders", "bill")
-		if s.Failing.Exhausted != 1 || s.Partitions[0].Blocked == nil || *s.Partitions[0].Blocked != 0 {
+		if s.Exhausted != 1 || s.Partitions[0].Blocked == nil || *s.Partitions[0].Blocked != 0 {
 			t.Fatalf("blocked: %+v", s)
 		}
 		if got, err := c.Take(time.Now(), 9, func(*topic.Delivery) error { return nil }); got != 0 || err != nil {
@@ -89,8 +89,8 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 		if got := c.take(1); got != "next" {
 			t.Errorf("after it was dropped: %q", got)
 		}
-		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{Dropped: 1}) {
-			t.Errorf("dropped: %+v", s.Failing)
+		if s := n.channelStats("orders", "bill"); failed(s) != ([4]uint64{0, 0, 0, 1}) {
+			t.Errorf("dropped: %+v", failed(s))
 		}
 		if n.meta.Topic("orders.bill.dlq") != nil {
 			t.Error("there is a dead-letter topic")
@@ -110,7 +110,7 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 		n.put("orders", "poison")
 		c.poison(1)
 		time.Sleep(10 * time.Second)
-		if s := n.channelStats("orders", "bill"); s.Failing.Exhausted+s.InFlight != 1 || s.Failing.DeadLettered != 0 {
+		if s := n.channelStats("orders", "bill"); s.Exhausted+s.InFlight != 1 || s.DeadLetteredTotal != 0 {
 			t.Errorf("%+v", s)
 		}
 		if h := n.Node.Health(); !strings.Contains(reasonOf(h, "dead_letters_refused"), "orders/bill") {
@@ -120,8 +120,8 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{DeadLettered: 1}) || reasonOf(n.Node.Health(), "dead_letters_refused") != "" {
-			t.Errorf("%+v, %+v", s.Failing, n.Node.Health())
+		if s := n.channelStats("orders", "bill"); failed(s) != ([4]uint64{0, 0, 1, 0}) || reasonOf(n.Node.Health(), "dead_letters_refused") != "" {
+			t.Errorf("%+v, %+v", failed(s), n.Node.Health())
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if s := n.channelStats("orders", "bill"); s.Failing.DeadLettered != 1 {
+		if s := n.channelStats("orders", "bill"); s.DeadLetteredTotal != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -183,4 +183,10 @@ func TestDefaultsReachEveryChannel(t *testing.T) {
 			t.Errorf("one made since: %+v", p)
 		}
 	})
+}
+
+// failed returns how many messages of a channel are exhausted, were backed off, dead-lettered and
+// dropped.
+func failed(s stats.Channel) [4]uint64 {
+	return [4]uint64{uint64(s.Exhausted), s.BackedOffTotal, s.DeadLetteredTotal, s.DroppedTotal}
 }

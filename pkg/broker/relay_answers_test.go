@@ -58,7 +58,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 			t.Error(err)
 		}
 		eventually(t, func() bool { return m.nodes["n2"].finished("t", "c") == 2 })
-		if s := m.nodes["n2"].channelStats("t", "c"); s.Requeued != 1 || s.TimedOut != 1 || s.InFlight != 0 || len(s.Clients) != 1 || s.Clients[0].ClientID != "test" {
+		if s := m.nodes["n2"].channelStats("t", "c"); s.RequeuedTotal != 1 || s.TimedOutTotal != 1 || s.InFlight != 0 || len(s.Clients) != 1 || s.Clients[0].ClientID != "test" {
 			t.Errorf("got %+v", s)
 		}
 	})

@@ -47,7 +47,7 @@ func TestAConsumerIsServedFromAnotherNode(t *testing.T) {
 
 // finished returns how many messages of a channel were finished here.
 func (n *meshNode) finished(name, channel string) uint64 {
-	return n.channelStats(name, channel).Finished
+	return n.channelStats(name, channel).FinishedTotal
 }
 
 func (n *meshNode) channelStats(name, channel string) stats.Channel {
@@ -126,7 +126,7 @@ func TestCreditIsNeverExceeded(t *testing.T) {
 	if seen[0] != 10 || seen[1] != 10 {
 		t.Errorf("got %v", seen)
 	}
-	if d := m.nodes["n2"].channelStats("t", "c").TimedOut + m.nodes["n3"].channelStats("t", "c").TimedOut; d > 0 {
+	if d := m.nodes["n2"].channelStats("t", "c").TimedOutTotal + m.nodes["n3"].channelStats("t", "c").TimedOutTotal; d > 0 {
 		t.Errorf("%d timed out", d)
 	}
 	c.SetReady(0)
@@ -250,7 +250,7 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 				t.Fatalf("took %d, %v", n, err)
 			}
 			s := m.nodes["n2"].channelStats("t", "sampled")
-			return s.Depth == 100 && s.Delivered < 50 // partition 0 has no consumer
+			return s.Depth == 100 && s.DeliveredTotal < 50 // partition 0 has no consumer
 		})
 		n1 := m.nodes["n1"]
 		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 // A consumer requeues a message as soon as it gets it: the message is named wherever an
@@ -17,7 +17,7 @@ func TestAMessageThatSpinsIsNamed(t *testing.T) {
 		m.create("t", "n2")
 		c := m.nodes["n1"].subscribe("t", "c")
 		m.nodes["n2"].put("t", "poison")
-		named := func() (places []stats.Spinning, reasons []string) {
+		named := func() (places []api.SpinningMessage, reasons []string) {
 			for _, s := range m.nodes["n2"].Node.TopicStats("t", "c", false) {
 				places = append(places, s.Channels[0].Partitions[0].Spinning...)
 			}
@@ -35,7 +35,7 @@ func TestAMessageThatSpinsIsNamed(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		places, reasons := named()
-		if len(places) != 1 || places[0].Offset != 0 || places[0].PerSecond < 150 || places[0].PerSecond > 250 {
+		if len(places) != 1 || places[0].Seq != 0 || places[0].PerSecond < 150 || places[0].PerSecond > 250 {
 			t.Errorf("got %+v", places)
 		}
 		if len(reasons) != 1 || !strings.Contains(reasons[0], "t/c partition 0 seq 0") {

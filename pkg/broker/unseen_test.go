@@ -78,7 +78,7 @@ func TestADeliveryThatTheClientHasNotSeenDoesNotCount(t *testing.T) {
 				}
 				near.idleNow()
 				s := m.nodes["n2"].channelStats("t", "c")
-				if s.InFlight != int64(c.all) || s.Requeued != 0 || s.TimedOut != 0 || s.Depth != 0 {
+				if s.InFlight != int64(c.all) || s.RequeuedTotal != 0 || s.TimedOutTotal != 0 || s.Depth != 0 {
 					t.Errorf("got %+v", s)
 				}
 			})

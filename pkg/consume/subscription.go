@@ -325,7 +325,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 // stalled reports that a client does not read its relayed messages.
 func (s *Subscription) stalled(r *relay.Relay, dropped int) {
 	s.c.complaints.Warn(s.c.o.Logger, time.Now(), "consumer stopped reading: its messages timed out in transit and are redelivered; delivery resumes when it reads",
-		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node,
+		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().Address, "leader", r.Node,
 		"messages", dropped, "msg_timeout", s.ask.MsgTimeout)
 }
 
@@ -447,8 +447,8 @@ func (s *Subscription) Stats() stats.Client {
 	c := s.ask.Client.ClientStats()
 	c.Ready = s.ready.Load()
 	sum := s.Sources.Load().counts()
-	c.InFlight, c.Delivered, c.Finished = sum.InFlight, sum.Delivered, sum.Finished
-	c.Requeued, c.TimedOut = sum.Requeued, sum.TimedOut
+	c.InFlight, c.DeliveredTotal, c.FinishedTotal = sum.InFlight, sum.Delivered, sum.Finished
+	c.RequeuedTotal, c.TimedOutTotal = sum.Requeued, sum.TimedOut
 	return c
 }
 

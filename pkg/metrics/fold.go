@@ -3,7 +3,7 @@ package metrics
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/filter"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -29,18 +29,16 @@ type topicSum struct {
 
 // channelSum is a channel, or several, as they are exported.
 type channelSum struct {
-	topic, name                                     string
-	depth, inFlight, deferred                       int64
-	consumers                                       int
-	ready                                           int64
-	paused                                          bool
-	oldest                                          time.Duration
-	lag                                             int64
-	spinning                                        int
-	delivered, finished, requeued, timeout, expired uint64
-	filtered                                        filter.Counts
-	failing                                         stats.Failing
-	blocked                                         int // partitions
+	topic, name string
+	api.ChannelCounts
+	consumers int
+	ready     int64
+	paused    bool
+	oldest    time.Duration
+	throttled time.Duration
+	lag       int64
+	spinning  int
+	blocked   int // partitions
 }
 
 // folded is the topics and channels of one scrape.
@@ -153,20 +151,12 @@ func (f *folder) channel(topic, name string) *channelSum {
 
 // add counts a channel in.
 func (s *channelSum) add(c *stats.Channel) {
-	s.depth += c.Depth
-	s.inFlight += c.InFlight
-	s.deferred += c.Deferred
+	s.ChannelCounts.Add(&c.ChannelCounts)
 	s.consumers += c.Consumers
 	s.ready += c.Ready
 	s.paused = s.paused || c.Paused
 	s.oldest = max(s.oldest, c.OldestAge)
-	s.delivered += c.Delivered
-	s.finished += c.Finished
-	s.requeued += c.Requeued
-	s.timeout += c.TimedOut
-	s.expired += c.Expired
-	s.filtered = s.filtered.Plus(c.Filtered)
-	s.failing.Add(c.Failing)
+	s.throttled += c.Throttled
 	for _, p := range c.Partitions {
 		s.spinning += len(p.Spinning)
 		if p.Blocked != nil {

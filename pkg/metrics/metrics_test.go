@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
@@ -31,7 +32,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/scrubber"
-	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -111,10 +111,17 @@ func topicOf(name string, channels ...string) stats.Topic {
 	}
 	for _, c := range channels {
 		t.Channels = append(t.Channels, stats.Channel{
-			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, Ready: 40, OldestAge: 5 * time.Second,
-			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
-			Failing:    stats.Failing{Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOff: 5, DeadLettered: 6, Dropped: 7, Throttled: 1500 * time.Millisecond},
-			Partitions: []stats.Place{{Lag: 10, Blocked: new(seq.Offset), Spinning: []stats.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
+			Name: c,
+			ChannelCounts: api.ChannelCounts{
+				Depth: 1, InFlight: 2, Deferred: 3, DeliveredTotal: 6, FinishedTotal: 7, RequeuedTotal: 8, TimedOutTotal: 9,
+				Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOffTotal: 5, DeadLetteredTotal: 6, DroppedTotal: 7,
+			},
+			Ephemeral:  strings.HasSuffix(c, "#ephemeral"),
+			Consumers:  4,
+			Ready:      40,
+			OldestAge:  5 * time.Second,
+			Throttled:  1500 * time.Millisecond,
+			Partitions: []api.ChannelPartition{{Lag: 10, Blocked: new(uint64), Spinning: []api.SpinningMessage{{Seq: 1, PerSecond: 200}}}, {Lag: 20}},
 		})
 	}
 	return t
@@ -428,7 +435,7 @@ func TestEphemeralNamesShareSeries(t *testing.T) {
 		topicOf("d#ephemeral", "e#ephemeral"),
 	}, 100)
 	checkFold(t, got, []string{"a", "#ephemeral"}, []string{"a/c", "a/#ephemeral", "#ephemeral/#ephemeral"}, 0)
-	if got.channels[2].depth != 3 || got.topics[1].messages != 20 {
+	if got.channels[2].Depth != 3 || got.topics[1].messages != 20 {
 		t.Errorf("sums are %+v and %+v", got.channels[2], got.topics[1])
 	}
 }
@@ -441,7 +448,7 @@ func TestWhatIsTooMuchIsSummed(t *testing.T) {
 		topicOf("d#ephemeral", "c"),
 	}, 5)
 	checkFold(t, got, []string{"a", "b", "_other", "#ephemeral"}, []string{"a/c", "a/d", "b/c", "_other/_other", "#ephemeral/#ephemeral"}, 4)
-	if got.channels[3].depth != 3 || got.topics[2].messages != 10 {
+	if got.channels[3].Depth != 3 || got.topics[2].messages != 10 {
 		t.Errorf("sums are %+v and %+v", got.channels[3], got.topics[2])
 	}
 }
@@ -503,7 +510,7 @@ func TestFoldingLosesNothing(t *testing.T) {
 			seen[s.name] = true
 		}
 		for _, s := range got.channels {
-			depth -= s.depth
+			depth -= s.Depth
 			if key := s.topic + "/" + s.name; seen[key] {
 				t.Fatalf("%s twice", key)
 			} else {

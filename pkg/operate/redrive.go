@@ -143,13 +143,13 @@ func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter st
 			}
 			counts := meta.PolicyOf(t, name, defaults)
 			letters := meta.DeadLetterTopic(counts, t.Name, name)
-			kept, failing := figures[[2]string{letters, deadletter.Channel}], figures[[2]string{t.Name, name}].Failing
+			kept, failing := figures[[2]string{letters, deadletter.Channel}], figures[[2]string{t.Name, name}]
 			if !counts.HasDeadLetters() && counts.MaxAttempts <= 0 && p.o.node.Meta.Topic(letters) == nil && failing.Exhausted+failing.Expired == 0 {
 				continue
 			}
 			all = append(all, api.DeadLetters{
 				Topic: t.Name, Channel: name, DeadLetterTopic: letters, MaxAttempts: counts.MaxAttempts, OnExhausted: string(counts.OnExhausted), OnExpired: string(counts.OnExpired),
-				Waiting: kept.Depth + kept.InFlight + kept.Deferred, Exhausted: failing.Exhausted, Expired: failing.Expired, DeadLetteredTotal: failing.DeadLettered, DroppedTotal: failing.Dropped,
+				Waiting: kept.Depth + kept.InFlight + kept.Deferred, Exhausted: failing.Exhausted, Expired: failing.Expired, DeadLetteredTotal: failing.DeadLetteredTotal, DroppedTotal: failing.DroppedTotal,
 			})
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -58,7 +60,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
 			c := channelStats(led, now, name, t, clients)
-			c.Failing.Throttled = h.Rates.Throttled(name)
+			c.Throttled = h.Rates.Throttled(name)
 			s.Channels = append(s.Channels, c)
 		}
 	}
@@ -97,22 +99,17 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 			continue
 		}
 		n := c.Stats()
-		place := stats.Place{
-			Partition: lp.Index, Leader: string(t.Partitions[lp.Index].Leader),
-			Confirmed: n.Floor, Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked, KeyBlock: n.KeyBlock,
-		}
-		for _, x := range c.Spins.At(now) {
-			place.Spinning = append(place.Spinning, stats.Spinning(x))
-		}
+		filtered := c.Selection.Counts()
 		one := stats.Channel{
-			Paused: n.Paused, Depth: n.Depth, InFlight: n.InFlight, Deferred: n.Deferred, Messages: n.Messages, Delivered: n.Delivered,
-			Finished: n.Finished, Requeued: n.Requeued, TimedOut: n.TimedOut, Expired: n.Expired,
-			Filtered: c.Selection.Counts(), FilterBroken: c.Selection.Broken() != nil,
-			Failing: stats.Failing{
+			ChannelCounts: api.ChannelCounts{
+				Depth: n.Depth, InFlight: n.InFlight, Deferred: n.Deferred, MessagesTotal: n.Messages, DeliveredTotal: n.Delivered,
+				FinishedTotal: n.Finished, RequeuedTotal: n.Requeued, TimedOutTotal: n.TimedOut, ExpiredTotal: n.Expired,
+				FilteredTotal: filtered.Left, FilterErrorsTotal: filtered.Failed, FilterBroken: c.Selection.Broken() != nil,
 				Exhausted: n.Exhausted, Expired: n.Lapsed, BackingOff: n.Waiting, RateLimited: n.Limited,
-				BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
+				BackedOffTotal: n.BackedOff, DeadLetteredTotal: c.Failed.DeadLettered(), DroppedTotal: c.Failed.Dropped(),
 			},
-			Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)), Partitions: []stats.Place{place},
+			Paused: n.Paused, Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)),
+			Partitions: []api.ChannelPartition{placeIn(lp, string(t.Partitions[lp.Index].Leader), &n, c.Spins.At(now))},
 		}
 		if at, ok := lp.Part.OldestAt(c); ok {
 			one.OldestAge = now.Sub(at)
@@ -135,6 +132,26 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		s.Clients = []stats.Client{}
 	}
 	return s
+}
+
+// placeIn returns a channel's place in a partition that this node leads.
+func placeIn(lp *host.Led, leader string, n *topic.ChannelStats, spins []channel.Spin) api.ChannelPartition {
+	place := api.ChannelPartition{
+		Partition: lp.Index, Leader: leader,
+		Confirmed: uint64(n.Floor), Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor),
+	}
+	if n.Blocked != nil {
+		place.Blocked = new(uint64(*n.Blocked))
+	}
+	if b := n.KeyBlock; b != nil {
+		place.KeyBlocked = &api.KeyBlock{
+			Key: b.Key, Seq: uint64(b.Offset), State: b.State.String(), Waiting: b.Waiting, Tracked: b.Tracked, Full: b.Full,
+		}
+	}
+	for _, x := range spins {
+		place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})
+	}
+	return place
 }
 
 // counted is the owner of a topic.Consumer.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -75,7 +76,7 @@ func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 			maxCount: srv.opts.MaxPending, maxBytes: srv.opts.MaxPendingBytes, room: make(chan struct{}, 1),
 		},
 		about: stats.Client{
-			ClientID: host, Hostname: host, RemoteAddress: conn.RemoteAddr().String(), ConnectTime: time.Now(),
+			Consumer: api.Consumer{ClientID: host, Hostname: host, Address: conn.RemoteAddr().String(), ConnectedAt: time.Now()},
 		},
 	}
 }

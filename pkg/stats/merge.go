@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -108,7 +109,7 @@ func (t *Topic) sort() {
 	}
 	for i := range t.Channels {
 		c := &t.Channels[i]
-		slices.SortFunc(c.Partitions, func(a, b Place) int { return cmp.Compare(a.Partition, b.Partition) })
+		slices.SortFunc(c.Partitions, func(a, b api.ChannelPartition) int { return cmp.Compare(a.Partition, b.Partition) })
 		if c.Clients != nil {
 			c.Clients = mergeClients(c.Clients)
 			c.Consumers = len(c.Clients)
@@ -120,21 +121,11 @@ func (t *Topic) sort() {
 func (c *Channel) Add(d *Channel) {
 	c.Paused = c.Paused || d.Paused
 	c.Order = cmp.Or(c.Order, d.Order)
-	c.Depth += d.Depth
-	c.InFlight += d.InFlight
-	c.Deferred += d.Deferred
-	c.Messages += d.Messages
-	c.Delivered += d.Delivered
-	c.Finished += d.Finished
-	c.Requeued += d.Requeued
-	c.TimedOut += d.TimedOut
-	c.Expired += d.Expired
-	c.Filtered = c.Filtered.Plus(d.Filtered)
-	c.FilterBroken = c.FilterBroken || d.FilterBroken
+	c.ChannelCounts.Add(&d.ChannelCounts)
+	c.Throttled += d.Throttled
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Rates.Add(d.Rates)
-	c.Failing.Add(d.Failing)
 	c.Consumers += d.Consumers
 	c.Ready += d.Ready
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
@@ -150,7 +141,7 @@ func mergeClients(all []Client) []Client {
 	at := map[key]int{}
 	out := make([]Client, 0, len(all))
 	for _, c := range all {
-		k := key{c.RemoteAddress, c.ClientID}
+		k := key{c.Address, c.ClientID}
 		i, seen := at[k]
 		if !seen {
 			at[k] = len(out)
@@ -160,10 +151,10 @@ func mergeClients(all []Client) []Client {
 		o := &out[i]
 		o.Ready = max(o.Ready, c.Ready)
 		o.InFlight += c.InFlight
-		o.Delivered += c.Delivered
-		o.Finished += c.Finished
-		o.Requeued += c.Requeued
-		o.TimedOut += c.TimedOut
+		o.DeliveredTotal += c.DeliveredTotal
+		o.FinishedTotal += c.FinishedTotal
+		o.RequeuedTotal += c.RequeuedTotal
+		o.TimedOutTotal += c.TimedOutTotal
 	}
 	return out
 }

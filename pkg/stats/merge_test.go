@@ -8,21 +8,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
 	client := func(address string, ready, inFlight int64) stats.Client {
-		return stats.Client{RemoteAddress: address, ClientID: "c", Ready: ready, InFlight: inFlight, Finished: 1}
+		return stats.Client{Consumer: api.Consumer{Address: address, ClientID: "c", Ready: ready, InFlight: inFlight, FinishedTotal: 1}}
 	}
 	got := stats.Merge(map[meta.NodeID][]stats.Topic{
 		"n1": {{
 			Name: "t", Depth: 1, Messages: 10, Bytes: 100, LogBytes: 7,
 			Partitions: []stats.Partition{{Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}, {Partition: 0, Leader: "n2", Bytes: 2}},
 			Channels: []stats.Channel{{
-				Name: "c", Depth: 1, OldestAge: time.Second, Consumers: 2, Partitions: []stats.Place{{Partition: 2}},
-				Clients: []stats.Client{client("a", 4, 1), client("b", 2, 0)},
+				Name:          "c",
+				ChannelCounts: api.ChannelCounts{Depth: 1},
+				OldestAge:     time.Second,
+				Consumers:     2,
+				Partitions:    []api.ChannelPartition{{Partition: 2}},
+				Clients:       []stats.Client{client("a", 4, 1), client("b", 2, 0)},
 			}},
 		}, {Name: "followed", Partitions: []stats.Partition{{Leader: "n2"}}}},
 		"n2": {{
@@ -30,8 +35,12 @@ func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
 			Partitions: []stats.Partition{{Partition: 2, Leader: "n2", Epoch: 2, Bytes: 90}, {Partition: 0, Leader: "n2", Bytes: 3}},
 			Channels: []stats.Channel{
 				{
-					Name: "c", Depth: 2, InFlight: 1, OldestAge: time.Minute, Consumers: 1, Partitions: []stats.Place{{Partition: 0}},
-					Clients: []stats.Client{client("a", 3, 2)},
+					Name:          "c",
+					ChannelCounts: api.ChannelCounts{Depth: 2, InFlight: 1},
+					OldestAge:     time.Minute,
+					Consumers:     1,
+					Partitions:    []api.ChannelPartition{{Partition: 0}},
+					Clients:       []stats.Client{client("a", 3, 2)},
 				},
 				{Name: "b"},
 			},
@@ -41,11 +50,14 @@ func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
 		Name: "t", Depth: 3, Messages: 30, Bytes: 300, LogBytes: 8, Paused: true,
 		Partitions: []stats.Partition{{Partition: 0, Leader: "n2", Bytes: 3}, {Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}},
 		Channels: []stats.Channel{{Name: "b"}, {
-			Name: "c", Depth: 3, InFlight: 1, OldestAge: time.Minute, Consumers: 2,
-			Partitions: []stats.Place{{Partition: 0}, {Partition: 2}},
+			Name:          "c",
+			ChannelCounts: api.ChannelCounts{Depth: 3, InFlight: 1},
+			OldestAge:     time.Minute,
+			Consumers:     2,
+			Partitions:    []api.ChannelPartition{{Partition: 0}, {Partition: 2}},
 			Clients: []stats.Client{
-				{RemoteAddress: "a", ClientID: "c", Ready: 4, InFlight: 3, Finished: 2},
-				{RemoteAddress: "b", ClientID: "c", Ready: 2, Finished: 1},
+				{Consumer: api.Consumer{Address: "a", ClientID: "c", Ready: 4, InFlight: 3, FinishedTotal: 2}},
+				{Consumer: api.Consumer{Address: "b", ClientID: "c", Ready: 2, FinishedTotal: 1}},
 			},
 		}},
 	}}

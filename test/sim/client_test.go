@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/simtest"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -98,7 +99,9 @@ type consumer struct {
 }
 
 // ClientStats implements consume.Client.
-func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "sim"} }
+func (c *consumer) ClientStats() stats.Client {
+	return stats.Client{Consumer: api.Consumer{ClientID: "sim"}}
+}
 
 // Disconnect implements consume.Client.
 func (c *consumer) Disconnect(error) { c.once.Do(func() { close(c.ended) }) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -29,7 +30,9 @@ type answers interface {
 }
 
 // ClientStats implements consume.Client.
-func (e *errand) ClientStats() stats.Client { return stats.Client{ClientID: e.topic} }
+func (e *errand) ClientStats() stats.Client {
+	return stats.Client{Consumer: api.Consumer{ClientID: e.topic}}
+}
 
 // Unfinished implements consume.Client: the message is delivered again.
 func (e *errand) Unfinished(seq.MessageID, error) {}

@@ -68,30 +68,20 @@ type CreateChannel struct {
 	From *Seek `json:"from,omitempty"`
 }
 
-// Channel describes a channel, its consumers and its position in each partition. The totals count
-// since the present leaders of the partitions lead.
-type Channel struct {
-	Topic          string   `json:"topic"`
-	Name           string   `json:"name"`
-	Depth          int64    `json:"depth"` // waiting: neither in flight nor deferred
-	InFlight       int64    `json:"in_flight"`
-	Deferred       int64    `json:"deferred"`
-	Paused         bool     `json:"paused"`
-	Ordered        bool     `json:"ordered"` // order is strict
-	Order          string   `json:"order"`   // none, strict, or key
-	Ephemeral      bool     `json:"ephemeral"`
-	OldestAge      Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
-	OldestAgeMS    int64    `json:"oldest_age_ms"`
-	MessagesTotal  uint64   `json:"messages_total"`
-	DeliveredTotal uint64   `json:"delivered_total"`
-	FinishedTotal  uint64   `json:"finished_total"`
-	RequeuedTotal  uint64   `json:"requeued_total"`
-	TimedOutTotal  uint64   `json:"timed_out_total"`
-	ExpiredTotal   uint64   `json:"expired_total"` // dropped or dead-lettered instead of delivered: their time to live was over
-	Policy         Policy   `json:"policy"`
-	// Filter selects the messages of the channel, "" means all. Other messages are finished and
-	// counted in FilteredTotal; FilterErrorsTotal counts those on which the evaluation failed.
-	Filter            string `json:"filter"`
+// ChannelCounts counts the messages of a channel. The totals count since the present leaders of
+// the partitions lead.
+type ChannelCounts struct {
+	Depth          int64  `json:"depth"` // waiting: neither in flight nor deferred
+	InFlight       int64  `json:"in_flight"`
+	Deferred       int64  `json:"deferred"`
+	MessagesTotal  uint64 `json:"messages_total"` // that came to the channel
+	DeliveredTotal uint64 `json:"delivered_total"`
+	FinishedTotal  uint64 `json:"finished_total"`
+	RequeuedTotal  uint64 `json:"requeued_total"`
+	TimedOutTotal  uint64 `json:"timed_out_total"`
+	ExpiredTotal   uint64 `json:"expired_total"` // dropped or dead-lettered instead of delivered: their time to live was over
+	// FilteredTotal counts the messages finished because the filter does not select them, and
+	// FilterErrorsTotal those of them on which its evaluation failed.
 	FilteredTotal     uint64 `json:"filtered_total"`
 	FilterErrorsTotal uint64 `json:"filter_errors_total"`
 	// FilterBroken reports that a leader cannot compile the filter and delivers nothing.
@@ -105,7 +95,44 @@ type Channel struct {
 	BackedOffTotal    uint64 `json:"backed_off_total"`
 	DeadLetteredTotal uint64 `json:"dead_lettered_total"`
 	DroppedTotal      uint64 `json:"dropped_total"`
+}
 
+// Add adds the counts of other partitions, or of another channel.
+func (c *ChannelCounts) Add(d *ChannelCounts) {
+	c.Depth += d.Depth
+	c.InFlight += d.InFlight
+	c.Deferred += d.Deferred
+	c.MessagesTotal += d.MessagesTotal
+	c.DeliveredTotal += d.DeliveredTotal
+	c.FinishedTotal += d.FinishedTotal
+	c.RequeuedTotal += d.RequeuedTotal
+	c.TimedOutTotal += d.TimedOutTotal
+	c.ExpiredTotal += d.ExpiredTotal
+	c.FilteredTotal += d.FilteredTotal
+	c.FilterErrorsTotal += d.FilterErrorsTotal
+	c.FilterBroken = c.FilterBroken || d.FilterBroken
+	c.Exhausted += d.Exhausted
+	c.Expired += d.Expired
+	c.BackingOff += d.BackingOff
+	c.RateLimited = c.RateLimited || d.RateLimited
+	c.BackedOffTotal += d.BackedOffTotal
+	c.DeadLetteredTotal += d.DeadLetteredTotal
+	c.DroppedTotal += d.DroppedTotal
+}
+
+// Channel describes a channel, its consumers and its position in each partition.
+type Channel struct {
+	Topic       string   `json:"topic"`
+	Name        string   `json:"name"`
+	Paused      bool     `json:"paused"`
+	Ordered     bool     `json:"ordered"` // order is strict
+	Order       string   `json:"order"`   // none, strict, or key
+	Ephemeral   bool     `json:"ephemeral"`
+	OldestAge   Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	OldestAgeMS int64    `json:"oldest_age_ms"`
+	ChannelCounts
+	Policy     Policy             `json:"policy"`
+	Filter     string             `json:"filter"`     // selects the messages of the channel; "": all
 	Consumers  []Consumer         `json:"consumers"`  // by address
 	Partitions []ChannelPartition `json:"partitions"` // by number
 	// MissingNodes lead partitions but did not answer; the counts do not include them.

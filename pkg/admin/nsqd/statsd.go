@@ -128,13 +128,13 @@ func (s *Statsd) collect() {
 }
 
 func (s *Statsd) channel(before map[string]uint64, name string, c *stats.Channel) {
-	s.count(before, name+"message_count", c.Messages)
+	s.count(before, name+"message_count", c.MessagesTotal)
 	s.gauge(name+"depth", c.Depth)
 	s.gauge(name+"backend_depth", s.o.Figures.beyond(c.Depth))
 	s.gauge(name+"in_flight_count", c.InFlight)
 	s.gauge(name+"deferred_count", c.Deferred)
-	s.count(before, name+"requeue_count", c.Requeued)
-	s.count(before, name+"timeout_count", c.TimedOut)
+	s.count(before, name+"requeue_count", c.RequeuedTotal)
+	s.count(before, name+"timeout_count", c.TimedOutTotal)
 	s.gauge(name+"clients", int64(c.Consumers))
 	s.latency(name, c.Latency)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -43,7 +44,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	now := []stats.Topic{{
 		Name: "t", Messages: 5, Bytes: 50, Depth: 1,
 		Channels: []stats.Channel{
-			{Name: "c", Messages: 4, Depth: 2, InFlight: 3, Deferred: 6, Requeued: 7, TimedOut: 8, Consumers: 9},
+			{Name: "c", ChannelCounts: api.ChannelCounts{MessagesTotal: 4, Depth: 2, InFlight: 3, Deferred: 6, RequeuedTotal: 7, TimedOutTotal: 8}, Consumers: 9},
 			{Name: "x#ephemeral"},
 		},
 	}, {Name: "e#ephemeral"}}
@@ -109,7 +110,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 // TestBackendDepthIsWhatMemoryWouldNotHold, as monitors of nsqd read it.
 func TestBackendDepthIsWhatMemoryWouldNotHold(t *testing.T) {
 	for depth, want := range map[int64]int64{0: 0, 10: 0, 11: 1} {
-		got := (&Figures{MemQueueSize: 10}).nsqTopics([]stats.Topic{{Name: "t", Depth: depth, Channels: []stats.Channel{{Name: "c", Depth: depth}}}}, "", false)[0]
+		got := (&Figures{MemQueueSize: 10}).nsqTopics([]stats.Topic{{Name: "t", Depth: depth, Channels: []stats.Channel{{Name: "c", ChannelCounts: api.ChannelCounts{Depth: depth}}}}}, "", false)[0]
 		if got.BackendDepth != want || got.Channels[0].BackendDepth != want || got.Depth != depth {
 			t.Errorf("depth %d: %+v", depth, got)
 		}

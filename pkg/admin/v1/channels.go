@@ -245,68 +245,15 @@ func (v channelsAPI) configured(out *api.Channel, t *meta.Topic) {
 
 func apiChannel(topic string, c stats.Channel) api.Channel {
 	out := api.Channel{
-		Topic:          topic,
-		Name:           c.Name,
-		Depth:          c.Depth,
-		InFlight:       c.InFlight,
-		Deferred:       c.Deferred,
-		Paused:         c.Paused,
-		Ordered:        c.Order == policy.Strict,
-		Order:          c.Order.String(),
-		Ephemeral:      c.Ephemeral,
-		OldestAge:      api.Duration(c.OldestAge),
-		OldestAgeMS:    api.Milliseconds(c.OldestAge),
-		MessagesTotal:  c.Messages,
-		DeliveredTotal: c.Delivered,
-		FinishedTotal:  c.Finished,
-		RequeuedTotal:  c.Requeued,
-		TimedOutTotal:  c.TimedOut,
-		ExpiredTotal:   c.Expired,
-		FilteredTotal:  c.Filtered.Left, FilterErrorsTotal: c.Filtered.Failed, FilterBroken: c.FilterBroken,
-
-		Exhausted: c.Failing.Exhausted, Expired: c.Failing.Expired, BackingOff: c.Failing.BackingOff, RateLimited: c.Failing.RateLimited,
-		BackedOffTotal: c.Failing.BackedOff, DeadLetteredTotal: c.Failing.DeadLettered, DroppedTotal: c.Failing.Dropped,
-
-		Consumers:  []api.Consumer{},
-		Partitions: []api.ChannelPartition{},
+		Topic: topic, Name: c.Name, Paused: c.Paused, Ordered: c.Order == policy.Strict, Order: c.Order.String(), Ephemeral: c.Ephemeral,
+		OldestAge: api.Duration(c.OldestAge), OldestAgeMS: api.Milliseconds(c.OldestAge),
+		ChannelCounts: c.ChannelCounts, Consumers: []api.Consumer{}, Partitions: []api.ChannelPartition{},
 	}
-	for _, cl := range c.Clients {
-		out.Consumers = append(out.Consumers, api.Consumer{
-			Address:        cl.RemoteAddress,
-			ClientID:       cl.ClientID,
-			Hostname:       cl.Hostname,
-			UserAgent:      cl.UserAgent,
-			Ready:          cl.Ready,
-			InFlight:       cl.InFlight,
-			DeliveredTotal: cl.Delivered,
-			FinishedTotal:  cl.Finished,
-			RequeuedTotal:  cl.Requeued,
-			TimedOutTotal:  cl.TimedOut,
-			TLS:            cl.TLS,
-			ConnectedAt:    cl.ConnectTime,
-		})
+	for i := range c.Clients {
+		out.Consumers = append(out.Consumers, c.Clients[i].Consumer)
 	}
 	slices.SortFunc(out.Consumers, func(a, b api.Consumer) int { return strings.Compare(a.Address, b.Address) })
-	for _, p := range c.Partitions {
-		place := api.ChannelPartition{
-			Partition: p.Partition,
-			Leader:    p.Leader,
-			Confirmed: uint64(p.Confirmed),
-			Lag:       p.Lag,
-		}
-		if p.Blocked != nil {
-			place.Blocked = new(uint64(*p.Blocked))
-		}
-		if b := p.KeyBlock; b != nil {
-			place.KeyBlocked = &api.KeyBlock{
-				Key: b.Key, Seq: uint64(b.Offset), State: b.State.String(), Waiting: b.Waiting, Tracked: b.Tracked, Full: b.Full,
-			}
-		}
-		for _, x := range p.Spinning {
-			place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})
-		}
-		out.Partitions = append(out.Partitions, place)
-	}
+	out.Partitions = append(out.Partitions, c.Partitions...)
 	slices.SortFunc(out.Partitions, func(a, b api.ChannelPartition) int { return a.Partition - b.Partition })
 	return out
 }

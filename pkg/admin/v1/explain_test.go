@@ -12,9 +12,12 @@ import (
 // A channel with messages that wait, and one consumer who finishes them.
 func busyChannel() api.Channel {
 	return api.Channel{
-		Topic: "t", Name: "c", Depth: 10, InFlight: 2, OldestAge: api.Duration(3 * time.Second), FinishedTotal: 100,
-		Consumers:  []api.Consumer{{Address: "10.0.0.9:1", ClientID: "worker", Ready: 5, InFlight: 2, ConnectedAt: time.Now()}},
-		Partitions: []api.ChannelPartition{{Partition: 0, Leader: "n1"}},
+		Topic:         "t",
+		ChannelCounts: api.ChannelCounts{Depth: 10, InFlight: 2, FinishedTotal: 100},
+		Name:          "c",
+		OldestAge:     api.Duration(3 * time.Second),
+		Consumers:     []api.Consumer{{Address: "10.0.0.9:1", ClientID: "worker", Ready: 5, InFlight: 2, ConnectedAt: time.Now()}},
+		Partitions:    []api.ChannelPartition{{Partition: 0, Leader: "n1"}},
 	}
 }
 
