@@ -18,6 +18,7 @@ import (
 const (
 	clientFiles   = 4 // of so many file descriptors, clients may have all but one part
 	addressShare  = 2 // one address may have one of so many parts of the connections
+	httpShare     = 8 // one of so many parts of the connections is for HTTP alone
 	crowdTellsOf  = 10 * time.Second
 	leastOfCrowds = 64
 )
@@ -25,9 +26,12 @@ const (
 // crowd bounds the connections of clients, over all listeners that it wraps: in total, so
 // that the node has descriptors left for its files and the other nodes, and for each
 // address, so that one client cannot take all. Loopback is not bounded by address: who
-// is there has other means. It may be used by many goroutines.
+// is there has other means. NSQ clients leave a part of all to HTTP: a node that no longer answers
+// probes because many clients are connected would be killed for it, and its clients would crowd the
+// next node. It may be used by many goroutines.
 type crowd struct {
 	max, maxAddress int
+	maxNSQ          int        // of max
 	files           *vfs.Files // give up descriptors for connections; nil: none do
 	log             *slog.Logger
 
@@ -46,7 +50,8 @@ func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger
 		share = min(most, l.MaxConnections)
 	}
 	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, leastOfCrowds))
-	return &crowd{max: max(most, leastOfCrowds), maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
+	all := max(most, leastOfCrowds)
+	return &crowd{max: all, maxNSQ: all - all/httpShare, maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
 }
 
 // openFiles returns how many files the process may have open.
@@ -58,10 +63,10 @@ func openFiles() uint64 {
 	return l.Cur
 }
 
-// enter counts a connection from an address, if there is room for it. leave is to be
+// enter counts a connection from an address, if there is room for it among most. leave is to be
 // called when it has ended.
-func (c *crowd) enter(address net.Addr, now time.Time) (leave func(), ok bool) {
-	key, ok := c.count(address, now)
+func (c *crowd) enter(address net.Addr, most int, now time.Time) (leave func(), ok bool) {
+	key, ok := c.count(address, most, now)
 	if !ok {
 		return nil, false
 	}
@@ -71,14 +76,14 @@ func (c *crowd) enter(address net.Addr, now time.Time) (leave func(), ok bool) {
 
 // count counts a connection, if there is room for it, and returns the address for which
 // it counts; "": for none.
-func (c *crowd) count(address net.Addr, now time.Time) (key string, ok bool) {
+func (c *crowd) count(address net.Addr, most int, now time.Time) (key string, ok bool) {
 	if at, tcp := address.(*net.TCPAddr); tcp && !at.IP.IsLoopback() {
 		key = at.IP.String()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= c.max || key != "" && c.of[key] >= c.maxAddress {
-		c.refuseLocked(address, now)
+	if c.all >= most || key != "" && c.of[key] >= c.maxAddress {
+		c.refuseLocked(address, most, now)
 		return key, false
 	}
 	c.all++
@@ -90,13 +95,13 @@ func (c *crowd) count(address net.Addr, now time.Time) (key string, ok bool) {
 
 // refuseLocked tells of a refusal, but not of each: whoever makes too many connections
 // would fill the log, too.
-func (c *crowd) refuseLocked(address net.Addr, now time.Time) {
+func (c *crowd) refuseLocked(address net.Addr, most int, now time.Time) {
 	c.refused++
 	if !c.told.IsZero() && now.Sub(c.told) < crowdTellsOf {
 		return
 	}
 	c.log.Warn("connections refused: connection limit reached for an address or in total", "remote", address.String(), "refused", c.refused,
-		"of_this_address", c.of[node.HostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", c.max)
+		"of_this_address", c.of[node.HostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", most)
 	c.told, c.refused = now, 0
 }
 
@@ -113,12 +118,16 @@ func (c *crowd) left(key string) {
 	}
 }
 
-// bound has connections that l accepts counted, and those that are too many closed.
-func (c *crowd) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
+// nsq has connections that l accepts counted, and those that are too many closed.
+func (c *crowd) nsq(l net.Listener) net.Listener { return &boundListener{l, c, c.maxNSQ} }
+
+// http does the same for a listener of HTTP, for which NSQ clients leave room.
+func (c *crowd) http(l net.Listener) net.Listener { return &boundListener{l, c, c.max} }
 
 type boundListener struct {
 	net.Listener
 	crowd *crowd
+	most  int // with so many connections of all listeners, no further one is taken
 }
 
 // Accept implements net.Listener.
@@ -128,7 +137,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		leave, ok := l.crowd.enter(conn.RemoteAddr(), time.Now())
+		leave, ok := l.crowd.enter(conn.RemoteAddr(), l.most, time.Now())
 		if !ok {
 			_ = conn.Close()
 			continue

@@ -30,7 +30,7 @@ func TestNobodyTakesAllConnections(t *testing.T) {
 	}
 	var leave func()
 	enter := func(ip string) bool {
-		l, ok := c.enter(from(ip), now)
+		l, ok := c.enter(from(ip), c.max, now)
 		if ok {
 			leave = l
 		}
@@ -72,6 +72,34 @@ func TestNobodyTakesAllConnections(t *testing.T) {
 	}
 }
 
+// TestProbesAreAnsweredInACrowd has NSQ clients take all connections that they may.
+func TestProbesAreAnsweredInACrowd(t *testing.T) {
+	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
+	take := func(wrap func(net.Listener) net.Listener, of int) (taken int) {
+		conns := make(chan net.Conn, of)
+		for range of {
+			near, far := net.Pipe()
+			t.Cleanup(func() { _ = near.Close() })
+			conns <- far
+		}
+		close(conns)
+		for l := wrap(one{conns: conns}); ; taken++ {
+			if _, err := l.Accept(); err != nil {
+				return taken
+			}
+		}
+	}
+	if n := take(c.nsq, 400); n != 263 {
+		t.Errorf("NSQ clients have %d connections, want seven eighths of 300", n)
+	}
+	if n := take(c.http, 400); n != 37 {
+		t.Errorf("HTTP has %d connections, want the rest of 300", n)
+	}
+	if n := take(c.nsq, 1) + take(c.http, 1); n != 0 {
+		t.Errorf("%d connections are taken where the node needs the descriptors", n)
+	}
+}
+
 // TestConnectionsAndFiles has files use all descriptors that connections leave.
 func TestConnectionsAndFiles(t *testing.T) {
 	disk := vfs.OS{Files: vfs.NewFiles(120, vfs.FilesEvents{})} // lends 60
@@ -87,8 +115,8 @@ func TestConnectionsAndFiles(t *testing.T) {
 		open(i)
 	}
 	c := newCrowd(64, &config.Limits{MaxConnections: 20, MaxOfAddress: 1}, disk.Files, slog.New(slog.DiscardHandler))
-	leave, ok := c.enter(from("192.0.2.1"), time.Now())
-	if _, second := c.enter(from("192.0.2.1"), time.Now()); !ok || second || disk.Files.Given() != 1 {
+	leave, ok := c.enter(from("192.0.2.1"), c.max, time.Now())
+	if _, second := c.enter(from("192.0.2.1"), c.max, time.Now()); !ok || second || disk.Files.Given() != 1 {
 		t.Fatalf("%d files gave up descriptors for one connection", disk.Files.Given())
 	}
 	leave()
@@ -116,7 +144,6 @@ func (l one) Accept() (net.Conn, error) {
 
 func TestAConnectionThatIsTooManyIsClosed(t *testing.T) {
 	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
-	c.max = 1
 	conns := make(chan net.Conn, 3)
 	var ends []net.Conn
 	for range 3 {
@@ -125,7 +152,7 @@ func TestAConnectionThatIsTooManyIsClosed(t *testing.T) {
 		conns <- far
 	}
 	close(conns)
-	l := c.bound(one{conns: conns})
+	l := &boundListener{one{conns: conns}, c, 1}
 	first, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,8 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.disk = topicFiles(openFiles(), p.log)
-	ls.WrapClients(newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log).bound)
+	crowd := newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log)
+	ls.WrapClients(crowd.nsq, crowd.http)
 	p.warnExposed(ls)
 	n, err := p.recoverNode(stopping, ls)
 	if err != nil {

@@ -51,11 +51,14 @@ func Bind(ctx context.Context, l config.Listen) (*Listeners, error) {
 	return &ls, nil
 }
 
-// WrapClients puts something around each listener that is for clients.
-func (ls *Listeners) WrapClients(wrap func(net.Listener) net.Listener) {
-	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup} {
+// WrapClients puts something around each listener that is for clients: of NSQ, and of HTTP.
+func (ls *Listeners) WrapClients(nsq, http func(net.Listener) net.Listener) {
+	for i, l := range ls.TCP {
+		ls.TCP[i] = nsq(l)
+	}
+	for _, bound := range [][]net.Listener{ls.HTTP, ls.HTTPS, ls.Lookup} {
 		for i, l := range bound {
-			bound[i] = wrap(l)
+			bound[i] = http(l)
 		}
 	}
 }

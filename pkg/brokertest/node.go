@@ -175,7 +175,7 @@ func (n *Node) openAt(ctx context.Context, ls *node.Listeners) (*life, error) {
 		return nil, err
 	}
 	l := &life{gate: newGate(), disk: newDisk(n.disk), served: make(chan error, 1)}
-	ls.WrapClients(l.gate.listener)
+	ls.WrapClients(l.gate.listener, l.gate.listener)
 	for i, c := range ls.Cluster {
 		ls.Cluster[i] = l.gate.listener(c)
 	}

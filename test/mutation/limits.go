@@ -166,6 +166,11 @@ func edgeMistakes() []mistake {
 			tests: []string{"./cmd/brokerd"}, run: "NobodyTakesAll",
 		},
 		{
+			name: "NSQ clients leave no connection for probes", file: "cmd/brokerd/crowd.go",
+			old: "return &boundListener{l, c, c.maxNSQ}", with: "return &boundListener{l, c, c.max}",
+			tests: []string{"./cmd/brokerd"}, run: "ProbesAreAnswered",
+		},
+		{
 			name: "each fault of a client is a line", file: "internal/complaint/complaint.go",
 			old: "now.Sub(k.told) < every", with: "now.Sub(k.told) > every",
 			tests: []string{"./internal/complaint"}, run: "FillTheLog",
