@@ -41,7 +41,7 @@ func (o *decommissionOptions) addFlags(cmd *cobra.Command) {
 
 func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id string) error {
 	if o.wait && o.req.DryRun {
-		return usageError("--wait and --dry-run exclude each other")
+		return usageError("--wait and --dry-run are mutually exclusive")
 	}
 	n, err := query(cmd.Context(), g, nodeOf(g, id))
 	if err != nil {

@@ -155,7 +155,7 @@ func TestADryRunOfAMoveChangesNothing(t *testing.T) {
 			`POST /v1/nodes/n2/decommission {"dry_run":true}`,
 		},
 		{[]string{"partition", "move", "orders/0", "--cancel", "--dry-run"}, failure.ExitUsage, "--dry-run applies to --replicas, without --wait", ""},
-		{[]string{"node", "decommission", "n2", "--wait", "--dry-run"}, failure.ExitUsage, "--wait and --dry-run exclude each other", ""},
+		{[]string{"node", "decommission", "n2", "--wait", "--dry-run"}, failure.ExitUsage, "--wait and --dry-run are mutually exclusive", ""},
 	} {
 		b := newFakeBroker(t)
 		r := runWith(t, environment{}, append(c.args, "--addr", b.URL)...)

@@ -79,7 +79,7 @@ func (o *rollingOptions) prepare() (err error) {
 		return usageError("--exec: %w", err)
 	}
 	if o.resume && len(o.nodes) > 0 {
-		return usageError("--continue goes on with the nodes that are left: it takes no --nodes")
+		return usageError("--continue continues with the remaining nodes: it cannot be combined with --nodes")
 	}
 	if o.timeout <= 0 {
 		return usageError("--step-timeout must be above 0")
@@ -116,7 +116,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	return o.failed(cmd, err)
 }
 
-var errNothingLeft = errors.New("no interrupted rolling run is in the audit log")
+var errNothingLeft = errors.New("the audit log has no interrupted rolling run")
 
 // plan returns which nodes go, after a look at what the last run has left behind.
 func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (rolling.Plan, error) {
@@ -139,7 +139,7 @@ func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (r
 	}
 	text := fmt.Sprintf("%s; to go on with it: %s --continue --exec ...", last, strings.Replace(cmd.CommandPath(), cmd.Name(), last.Verb, 1))
 	if last.Drained && !o.dryRun {
-		return p, fmt.Errorf("%s; to give it up: brokerctl node undrain %s", text, last.Node)
+		return p, fmt.Errorf("%s; to abandon it: brokerctl node undrain %s", text, last.Node)
 	}
 	if !g.quiet {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) // its loss does no harm

@@ -276,7 +276,7 @@ func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error 
 func (p *process) warnExposed(ls *node.Listeners) {
 	o := &p.loaded.Options
 	if open := ls.Exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
-		p.log.Warn("client ports are reachable from other machines without requiring TLS and AUTH; only safe in a trusted network",
+		p.log.Warn("client ports are reachable from other machines without TLS and AUTH; this is only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
 	}
 	if p.secret != nil && p.secret.openToOthers() {

@@ -264,7 +264,7 @@ func (o *Options) chooseSecret(by Around, token string) (err error) {
 		o.token = token
 	}
 	if strings.ContainsFunc(o.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("the token has characters that no token has")
+		return errors.New("the token contains invalid characters")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // parseRule reads a rule: RIGHT [TOPIC[/CHANNEL]].
 func parseRule(words []string) (api.Rule, error) {
 	if len(words) == 0 || len(words) > 2 {
-		return api.Rule{}, fmt.Errorf("a rule is a right and perhaps a pattern, such as publish 'orders*', not %q", strings.Join(words, " "))
+		return api.Rule{}, fmt.Errorf("a rule is a right and an optional pattern, such as publish 'orders*', not %q", strings.Join(words, " "))
 	}
 	r := api.Rule{Right: words[0]}
 	if len(words) == 2 {

@@ -27,7 +27,7 @@ func Compare[T ~string | ~[]byte](t testing.TB, file string, got T) {
 		t.Fatal(err)
 	}
 	if diff := difference(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; rewrite it with -update (-want +got):\n%s", file, diff)
+		t.Errorf("%s differs; regenerate it with -update (-want +got):\n%s", file, diff)
 	}
 }
 

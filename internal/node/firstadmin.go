@@ -70,7 +70,7 @@ func (f *firstAdmin) refresh() error {
 		}
 		f.secret.Store(&text)
 		if f.recovery {
-			f.log.Warn("access-recovery is on: a user that can read the file can create administrators; restart without this setting when that is done", "file", f.path)
+			f.log.Warn("access-recovery is on: everyone who can read the file can create administrators; restart without this setting after the recovery", "file", f.path)
 		}
 	case !f.wanted():
 		f.secret.Store(nil)
@@ -111,7 +111,7 @@ func (f *firstAdmin) run(ctx context.Context, changed func() <-chan struct{}) {
 			if err := f.refresh(); err == nil {
 				was = is
 			} else {
-				f.log.Warn("first administrator: trying again", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
+				f.log.Warn("cannot set up the first administrator; retrying", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
 				again = time.After(firstAdminRetry)
 			}
 		}

@@ -153,7 +153,7 @@ func (p *Plan) Skipped() (results []Result) {
 // Continue returns the plan for what is left of a run that has not come to its end.
 func (u *Unfinished) Continue(c *api.Cluster, verb, version string) (Plan, error) {
 	if u.Verb != verb {
-		return Plan{}, fmt.Errorf("the run that has not come to its end is a rolling %s: brokerctl rolling %s --continue", u.Verb, u.Verb)
+		return Plan{}, fmt.Errorf("the interrupted run is a rolling %s: brokerctl rolling %s --continue", u.Verb, u.Verb)
 	}
 	p, err := PlanFor(c, u.Nodes, version)
 	p.Resume = &u.Record

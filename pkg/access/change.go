@@ -68,7 +68,7 @@ func (c Change) Of() string {
 // Validate checks what can be checked without a directory.
 func (c Change) Validate() error {
 	if len(c.By) > maxText {
-		return fmt.Errorf("%w: name of %d bytes of who changes it", failure.InvalidAccess, len(c.By))
+		return fmt.Errorf("%w: actor name of %d bytes", failure.InvalidAccess, len(c.By))
 	}
 	switch c.Verb {
 	case CreateUser:

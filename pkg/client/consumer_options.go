@@ -110,9 +110,9 @@ func configureConsumer(options []ConsumerOption) (*consumerConfig, error) {
 	c.maxInFlight = max(c.maxInFlight, c.concurrency)
 	switch {
 	case c.maxInFlight < 1 || c.concurrency < 1:
-		return nil, errors.New("client: consumer would take no messages: set MaxInFlight")
+		return nil, errors.New("client: the consumer would receive no messages: set MaxInFlight")
 	case c.sampleRate < 0 || c.sampleRate > 99:
-		return nil, fmt.Errorf("client: a sample rate of %d is not between 0 and 99", c.sampleRate)
+		return nil, fmt.Errorf("client: sample rate of %d is not between 0 and 99", c.sampleRate)
 	case c.msgTimeout < 0 || c.minBackoff < 0 || c.maxBackoff < c.minBackoff || c.minRequeue < 0 || c.maxRequeue < c.minRequeue:
 		return nil, errors.New("client: negative duration, or maximum below minimum")
 	}

@@ -180,7 +180,7 @@ func (c *config) locate(addresses []string) error {
 		c.nodes = append(c.nodes, a)
 	}
 	if len(addresses) == 0 {
-		return errors.New("client: no address of a broker or a lookup")
+		return errors.New("client: address of a broker or a lookup required")
 	}
 	return nil
 }
@@ -188,15 +188,15 @@ func (c *config) locate(addresses []string) error {
 func (c *config) validate() error {
 	switch {
 	case c.heartbeat < minHeartbeat || c.heartbeat > maxHeartbeat:
-		return fmt.Errorf("client: a heartbeat of %v is not between %v and %v", c.heartbeat, minHeartbeat, maxHeartbeat)
+		return fmt.Errorf("client: heartbeat of %v is not between %v and %v", c.heartbeat, minHeartbeat, maxHeartbeat)
 	case c.deflateLevel < 1 || c.deflateLevel > 9:
-		return fmt.Errorf("client: a deflate level of %d is not between 1 and 9", c.deflateLevel)
+		return fmt.Errorf("client: deflate level of %d is not between 1 and 9", c.deflateLevel)
 	case c.dialTimeout <= 0 || c.publishTimeout <= 0 || c.refresh <= 0 || c.minReconnect <= 0 || c.maxReconnect < c.minReconnect:
 		return errors.New("client: timeouts must be above 0")
 	case c.maxInFlight <= 0 || c.maxMessage <= 0:
 		return errors.New("client: limits must be above 0")
 	case c.dial == nil || c.http == nil || c.log == nil:
-		return errors.New("client: a dialer, an HTTP client or a logger that is nil")
+		return errors.New("client: dialer, HTTP client and logger must not be nil")
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func (w *Worker) end(s Source, err error) {
 		w.log.Warn("cannot dispose of messages that used up their attempts or have expired; they stay in the channel, retrying",
 			"topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name(), "error", err)
 	case err == nil && was != nil:
-		w.log.Info("messages that used up their attempts or have expired are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
+		w.log.Info("disposal of messages that used up their attempts or have expired has resumed", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
 	}
 }
 

@@ -196,7 +196,7 @@ func (m *repairer) giveUp(h *Topic, i int, s *repair.Sought) {
 		return
 	}
 	for _, e := range all {
-		m.log.Error("damaged range of the log is not repaired: no other replica that answers holds it, or it cannot be put into the log; consumers pass over it",
+		m.log.Error("damaged range of the log is not repaired: no replica that responds holds it, or it cannot be written to the log; consumers skip it",
 			"topic", h.Name, "partition", i, "from", e.From, "next", e.Next)
 	}
 	if hp := h.Held(i); hp != nil {
@@ -292,7 +292,7 @@ func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
 	prepared := files.Ranges()
 	ranges, err := files.Put()
 	if err != nil {
-		m.log.Warn("cannot put the copy of another replica into a damaged log; retrying later", "topic", h.Name, "partition", hp.index, "error", err)
+		m.log.Warn("cannot repair a damaged log with the data of another replica; retrying later", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	repaired := make([]repair.Extent, 0, len(ranges))
 	for _, r := range ranges {

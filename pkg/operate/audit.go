@@ -33,7 +33,7 @@ func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 		log.Warn("operator action not recorded in the audit log: metadata cannot be changed", "error", err)
 		return
 	}
-	log.Info("operator act")
+	log.Info("operator action")
 }
 
 // Journal returns the history kept in the metadata, as known on this node.

@@ -13,7 +13,7 @@ type Snapshot func() (api.MetadataSnapshot, error)
 func (s Snapshot) route(t *API) {
 	t.handle("GET "+api.PathSnapshot, func(*http.Request) (answer, error) {
 		if s == nil {
-			return answer{}, api.Errorf(failure.NotFound, "this node gives no snapshot")
+			return answer{}, api.Errorf(failure.NotFound, "this node provides no snapshot")
 		}
 		out, err := s()
 		if err != nil {

@@ -56,7 +56,7 @@ func (s *segment) collect(ctx context.Context, w *window, limit seq.Offset) erro
 			return err
 		}
 		if budget -= int64(len(raw)); budget < 0 { // what is behind may be intact
-			return fmt.Errorf("%w: too much of %s looks like batches and is none", ErrNoFit, s.path)
+			return fmt.Errorf("%w: too many byte sequences in %s look like batches and are not", ErrNoFit, s.path)
 		}
 		b, err := commitlog.Decode(raw)
 		switch {

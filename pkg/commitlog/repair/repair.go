@@ -253,7 +253,7 @@ func decode(r Range) (all []place, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrNoFit, err)
 		case b.First() != next:
-			return nil, fmt.Errorf("%w: a batch begins at %d, and not at %d", ErrNoFit, b.First(), next)
+			return nil, fmt.Errorf("%w: batch begins at offset %d, not %d", ErrNoFit, b.First(), next)
 		}
 		all = append(all, place{size: b.Size(), first: b.First(), end: b.End(), epoch: b.Epoch(), added: rest[:b.Size()]})
 		next, rest = b.End(), rest[b.Size():]

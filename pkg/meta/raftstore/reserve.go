@@ -131,7 +131,7 @@ func (r *reserve) tell() {
 		return
 	}
 	if r.told = low; !low {
-		r.log.Info("metadata disk reserve is whole again; all metadata commands are accepted", "path", r.path, "reserve_bytes", r.size)
+		r.log.Info("metadata disk reserve restored; all metadata commands are accepted", "path", r.path, "reserve_bytes", r.size)
 		return
 	}
 	free, _ := r.free()
@@ -185,7 +185,7 @@ func (r *reserve) restore(now time.Time) bool {
 	if now.Sub(r.tried) >= reserveRetry {
 		r.tried = now
 		if err := r.grow(); err != nil && !isFull(err) {
-			r.log.Debug("cannot make the metadata disk reserve again; retrying", "error", err)
+			r.log.Debug("cannot recreate the metadata disk reserve; retrying", "error", err)
 		}
 		r.tell()
 	}
