@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// budget bounds the bytes of what is in progress. Who asks first gets first.
+// budget limits the bytes of publishes in progress, first come, first served.
 type budget struct {
 	max int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	used    int64
 	waiting []*claim
 }
 
-// claim is someone who waits for bytes.
+// claim is a caller that waits for bytes.
 type claim struct {
 	bytes   int64
 	granted chan struct{}
 }
 
-// tryTake takes n bytes if nobody has to wait for that.
+// tryTake reserves n bytes if no caller waits.
 func (b *budget) tryTake(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *budget) reserve(ctx context.Context, stop <-chan struct{}, n int64) err
 	return err
 }
 
-// withdraw takes back a claim, granted or not.
+// withdraw cancels a claim, granted or not.
 func (b *budget) withdraw(c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

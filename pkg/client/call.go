@@ -20,7 +20,8 @@ type Outgoing struct {
 	// Partition is the target partition; by default the broker picks one.
 	Partition Partition
 
-	// What follows is for topics that exist: a message that has some of it makes none.
+	// The fields below require an existing topic: a message that uses one of them does not create
+	// it.
 
 	// Key is a text of up to 255 bytes. It determines the partition, and channels may deliver
 	// the messages of a key in order.
@@ -43,44 +44,44 @@ func InPartition(n int) Partition { return Partition{n + 1} }
 
 func (p Partition) number() (int, bool) { return p.plusOne - 1, p.plusOne > 0 }
 
-// States of a call, by which who waits for it and who carries it out agree.
+// States of a call. The waiting caller and the goroutine that sends the call synchronize on them.
 const (
-	callHeld      uint32 = iota // no attempt can have published it
-	callOnWire                  // one may have, or may do so at any time
+	callHeld      uint32 = iota // not sent: cannot have been published
+	callOnWire                  // sent: may have been published, or may still be
 	callEnded                   // its outcome is known
-	callAbandoned               // by who waited; whoever ends it recycles it
+	callAbandoned               // by the waiting caller; whoever ends it recycles it
 )
 
-// call is one publish in progress, from the caller to the last answer. It is owned by one
-// place at a time: the caller's goroutine, a connection, or the retries.
+// call is one publish in progress, from the caller to its last answer. At any time it is owned by
+// the caller's goroutine, a connection, or the retries.
 type call struct {
 	out   Outgoing
 	done  func(error)
 	bytes int64 // of the budget
 
-	producer string // "": the message has no id of the client's
+	producer string // "": the client assigns no dedup id
 	sequence uint64 // of the first message
 
-	attempts int       // that a connection took
-	failures int       // of finding one, and of attempts
+	attempts int       // accepted by a connection
+	failures int       // failed attempts, and failures to find a connection
 	tainted  bool      // an attempt may have published it
-	deadline time.Time // for another attempt; zero: none has failed
-	notUntil time.Time // the next attempt
+	deadline time.Time // of retries; zero: no attempt has failed
+	notUntil time.Time // earliest time of the next attempt
 	last     error     // of the last attempt
-	started  time.Time // zero: nobody wants to know
+	started  time.Time // zero: not measured
 
 	state   atomic.Uint32
-	outcome chan error // holds one; for a caller that waits
+	outcome chan error // capacity 1; for a waiting caller
 }
 
-// callOverhead is what a message costs beside its body, for the budget.
+// callOverhead is the size of a message in the budget in addition to its body.
 const callOverhead = 64
 
-// callPool has calls that can be used again. It is a client's own: a channel that one
-// bubble of testing/synctest has made is not for another.
+// callPool holds calls for reuse. Each client has its own, because a channel created in one bubble
+// of testing/synctest cannot be used in another.
 type callPool struct{ pool sync.Pool }
 
-// get returns a call of the zero value, with a place for its outcome.
+// get returns a zero call with a channel for its outcome.
 func (p *callPool) get() *call {
 	if c, ok := p.pool.Get().(*call); ok {
 		return c
@@ -88,7 +89,7 @@ func (p *callPool) get() *call {
 	return &call{outcome: make(chan error, 1)}
 }
 
-// put takes a call back that nobody knows.
+// put returns a call that is no longer referenced.
 func (p *callPool) put(c *call) {
 	outcome := c.outcome
 	*c = call{outcome: outcome}
@@ -102,7 +103,7 @@ func (c *call) messages() int {
 	return 1
 }
 
-// size returns the bytes that the call counts for in the budget.
+// size returns the bytes that the call uses of the budget.
 func (c *call) size() int64 {
 	n := int64(len(c.out.Body)) + callOverhead
 	for _, b := range c.out.Bodies {
@@ -111,18 +112,18 @@ func (c *call) size() int64 {
 	return n
 }
 
-// toWire is called before a call is given to a connection; false: it was abandoned.
+// toWire is called before a connection takes a call. It returns false if the call was abandoned.
 func (c *call) toWire() bool {
 	return c.state.CompareAndSwap(callHeld, callOnWire) || c.state.Load() == callOnWire
 }
 
-// end is called when the outcome is known; false: it was abandoned.
+// end is called when the outcome is known. It returns false if the call was abandoned.
 func (c *call) end() bool {
 	return c.state.CompareAndSwap(callOnWire, callEnded) || c.state.CompareAndSwap(callHeld, callEnded)
 }
 
-// abandon is called by who waits no longer. It returns ErrRefused or ErrUncertain, or nil
-// where the outcome has just come to be known.
+// abandon is called when the caller stops waiting. It returns ErrRefused or ErrUncertain, or nil
+// if the outcome has just become known.
 func (c *call) abandon() error {
 	for {
 		switch {

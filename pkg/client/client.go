@@ -20,7 +20,7 @@ type Client struct {
 	ctx  context.Context // ends when the client is closed
 	stop context.CancelCauseFunc
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	closed    bool
 	calls     int           // in progress
 	idle      chan struct{} // closed once closed and no call is in progress
@@ -48,7 +48,7 @@ func New(addresses []string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// start runs f on a goroutine that Close waits for; false: the client is closed.
+// start runs f on a goroutine that Close waits for. It returns false if the client is closed.
 func (c *Client) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *Client) SendAsync(ctx context.Context, o Outgoing, done func(error)) er
 	return c.begin(ctx, k)
 }
 
-// wait begins a call and waits for its outcome.
+// wait starts a call and waits for its outcome.
 func (c *Client) wait(ctx context.Context, k *call) error {
 	if err := c.begin(ctx, k); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *Client) wait(ctx context.Context, k *call) error {
 	return err
 }
 
-// begin checks a call, takes its bytes and sends it.
+// begin checks a call, reserves its bytes and sends it.
 func (c *Client) begin(ctx context.Context, k *call) error {
 	if err := c.check(k); err != nil {
 		return c.refuse(k, err)
@@ -153,7 +153,7 @@ func (c *Client) begin(ctx context.Context, k *call) error {
 	return nil
 }
 
-// check refuses what no broker would take, and what would break the connection of others.
+// check refuses a call that every broker would refuse, or that would break the shared connection.
 func (c *Client) check(k *call) error {
 	switch {
 	case !validName(k.out.Topic):
@@ -163,7 +163,7 @@ func (c *Client) check(k *call) error {
 	case len(k.out.Bodies) > 0 && (len(k.out.Body) > 0 || k.out.Delay > 0):
 		return errBatch
 	case k.out.Delay < 0:
-		return fmt.Errorf("a delay of %v", k.out.Delay)
+		return fmt.Errorf("invalid delay %v", k.out.Delay)
 	}
 	if err := checkHeader(&k.out); err != nil {
 		return err
@@ -176,14 +176,14 @@ func (c *Client) check(k *call) error {
 	return nil
 }
 
-// refuse ends a call that was not begun.
+// refuse ends a call that was not started.
 func (c *Client) refuse(k *call, err error) error {
 	failure := k.fail(err, true)
 	c.pool.put(k)
 	return failure
 }
 
-// attempt sends a call over whatever connection there is.
+// attempt sends a call over any available connection.
 func (c *Client) attempt(k *call) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.dialTimeout)
 	defer cancel()
@@ -192,12 +192,12 @@ func (c *Client) attempt(k *call) {
 		if cn.publish(k) {
 			return
 		}
-		err = errUnsent // or nobody waits for it
+		err = errUnsent // or the call was abandoned
 	}
 	c.ended(k, err)
 }
 
-// ended implements owner: an attempt is over.
+// ended implements owner: an attempt has ended.
 func (c *Client) ended(k *call, err error) {
 	if err == nil {
 		c.finish(k, nil)
@@ -219,7 +219,7 @@ func (c *Client) ended(k *call, err error) {
 	c.finish(k, k.fail(err, v.refused))
 }
 
-// finish ends a call: its bytes are free, and who waits is told.
+// finish ends a call: it releases its bytes and notifies the caller.
 func (c *Client) finish(k *call, err error) {
 	c.budget.give(k.bytes)
 	if c.cfg.hooks.Published != nil && !k.started.IsZero() {
@@ -238,7 +238,7 @@ func (c *Client) finish(k *call, err error) {
 	c.leave()
 }
 
-// enter counts a call; it fails once the client is closed.
+// enter counts a call. It fails if the client is closed.
 func (c *Client) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,9 +258,9 @@ func (c *Client) leave() {
 	}
 }
 
-// received implements owner: nobody has subscribed on a connection for publishes.
+// received implements owner: connections for publishes have no subscription.
 func (c *Client) received(cn *conn, _ *Message) {
-	cn.end(fmt.Errorf("%w: a message without a subscription", ErrProtocol))
+	cn.end(fmt.Errorf("%w: message without a subscription", ErrProtocol))
 }
 
 // complained implements owner.

@@ -19,52 +19,51 @@ import (
 // Sizes of a connection's buffers.
 const (
 	readBuffer  = 64 << 10
-	keptBuffer  = 1 << 20 // a larger one is given up once it is written
+	keptBuffer  = 1 << 20 // larger buffers are released once they are written
 	frameExtras = 128 << 10
 )
 
-// owner is told what happens on a connection, by the goroutines of the connection.
+// owner is notified by the goroutines of a connection.
 type owner interface {
-	// ended is given a call that the broker has answered, err nil, or that the connection
+	// ended receives a call that the broker has answered, with a nil err, or that the connection
 	// has lost.
 	ended(c *call, err error)
-	// received is given a message, whose body is its own.
+	// received receives a message. It may keep the body.
 	received(cn *conn, m *Message)
-	// complained is given an error that belongs to no call.
+	// complained receives an error that belongs to no call.
 	complained(cn *conn, err error)
 }
 
-// conn is one connection to a broker. Its methods may be called by any goroutine, run by
-// one.
+// conn is one connection to a broker. Any goroutine may call its methods; one goroutine runs it.
 type conn struct {
 	address string
 	nc      net.Conn
 	in      *bufio.Reader
 	frames  *nsq.FrameReader
 	out     io.Writer
-	flush   func() error // of what compresses; nil: nothing does
+	flush   func() error // of the compressor; nil if there is none
 	server  identified
 	owner   owner
-	timeout time.Duration // without anything from the broker
-	headers bool          // stand before bodies
+	timeout time.Duration // maximum time without data from the broker
+	headers bool          // messages have headers before their bodies
 
-	wake    chan struct{} // says that queued has something
+	wake    chan struct{} // signals that queued is not empty
 	goodbye chan struct{} // closed when the broker has answered CLS
 	over    chan struct{} // closed when run has returned
 
-	got  atomic.Uint64 // messages that a consumer took
-	held atomic.Int64  // of those, not answered
+	got  atomic.Uint64 // messages received by a consumer
+	held atomic.Int64  // of those, the unanswered ones
 
-	mu     sync.Mutex // guards what follows
-	queued []byte     // commands that are to be written
-	spare  []byte     // the buffer that was written last
+	mu     sync.Mutex // guards the fields below
+	queued []byte     // commands to be written
+	spare  []byte     // the buffer written last
 	calls  callQueue
-	err    error // why the connection ended; nil: it has not
-	deaf   bool  // the broker has said that it executes nothing more
+	err    error // why the connection ended; nil while it is open
+	deaf   bool  // the broker has sent an error after which it executes no further command
 }
 
-// callQueue has the calls of a connection in the order of their commands. Its first sent
-// ones were given to the socket.
+// callQueue holds the calls of a connection in the order of their commands. The first sent ones
+// were written to the socket.
 type callQueue struct {
 	all  []*call
 	head int
@@ -77,7 +76,7 @@ func (q *callQueue) len() int { return len(q.all) - q.head }
 
 func (q *callQueue) markSent() { q.sent = q.len() }
 
-// pop takes the first one; nil if none that was sent.
+// pop removes and returns the first call; nil if none was sent.
 func (q *callQueue) pop() *call {
 	if q.sent == 0 {
 		return nil
@@ -97,8 +96,8 @@ func (q *callQueue) pop() *call {
 	return c
 }
 
-// publish queues the command of a call. Where the connection has ended, or the call was
-// abandoned, the call is the caller's still.
+// publish queues the command of a call. If it returns false, the connection has ended or the call
+// was abandoned, and the caller still owns the call.
 func (cn *conn) publish(c *call) (taken bool) {
 	cn.mu.Lock()
 	if cn.err != nil || !c.toWire() {
@@ -113,7 +112,7 @@ func (cn *conn) publish(c *call) (taken bool) {
 	return true
 }
 
-// queue queues a command that no call waits for; false: the connection has ended.
+// queue queues a command that no call waits for. It returns false if the connection has ended.
 func (cn *conn) queue(c command) bool {
 	cn.mu.Lock()
 	if cn.err != nil {
@@ -126,21 +125,21 @@ func (cn *conn) queue(c command) bool {
 	return true
 }
 
-// alive reports whether commands are taken.
+// alive reports whether the connection accepts commands.
 func (cn *conn) alive() bool {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	return cn.err == nil
 }
 
-// end closes the connection for a reason; the first one counts.
+// end closes the connection with a reason; only the first reason is kept.
 func (cn *conn) end(why error) {
 	cn.mu.Lock()
 	if cn.err == nil {
 		cn.err = why
 	}
 	cn.mu.Unlock()
-	_ = cn.nc.Close() // it is of no more use
+	_ = cn.nc.Close() // the connection is no longer used
 }
 
 func (cn *conn) reason() error {
@@ -149,20 +148,20 @@ func (cn *conn) reason() error {
 	return cn.err
 }
 
-// run reads and writes until the connection ends, gives its calls back, and returns why.
+// run reads and writes until the connection ends, ends its calls, and returns the reason.
 func (cn *conn) run() error {
 	var writing sync.WaitGroup
 	writing.Go(cn.writeAll)
 	cn.end(cn.readAll())
-	wake(cn.wake) // the writer looks, and leaves
+	wake(cn.wake) // the writer sees it and returns
 	writing.Wait()
 	cn.giveBack()
 	close(cn.over)
 	return cn.reason()
 }
 
-// giveBack ends the calls that nobody answered: what was given to the socket may have
-// arrived, what was not has not.
+// giveBack ends the unanswered calls: commands written to the socket may have arrived, the others
+// have not.
 func (cn *conn) giveBack() {
 	cn.mu.Lock()
 	why, sent := cn.err, cn.calls.sent
@@ -181,7 +180,7 @@ func (cn *conn) giveBack() {
 	}
 }
 
-// writeAll writes what is queued until the connection ends.
+// writeAll writes queued commands until the connection ends.
 func (cn *conn) writeAll() {
 	for range cn.wake {
 		cn.mu.Lock()
@@ -206,7 +205,7 @@ func (cn *conn) writeAll() {
 	}
 }
 
-// write writes and flushes.
+// write writes a batch and flushes it.
 func (cn *conn) write(batch []byte) error {
 	if len(batch) == 0 {
 		return nil
@@ -221,7 +220,7 @@ func (cn *conn) write(batch []byte) error {
 	return stalled(err)
 }
 
-// readAll takes in frames until the connection ends, and returns why.
+// readAll processes frames until the connection ends, and returns the reason.
 func (cn *conn) readAll() error {
 	for {
 		kind, data, err := cn.next()
@@ -286,8 +285,8 @@ func (cn *conn) answered() *call {
 	return cn.calls.pop()
 }
 
-// failure takes in an error frame. Those of messages belong to no call; after most others
-// the broker closes the connection, which the next read sees.
+// failure processes an error frame. Errors about messages belong to no call. After most other
+// errors the broker closes the connection, which the next read detects.
 func (cn *conn) failure(e *ServerError) error {
 	if failure.WireNamed(e.Code).OfMessage() {
 		cn.owner.complained(cn, e)
@@ -306,8 +305,8 @@ func (cn *conn) failure(e *ServerError) error {
 	return nil
 }
 
-// lastWords reports whether a broker closes the connection after an error, and executes none
-// of the commands that came after the one in error. nsqd and brokerd agree on these codes.
+// lastWords reports whether a broker, after an error, closes the connection and executes none of
+// the commands after the failed one. nsqd and brokerd agree on these codes.
 func lastWords(code string) bool {
 	switch failure.WireNamed(code) {
 	case failure.BadCommand, failure.BadBody, failure.BadMessage, failure.BadTopic, failure.BadPartition, failure.TopicNotExist,
@@ -336,7 +335,7 @@ func (cn *conn) message(data []byte) error {
 	return nil
 }
 
-// stalled says of a timeout what it means.
+// stalled wraps a timeout in ErrStalled.
 func stalled(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w: %w", ErrStalled, err)
@@ -344,7 +343,7 @@ func stalled(err error) error {
 	return err
 }
 
-// timedReader gives each read from the socket so long.
+// timedReader limits the time of each read from the socket.
 type timedReader struct {
 	nc      net.Conn
 	timeout time.Duration

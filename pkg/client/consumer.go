@@ -26,21 +26,21 @@ type Consumer struct {
 	topic, channel string
 	cfg            *consumerConfig
 	arrivals       chan *Message
-	ctx            context.Context // ends when it is closed
+	ctx            context.Context // ends when the consumer is closed
 	stop           context.CancelCauseFunc
 	leaving        chan struct{} // closed when Close begins
-	wake           chan struct{} // says that nodes may have changed
+	wake           chan struct{} // signals that the set of nodes may have changed
 	work           sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	credit   credit     // shared among connections
+	mu       sync.Mutex // guards the fields below
+	credit   credit     // shared by the connections
 	attached map[string]bool
 	throttle throttle
-	most     int           // messages that may be in flight
-	inHand   int           // messages that were handed over and not answered
-	empty    chan struct{} // closed once it leaves and none is in hand
+	most     int           // maximum messages in flight
+	inHand   int           // messages delivered to the program and not answered
+	empty    chan struct{} // closed once left is set and inHand is 0
 	left     bool          // Close has begun
-	err      error         // why it was closed by a broker
+	err      error         // why a broker closed it
 }
 
 // Subscribe subscribes to a channel of a topic, both created if missing, and starts to receive
@@ -111,7 +111,7 @@ func (x *Consumer) nodes() []string {
 	defer cancel()
 	found, err := r.lookup.producers(ctx, x.topic)
 	if err == nil && len(found) == 0 && len(all) == 0 {
-		found, err = r.lookup.nodes(ctx) // nobody has the topic: any node makes it
+		found, err = r.lookup.nodes(ctx) // the topic does not exist: any node creates it
 	}
 	if err != nil && x.ctx.Err() == nil {
 		x.client.cfg.log.Warn("lookup failed; the consumer keeps its current connections", "topic", x.topic, "error", err)
@@ -124,7 +124,7 @@ func (x *Consumer) nodes() []string {
 	return all
 }
 
-// attach has a goroutine keep a connection to a node, if none does.
+// attach starts a goroutine that keeps a connection to a node, unless there is one.
 func (x *Consumer) attach(address string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,8 +135,7 @@ func (x *Consumer) attach(address string) {
 	x.work.Go(func() { x.keep(address) })
 }
 
-// keep connects to a node until the consumer is closed, or the node is no longer named by a
-// lookup.
+// keep connects to a node until the consumer is closed, or until no lookup names the node.
 func (x *Consumer) keep(address string) {
 	defer func() {
 		x.mu.Lock()
@@ -167,28 +166,29 @@ func (x *Consumer) keep(address string) {
 		if !slices.Contains(x.client.cfg.nodes, address) && !slices.Contains(x.nodes(), address) {
 			return
 		}
-		wake(x.wake) // others may have come in its place
+		wake(x.wake) // other nodes may have replaced it
 	}
 }
 
-// wake has who waits for c look again; it may be about to.
+// wake notifies the goroutine that waits for c, or that is about to wait.
 func wake(c chan<- struct{}) { signal.Poke(c) }
 
-// SetMaxInFlight bounds the messages in flight anew, from 0, which pauses the consumer, to what it
-// was created with (WithMaxInFlight). What is in flight already stays. Over one connection it takes
-// effect before a message that is finished afterwards: the broker sends none in its place.
+// SetMaxInFlight changes the maximum of messages in flight, from 0, which pauses the consumer, to
+// the value at creation (WithMaxInFlight). Messages already in flight are not affected. On a
+// connection, the change takes effect before messages finished later: the broker does not replace
+// them.
 func (x *Consumer) SetMaxInFlight(n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n = min(max(n, 0), x.cfg.maxInFlight)
 	if n < x.most {
-		x.credit.putLast((*source).busy) // who has delivered nothing may have the next
+		x.credit.putLast((*source).busy) // sources that have delivered nothing come first
 	}
 	x.most = n
 	x.shareLocked(time.Now())
 }
 
-// final reports whether a broker's answer to SUB would be the same again.
+// final reports whether the broker would give the same answer to another SUB.
 func final(err error) bool {
 	e, ok := errors.AsType[*ServerError](err)
 	if !ok {
@@ -202,7 +202,7 @@ func final(err error) bool {
 	}
 }
 
-// fail closes the consumer for what a broker has said.
+// fail closes the consumer because of a broker's answer.
 func (x *Consumer) fail(err error) {
 	x.mu.Lock()
 	if x.err == nil {
@@ -212,7 +212,7 @@ func (x *Consumer) fail(err error) {
 	x.stop(err)
 }
 
-// visit is one connection to a node, from its beginning to its end.
+// visit is one connection to a node, from start to end.
 func (x *Consumer) visit(address string) error {
 	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate, x.cfg.headers, x.cfg.tag}, x)
 	if err != nil {
@@ -247,7 +247,7 @@ func (x *Consumer) part(cn *conn) {
 	x.shareLocked(time.Now())
 }
 
-// shareLocked tells each connection how many messages may be in flight on it.
+// shareLocked sets the number of messages that may be in flight on each connection.
 func (x *Consumer) shareLocked(now time.Time) {
 	all := x.most
 	switch x.throttle.flow(now) {
@@ -266,7 +266,7 @@ func (x *Consumer) shareLocked(now time.Time) {
 // received implements owner.
 func (x *Consumer) received(cn *conn, m *Message) {
 	if closed(x.leaving) {
-		giveBack(m) // someone else takes it
+		giveBack(m) // another consumer receives it
 		return
 	}
 	m.answered = x.answeredOne
@@ -277,13 +277,13 @@ func (x *Consumer) received(cn *conn, m *Message) {
 	cn.held.Add(1)
 	select {
 	case x.arrivals <- m:
-	default: // more than was asked for
+	default: // more than requested
 		cn.held.Add(-1)
 		giveBack(m)
 	}
 }
 
-// ended implements owner: nothing is published here.
+// ended implements owner: consumers do not publish.
 func (x *Consumer) ended(*call, error) {}
 
 // complained implements owner.
@@ -291,7 +291,7 @@ func (x *Consumer) complained(cn *conn, err error) {
 	x.client.cfg.log.Info("message answered after its timeout; it will be redelivered", "address", cn.address, "topic", x.topic, "channel", x.channel, "error", err)
 }
 
-// giveBack requeues a message that nobody was given, for others.
+// giveBack requeues a message that was not delivered to the program.
 func giveBack(m *Message) { m.conn.queue(command{name: cmdREQ, id: m.ID}) }
 
 func closed(c <-chan struct{}) bool {
@@ -303,8 +303,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// next waits for the next message whose connection still stands; nil if none any
-// more.
+// next waits for the next message whose connection is still open. It returns nil if there are no
+// more messages.
 func (x *Consumer) next(ctx context.Context) *Message {
 	for {
 		select {
@@ -323,10 +323,11 @@ func (x *Consumer) next(ctx context.Context) *Message {
 	}
 }
 
-// hand counts a message as handed over; false: it is not to be.
+// hand counts a message as delivered to the program. It returns false if the message must not be
+// delivered.
 func (x *Consumer) hand(m *Message) bool {
 	if !m.conn.alive() {
-		return false // it is delivered again
+		return false // the broker redelivers it
 	}
 	x.mu.Lock()
 	if x.left {
@@ -346,7 +347,7 @@ func (x *Consumer) answeredOne(m *Message, finished bool) {
 		m.conn.held.Add(1) // it had timed out
 	}
 	if x.credit.scarce {
-		x.shareLocked(time.Now()) // another may wait for what was this one's
+		x.shareLocked(time.Now()) // another connection may use its share
 	}
 	x.inHand--
 	if x.left && x.inHand == 0 {
@@ -378,10 +379,10 @@ func (x *Consumer) Err() error {
 	return x.err
 }
 
-// Close takes no more messages, gives back those that were not handed over, waits until all
-// others are finished or requeued and the broker has been told, and disconnects. Where ctx
-// ends before, it disconnects at once and returns why; what was not answered is delivered
-// again. A second call waits as the first does.
+// Close accepts no more messages, requeues those that were not delivered to the program, waits
+// until all others are finished or requeued and the broker has confirmed that, and disconnects. If
+// ctx ends first, Close disconnects at once and returns the cause; unanswered messages are
+// redelivered. A second call waits like the first.
 func (x *Consumer) Close(ctx context.Context) error {
 	x.beginToLeave()
 	defer x.client.forget(x)

@@ -16,11 +16,11 @@ const (
 	DefaultMaxRequeue  = 15 * time.Minute
 )
 
-// consumerConfig is what a Consumer was made with.
+// consumerConfig holds the options of a Consumer.
 type consumerConfig struct {
 	maxInFlight            int
 	concurrency            int
-	key                    func(*Message) string // nil: messages do not wait for each other
+	key                    func(*Message) string // nil: messages are not ordered by key
 	partition              Partition
 	msgTimeout             time.Duration
 	sampleRate             int
@@ -43,17 +43,16 @@ func WithMaxInFlight(n int) ConsumerOption { return func(c *consumerConfig) { c.
 // flight to at least that number.
 func WithConcurrency(n int) ConsumerOption { return func(c *consumerConfig) { c.concurrency = n } }
 
-// WithKeyOrder has Run handle messages of one key one after another, in the order in which they
-// arrived, and those of different keys concurrently, as many as WithConcurrency allows. key
-// returns the key of a message, "" for one that waits for no other; it is called once for each
-// message, before the handlers. (*Message).Key is such a function for consumers WithHeaders.
-//
-// A message that is requeued loses its place: the next one of its key is handled. Where each has
-// to wait until the one before is finished, whatever happens and whoever handles it, the channel
-// needs order by key (brokerctl channel create --order key), which any consumer then gets.
-//
+// WithKeyOrder makes Run handle the messages of one key one after another, in the order of their
+// arrival, and those of different keys concurrently, as many as WithConcurrency allows. key
+// returns the key of a message, or "" for a message that waits for no other; it is called once for
+// each message, before the handlers. (*Message).Key is such a function for consumers WithHeaders.
+// A requeued message loses its turn: the next message of its key is handled. If a message must
+// never be overtaken by its successors, whatever happens and whichever consumer handles them, use
+// a channel with order by key (brokerctl channel create --order key), which works with any
+// consumer.
 // The timeout of messages that wait for others of their key is running, unless WithAutoTouch
-// touches them; one that has waited for longer is left to be redelivered.
+// touches them. A message that has waited for longer is left for redelivery.
 func WithKeyOrder(key func(m *Message) string) ConsumerOption {
 	return func(c *consumerConfig) { c.key = key }
 }
@@ -80,13 +79,13 @@ func WithHeaders() ConsumerOption { return func(c *consumerConfig) { c.headers =
 // consumer has. The topic must be extended.
 func WithTag(tag string) ConsumerOption { return func(c *consumerConfig) { c.tag = tag } }
 
-// WithAutoTouch touches a message while its handler runs or it waits for another of its key, so that slow work needs no long
-// message timeout. Brokers bound the total time (max-msg-timeout).
+// WithAutoTouch touches a message while its handler runs or while it waits for another of its key,
+// so that slow work needs no long message timeout. Brokers limit the total time (max-msg-timeout).
 func WithAutoTouch() ConsumerOption { return func(c *consumerConfig) { c.autoTouch = true } }
 
 // WithBackoff sets how long Run pauses after a handler failure: least after the first failure,
-// doubled after each further one, up to most; then it handles one message at a time until as
-// many have succeeded. 0, 0 disables backoff.
+// doubled after each further one, up to most. After a pause, Run handles one message at a time
+// until as many have succeeded as failed. 0, 0 disables backoff.
 func WithBackoff(least, most time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.minBackoff, c.maxBackoff = least, most }
 }
@@ -119,7 +118,7 @@ func configureConsumer(options []ConsumerOption) (*consumerConfig, error) {
 	return c, nil
 }
 
-// requeueDelay returns the delay after so many attempts.
+// requeueDelay returns the requeue delay after a number of attempts.
 func (c *consumerConfig) requeueDelay(attempts int) time.Duration {
 	d := c.minRequeue
 	for range attempts - 1 {
@@ -133,7 +132,7 @@ func (c *consumerConfig) requeueDelay(attempts int) time.Duration {
 // later is the error of Later.
 type later struct{ delay time.Duration }
 
-// Error says what it asks for.
+// Error describes the request.
 func (l *later) Error() string { return fmt.Sprintf("handle the message again after %v", l.delay) }
 
 // Later is returned by a handler to have its message redelivered after a delay without counting

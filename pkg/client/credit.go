@@ -6,34 +6,34 @@ import (
 )
 
 const (
-	// turnTime is how often another connection comes first, where what may be in flight cannot
-	// be divided evenly among connections.
+	// turnTime is how often the first connection changes if the messages in flight cannot be
+	// divided evenly among connections.
 	turnTime = 5 * time.Second
-	// quickTurn is how long a connection keeps its turn without a message, where less may be in
-	// flight than there are connections.
+	// quickTurn is how long a connection keeps its turn without receiving a message if fewer
+	// messages may be in flight than there are connections.
 	quickTurn = 200 * time.Millisecond
 )
 
-// source is a connection of a consumer, whose mutex guards it.
+// source is a connection of a consumer. The consumer's mutex guards it.
 type source struct {
 	conn  *conn
-	ready int       // that it was told
-	seen  uint64    // the messages that had come at the last turn
-	used  time.Time // the last turn at which more had come
+	ready int       // the RDY count sent last
+	seen  uint64    // messages received until the last turn
+	used  time.Time // the last turn at which more had arrived
 }
 
-// busy reports whether messages of a source are unanswered, or some came since the last turn.
+// busy reports whether a source has unanswered messages, or has received some since the last turn.
 func (s *source) busy() bool { return s.conn.held.Load() > 0 || s.conn.got.Load() != s.seen }
 
-// credit divides what may be in flight of a consumer, whose mutex guards it, among its sources.
+// credit divides a consumer's maximum in flight among its sources. The consumer's mutex guards it.
 type credit struct {
-	sources []*source   // in the order in which they come first
-	scarce  bool        // less may be in flight than there are sources
-	tick    *time.Timer // when turn is to be called
-	turned  time.Time   // the last time that another came first
+	sources []*source   // in order of preference
+	scarce  bool        // fewer messages may be in flight than there are sources
+	tick    *time.Timer // when turn is called next
+	turned  time.Time   // the last time the order changed
 }
 
-// share tells each source how many messages may be in flight on it, of all.
+// share sets for each source how many of all messages may be in flight on it.
 func (c *credit) share(all int) {
 	held := make([]int, len(c.sources))
 	for i, s := range c.sources {
@@ -56,9 +56,9 @@ func (c *credit) share(all int) {
 	c.scarce = scarce
 }
 
-// turn has other sources come first: every quickTurn in place of those that had their turn and got
-// nothing, where less may be in flight than there are sources, and every turnTime in any case. What
-// they share is to be told them.
+// turn changes the order of the sources: every quickTurn, sources whose turn brought no message
+// move back, if fewer messages may be in flight than there are sources; every turnTime in any
+// case. The caller then sends the new shares.
 func (c *credit) turn(now time.Time) {
 	next := turnTime
 	switch {
@@ -83,7 +83,7 @@ func (c *credit) turn(now time.Time) {
 	c.tick.Reset(next)
 }
 
-// putLast moves the sources that are so behind the others.
+// putLast moves the sources that satisfy are behind the others.
 func (c *credit) putLast(are func(*source) bool) {
 	slices.SortStableFunc(c.sources, func(a, b *source) int {
 		switch last := are(a); {
@@ -96,10 +96,10 @@ func (c *credit) putLast(are func(*source) bool) {
 	})
 }
 
-// shares divides what may be in flight, all, among connections, of which each holds some
-// messages that are unanswered. The parts differ by at most one, and the first get more. Where
-// there is less than one for each, the first get one each, as far as others do not still hold
-// what was theirs.
+// shares divides all messages in flight among connections, which hold the given numbers of
+// unanswered messages. The shares differ by at most one, and the first ones are larger. If there
+// is less than one per connection, the first ones get one each, unless other connections still
+// hold messages from an earlier share.
 func shares(all int, held []int) []int {
 	out := make([]int, len(held))
 	if all >= len(held) {
@@ -114,7 +114,7 @@ func shares(all int, held []int) []int {
 	free := all
 	for i, n := range held {
 		if i < all {
-			n = max(n-1, 0) // beyond its own
+			n = max(n-1, 0) // more than its own share
 		}
 		free -= n
 	}

@@ -37,7 +37,7 @@ var (
 // ServerError is a broker's error response; test with errors.As.
 type ServerError struct {
 	Code string // such as E_BAD_TOPIC
-	Text string // what follows it
+	Text string // the rest of the response
 }
 
 // Error returns the broker's message.
@@ -47,12 +47,12 @@ func (e *ServerError) Error() string { return strings.TrimSpace(e.Code + " " + e
 type PublishError struct {
 	Topic    string
 	Messages int
-	Attempts int   // that were made; 0: the messages never left
+	Attempts int   // number of attempts; 0: the messages were never sent
 	Fate     error // ErrRefused or ErrUncertain
-	Err      error // why
+	Err      error // the cause
 }
 
-// Error says what failed, what became of the messages, and why.
+// Error reports what failed, the fate of the messages, and the cause.
 func (e *PublishError) Error() string {
 	what := "message"
 	if e.Messages != 1 {
@@ -70,13 +70,13 @@ func serverError(data []byte) *ServerError {
 	return &ServerError{code, text}
 }
 
-// verdict is what the end of one attempt to publish means.
+// verdict is the meaning of the end of one attempt to publish.
 type verdict struct {
 	refused bool // nothing was published
-	again   bool // another attempt may do better
+	again   bool // another attempt may succeed
 }
 
-// judge returns what an error of an attempt means.
+// judge classifies an error of an attempt.
 func judge(err error) verdict {
 	var said *ServerError
 	switch {
@@ -87,7 +87,7 @@ func judge(err error) verdict {
 	case errors.Is(err, errTooLarge):
 		return verdict{refused: true}
 	}
-	return verdict{again: true} // the connection is lost, and what was sent with it
+	return verdict{again: true} // the connection was lost together with the sent commands
 }
 
 func judgeServer(e *ServerError) verdict {
@@ -98,10 +98,10 @@ func judgeServer(e *ServerError) verdict {
 	return verdict{refused: f == fate.Refused, again: code.Passes()}
 }
 
-// tooMuchWaiting is what other brokers with the extensions refuse publishes with.
+// tooMuchWaiting is the code with which other brokers with the extensions refuse publishes.
 const tooMuchWaiting = "E_PUB_TOO_MUCH_WAITING"
 
-// Errors that do not leave the package bare.
+// Errors that are always wrapped before they are returned.
 var (
 	errUnsent   = errors.New("connection closed before the command was sent")
 	errTooLarge = errors.New("message exceeds the bytes that may be in flight")

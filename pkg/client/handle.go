@@ -17,8 +17,8 @@ const touchPart = 2
 // returns when all handlers have returned. It returns nil, or the reason why a broker refused
 // the consumer permanently.
 //
-// When ctx ends, received messages are left for Close or another Run, or with WithKeyOrder given
-// back to the broker; handlers see it through their own contexts.
+// When ctx ends, received messages are left for Close or another Run, or, with WithKeyOrder,
+// requeued. Handlers see the end through their own contexts.
 func (x *Consumer) Run(ctx context.Context, handle Handler) error {
 	if x.cfg.key != nil {
 		return runByKey(ctx, x, handle)
@@ -35,7 +35,7 @@ func (x *Consumer) Run(ctx context.Context, handle Handler) error {
 	return x.Err()
 }
 
-// handle handles one message and answers it. done ends its touches.
+// handle handles one message and answers it. done stops its touches.
 func (x *Consumer) handle(ctx context.Context, m *Message, done func(), handle Handler) {
 	err := guarded(ctx, m, handle)
 	done()
@@ -43,7 +43,7 @@ func (x *Consumer) handle(ctx context.Context, m *Message, done func(), handle H
 	switch {
 	case m.Answered():
 	case err == nil:
-		_ = m.Finish() // where it fails the message is delivered again, which says it all
+		_ = m.Finish() // on failure the message is redelivered anyway
 	case asked:
 		_ = m.Requeue(wait.delay)
 	default:
@@ -53,7 +53,7 @@ func (x *Consumer) handle(ctx context.Context, m *Message, done func(), handle H
 	x.judge(err != nil && !asked)
 }
 
-// guarded calls the handler, and turns a panic into an error.
+// guarded calls the handler and converts a panic to an error.
 func guarded(ctx context.Context, m *Message, handle Handler) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -63,7 +63,7 @@ func guarded(ctx context.Context, m *Message, handle Handler) (err error) {
 	return handle(ctx, m)
 }
 
-// touchWhile touches a message until the function that it returns is called.
+// touchWhile touches a message until the returned function is called.
 func (x *Consumer) touchWhile(m *Message) (done func()) {
 	timeout := time.Duration(m.conn.server.MsgTimeout) * time.Millisecond
 	if !x.cfg.autoTouch || timeout <= 0 {
@@ -88,7 +88,7 @@ func (x *Consumer) touchWhile(m *Message) (done func()) {
 	}
 }
 
-// judge has the consumer take less while its handler fails.
+// judge makes the consumer accept fewer messages while its handler fails.
 func (x *Consumer) judge(failed bool) {
 	x.mu.Lock()
 	if !failed && x.throttle.level == 0 {

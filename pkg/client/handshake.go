@@ -18,18 +18,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// silentHeartbeats is how many heartbeats a broker may miss.
+// silentHeartbeats is the number of heartbeats that a broker may miss.
 const silentHeartbeats = 2
 
-// wanted is what one connection asks for beside what the client is configured with.
+// wanted holds the options of one connection in addition to those of the client.
 type wanted struct {
-	msgTimeout time.Duration // 0: the broker's
+	msgTimeout time.Duration // 0: the broker's default
 	sampleRate int
-	headers    bool // of messages
+	headers    bool // receive messages with headers
 	tag        string
 }
 
-// open connects to a broker, identifies, and subscribes where a topic is given.
+// open connects to a broker, identifies, and subscribes if a topic is given.
 func open(ctx context.Context, cfg *config, address string, w wanted, o owner) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.dialTimeout)
 	defer cancel()
@@ -43,22 +43,22 @@ func open(ctx context.Context, cfg *config, address string, w wanted, o owner) (
 	}
 	cn.use(nc, timedReader{nc, cn.timeout}, cfg.maxMessage)
 	if err := cn.greet(ctx, cfg, w); err != nil {
-		_ = nc.Close() // the first error counts
+		_ = nc.Close() // the first error is returned
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
 	return cn, nil
 }
 
-// use has the connection speak through other ends.
+// use replaces the reader and writer of the connection.
 func (cn *conn) use(out io.Writer, in io.Reader, maxMessage int) {
 	cn.out = out
 	cn.in = bufio.NewReaderSize(in, readBuffer)
 	cn.frames = nsq.NewFrameReader(cn.in, maxMessage+frameExtras)
 }
 
-// greet identifies, upgrades and authorizes.
+// greet identifies, upgrades and authenticates.
 func (cn *conn) greet(ctx context.Context, cfg *config, w wanted) error {
-	stop := context.AfterFunc(ctx, func() { _ = cn.nc.Close() }) // ends what blocks
+	stop := context.AfterFunc(ctx, func() { _ = cn.nc.Close() }) // unblocks reads and writes
 	defer stop()
 	cmd := appendIdentify([]byte(nsq.Magic), identify{
 		ClientID: cfg.clientID, Hostname: cfg.hostname, UserAgent: cfg.userAgent, FeatureNegotiation: true,
@@ -97,7 +97,7 @@ func levelOf(cfg *config) int {
 	return cfg.deflateLevel
 }
 
-// subscribe joins a channel. It is for the time before run.
+// subscribe subscribes to a channel. It must be called before run.
 func (cn *conn) subscribe(ctx context.Context, topic, channel string, p Partition) error {
 	stop := context.AfterFunc(ctx, func() { _ = cn.nc.Close() })
 	defer stop()
@@ -115,7 +115,7 @@ func (cn *conn) subscribe(ctx context.Context, topic, channel string, p Partitio
 	return nil
 }
 
-// ask sends a command and waits for its answer. It is for the time before run.
+// ask sends a command and waits for its response. It must be called before run.
 func (cn *conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
 	if err := cn.write(cmd); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
@@ -123,7 +123,7 @@ func (cn *conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
 	return cn.await(ctx)
 }
 
-// await waits for an answer.
+// await waits for a response.
 func (cn *conn) await(ctx context.Context) ([]byte, error) {
 	const http = "HTTP"
 	if start, err := cn.in.Peek(len(http)); err == nil && string(start) == http {
@@ -148,7 +148,7 @@ func (cn *conn) await(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// upgrade does what the broker has said will happen now, each followed by its OK.
+// upgrade performs the upgrades that the broker has announced, each followed by its OK.
 func (cn *conn) upgrade(ctx context.Context, cfg *config) error {
 	stream := cn.nc
 	if cfg.tls != nil {
@@ -194,7 +194,7 @@ func (cn *conn) expectOK(ctx context.Context, what string) error {
 	return nil
 }
 
-// tlsFor returns a configuration with the name of the host that is connected to.
+// tlsFor returns the configuration with the host name of the address.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" || c.InsecureSkipVerify {
 		return c
@@ -206,7 +206,7 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// buffered reads what was read ahead first.
+// buffered returns data that was already read before reading from the connection.
 type buffered struct {
 	net.Conn
 	in *bufio.Reader

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Bounds of what a message may say of itself; brokers refuse more.
+// Limits of message headers; brokers refuse larger values.
 const (
 	maxKey     = 255
 	maxDedup   = 64
@@ -19,7 +19,7 @@ const (
 	reservedBy = "##"
 )
 
-// Names of what brokers read in a header.
+// Names of the header keys that brokers interpret.
 const (
 	nameDedup = "##dedup_id"
 	nameKey   = "##key"
@@ -32,8 +32,7 @@ func (c *call) extended() bool {
 	return c.deduplicated() || o.Key != "" || o.TTL > 0 || len(o.Headers) > 0
 }
 
-// deduplicated reports whether the broker stores the messages once however often they are
-// sent.
+// deduplicated reports whether the broker stores the messages once, however often they are sent.
 func (c *call) deduplicated() bool { return c.out.DedupID != "" || c.producer != "" }
 
 // appendHeader writes the header of message i of the call, a JSON object whose names are in
@@ -92,8 +91,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(append(append(dst, '"'), s...), '"')
 }
 
-// appendExtended writes the body of PUB_EXT, and what MPUB_EXT has for each message: its
-// size, the length of its header, the header, and the message.
+// appendExtended writes the body of PUB_EXT, or one message of MPUB_EXT: its size, the length of
+// its header, the header, and the message.
 func appendExtended(dst []byte, c *call, i int, body []byte) []byte {
 	at := len(dst)
 	dst = append(dst, 0, 0, 0, 0, 0, 0)
@@ -104,16 +103,16 @@ func appendExtended(dst []byte, c *call, i int, body []byte) []byte {
 	return dst
 }
 
-// checkHeader refuses what brokers refuse.
+// checkHeader refuses headers that brokers refuse.
 func checkHeader(o *Outgoing) error {
 	size := len(o.Key) + len(o.DedupID) + 128
 	switch {
 	case len(o.Key) > maxKey:
-		return fmt.Errorf("a key of %d bytes; %d are allowed", len(o.Key), maxKey)
+		return fmt.Errorf("key of %d bytes exceeds the limit of %d", len(o.Key), maxKey)
 	case longDedup(o) > maxDedup:
-		return fmt.Errorf("a dedup id of %d bytes; %d are allowed", longDedup(o), maxDedup)
+		return fmt.Errorf("dedup id of %d bytes exceeds the limit of %d", longDedup(o), maxDedup)
 	case o.TTL < 0:
-		return fmt.Errorf("a time to live of %v", o.TTL)
+		return fmt.Errorf("invalid time to live %v", o.TTL)
 	case o.Delay > 0 && (o.Key != "" || o.DedupID != "" || o.TTL > 0 || len(o.Headers) > 0):
 		return errDelayed
 	}
@@ -121,7 +120,7 @@ func checkHeader(o *Outgoing) error {
 		if strings.HasPrefix(name, reservedBy) {
 			return fmt.Errorf("header %q: names beginning with %s are reserved", name, reservedBy)
 		}
-		size += 6*(len(name)+len(value)) + 6 // as JSON, at most
+		size += 6*(len(name)+len(value)) + 6 // maximum size as JSON
 	}
 	if size > maxHeader {
 		return fmt.Errorf("headers may take %d bytes; the maximum is %d", size, maxHeader)
@@ -139,7 +138,7 @@ func longDedup(o *Outgoing) int {
 
 var errDelayed = errors.New("a delay cannot be combined with a key, a dedup id, a time to live or headers: the protocol has no such command")
 
-// The versions of what stands for a header in a message frame.
+// Versions of the header in a message frame.
 const (
 	headerNone = 0
 	headerJSON = 4
@@ -147,7 +146,7 @@ const (
 
 var errShortHeader = fmt.Errorf("%w: truncated message header", ErrProtocol)
 
-// splitHeader takes the header off what a consumer with headers gets for a body.
+// splitHeader separates the header from the body of a message that was received with headers.
 func splitHeader(data []byte) (header, body []byte, err error) {
 	switch {
 	case len(data) == 0:
@@ -155,7 +154,7 @@ func splitHeader(data []byte) (header, body []byte, err error) {
 	case data[0] == headerNone:
 		return nil, data[1:], nil
 	case data[0] != headerJSON:
-		return nil, nil, fmt.Errorf("%w: a header of version %d", ErrProtocol, data[0])
+		return nil, nil, fmt.Errorf("%w: unknown header version %d", ErrProtocol, data[0])
 	case len(data) < 3:
 		return nil, nil, errShortHeader
 	}
@@ -166,8 +165,8 @@ func splitHeader(data []byte) (header, body []byte, err error) {
 	return data[3:n], data[n:], nil
 }
 
-// HeaderValue returns a header of the message as text; false if it has none of that name, or
-// the consumer was created without WithHeaders.
+// HeaderValue returns a header of the message as text. It returns false if there is no header of
+// that name, or if the consumer was created without WithHeaders.
 func (m *Message) HeaderValue(name string) (string, bool) {
 	var all map[string]json.RawMessage
 	if len(m.Header) == 0 || json.Unmarshal(m.Header, &all) != nil {
@@ -179,7 +178,7 @@ func (m *Message) HeaderValue(name string) (string, bool) {
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return string(raw), true // a number, or whatever it is
+		return string(raw), true // a number or another JSON value
 	}
 	return text, true
 }
@@ -191,14 +190,13 @@ func (m *Message) Key() string {
 	return key
 }
 
-// dedupSource gives ids to publishes: the client's own name and a number for each message.
+// dedupSource assigns dedup ids to publishes: the client's name and a number for each message.
 type dedupSource struct {
 	producer string // "": it gives none
 	next     func(n int) uint64
 }
 
-// assign gives a call its ids, if it is to have some: not one that waits for a delay, which
-// cannot have any, nor one that has its own.
+// assign assigns ids to a call, unless it has a delay, which excludes ids, or its own id.
 func (d *dedupSource) assign(c *call) {
 	if d.producer == "" || c.out.DedupID != "" || c.out.Delay > 0 {
 		return

@@ -5,11 +5,11 @@ import "time"
 // Hooks report the client's activity, for metrics. They are called by the client's goroutines,
 // some of them often and concurrently, and must not block. Nil hooks are not called.
 type Hooks struct {
-	// Connected: a connection to a broker stands. Disconnected: one has ended; err is nil
-	// where the client closed it.
+	// Connected: a connection to a broker was opened. Disconnected: one has ended; err is nil if
+	// the client closed it.
 	Connected    func(address string)
 	Disconnected func(address string, err error)
-	// Published: a publish ended; err is what its caller gets.
+	// Published: a publish has ended; err is the error returned to its caller.
 	Published func(topic string, messages int, took time.Duration, err error)
 	// Retried: a publish is retried because of why.
 	Retried func(topic string, why error)

@@ -11,18 +11,18 @@ import (
 type waiting struct {
 	m       *Message
 	key     string
-	err     error     // of the function that tells keys
-	arrived time.Time // its timeout has run since
-	done    func()    // ends its touches
+	err     error     // of the key function
+	arrived time.Time // its timeout runs since then
+	done    func()    // stops its touches
 }
 
-// lanes order messages for handlers that run concurrently: of each key the first is ready, and
-// the others wait behind it. Its methods may be called by any goroutine.
+// lanes order messages for concurrent handlers: the first message of each key is ready, and the
+// others of the key wait for it. Any goroutine may call its methods.
 type lanes struct {
-	mu     sync.Mutex // guards what follows
-	some   *sync.Cond // of mu: ready has something, or no more messages come
+	mu     sync.Mutex // guards the fields below
+	some   *sync.Cond // of mu: ready is not empty, or no more messages arrive
 	ready  []waiting
-	behind map[string][]waiting // by each key that is ready or with a handler
+	behind map[string][]waiting // messages that wait, by each key that is ready or being handled
 	ended  bool
 }
 
@@ -32,9 +32,9 @@ func newLanes() *lanes {
 	return l
 }
 
-// add adds a message behind those of its key. One without a key waits for no other. It returns
-// the messages of the key that the broker has taken back since they came: behind a handler that
-// hangs they would come again and again.
+// add appends a message to those of its key. A message without a key waits for no other. It
+// returns the messages of the key that were lost since they arrived: behind a handler that hangs,
+// they would be redelivered repeatedly.
 func (l *lanes) add(w waiting, lost func(waiting) bool) (gone []waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,8 @@ func (l *lanes) add(w waiting, lost func(waiting) bool) (gone []waiting) {
 	return nil
 }
 
-// next waits for a message that is ready; false: none comes any more. Each is to be released.
+// next waits for a ready message, which the caller must release. It returns false if no more
+// messages arrive.
 func (l *lanes) next() (waiting, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +71,8 @@ func (l *lanes) next() (waiting, bool) {
 	return w, true
 }
 
-// release has the next message of the key ready, at the end of those that are, so that a key
-// with many messages does not hold up the others.
+// release makes the next message of the key ready, after all other ready messages, so that a key
+// with many messages does not delay the others.
 func (l *lanes) release(w waiting) {
 	if w.key == "" {
 		return
@@ -90,7 +91,7 @@ func (l *lanes) release(w waiting) {
 	}
 }
 
-// end says that no more messages come.
+// end marks that no more messages arrive.
 func (l *lanes) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +99,7 @@ func (l *lanes) end() {
 	l.some.Broadcast()
 }
 
-// runByKey is Run where messages of one key wait for each other.
+// runByKey is Run for messages ordered by key.
 func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 	l := newLanes()
 	var handlers sync.WaitGroup
@@ -126,8 +127,9 @@ func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 	return x.Err()
 }
 
-// handle handles a message whose turn has come. It gives it back where the consumer ends,
-// and leaves it alone where the broker has delivered it again meanwhile: its id may be in flight.
+// handle handles a message whose turn has come. If the consumer has ended, it requeues the
+// message. If the broker has redelivered the message meanwhile, it does nothing, because the id
+// may be in flight again.
 func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 	switch {
 	case w.lost(x):
@@ -135,7 +137,7 @@ func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 		return
 	case ctx.Err() != nil || closed(x.leaving):
 		w.done()
-		_ = w.m.Requeue(0) // where it fails the message is delivered again, too
+		_ = w.m.Requeue(0) // on failure the message is redelivered anyway
 		return
 	}
 	if w.err != nil {
@@ -144,19 +146,20 @@ func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 	x.handle(ctx, w.m, w.done, handle)
 }
 
-// lost reports that the broker has taken the message back: its timeout is over, or its connection.
+// lost reports whether the broker has taken the message back: its timeout has passed, or its
+// connection has ended.
 func (w waiting) lost(x *Consumer) bool {
 	timeout := time.Duration(w.m.conn.server.MsgTimeout) * time.Millisecond
 	return !x.cfg.autoTouch && timeout > 0 && time.Since(w.arrived) >= timeout || !w.m.conn.alive()
 }
 
-// leave ends what is done for a message that was lost, without an answer to the broker.
+// leave stops the touches of a lost message without answering it.
 func (w waiting) leave() {
 	w.done()
 	_ = w.m.answerBy(false, func() bool { return true })
 }
 
-// keyOf returns the key of a message, and a panic as an error.
+// keyOf returns the key of a message, and converts a panic to an error.
 func keyOf(m *Message, key func(*Message) string) (of string, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// link is what publishes to one node go over: a connection that is made when it is needed,
-// and made again after a failure, not at once.
+// link publishes to one node over a connection that is opened when needed, and reopened after a
+// failure with a delay.
 type link struct {
 	address string
 	client  *Client
-	current atomic.Pointer[conn] // nil: none was made
+	current atomic.Pointer[conn] // nil: not opened yet
 
-	mu       sync.Mutex // guards what follows
-	failures int        // in a row
-	notUntil time.Time  // the next attempt to connect
-	err      error      // of the last one
+	mu       sync.Mutex // guards the fields below
+	failures int        // consecutive failures
+	notUntil time.Time  // earliest time of the next attempt to connect
+	err      error      // of the last attempt
 	dialing  chan struct{}
 }
 
-// live returns the connection if there is one.
+// live returns the connection if it is open.
 func (l *link) live() *conn {
 	if cn := l.current.Load(); cn != nil && cn.alive() {
 		return cn
@@ -32,8 +32,8 @@ func (l *link) live() *conn {
 	return nil
 }
 
-// connect returns the connection, and makes it first if need be. While the node is to be
-// left alone it fails with the error of the last attempt.
+// connect returns the connection, and opens it if necessary. During the delay after a failure it
+// returns the error of the last attempt.
 func (l *link) connect(ctx context.Context) (*conn, error) {
 	for {
 		if cn := l.live(); cn != nil {
@@ -66,17 +66,17 @@ func (l *link) connect(ctx context.Context) (*conn, error) {
 	}
 }
 
-// kick has the connection made beside, where it is time for that.
+// kick opens the connection in the background, if the delay has passed.
 func (l *link) kick() {
 	l.mu.Lock()
 	due := l.dialing == nil && !time.Now().Before(l.notUntil)
 	l.mu.Unlock()
 	if due {
-		l.client.start(func() { _, _ = l.connect(l.client.ctx) }) // the next one sees whether it is there
+		l.client.start(func() { _, _ = l.connect(l.client.ctx) }) // the next caller sees the result
 	}
 }
 
-// dial makes a connection and has it run until it ends.
+// dial opens a connection and runs it until it ends.
 func (l *link) dial(ctx context.Context) (*conn, error) {
 	cn, err := open(ctx, l.client.cfg, l.address, wanted{}, l.client)
 	if err != nil {
@@ -96,13 +96,13 @@ func (l *link) run(cn *conn) {
 	began := time.Now()
 	err := cn.run()
 	if time.Since(began) >= l.client.cfg.maxReconnect {
-		l.succeeded() // it was no failure to connect
+		l.succeeded() // connecting did not fail
 	}
 	l.failed(fmt.Errorf("connection to %s: %w", l.address, err))
 	l.client.disconnected(l.address, err)
 }
 
-// failed has the node left alone for a while.
+// failed delays the next attempt to connect.
 func (l *link) failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *link) succeeded() {
 	l.failures = 0
 }
 
-// pause returns how long to wait after so many failures in a row. The jitter is from 0 to 1.
+// pause returns the delay after a number of consecutive failures. The jitter is from 0 to 1.
 func pause(cfg *config, failures int, jitter float64) time.Duration {
 	d := cfg.minReconnect
 	for range failures - 1 {
@@ -129,7 +129,7 @@ func pause(cfg *config, failures int, jitter float64) time.Duration {
 	return d - time.Duration(jitter*float64(d)/2)
 }
 
-// notReachable says that none of several nodes could be connected to.
+// notReachable returns the error if none of several nodes could be connected to.
 func notReachable(errs []error) error {
 	if len(errs) == 0 {
 		return fmt.Errorf("%w: no known node", ErrUnreachable)

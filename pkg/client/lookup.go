@@ -14,17 +14,17 @@ import (
 	"strings"
 )
 
-// maxLookupBytes bounds the answer of a lookup.
+// maxLookupBytes limits the response of a lookup.
 const maxLookupBytes = 8 << 20
 
-// tokenPrefix begins the secrets that are tokens of a brokerd, which lookups of a brokerd take,
-// too. Others are for auth servers, and go nowhere else.
+// tokenPrefix is the prefix of secrets that are tokens of brokerd, which are also sent to
+// brokerd's lookups. Other secrets are for auth servers, and are not sent to lookups.
 const tokenPrefix = "brk_"
 
-// lookups asks lookup addresses, nsqlookupd's or brokerd's, where things are.
+// lookups queries lookup addresses, nsqlookupd's or brokerd's.
 type lookups struct{ cfg *config }
 
-// found is the answer to /lookup and /nodes, as far as it counts here.
+// found holds the fields used of the responses to /lookup and /nodes.
 type found struct {
 	Producers []struct {
 		Address string `json:"broadcast_address"`
@@ -32,8 +32,8 @@ type found struct {
 	} `json:"producers"`
 }
 
-// producers returns the host:port of the nodes that lead partitions of a topic; none where
-// the topic is not known. Several lookups may each know some.
+// producers returns the host:port of the nodes that lead partitions of a topic; none if the topic
+// is unknown. It merges the responses of all lookups.
 func (l *lookups) producers(ctx context.Context, topic string) ([]string, error) {
 	return l.ask(ctx, "/lookup?topic="+url.QueryEscape(topic))
 }
@@ -41,7 +41,7 @@ func (l *lookups) producers(ctx context.Context, topic string) ([]string, error)
 // nodes returns the host:port of all nodes.
 func (l *lookups) nodes(ctx context.Context) ([]string, error) { return l.ask(ctx, "/nodes") }
 
-// ask joins what the lookups answer. It fails only where none does.
+// ask merges the responses of the lookups. It fails only if all lookups fail.
 func (l *lookups) ask(ctx context.Context, path string) ([]string, error) {
 	var all []string
 	var errs []error
@@ -76,13 +76,13 @@ func (l *lookups) askOne(ctx context.Context, at string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // it was only read
+	defer func() { _ = res.Body.Close() }() // the body was only read
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxLookupBytes))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", at, err)
 	case res.StatusCode == http.StatusNotFound:
-		return nil, nil // nobody has the topic
+		return nil, nil // the topic is unknown
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: %s", at, res.Status)
 	}

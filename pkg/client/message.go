@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// messageID is what a broker calls a message on one connection.
+// messageID identifies a message on one connection.
 type messageID = [16]byte
 
 // Message is a delivered message. It is in flight until it is finished or requeued, or until
 // the message timeout passes and the broker redelivers it. Its methods may be called from any
 // goroutine, also after the handler has returned.
 type Message struct {
-	// ID names the message to the broker; for text see its String.
+	// ID identifies the message to the broker; use String for text.
 	ID ID
-	// Body is the message's own.
+	// Body may be kept and changed.
 	Body []byte
 	// Header is a JSON object with the headers of the message, if the consumer was created
 	// WithHeaders; nil if none.
 	Header []byte
-	// Timestamp is when it was published.
+	// Timestamp is the time of the publish.
 	Timestamp time.Time
 	// Attempts counts the deliveries, including this one.
 	Attempts int
-	// Node is the address that it came from.
+	// Node is the address of the broker that delivered the message.
 	Node string
 
 	conn     *conn
@@ -32,13 +32,13 @@ type Message struct {
 	answered func(m *Message, finished bool) // may be nil
 }
 
-// ID names a message to the broker that delivered it.
+// ID identifies a message to the broker that delivered it.
 type ID [16]byte
 
 // String returns the id as 16 hexadecimal digits. Consumers with headers receive it in 8 bytes,
 // followed by 8 bytes of the trace id.
 func (id ID) String() string {
-	if id[0] < '0' { // a number below 1<<60, and no digit
+	if id[0] < '0' { // a number below 1<<60 instead of a digit
 		return hex.EncodeToString(id[:8])
 	}
 	return string(id[:])

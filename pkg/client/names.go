@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Messages that no broker takes.
+// Errors of messages that every broker refuses.
 var (
-	errEmpty = errors.New("an empty message")
+	errEmpty = errors.New("message is empty")
 	errBatch = errors.New("a batch cannot be combined with a body or a delay: the protocol has no such command")
 )
 
-// maxName is the longest name of a topic or a channel.
+// maxName is the maximum length of topic and channel names.
 const maxName = 64
 
-// ephemeral ends the names of what goes with its last consumer.
+// ephemeral is the suffix of ephemeral topics and channels.
 const ephemeral = "#ephemeral"
 
-// validName reports whether a topic or a channel may have a name.
+// validName reports whether a name is valid for a topic or a channel.
 func validName(name string) bool {
 	if len(name) > maxName {
 		return false

@@ -27,16 +27,16 @@ const (
 	DefaultMaxReconnect     = 5 * time.Second
 )
 
-// Bounds of the heartbeat that brokers accept.
+// Limits of the heartbeat that brokers accept.
 const (
 	minHeartbeat = time.Second
 	maxHeartbeat = time.Minute
 )
 
-// Dialer makes a connection; (*net.Dialer).DialContext is one.
+// Dialer opens a connection; (*net.Dialer).DialContext is one.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// config is what a Client was made with.
+// config holds the options of a Client.
 type config struct {
 	nodes   []string // host:port
 	lookups []string // base URLs
@@ -110,33 +110,34 @@ func WithDialer(d Dialer) Option { return func(c *config) { c.dial = d } }
 // WithHTTPClient sets the HTTP client for lookups.
 func WithHTTPClient(h *http.Client) Option { return func(c *config) { c.http = h } }
 
-// WithDialTimeout bounds connecting and identifying.
+// WithDialTimeout limits the time for connecting and identifying.
 func WithDialTimeout(d time.Duration) Option { return func(c *config) { c.dialTimeout = d } }
 
-// WithPublishTimeout bounds how long a publish is retried that was refused or found no broker.
-// A publish accepted by the broker waits for its answer as long as connection and context last.
+// WithPublishTimeout limits how long a publish is retried that was refused or found no broker. A
+// publish that was sent to a broker waits for its answer as long as the connection and the context
+// last.
 func WithPublishTimeout(d time.Duration) Option { return func(c *config) { c.publishTimeout = d } }
 
 // WithHeartbeat sets the heartbeat interval requested of brokers, from 1 s to 1 min. A
 // connection without traffic for two intervals is closed.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
-// WithRefresh sets how often lookups are repeated without an indication of change; failures
-// trigger a lookup at once.
+// WithRefresh sets how often lookups are repeated if nothing indicates a change; failures trigger
+// a lookup at once.
 func WithRefresh(d time.Duration) Option { return func(c *config) { c.refresh = d } }
 
 // WithReconnect sets the delay before reconnecting to a failed node: least after the first
-// failure, doubled after each further one up to most, each reduced by a random part of up to a
-// half.
+// failure, doubled after each further one, up to most. A random part of up to a half is subtracted
+// from each delay.
 func WithReconnect(least, most time.Duration) Option {
 	return func(c *config) { c.minReconnect, c.maxReconnect = least, most }
 }
 
-// WithMaxInFlightBytes bounds the bytes of unanswered publishes. Further publishes wait.
+// WithMaxInFlightBytes limits the bytes of unanswered publishes. Further publishes wait.
 func WithMaxInFlightBytes(n int64) Option { return func(c *config) { c.maxInFlight = n } }
 
-// WithMaxMessageBytes bounds received messages. The default is the largest size that a broker
-// can be configured to accept.
+// WithMaxMessageBytes limits the size of received messages. The default is the largest size that a
+// broker can be configured to accept.
 func WithMaxMessageBytes(n int) Option { return func(c *config) { c.maxMessage = n } }
 
 // WithLogger sets the logger for connection events. By default nothing is logged.
@@ -145,9 +146,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 // WithHooks sets the hooks.
 func WithHooks(h Hooks) Option { return func(c *config) { c.hooks = h } }
 
-// configure lays options over the defaults and checks them.
+// configure applies options to the defaults and validates them.
 func configure(addresses []string, options []Option) (*config, error) {
-	hostname, _ := os.Hostname() // it is shown and no more
+	hostname, _ := os.Hostname() // only for display
 	c := &config{
 		clientID: hostname, hostname: hostname, userAgent: "brokerd-client", deflateLevel: 6,
 		http:        &http.Client{Timeout: DefaultDialTimeout},
@@ -163,7 +164,7 @@ func configure(addresses []string, options []Option) (*config, error) {
 	return c, errors.Join(c.locate(addresses), c.validate())
 }
 
-// locate tells nodes from lookup addresses.
+// locate sorts addresses into nodes and lookups.
 func (c *config) locate(addresses []string) error {
 	for _, a := range addresses {
 		if strings.Contains(a, "://") {

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// Waits between attempts of one publish.
+// Delays between attempts of one publish.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Second
 )
 
-// retries has the calls that have no connection: those that found none, and those whose
-// attempt failed and that another may carry out. One goroutine looks after them while there
-// are some, in the order in which they came.
+// retries holds calls without a connection: those that found none, and those whose attempt failed
+// and may be repeated. While there are any, one goroutine sends them in the order of their
+// arrival.
 type retries struct {
 	client *Client
 	wake   chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []*call
 	running bool
 }
 
-// add takes a call over.
+// add takes ownership of a call.
 func (r *retries) add(c *call) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, c)
@@ -33,12 +33,12 @@ func (r *retries) add(c *call) {
 	r.running = true
 	r.mu.Unlock()
 	if start && !r.client.start(r.run) {
-		r.run() // the client is closed: each is told
+		r.run() // the client is closed: every call ends
 	}
 	wake(r.wake)
 }
 
-// run sends what is due until nothing is left.
+// run sends due calls until none is left.
 func (r *retries) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -61,15 +61,15 @@ func (r *retries) run() {
 	}
 }
 
-// due takes the first call whose time has come. Where there is none it says when to look
-// again, and where nothing is left, it ends the run.
+// due removes and returns the first due call. If there is none, it returns the time of the next
+// one; if no call is left, it ends the run.
 func (r *retries) due(now time.Time) (*call, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var next time.Time
 	for i, c := range r.waiting {
 		if !c.notUntil.After(now) {
-			if i == 0 { // mostly, however many there are
+			if i == 0 { // the usual case, however many calls wait
 				r.waiting[0] = nil
 				r.waiting = r.waiting[1:]
 			} else {
@@ -85,7 +85,7 @@ func (r *retries) due(now time.Time) (*call, time.Time) {
 	return nil, next
 }
 
-// endAll ends what waits, since the client is closed.
+// endAll ends the waiting calls, because the client is closed.
 func (r *retries) endAll() {
 	r.mu.Lock()
 	all := r.waiting
@@ -103,17 +103,18 @@ func orClosed(err error) error {
 	return err
 }
 
-// backoff returns how long to wait after so many failures. The jitter is from 0 to 1.
+// backoff returns the delay after a number of failures. The jitter is from 0 to 1.
 func backoff(failures int, jitter float64) time.Duration {
 	if failures <= 1 {
-		return 0 // a node was lost, and another takes it
+		return 0 // a node was lost; another one accepts the call
 	}
 	d := firstRetry << min(failures-2, 10)
 	d = min(d, lastRetry)
 	return d - time.Duration(jitter*float64(d)/2)
 }
 
-// schedule says when a call is tried again after err; false: its time is over.
+// schedule sets the time of the next attempt after err. It returns false if the deadline has
+// passed.
 func (r *retries) schedule(c *call, err error, now time.Time) bool {
 	if c.deadline.IsZero() {
 		c.deadline = now.Add(r.client.cfg.publishTimeout)

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// router finds the connection for a publish: to a node that leads partitions of the topic,
-// where a lookup has told who does, and else to any node, since any node takes any publish.
-// Its methods may be called by any goroutine.
+// router finds the connection for a publish: to a node that leads partitions of the topic, if a
+// lookup has named one, and otherwise to any node, since any node accepts any publish. Any
+// goroutine may call its methods.
 type router struct {
 	client *Client
-	lookup *lookups // nil if none to ask
+	lookup *lookups // nil without lookup addresses
 	turn   atomic.Uint64
 
-	mu    sync.RWMutex // guards what follows
+	mu    sync.RWMutex // guards the fields below
 	links map[string]*link
 	any   []*link           // in the order in which they are tried
 	topic map[string]*route // by topic; only with a lookup
 }
 
-// route is what is known of the leaders of a topic.
+// route holds the known leaders of a topic.
 type route struct {
 	leaders []*link
 	asked   time.Time
-	until   time.Time // when it is asked for again
+	until   time.Time // when to query them again
 	asking  bool
-	used    atomic.Bool // since the routes were looked through last
+	used    atomic.Bool // since the last check of the routes
 }
 
-// hintPause is how long what was asked for counts at least, whatever fails.
+// hintPause is the minimum time between two queries for a topic, whatever fails.
 const hintPause = 100 * time.Millisecond
 
 func newRouter(c *Client) *router {
@@ -56,13 +56,13 @@ func (r *router) linkLocked(address string) *link {
 	return l
 }
 
-// live returns a connection that stands already; nil: connect has to make one.
+// live returns an open connection; nil: connect must open one.
 func (r *router) live(topic string) *conn {
 	r.mu.RLock()
 	leaders, others := r.leadersLocked(topic), r.any
 	r.mu.RUnlock()
 	if r.lookup != nil && leaders == nil {
-		return nil // it is to be asked first
+		return nil // the leaders must be queried first
 	}
 	if n := uint64(len(leaders)); n > 0 {
 		first := r.turn.Add(1)
@@ -73,7 +73,7 @@ func (r *router) live(topic string) *conn {
 			}
 			l.kick()
 		}
-		return nil // connect tries others
+		return nil // connect tries other links
 	}
 	if len(others) > 0 {
 		return others[0].live()
@@ -81,8 +81,8 @@ func (r *router) live(topic string) *conn {
 	return nil
 }
 
-// leadersLocked returns the leaders of a topic; nil: it is to be asked for them, which
-// happens beside where an answer is only old.
+// leadersLocked returns the leaders of a topic. It returns nil if they must be queried first; if
+// the known ones are only outdated, it queries them in the background.
 func (r *router) leadersLocked(topic string) []*link {
 	known := r.topic[topic]
 	if known == nil {
@@ -116,7 +116,7 @@ func (r *router) connect(ctx context.Context, topic string) (*conn, error) {
 	return nil, notReachable(errs)
 }
 
-// candidates returns the links to try, the best first.
+// candidates returns the links to try, in order of preference.
 func (r *router) candidates(topic string) []*link {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -133,7 +133,7 @@ func (r *router) candidates(topic string) []*link {
 	return all
 }
 
-// prefer has a node that could be connected to be tried first of those that are as good.
+// prefer makes a node that accepted a connection the first of equally good ones.
 func (r *router) prefer(l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *router) prefer(l *link) {
 	}
 }
 
-// hint says that what is known of a topic may be wrong: it is asked for again before the
+// hint marks the known leaders of a topic as possibly outdated: they are queried again before the
 // next connection is chosen.
 func (r *router) hint(topic string) {
 	r.mu.Lock()
@@ -152,7 +152,7 @@ func (r *router) hint(topic string) {
 	}
 }
 
-// refresh asks who leads a topic, if that is not known or was not asked for a while.
+// refresh queries the leaders of a topic if they are unknown or outdated.
 func (r *router) refresh(ctx context.Context, topic string) {
 	if r.lookup == nil || !r.claim(topic, time.Now()) {
 		return
@@ -161,7 +161,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	if err != nil {
 		r.client.cfg.log.Warn("lookup failed; publishing continues to known nodes", "topic", topic, "error", err)
 	}
-	nodes, _ := r.lookup.nodes(ctx) // without them the leaders must do
+	nodes, _ := r.lookup.nodes(ctx) // on failure, only the leaders are used
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.topic[topic]
@@ -183,7 +183,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	}
 }
 
-// claim reports whether the caller is the one to ask for a topic now.
+// claim reports whether the caller must query a topic now.
 func (r *router) claim(topic string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,8 +199,8 @@ func (r *router) claim(topic string, now time.Time) bool {
 	return true
 }
 
-// run asks for topics again from time to time, and forgets those that nobody has published
-// to meanwhile, until ctx ends.
+// run repeats the queries for topics periodically, and removes topics without recent publishes,
+// until ctx ends.
 func (r *router) run(ctx context.Context) {
 	if r.lookup == nil {
 		return
@@ -219,8 +219,7 @@ func (r *router) run(ctx context.Context) {
 	}
 }
 
-// used returns the topics that were published to since the last call, and forgets the
-// others.
+// used returns the topics with publishes since the last call, and removes the others.
 func (r *router) used() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

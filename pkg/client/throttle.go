@@ -2,27 +2,27 @@ package client
 
 import "time"
 
-// throttle is how a consumer takes less while its handler fails: after a failure it pauses,
-// then tries with a single message, and each success takes back one failure. It is pure, and
-// for one goroutine at a time.
+// throttle makes a consumer accept fewer messages while its handler fails: after a failure it
+// pauses, then tries a single message, and each success reverts one failure. It is pure, and not
+// safe for concurrent use.
 type throttle struct {
-	least, most time.Duration // of a pause; most 0: it never throttles
+	least, most time.Duration // of a pause; most 0: disabled
 
-	level int       // failures that no success has taken back
+	level int       // failures that no success has reverted
 	until time.Time // the end of the pause
 }
 
-// flow is how much a consumer takes.
+// flow is how many messages a consumer accepts.
 type flow uint8
 
 const (
 	flowAll  flow = iota
-	flowOne       // a single message, to see how it goes
+	flowOne       // a single message, to test the handler
 	flowNone      // a pause
 )
 
-// failed counts a failure and returns how long to pause; 0: it pauses already, or never
-// does. Messages that were in flight together fail together: they count once.
+// failed counts a failure and returns how long to pause; 0 if it already pauses or is disabled.
+// Messages that were in flight together count as one failure.
 func (t *throttle) failed(now time.Time, jitter float64) time.Duration {
 	if t.most <= 0 || now.Before(t.until) {
 		return 0
@@ -31,7 +31,7 @@ func (t *throttle) failed(now time.Time, jitter float64) time.Duration {
 	return t.pause(now, jitter)
 }
 
-// succeeded takes back a failure and returns how long to pause, since there are others.
+// succeeded reverts a failure and returns how long to pause if others remain.
 func (t *throttle) succeeded(now time.Time, jitter float64) time.Duration {
 	if t.level == 0 || now.Before(t.until) {
 		return 0
@@ -55,7 +55,7 @@ func (t *throttle) pause(now time.Time, jitter float64) time.Duration {
 	return d
 }
 
-// flow returns how much is to be taken now.
+// flow returns how many messages to accept now.
 func (t *throttle) flow(now time.Time) flow {
 	switch {
 	case t.level == 0:

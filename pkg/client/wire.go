@@ -17,7 +17,7 @@ const (
 	cmdREQ   = "REQ"
 )
 
-// identify is the body of IDENTIFY. Times are in ms.
+// identify is the body of IDENTIFY. Durations are in ms.
 type identify struct {
 	ClientID           string `json:"client_id"`
 	Hostname           string `json:"hostname"`
@@ -34,7 +34,7 @@ type identify struct {
 	DeflateLevel       int    `json:"deflate_level,omitempty"`
 }
 
-// identified is the answer to IDENTIFY, as far as it counts here.
+// identified holds the fields used of the response to IDENTIFY.
 type identified struct {
 	MaxRdyCount  int   `json:"max_rdy_count"`
 	MsgTimeout   int64 `json:"msg_timeout"` // ms
@@ -116,7 +116,7 @@ func appendExtendedBatch(dst []byte, c *call) []byte {
 // roundUp returns a duration in ms, at least one.
 func roundUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// command is a command that is not a publish. Which fields count, its name says.
+// command is a command other than a publish. Its name determines which fields are used.
 type command struct {
 	name  string
 	id    messageID
