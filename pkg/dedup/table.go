@@ -8,13 +8,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// DefaultMost is how many ids of one partition are known: 48 MiB of memory.
+// DefaultMost is the maximum number of ids known per partition: 48 MiB of memory.
 const DefaultMost = 1 << 20
 
-// fewest is how many entries a table has room for at least, once it has any.
+// fewest is the minimum capacity of a table that has entries.
 const fewest = 64
 
-// Hash stands for an id. Nobody can find two ids that have the same.
+// Hash represents an id. Collisions cannot be constructed.
 type Hash [16]byte
 
 // HashOf returns the hash of an id.
@@ -23,27 +23,27 @@ func HashOf(id []byte) Hash {
 	return Hash(sum[:16])
 }
 
-// tag is the part of a hash that the index has: it says where the search for the hash begins, too.
+// tag is the part of a hash that the index stores; it also determines where a search starts.
 func (h *Hash) tag() uint32 { return binary.LittleEndian.Uint32(h[:4]) }
 
-// entry is an id that is stored.
+// entry is a stored id.
 type entry struct {
 	hash   Hash
 	offset seq.Offset
 	at     time.Duration
 }
 
-// table holds the ids of the last while: a ring of them in the order of the log, and
-// an index of it with open addressing. It holds no pointers and takes 48 bytes for an
-// id, and up to twice that while it grows. The zero table is empty; it is not for concurrent use.
+// table holds the recent ids: a ring in log order, and an index of it with open addressing. It
+// holds no pointers, and takes 48 bytes per id, up to twice that while it grows. The zero table is
+// empty. It is not safe for concurrent use.
 type table struct {
-	ring        []entry // a power of two of them
+	ring        []entry // a power of two
 	index       []cell  // twice as many
-	head, count int     // of ring
+	head, count int     // of the ring
 }
 
-// cell is a slot of the index: the tag of a hash, and one more than its place in the ring; 0: free. With the
-// tag, the ring is looked at only where the hash is there.
+// cell is a slot of the index: the tag of a hash, and its position in the ring plus one; 0 if
+// free. Because of the tag, a search reads the ring only where the hash is likely to be.
 type cell uint64
 
 func cellOf(h *Hash, place int) cell { return cell(h.tag())<<32 | cell(place+1) } //nolint:gosec // at most 2^32
@@ -51,11 +51,11 @@ func cellOf(h *Hash, place int) cell { return cell(h.tag())<<32 | cell(place+1) 
 func (c cell) tag() uint32 { return uint32(c >> 32) }    //nolint:gosec // the bits that are meant
 func (c cell) place() int  { return int(uint32(c)) - 1 } //nolint:gosec // likewise
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (t *table) Len() int { return t.count }
 
-// Add adds an id that is stored at an offset since a moment. Moments ascend; of an
-// id that is there already the later entry counts.
+// Add adds an id that is stored at an offset since a time. Times must not decrease. If the id
+// exists, the later entry replaces it.
 func (t *table) Add(h Hash, o seq.Offset, at time.Duration) {
 	if t.count == len(t.ring) {
 		t.resize(max(fewest, 2*len(t.ring)))
@@ -66,7 +66,7 @@ func (t *table) Add(h Hash, o seq.Offset, at time.Duration) {
 	t.point(place)
 }
 
-// Find returns where an id is stored, and since when.
+// Find returns the offset of an id, and since when it is stored.
 func (t *table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
 	if t.count == 0 {
 		return 0, 0, false
@@ -79,7 +79,7 @@ func (t *table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
 	return e.offset, e.at, true
 }
 
-// Oldest returns the moment of the oldest entry; false: there is none.
+// Oldest returns the time of the oldest entry. It returns false if there is none.
 func (t *table) Oldest() (time.Duration, bool) {
 	if t.count == 0 {
 		return 0, false
@@ -87,10 +87,10 @@ func (t *table) Oldest() (time.Duration, bool) {
 	return t.ring[t.head].at, true
 }
 
-// Drop forgets the oldest entry.
+// Drop removes the oldest entry.
 func (t *table) Drop() {
 	i, there := t.lookup(&t.ring[t.head].hash)
-	if there && t.index[i].place() == t.head { // else a later entry of the id counts
+	if there && t.index[i].place() == t.head { // otherwise a later entry of the id exists
 		t.free(i)
 	}
 	t.head = (t.head + 1) & (len(t.ring) - 1)
@@ -103,9 +103,9 @@ func (t *table) Drop() {
 	}
 }
 
-// Warm reads what the search for some hashes begins with, and for those of as many oldest entries. No
-// cache holds a large index, so that each search waits for memory: here all wait at the same time. It returns
-// what it read, which means nothing.
+// Warm prefetches the index slots for some hashes, and for as many of the oldest entries. A large
+// index does not fit a processor cache, so that each search waits for memory; here all of them
+// wait at the same time. The returned value has no meaning.
 func (t *table) Warm(hashes []Hash) (read uint64) {
 	if len(t.index) < worthWarming {
 		return 0
@@ -129,10 +129,10 @@ func (t *table) WarmOldest(n int) (read uint64) {
 	return read
 }
 
-// worthWarming is how many slots an index has at least that a processor's own cache does not hold.
+// worthWarming is the size from which on an index exceeds a processor's own cache.
 const worthWarming = 32 << 10
 
-// lookup returns the slot of a hash, or the free one where it would be.
+// lookup returns the slot of a hash, or the free slot where it belongs.
 func (t *table) lookup(h *Hash) (slot uint32, there bool) {
 	mask, tag := uint32(len(t.index)-1), h.tag() //nolint:gosec // at most 2^32
 	for i := tag & mask; ; i = (i + 1) & mask {
@@ -145,19 +145,19 @@ func (t *table) lookup(h *Hash) (slot uint32, there bool) {
 	}
 }
 
-// point has the index name a place of the ring for its hash.
+// point sets the index slot of an entry of the ring.
 func (t *table) point(place int) {
 	h := &t.ring[place].hash
 	i, _ := t.lookup(h)
 	t.index[i] = cellOf(h, place)
 }
 
-// free empties a slot, and moves those behind it that would not be found any more.
+// free clears a slot, and moves the following ones that would no longer be found.
 func (t *table) free(i uint32) {
 	mask := uint32(len(t.index) - 1) //nolint:gosec // as above
 	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
 		home := t.index[j].tag() & mask
-		if (j-home)&mask >= (j-i)&mask { // it may stand at i
+		if (j-home)&mask >= (j-i)&mask { // it may be moved to i
 			t.index[i] = t.index[j]
 			i = j
 		}
@@ -165,7 +165,7 @@ func (t *table) free(i uint32) {
 	t.index[i] = 0
 }
 
-// resize makes room for n entries.
+// resize sets the capacity to at least n entries.
 func (t *table) resize(n int) {
 	was := *t
 	*t = table{ring: make([]entry, n), index: make([]cell, 2*n), count: was.count}

@@ -6,36 +6,35 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Verdict is what an id is to a Window.
+// Verdict is the state of an id in a Window.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Fresh   Verdict = iota // nobody came with it within the window: it is claimed now
+	Fresh   Verdict = iota // not seen within the window: now claimed
 	Claimed                // it is being stored
 	Stored                 // it is in the log
 )
 
-// Window decides which ids are stored: each once within a time. W is whoever
-// publishes. Moments ascend. It is not for concurrent use.
+// Window decides which ids are stored: each once within a time. W identifies a publisher. Times
+// must not decrease. It is not safe for concurrent use.
 type Window[W any] struct {
 	lasts     time.Duration
 	most      int
 	table     table
-	claims    map[Hash][]Place[W] // ids that are being stored, and who waits for that
+	claims    map[Hash][]Place[W] // ids being stored, and the publishes that wait for them
 	forgotten uint64
 	found     uint64
-	warmed    uint64 // kept, so that it is read
+	warmed    uint64 // keeps the compiler from removing the reads
 }
 
-// Place is a message of a publish.
+// Place is a message within a publish.
 type Place[W any] struct {
 	Publish W
 	Index   int
 }
 
-// NewWindow returns a window that lasts so long and knows so many ids at most; 0:
-// DefaultMost.
+// NewWindow returns a window of a duration that stores at most this many ids; 0 means DefaultMost.
 func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 	if most == 0 {
 		most = DefaultMost
@@ -43,10 +42,10 @@ func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 	return &Window[W]{lasts: lasts, most: most, claims: map[Hash][]Place[W]{}}
 }
 
-// SetLasts changes how long the window lasts.
+// SetLasts changes the duration of the window.
 func (w *Window[W]) SetLasts(d time.Duration) { w.lasts = d }
 
-// Prepare has the next calls for some ids, which are claims or stores, wait for memory together. It changes nothing.
+// Prepare prefetches memory for the next claims or stores of some ids. It changes nothing.
 func (w *Window[W]) Prepare(hashes []Hash, stores bool) {
 	w.warmed = w.table.Warm(hashes)
 	if stores && w.table.Len()+len(hashes) > w.most {
@@ -54,8 +53,8 @@ func (w *Window[W]) Prepare(hashes []Hash, stores bool) {
 	}
 }
 
-// Claim asks for an id at a moment. Fresh: it is claimed for by, until Store or
-// Release. Claimed: by is returned by those. Stored: it is at an offset.
+// Claim asks for an id at a time. Fresh: the id is claimed for by until Store or Release. Claimed:
+// by waits, and is returned by Store or Release. Stored: the id is stored at the returned offset.
 func (w *Window[W]) Claim(h Hash, by Place[W], now time.Duration) (Verdict, seq.Offset) {
 	if o, at, ok := w.table.Find(h); ok && now-at < w.lasts {
 		w.found++
@@ -70,21 +69,21 @@ func (w *Window[W]) Claim(h Hash, by Place[W], now time.Duration) (Verdict, seq.
 	return Fresh, 0
 }
 
-// Store ends a claim: the id is at an offset. It returns who waited for that.
+// Store ends a claim: the id is stored at an offset. It returns the publishes that waited.
 func (w *Window[W]) Store(h Hash, o seq.Offset, now time.Duration) []Place[W] {
 	waiting := w.Release(h)
 	w.Add(h, o, now)
 	return waiting
 }
 
-// Release ends a claim: the id is not stored. It returns who waited for that.
+// Release ends a claim: the id is not stored. It returns the publishes that waited.
 func (w *Window[W]) Release(h Hash) []Place[W] {
 	waiting := w.claims[h]
 	delete(w.claims, h)
 	return waiting
 }
 
-// Add notes an id that was found in the log.
+// Add records an id that was found in the log.
 func (w *Window[W]) Add(h Hash, o seq.Offset, at time.Duration) {
 	w.Expire(at)
 	if w.table.Len() >= w.most {
@@ -94,7 +93,7 @@ func (w *Window[W]) Add(h Hash, o seq.Offset, at time.Duration) {
 	w.table.Add(h, o, at)
 }
 
-// Expire forgets the ids whose window is over at a moment.
+// Expire removes the ids whose window has ended.
 func (w *Window[W]) Expire(now time.Duration) {
 	for {
 		at, ok := w.table.Oldest()
@@ -105,19 +104,19 @@ func (w *Window[W]) Expire(now time.Duration) {
 	}
 }
 
-// Counts are a window's figures.
+// Counts are the counters of a window.
 type Counts struct {
-	IDs        int    // that are known
-	Duplicates uint64 // that were found
-	Forgotten  uint64 // before their window was over, since there were too many
+	IDs        int    // stored in the window
+	Duplicates uint64 // found
+	Forgotten  uint64 // dropped before the end of their window because there were too many
 }
 
-// Plus returns the sums of two.
+// Plus returns the sum of two Counts.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{c.IDs + d.IDs, c.Duplicates + d.Duplicates, c.Forgotten + d.Forgotten}
 }
 
-// Counts returns the window's figures.
+// Counts returns the counters of the window.
 func (w *Window[W]) Counts() Counts {
 	return Counts{w.table.Len(), w.found, w.forgotten}
 }

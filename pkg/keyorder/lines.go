@@ -11,58 +11,58 @@
 //   - A line without members is forgotten.
 package keyorder
 
-// The defaults of Limits.
+// Defaults of Limits.
 const (
 	maxTracked = 100_000
 	maxBytes   = 64 << 20
 )
 
-// Limits bound what Lines remember: whoever feeds them stops while they are Full.
+// Limits limit what Lines store: the caller must not add members while they are Full.
 type Limits struct {
 	Tracked int   // members in lines
-	Bytes   int64 // that they and their keys take
+	Bytes   int64 // of the members and their keys
 }
 
 // DefaultLimits are those of a channel on one partition.
 func DefaultLimits() Limits { return Limits{maxTracked, maxBytes} }
 
-// What a member and a line are counted as, with what its caller keeps of it.
+// Accounted sizes of a member and a line, including what the caller stores for them.
 const (
 	memberBytes = 128
 	lineBytes   = 160
 )
 
-// Lines are the lines of all keys.
+// Lines holds the lines of all keys.
 type Lines struct {
 	limits  Limits
 	byKey   map[string]int32
-	lines   []line // line 0 is none
-	free    int32  // of lines, chained by head
+	lines   []line // line 0 is unused
+	free    int32  // list of free lines, linked by head
 	members []member
 	tracked int
 	bytes   int64
 }
 
-// line is the members of one key.
+// line is the list of the members of one key.
 type line struct {
 	key        string
 	head, tail int32
-	waiting    int // its members
-	out        int // times that its members are out
+	waiting    int // number of members
+	out        int // how often its members are out, in total
 }
 
-// member is a place in a line.
+// member is an entry of a line.
 type member struct {
 	line, next, prev int32
 	out              int32
 }
 
-// New returns lines without members.
+// New returns Lines without members.
 func New(limits Limits) *Lines {
 	return &Lines{limits: limits, byKey: map[string]int32{}, lines: make([]line, 1)}
 }
 
-// Join puts a member that is in no line at the end of its key's. The key is copied.
+// Join appends a member, which must be in no line, to the line of its key. The key is copied.
 func (l *Lines) Join(m int32, key []byte) {
 	for int(m) >= len(l.members) {
 		l.members = append(l.members, member{})
@@ -84,7 +84,7 @@ func (l *Lines) Join(m int32, key []byte) {
 	l.bytes += memberBytes
 }
 
-// open returns a new line of a key.
+// open returns a new line for a key.
 func (l *Lines) open(key string) int32 {
 	n := l.free
 	if n != 0 {
@@ -99,8 +99,8 @@ func (l *Lines) open(key string) int32 {
 	return n
 }
 
-// Leave takes a member out of its line. It returns who may go now; 0: nobody who could not
-// before. Of one that is in no line nothing is done.
+// Leave removes a member from its line. It returns the member that may now be delivered and could
+// not be before, or 0. It does nothing if the member is in no line.
 func (l *Lines) Leave(m int32) (next int32) {
 	if !l.In(m) {
 		return 0
@@ -137,7 +137,7 @@ func (l *Lines) close(n int32) {
 	l.free = n
 }
 
-// next returns who may go of a line; 0: nobody.
+// next returns the member of a line that may be delivered, or 0.
 func (l *Lines) next(q *line) int32 {
 	if q.out > 0 {
 		return 0
@@ -148,7 +148,7 @@ func (l *Lines) next(q *line) int32 {
 // In reports whether a member is in a line.
 func (l *Lines) In(m int32) bool { return int(m) < len(l.members) && l.members[m].line != 0 }
 
-// First returns the first member of the line that a member is in; 0: it is in none.
+// First returns the first member of a member's line, or 0 if the member is in no line.
 func (l *Lines) First(m int32) int32 {
 	if !l.In(m) {
 		return 0
@@ -156,14 +156,13 @@ func (l *Lines) First(m int32) int32 {
 	return l.lines[l.members[m].line].head
 }
 
-// May reports whether a member may go to a consumer: it is the first of its line, of which nobody
-// is out, or in none.
+// May reports whether a member may be delivered: it is in no line, or it is the first of its line
+// and no member of the line is out.
 func (l *Lines) May(m int32) bool {
 	return !l.In(m) || l.next(&l.lines[l.members[m].line]) == m
 }
 
-// Out notes that a member is with a consumer, once more than before. Of one that is in no line
-// nothing is noted.
+// Out records that a member was delivered once more. It does nothing if the member is in no line.
 func (l *Lines) Out(m int32) {
 	if l.In(m) {
 		l.members[m].out++
@@ -171,7 +170,7 @@ func (l *Lines) Out(m int32) {
 	}
 }
 
-// Back undoes an Out. It returns who may go now, perhaps the member itself; 0: nobody.
+// Back undoes an Out. It returns the member that may now be delivered, perhaps the same one, or 0.
 func (l *Lines) Back(m int32) (next int32) {
 	if !l.In(m) || l.members[m].out == 0 {
 		return 0
@@ -182,14 +181,14 @@ func (l *Lines) Back(m int32) (next int32) {
 	return l.next(q)
 }
 
-// Len returns how many members there are.
+// Len returns the number of members.
 func (l *Lines) Len() int { return l.tracked }
 
-// Full reports whether nobody more should join for now.
+// Full reports whether no more members should join.
 func (l *Lines) Full() bool { return l.tracked >= l.limits.Tracked || l.bytes >= l.limits.Bytes }
 
-// Longest returns the line in which most wait: its key, its first member, and how many there are;
-// 0 if none. It looks at every line.
+// Longest returns the line with the most members: its key, its first member and its length, or 0
+// if there is none. It visits every line.
 func (l *Lines) Longest() (key string, first int32, members int) {
 	for i := range l.lines {
 		if q := &l.lines[i]; q.waiting > members || q.waiting == members && q.waiting > 0 && q.key < key {
