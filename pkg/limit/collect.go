@@ -6,12 +6,12 @@ import (
 	"runtime/metrics"
 )
 
-// largeAllocation is from how many bytes on BeforeAllocating looks at an allocation.
+// largeAllocation is the size from which on BeforeAllocating checks an allocation.
 const largeAllocation = 16 << 20
 
-// BeforeAllocating has the garbage collected before so many bytes are allocated at once,
-// where they would bring the process above its memory limit: the runtime collects when it
-// has passed its goal, and does not see how far the next allocation goes beyond.
+// BeforeAllocating runs the garbage collector before an allocation of n bytes that would exceed
+// the memory limit of the process. The runtime collects only after it has passed its goal, and
+// does not know the size of the next allocation.
 func BeforeAllocating(n int) {
 	if n < largeAllocation {
 		return
@@ -20,7 +20,7 @@ func BeforeAllocating(n int) {
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(used)
-	idle := used[1].Value.Uint64() + used[2].Value.Uint64() // free: taken before anything is asked of the machine
+	idle := used[1].Value.Uint64() + used[2].Value.Uint64() // free memory that is used before more is requested from the system
 	if used[0].Value.Uint64()-idle+uint64(n) > uint64(debug.SetMemoryLimit(-1)) {
 		runtime.GC()
 	}

@@ -12,32 +12,31 @@ import (
 )
 
 const (
-	allCreations   = 2 // all addresses together may create so many times what one may
+	allCreations   = 2 // factor of the limit of all addresses together
 	creationsTell  = 10 * time.Second
-	fewestForSweep = 64 // addresses, before those are looked for that need not be known any more
+	fewestForSweep = 64 // addresses, before inactive ones are removed
 )
 
-// Creations bounds how fast clients create topics and channels: each address, and all
-// together. Who may create a burst at once may create as many again when the time of
-// the rate has gone by. Its methods are safe for concurrent use; a nil one has no
-// limit.
+// Creations limits how fast clients create topics and channels: each address, and all addresses
+// together. After a burst, creations are allowed again at the rate. Its methods are safe for
+// concurrent use; a nil Creations has no limit.
 type Creations struct {
 	one, all pace
 	log      *slog.Logger
 
-	mu    sync.Mutex // guards what follows
-	used  time.Time  // until when the rate of all is used up
+	mu    sync.Mutex // guards the fields below
+	used  time.Time  // until when the rate of all addresses is used up
 	of    map[netip.Prefix]time.Time
-	sweep int       // so many addresses: forget those that have their whole burst again
-	told  time.Time // when a refusal was told of last
+	sweep int       // number of addresses at which those with their full burst are removed
+	told  time.Time // when a refusal was last logged
 	since uint64    // refusals since then
 	ever  uint64    // refusals
 }
 
-// pace is a rate, as the time of one, and a burst, as the time of all in it.
+// pace is a rate, as the time per creation, and a burst, as the time of all its creations.
 type pace struct{ each, burst time.Duration }
 
-// after returns until when the rate is used up by one more, if it may be.
+// after returns until when the rate is used up after one more creation, and whether it is allowed.
 func (p pace) after(used, now time.Time) (time.Time, bool) {
 	if used.Before(now) {
 		used = now
@@ -46,8 +45,8 @@ func (p pace) after(used, now time.Time) (time.Time, bool) {
 	return used, used.Sub(now) <= p.burst
 }
 
-// NewCreations returns bounds of so many at once for each address, of which one comes
-// back after each such time; nil if burst is 0.
+// NewCreations returns limits of a burst per address, of which one creation is regained each time
+// each has passed; nil if burst is 0.
 func NewCreations(burst int, each time.Duration, log *slog.Logger) *Creations {
 	if burst == 0 {
 		return nil
@@ -59,7 +58,7 @@ func NewCreations(burst int, each time.Duration, log *slog.Logger) *Creations {
 	}
 }
 
-// Refused returns how often it was refused to create something.
+// Refused returns the number of refused creations.
 func (c *Creations) Refused() uint64 {
 	if c == nil {
 		return 0
@@ -69,7 +68,7 @@ func (c *Creations) Refused() uint64 {
 	return c.ever
 }
 
-// creator is who creates for the sake of a context.
+// creator identifies the client on whose behalf a context creates.
 type creator struct {
 	bounds *Creations
 	from   netip.Prefix
@@ -77,8 +76,8 @@ type creator struct {
 
 type creatorKey struct{}
 
-// By returns ctx for what the client at an address asks for. What comes over a unix
-// socket is not bounded: whoever may open it has other means.
+// By returns ctx for requests of the client at an address. Clients of unix sockets are not
+// limited.
 func (c *Creations) By(ctx context.Context, address net.Addr) context.Context {
 	at, tcp := address.(*net.TCPAddr)
 	if c == nil || !tcp {
@@ -87,13 +86,13 @@ func (c *Creations) By(ctx context.Context, address net.Addr) context.Context {
 	return context.WithValue(ctx, creatorKey{}, creator{c, placeOf(at.AddrPort().Addr())})
 }
 
-// Uncounted returns ctx for what a client did not ask for itself.
+// Uncounted returns ctx for actions that the client did not request itself.
 func Uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatorKey{}, nil)
 }
 
-// placeOf returns what counts as one address: an IPv4 address, the /64 of an IPv6
-// address, which is what one client has at least, and loopback as a whole.
+// placeOf returns what counts as one address: an IPv4 address, the /64 of an IPv6 address, which
+// is the least that one client has, and loopback as a whole.
 func placeOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
@@ -103,13 +102,13 @@ func placeOf(a netip.Addr) netip.Prefix {
 	case a.Is6():
 		bits = 64
 	}
-	p, _ := a.Prefix(bits) // it has so many
+	p, _ := a.Prefix(bits) // it has that many bits
 	return p
 }
 
-// Create takes the right to create a topic or a channel for whoever ctx says asks for it,
-// or returns failure.TooManyCreated. What a node does for itself or for another node is not
-// bounded. undo is to be called if nothing was created.
+// Create counts the creation of a topic or a channel against the limit of the client in ctx, or
+// returns failure.TooManyCreated. Creations by a node itself or for another node are not limited.
+// undo must be called if nothing was created.
 func Create(ctx context.Context) (undo func(), err error) {
 	who, ok := ctx.Value(creatorKey{}).(creator)
 	if !ok {
@@ -137,7 +136,7 @@ func (c *Creations) reserve(from netip.Prefix, now time.Time) bool {
 	return true
 }
 
-// forgetLocked forgets the addresses that have their whole burst again.
+// forgetLocked removes the addresses that have their full burst again.
 func (c *Creations) forgetLocked(now time.Time) {
 	if len(c.of) < c.sweep {
 		return
@@ -150,7 +149,7 @@ func (c *Creations) forgetLocked(now time.Time) {
 	c.sweep = max(fewestForSweep, 2*len(c.of))
 }
 
-// tellLocked tells of a refusal, but not of each.
+// tellLocked logs refusals, with a limited rate.
 func (c *Creations) tellLocked(from netip.Prefix, mayOne bool, now time.Time) {
 	if !c.told.IsZero() && now.Sub(c.told) < creationsTell {
 		return

@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// DropRate is how many bytes a second a node reads from its clients only to drop them.
+// DropRate is the rate, in bytes per second, at which a node reads data from clients only to drop
+// it.
 const DropRate = 32 << 20
 
-// Drops paces what is read from clients only to be dropped: the rest of what was refused,
-// which is read so that the client sees the answer and not a reset. It costs the node as
-// much to read as what it stores, so that all such reads together are slow. Its methods
-// is safe for concurrent use; a nil one has no limit.
+// Drops limits the rate of reading data that is dropped: the rest of a refused body, which is read
+// so that the client receives the response instead of a connection reset. Reading it costs as much
+// as reading data that is stored, so the rate is limited for all clients together. Its methods are
+// safe for concurrent use; a nil Drops has no limit.
 type Drops struct {
-	rate int // bytes a second
+	rate int // bytes per second
 
 	mu   sync.Mutex // guards used
 	used time.Time  // until when the rate is used up
 }
 
-// NewDrops returns Drops of so many bytes a second.
+// NewDrops returns Drops with a rate in bytes per second.
 func NewDrops(rate int) *Drops { return &Drops{rate: rate} }
 
-// Wait is called with the number of bytes that were read and dropped, and waits until more
-// may be. It returns false at once if that is not before the deadline.
+// Wait is called with the number of bytes that were read and dropped, and waits until more may be
+// read. It returns false at once if that is not before the deadline.
 func (d *Drops) Wait(n int, deadline time.Time) bool {
 	if d == nil {
 		return true
@@ -37,7 +38,7 @@ func (d *Drops) Wait(n int, deadline time.Time) bool {
 	return true
 }
 
-// count returns until when the rate is used up by n bytes more.
+// count returns until when the rate is used up after n more bytes.
 func (d *Drops) count(n int, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,34 +23,34 @@ const (
 	Group = 2 * Body
 )
 
-// batchOverhead is at least the header of a batch and its alignment, in bytes.
+// batchOverhead is an upper bound of the header of a batch and its alignment, in bytes.
 const batchOverhead = 64
 
-// maxRequests is how many requests without an answer fill Sizes.Pair, at most.
+// maxRequests is the maximum number of unanswered requests in Sizes.Pair.
 const maxRequests = 48 << 10
 
-// frameOverhead is at least what a frame carries beside a group: the head of a put,
-// or the head of a forwarded publish, in which a long message header takes a byte
-// more than in a log.
+// frameOverhead is an upper bound of what a frame contains in addition to a group: the head of a
+// put, or the head of a forwarded publish, in which a long message header takes a byte more than
+// in a log.
 func frameOverhead(group int) int { return 1<<10 + group/(4<<10) }
 
 // Sizes are the limits, in bytes.
 type Sizes struct {
 	Message int // largest body of one message
 	Body    int // largest body of one command
-	Entry   int // largest publish, as its records are stored: Body and twice as much for what is stored beside small messages
-	Forming int // a group that holds less takes one more entry
+	Entry   int // largest publish as stored: Body and twice as much for the overhead of small messages
+	Forming int // a group below this size accepts one more entry
 	Group   int // largest batch of a log
-	Chunk   int // what one put carries, unless it is one larger batch
-	Window  int // a follower that has less unacknowledged is sent one more put
+	Chunk   int // maximum data of one put, unless it is one larger batch
+	Window  int // a follower with less unacknowledged data is sent one more put
 	Frame   int // largest payload between two nodes
-	Put     int // what may wait at a follower of one partition
-	Pair    int // what a node has sent to the followers on one other node, of all partitions, and got no answer for; with less it sends one more request
-	Request int // what a request counts for in Pair, beside its payload: this bounds the number of requests
+	Put     int // maximum data waiting at a follower of one partition
+	Pair    int // maximum unanswered data sent to the followers on one other node, for all partitions, before the last request
+	Request int // what a request counts for in Pair in addition to its payload, which limits the number of requests
 }
 
-// Of derives the limits from the largest body of one command, which is at least
-// 4 KiB. Only tests have another than Body.
+// Of derives the limits from the largest body of one command, which must be at least 4 KiB. Only
+// tests use another value than Body.
 func Of(body int) Sizes {
 	s := Sizes{Message: body / 2, Body: body, Forming: body / 8, Group: 2 * body, Chunk: body / 128, Window: body / 16}
 	s.Entry = s.Group - s.Forming - batchOverhead

@@ -9,87 +9,86 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// MemoryWait is how long a Take waits for others to give back before it is refused.
+// MemoryWait is how long a Reserve waits for memory before it is refused.
 const MemoryWait = time.Second
 
-// SmallShare is up to how many bytes a Share counts as small: what a client of an
-// ordinary size holds. Small shares may fill the whole budget, bigger ones leave a
-// quarter of it to them.
+// SmallShare is the size up to which a Share counts as small: the memory of an ordinary client.
+// Small shares may use the whole budget; larger ones leave a quarter of it to them.
 const SmallShare = 64 << 10
 
-// Use says what memory is taken for.
+// Use is the purpose for which memory is reserved.
 type Use uint8
 
-// The uses. Each but that of bodies may have a part of the budget only, so that none
-// keeps the others from theirs for long: a connection may stay for ever, a body goes.
+// The uses. Each except Bodies may use only a part of the budget, so that none blocks the others
+// for long: a connection may stay forever, a body does not.
 const (
-	Bodies      Use = iota // bodies that are being read or published, and what decoding them takes
-	Answers                // answers over HTTP, and messages that are looked at
-	Forwards               // publishes on their way to another node, or waiting for a leader
+	Bodies      Use = iota // bodies being read or published, and the memory to decode them
+	Answers                // responses over HTTP, and messages being inspected
+	Forwards               // publishes sent to another node, or waiting for a leader
 	Ephemeral              // messages of ephemeral topics
-	Reads                  // what was read of logs out of order, kept for who wants more of it
-	Connections            // connections as such, their TLS and their compression
-	Deliveries             // messages that are being written to clients
-	ReadAhead              // what was read ahead of logs, for consumers that lag
-	Batches                // large batches of logs, while messages are taken of them
+	Reads                  // log data read out of order, cached for other readers
+	Connections            // connections with their TLS and compression
+	Deliveries             // messages being written to clients
+	ReadAhead              // log data read ahead for consumers that lag
+	Batches                // large batches of logs, while messages are read from them
 	// UseCount is the number of uses, for tables.
 	UseCount
 )
 
 var uses = [UseCount]struct {
 	name    string
-	eighths int64 // of the budget that the use may have
+	eighths int64 // maximum part of the budget for the use
 }{
 	Bodies: {"bodies", 8}, Answers: {"answers", 4}, Forwards: {"forwards", 4},
 	Ephemeral: {"ephemeral", 2}, Reads: {"reads", 2}, Connections: {"connections", 4},
 	Deliveries: {"deliveries", 4}, ReadAhead: {"read_ahead", 1}, Batches: {"batches", 2},
 }
 
-// bulkEighths is what shares that are not small may bring the whole budget to.
+// bulkEighths is the part of the budget up to which shares that are not small may fill it.
 const bulkEighths = 6
 
-// String returns the name that metrics have for it.
+// String returns the name of the use in metrics.
 func (u Use) String() string { return uses[u].name }
 
-// Memory is a budget of the bytes that clients can make a node hold, whatever for.
-// What is to be held is taken before it is allocated, and given back when it is no
-// longer needed; who finds no room waits in order, for at most MemoryWait, and is
-// refused. It counts what is held and not what the garbage collector has yet to
-// free. Its methods are safe for concurrent use; a nil one has no limit.
+// Memory is a budget for all memory that clients can make a node hold. Memory is reserved before
+// it is allocated, and returned when it is no longer needed. If there is none, the caller waits in
+// order, for at most MemoryWait, and is then refused. The budget counts memory in use, not garbage
+// that has not been collected yet. Its methods are safe for concurrent use; a nil Memory has no
+// limit.
 type Memory struct {
 	limit int64
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	state MemoryUsage
 	lines [2 * UseCount]line
 	waits []func() // see OnWait
 }
 
-// line is the claims of one use and size that wait, in order.
+// line holds the waiting claims of one use and size, in order.
 type line []*claim
 
-// MemoryUsage is how a budget is used.
+// MemoryUsage describes the use of a budget.
 type MemoryUsage struct {
 	Limit, Used int64           // bytes
-	Uses        [UseCount]int64 // what Used is made of
-	Waiting     int             // takes that wait now
-	Waited      uint64          // takes that had to wait
-	Refused     uint64          // takes that were refused
+	Uses        [UseCount]int64 // Used by purpose
+	Waiting     int             // claims waiting now
+	Waited      uint64          // claims that had to wait
+	Refused     uint64          // claims that were refused
 }
 
-// claim is a Take that waits.
+// claim is a Reserve that waits.
 type claim struct {
 	use     Use
 	n       int64
 	granted chan struct{}
 }
 
-// NewMemory returns a budget of so many bytes.
+// NewMemory returns a budget of a number of bytes.
 func NewMemory(bytes int64) *Memory {
 	return &Memory{limit: bytes, state: MemoryUsage{Limit: bytes}}
 }
 
-// Usage returns how the budget is used.
+// Usage returns the use of the budget.
 func (m *Memory) Usage() MemoryUsage {
 	if m == nil {
 		return MemoryUsage{Limit: math.MaxInt64}
@@ -101,7 +100,7 @@ func (m *Memory) Usage() MemoryUsage {
 	return u
 }
 
-// Pressed reports whether someone waits for memory.
+// Pressed reports whether a claim waits for memory.
 func (m *Memory) Pressed() bool {
 	if m == nil {
 		return false
@@ -118,8 +117,8 @@ func (m *Memory) waitingLocked() (n int) {
 	return n
 }
 
-// OnWait has f called whenever there is no room for a use other than Reads: it gives
-// back what is held only to be quicker. It must not take memory.
+// OnWait registers f, which is called when there is no memory for a use other than Reads: it
+// releases memory used only for speed. It must not reserve memory.
 func (m *Memory) OnWait(f func()) {
 	if m == nil {
 		return
@@ -132,12 +131,12 @@ func (m *Memory) OnWait(f func()) {
 // Share returns an empty share of the budget.
 func (m *Memory) Share(use Use) Share { return Share{of: m, use: use} }
 
-// possible reports whether n bytes may be taken when nothing else is.
+// possible reports whether n bytes could be reserved if nothing else were.
 func (m *Memory) possible(use Use, n int64, small bool) bool {
 	return n <= m.limit/8*uses[use].eighths && (small || n <= m.limit/8*bulkEighths)
 }
 
-// fitsLocked reports whether n more bytes may be taken now.
+// fitsLocked reports whether n more bytes can be reserved now.
 func (m *Memory) fitsLocked(use Use, n int64, small bool) bool {
 	if small {
 		return m.state.Used+n <= m.limit && m.state.Uses[use]+n <= m.limit/8*uses[use].eighths
@@ -150,7 +149,7 @@ func (m *Memory) addLocked(use Use, n int64) {
 	m.state.Uses[use] += n
 }
 
-// try takes n bytes if there is room and nobody of the same size waits.
+// try reserves n bytes if there is memory and no claim of the same size waits.
 func (m *Memory) try(use Use, n int64, small bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +174,7 @@ func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) erro
 	}
 	c := &claim{use: use, n: n, granted: make(chan struct{})}
 	m.mu.Lock()
-	if !m.possible(use, n, small) { // there never is room, and others would wait behind it
+	if !m.possible(use, n, small) { // it would wait forever, and block others
 		m.state.Refused++
 		m.mu.Unlock()
 		return failure.NoMemory
@@ -183,7 +182,7 @@ func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) erro
 	l := m.lineLocked(use, small)
 	*l = append(*l, c)
 	m.state.Waited++
-	m.grantLocked() // something may have been given back since
+	m.grantLocked() // memory may have been returned since
 	m.mu.Unlock()
 	m.reclaim()
 	timer := time.NewTimer(MemoryWait)
@@ -197,7 +196,7 @@ func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) erro
 	return m.withdraw(c, small)
 }
 
-// reclaim has all given back that is held only to be quicker.
+// reclaim releases all memory that is used only for speed.
 func (m *Memory) reclaim() {
 	m.mu.Lock()
 	waits := m.waits
@@ -207,7 +206,7 @@ func (m *Memory) reclaim() {
 	}
 }
 
-// withdraw ends the waiting of a claim, unless it was granted at the last moment.
+// withdraw cancels a waiting claim, unless it was granted meanwhile.
 func (m *Memory) withdraw(c *claim, small bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +215,7 @@ func (m *Memory) withdraw(c *claim, small bool) error {
 		if other == c {
 			*l = append((*l)[:i:i], (*l)[i+1:]...)
 			m.state.Refused++
-			m.grantLocked() // those behind it may want less
+			m.grantLocked() // the following claims may be smaller
 			return failure.NoMemory
 		}
 	}
@@ -230,7 +229,7 @@ func (m *Memory) give(use Use, n int64) {
 	m.grantLocked()
 }
 
-// grantLocked serves those who wait: the small ones first, each line in its order.
+// grantLocked grants waiting claims: small ones first, each line in order.
 func (m *Memory) grantLocked() {
 	for i := range m.lines {
 		l, small := &m.lines[i], i < int(UseCount)
@@ -246,18 +245,18 @@ func (m *Memory) grantLocked() {
 	}
 }
 
-// Share is what one owner has of a Memory: a connection, a request, a topic. It is
-// for one goroutine at a time, and is moved, not copied. The zero value has no limit.
+// Share is the part of a Memory that one owner has reserved: a connection, a request, a topic. It
+// is for one goroutine at a time, and is moved, not copied. The zero value has no limit.
 type Share struct {
 	of   *Memory
 	use  Use
 	held int64
 }
 
-// Held returns the bytes that the share has.
+// Held returns the reserved bytes.
 func (s *Share) Held() int { return int(s.held) }
 
-// Most returns how many bytes the share could have if nobody else had any.
+// Most returns how many bytes the share could reserve if there were no other shares.
 func (s *Share) Most() int {
 	if s.of == nil {
 		return math.MaxInt
@@ -265,8 +264,8 @@ func (s *Share) Most() int {
 	return int(s.of.limit / 8 * min(uses[s.use].eighths, bulkEighths))
 }
 
-// Reserve takes n bytes more. It waits while there is no room, until ctx ends but not
-// for longer than MemoryWait, and then returns failure.NoMemory.
+// Reserve reserves n more bytes. If there is no memory, it waits until ctx ends, at most for
+// MemoryWait, and then returns failure.NoMemory.
 func (s *Share) Reserve(ctx context.Context, n int) error {
 	if s.of != nil && n > 0 {
 		if err := s.of.reserve(ctx, s.use, int64(n), s.small(n)); err != nil {
@@ -277,7 +276,7 @@ func (s *Share) Reserve(ctx context.Context, n int) error {
 	return nil
 }
 
-// Try takes n bytes more, or reports that there is no room now.
+// Try reserves n more bytes, or reports that there is no memory now.
 func (s *Share) Try(n int) bool {
 	if s.of == nil || n <= 0 || s.of.try(s.use, int64(n), s.small(n)) {
 		s.held += int64(n)
@@ -294,8 +293,7 @@ func (s *Share) Try(n int) bool {
 	return true
 }
 
-// Refuse counts that something was refused because a Try had failed, and returns
-// failure.NoMemory.
+// Refuse counts a refusal because of a failed Try, and returns failure.NoMemory.
 func (s *Share) Refuse() error {
 	if s.of != nil {
 		s.of.mu.Lock()
@@ -305,10 +303,10 @@ func (s *Share) Refuse() error {
 	return failure.NoMemory
 }
 
-// small reports whether the share is small with n bytes more.
+// small reports whether the share is small with n more bytes.
 func (s *Share) small(n int) bool { return s.held+int64(n) <= SmallShare }
 
-// Give gives back n bytes, at most what the share has.
+// Give returns n bytes, at most those that the share has.
 func (s *Share) Give(n int) {
 	given := min(int64(n), s.held)
 	if given <= 0 {
@@ -320,5 +318,5 @@ func (s *Share) Give(n int) {
 	}
 }
 
-// Close gives back all that the share has. It may be used again.
+// Close returns all bytes of the share. The share may be used again.
 func (s *Share) Close() { s.Give(int(s.held)) }

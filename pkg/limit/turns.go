@@ -7,32 +7,31 @@ import (
 	"time"
 )
 
-// Bounds of who lists and publishes messages: a turn is taken for more than FewMessages,
-// and passed on behind each TurnMessages that are listed; it ends after PublishTurn, as a
-// publish is not to be interrupted, but may wait for room.
+// Limits for listing and publishing messages: a turn is needed for more than FewMessages, and is
+// passed on after each TurnMessages listed; it ends after PublishTurn, because a publish is not
+// interrupted but may wait for memory.
 const (
 	FewMessages  = 512
 	TurnMessages = 1 << 10
 	PublishTurn  = 50 * time.Millisecond
 )
 
-// burstTurn bounds the turn of a Burst, in which something may be waited for as well:
-// room in a log, or a topic that is created.
+// burstTurn limits the turn of a Burst, which may also wait: for room in a log, or for a topic to
+// be created.
 const burstTurn = 2 * time.Millisecond
 
-// Turns bounds how many goroutines do at a time what takes a processor for long, for
-// the sake of who has little to do: it finds a processor free, and does not wait
-// behind all who have much. Who has much to do waits in order, and passes its turn on
-// after a while. No turn is held while something is waited for. Its methods may be
-// called by many goroutines; a nil one has no limit.
+// Turns limits how many goroutines perform long computations at a time, so that requests with
+// little work find a free processor. Goroutines with long work wait in order, and pass their turn
+// on after a while. No turn is held while waiting. Its methods are safe for concurrent use; a nil
+// Turns has no limit.
 type Turns struct {
 	places  chan struct{}
 	waiting atomic.Int32
-	bursts  atomic.Int32 // that are in progress
-	rested  atomic.Int64 // when one that had a turn left its processor, in ns since 1970
+	bursts  atomic.Int32 // bursts in progress
+	rested  atomic.Int64 // when a goroutine with a turn last slept, in ns since 1970
 }
 
-// NewTurns returns turns for so many at a time.
+// NewTurns returns Turns for a number of goroutines at a time.
 func NewTurns(places int) *Turns { return &Turns{places: make(chan struct{}, places)} }
 
 // Acquire waits for a turn.
@@ -50,7 +49,7 @@ func (t *Turns) Acquire() {
 	t.waiting.Add(-1)
 }
 
-// Waiting returns how many wait for a turn.
+// Waiting returns the number of goroutines that wait for a turn.
 func (t *Turns) Waiting() int {
 	if t == nil {
 		return 0
@@ -65,19 +64,19 @@ func (t *Turns) Give() {
 	}
 }
 
-// Pass lets others have their turn before this one continues.
+// Pass lets other goroutines have their turn before this one continues.
 func (t *Turns) Pass() {
 	if t == nil {
 		return
 	}
-	t.rest() // before another has the turn
+	t.rest() // before another goroutine has the turn
 	t.Give()
 	runtime.Gosched()
 	t.Acquire()
 }
 
-// rest leaves the processor for a moment in a turn, unless one that had it did so less
-// than half a millisecond ago: see Breath.
+// rest sleeps for a moment within a turn, unless another goroutine did so less than half a
+// millisecond ago; see Breath.
 func (t *Turns) rest() {
 	if now := time.Now().UnixNano(); now-t.rested.Load() >= int64(breathAfter) {
 		time.Sleep(breathFor)
@@ -85,21 +84,21 @@ func (t *Turns) rest() {
 	}
 }
 
-// Do does in a turn what waits for nothing.
+// Do calls f, which must not wait, within a turn.
 func (t *Turns) Do(f func()) {
 	t.Acquire()
 	defer t.Give()
 	f()
 }
 
-// Listed passes the turn on if that is due once so many messages are listed.
+// Listed passes the turn on if it is due after n listed messages.
 func (t *Turns) Listed(n int) {
 	if n%TurnMessages == 0 {
 		t.Pass()
 	}
 }
 
-// For returns the turns for so many messages: for few there are none.
+// For returns the Turns for a number of messages: nil if there are few.
 func (t *Turns) For(messages int) *Turns {
 	if messages <= FewMessages {
 		return nil
@@ -107,8 +106,8 @@ func (t *Turns) For(messages int) *Turns {
 	return t
 }
 
-// Lend waits for a turn for what may also wait for something. The turn ends with the
-// function that is returned, or when so long has gone by.
+// Lend waits for a turn for work that may also wait. The turn ends with the returned function, or
+// after most.
 func (t *Turns) Lend(most time.Duration) (end func()) {
 	if t == nil {
 		return func() {}
@@ -122,10 +121,9 @@ func (t *Turns) Lend(most time.Duration) (end func()) {
 	}
 }
 
-// Burst begins what is short by itself but comes in numbers: the commands that a
-// connection has read at once. Few bursts are not in anybody's way. Where there are more
-// than twice as many as turns at a time, each waits for a turn, which ends with the burst
-// or after 2 ms.
+// Burst starts short work that arrives in large numbers: the commands that a connection has read
+// at once. A few bursts run without a turn. If there are more than twice as many as turns, each
+// waits for a turn, which ends with the burst or after 2 ms.
 func (t *Turns) Burst() (end func()) {
 	if t == nil {
 		return func() {}

@@ -11,31 +11,31 @@ package scrub
 import "time"
 
 const (
-	// step is how many bytes are read at once.
+	// step is the number of bytes read at once.
 	step = 1 << 20
-	// maxRate bounds how many bytes are read in a second.
+	// maxRate is the maximum number of bytes read per second.
 	maxRate = 64 << 20
-	// share bounds the time that reading takes: one part in so many.
+	// share limits the part of the time spent reading to 1/share.
 	share = 10
-	// catchUp bounds what is caught up on: one part in so many of all bytes.
+	// catchUp limits how much is caught up at a time to 1/catchUp of all bytes.
 	catchUp = 8
-	// MaxWait is the longest time between two decisions, if the interval is not
-	// shorter: what is stored changes.
+	// MaxWait is the maximum time between two decisions, unless the interval is shorter, because
+	// the stored data changes.
 	MaxWait = time.Minute
 )
 
-// Pace spreads the reading of all stored bytes over an interval. The zero Pace with
-// an Interval is ready to use. It is for one goroutine.
+// Pace spreads the reading of all stored bytes over an interval. A zero Pace with an Interval is
+// ready to use. It is not safe for concurrent use.
 type Pace struct {
 	Interval time.Duration // in which every byte is read once
 
-	credit float64   // bytes that may be read
-	at     time.Time // when the credit was counted
-	rest   time.Time // nothing is read before
+	credit float64   // bytes that may be read now
+	at     time.Time // when credit was computed
+	rest   time.Time // no read before this time
 }
 
-// Next returns how many of total stored bytes to read at now, or how long to wait
-// before it is asked again.
+// Next returns how many of total stored bytes to read now, or how long to wait before the next
+// call.
 func (p *Pace) Next(now time.Time, total int64) (bytes int64, wait time.Duration) {
 	rate := float64(total) / p.Interval.Seconds()
 	if !p.at.IsZero() {

@@ -24,7 +24,7 @@ type losses struct {
 
 type inode struct{ device, number uint64 }
 
-// loss is what became of one file.
+// loss is the outcome for one file.
 type loss struct {
 	users int
 	mu    sync.Mutex // held while the file is synced to give up its descriptor; guards err
@@ -39,7 +39,7 @@ func inodeOf(f *os.File) (inode, error) {
 	return inode{st.Dev, st.Ino}, nil
 }
 
-// use calls f with the entry of a file, which is kept while it is used, or has an error.
+// use calls f with the entry of a file. The entry is kept while it is used or has an error.
 func (l *losses) use(id inode, f func(x *loss)) {
 	l.mu.Lock()
 	x := l.of[id]
@@ -65,7 +65,7 @@ func (l *losses) use(id inode, f func(x *loss)) {
 	}
 }
 
-// syncing calls sync, of a file that is about to give up its descriptor, and remembers its error.
+// syncing calls sync for a file that is about to give up its descriptor, and records its error.
 func (l *losses) syncing(f *os.File, sync func() error) error {
 	id, err := inodeOf(f)
 	if err != nil {
@@ -79,8 +79,8 @@ func (l *losses) syncing(f *os.File, sync func() error) error {
 	return err
 }
 
-// lost returns why a file may have lost what was written to it; nil: it has not. It waits for a sync of the same file
-// whose outcome is not known yet.
+// lost returns why a file may have lost written data; nil if it has not. It waits for a sync of
+// the same file in progress.
 func (f *Files) lost(file *os.File) error {
 	if f == nil || f.losses.some.Load() == 0 {
 		return nil
@@ -90,12 +90,12 @@ func (f *Files) lost(file *os.File) error {
 		f.losses.use(id, func(x *loss) { err = x.err })
 	}
 	if err != nil {
-		return fmt.Errorf("an earlier sync of %s failed, and what is on disk is not known: %w", file.Name(), err)
+		return fmt.Errorf("an earlier sync of %s failed, and the data on disk is unknown: %w", file.Name(), err)
 	}
 	return nil
 }
 
-// renewed forgets what was lost of a file, which is empty now.
+// renewed removes the entry of a file that is now empty.
 func (f *Files) renewed(file *os.File) {
 	if f == nil || f.losses.some.Load() == 0 {
 		return
