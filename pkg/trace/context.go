@@ -6,25 +6,24 @@ import (
 	"encoding/json"
 )
 
-// Context is a trace context of the W3C: the span of a publisher that a message comes from.
-// The zero Context is none.
+// Context is a W3C trace context: the publisher's span of a message. The zero Context means none.
 type Context struct {
 	TraceID [16]byte
 	SpanID  [8]byte
 	Flags   byte
 }
 
-// Valid says whether there is a context.
+// Valid reports whether there is a context.
 func (c Context) Valid() bool { return c.TraceID != [16]byte{} && c.SpanID != [8]byte{} }
 
-// Sampled says whether the publisher has its trace recorded.
+// Sampled reports whether the publisher's trace is recorded.
 func (c Context) Sampled() bool { return c.Flags&1 != 0 }
 
-// headerKey is the key of a message's header that holds the context.
+// headerKey is the header key of the context.
 const headerKey = "traceparent"
 
-// contextOf returns the context in the header of a message; the zero Context: the header has
-// none that can be read. A header without the word costs a search for it.
+// contextOf returns the context in the header of a message, or the zero Context if there is no
+// valid one. For a header without the key, it only searches for the key.
 func contextOf(header []byte) Context {
 	if !bytes.Contains(header, []byte(headerKey)) {
 		return Context{}
@@ -40,8 +39,8 @@ func contextOf(header []byte) Context {
 	return ParseContext(text)
 }
 
-// ParseContext reads the value of a traceparent; the zero Context: it is not valid. Of versions
-// that are not known yet, it reads what they share with version 00.
+// ParseContext parses a traceparent. It returns the zero Context if the text is not valid. Of
+// unknown versions, it reads the fields of version 00.
 func ParseContext(text string) Context {
 	const size = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(text) < size || text[2] != '-' || text[35] != '-' || text[52] != '-' {
@@ -63,7 +62,7 @@ func ParseContext(text string) Context {
 	return c
 }
 
-// lowerHex decodes hexadecimal digits, of which letters are lower case.
+// lowerHex decodes hexadecimal digits with lower-case letters.
 func lowerHex(dst []byte, text string) bool {
 	for _, r := range []byte(text) {
 		if r >= 'A' && r <= 'F' {

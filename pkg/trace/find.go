@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// MaxFound bounds the messages that are found by a trace id or a key, and maxEvents the
-// events of one answer.
+// MaxFound limits the messages found by a trace id or a key, and maxEvents the events of one
+// answer.
 const (
 	MaxFound  = 100
 	maxEvents = 20_000
 )
 
-// Query asks for messages: by name, and those of a topic that were published with a trace
-// id or a key. A copy, and what it is a copy of, are asked for with each other.
+// Query asks for messages by id, and for messages of a topic that were published with a trace id
+// or a key. Copies and their originals are found together.
 type Query struct {
 	Messages    []Message `json:"messages,omitempty"`
 	Incarnation uint64    `json:"incarnation,omitempty"` // the topic of what follows
@@ -23,20 +23,20 @@ type Query struct {
 	KeyHash     uint64    `json:"key_hash,omitempty"`    // 0: none
 }
 
-// Found is what a node knows.
+// Found is the answer of a node.
 type Found struct {
-	Events    []Event   `json:"events"`   // each of one message; in the order in which they were noted
-	Messages  []Message `json:"messages"` // that were asked for or found, with copies and origins
+	Events    []Event   `json:"events"`   // each of one message; in the order of recording
+	Messages  []Message `json:"messages"` // requested or found, with copies and originals
 	Truncated bool      `json:"truncated,omitempty"`
 }
 
-// Find returns what is kept of messages.
+// Find returns the stored events of messages.
 func (s *Store) Find(q Query) Found {
 	g := group{q: q, links: map[Message][]Message{}, wanted: map[Message]bool{}}
 	if s == nil {
 		return g.found(nil)
 	}
-	s.asking.Lock() // one question at a time: each reads all files twice
+	s.asking.Lock() // one query at a time: each reads all files twice
 	defer s.asking.Unlock()
 	for _, m := range q.Messages {
 		g.wanted[m] = true
@@ -64,7 +64,7 @@ func (s *Store) Find(q Query) Found {
 	return f
 }
 
-// latest keeps the last maxEvents of what is added.
+// latest keeps the last maxEvents of the added events.
 type latest struct {
 	events  []Event
 	dropped bool
@@ -85,15 +85,15 @@ func (l *latest) last() []Event {
 	return l.events
 }
 
-// group is the messages that a query is about.
+// group holds the messages of a query.
 type group struct {
 	q         Query
-	links     map[Message][]Message // between copies and what they are copies of
+	links     map[Message][]Message // between copies and their originals
 	wanted    map[Message]bool
 	truncated bool
 }
 
-// learn takes from an event which messages there are.
+// learn adds the messages of an event to the group.
 func (g *group) learn(e *Event) {
 	if e.What != Published {
 		return
@@ -115,7 +115,7 @@ func (g *group) learn(e *Event) {
 	}
 }
 
-// close adds all copies and origins of what is wanted.
+// close adds the copies and originals of all requested messages.
 func (g *group) close() {
 	for todo := slices.Collect(maps.Keys(g.wanted)); len(todo) > 0; {
 		m := todo[len(todo)-1]
@@ -137,20 +137,20 @@ func (g *group) found(events []Event) Found {
 	return f
 }
 
-// Noted is an event with the node that noted it.
+// Noted is an event with the node that recorded it.
 type Noted struct {
 	Event
 	Node string
 }
 
-// Life is what is known of one message and its copies, in the order of time.
+// Life holds the events of one message and its copies, in order of time.
 type Life struct {
-	Message Message // the origin of the copies
+	Message Message // the original of the copies
 	Events  []Noted
 }
 
-// Lives sorts the answers of several nodes, by node, into the lives of messages. A copy is
-// part of the life of its origin.
+// Lives merges the answers of several nodes, by node, into the lives of messages. A copy is part
+// of the life of its original.
 func Lives(found map[string]Found) []Life {
 	origin := map[Message]Message{}
 	for _, f := range found {
@@ -161,7 +161,7 @@ func Lives(found map[string]Found) []Life {
 		}
 	}
 	root := func(m Message) Message {
-		for range len(origin) { // a circle cannot be, and is no endless loop
+		for range len(origin) { // guards against an endless loop
 			of, ok := origin[m]
 			if !ok {
 				break
@@ -193,8 +193,7 @@ func Lives(found map[string]Found) []Life {
 	return out
 }
 
-// arrange puts events in the order of time, and says of which attempt those are that end a
-// delivery.
+// arrange sorts events by time, and sets the attempt of events that end a delivery.
 func (l *Life) arrange() {
 	slices.SortStableFunc(l.Events, func(a, b Noted) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(early(a.What), early(b.What)))
@@ -220,8 +219,8 @@ func (l *Life) arrange() {
 	}
 }
 
-// commitBefore has what was delivered at i be committed no later: both are noted at once, and
-// neither waits for the other.
+// commitBefore moves a commit before the delivery at i: both are recorded at the same time,
+// independently of each other.
 func (l *Life) commitBefore(i int) {
 	d := l.Events[i]
 	for j := i + 1; j < len(l.Events); j++ {
@@ -235,7 +234,7 @@ func (l *Life) commitBefore(i int) {
 	}
 }
 
-// early puts what begins a life before what was noted at the same time.
+// early sorts the events that begin a life before others recorded at the same time.
 func early(w What) What { return min(w, Delivered) }
 
 // When returns the time of an event.

@@ -37,10 +37,10 @@ import (
 const (
 	frameMagic  = "BTR1"
 	frameHeader = 12
-	frameSummed = 8 // where the length is
+	frameSummed = 8 // offset of the length
 )
 
-// The bits of the parts of an event.
+// Bits of the parts of an event.
 const (
 	partCount uint16 = 1 << iota
 	partChannel
@@ -56,23 +56,23 @@ const (
 )
 
 const (
-	// frameBytes is the size at which a frame is full.
+	// frameBytes is the size at which a frame is written.
 	frameBytes = 64 << 10
-	// maxEvent is more than any event takes.
+	// maxEvent is an upper bound of the size of an event.
 	maxEvent = 3*(maxName+2*binary.MaxVarintLen64) + 128
-	// maxFrame bounds the payload of a frame that is read.
+	// maxFrame limits the payload of a frame that is read.
 	maxFrame = frameBytes + maxEvent
-	// maxName is how much of a name is kept.
+	// maxName is the maximum stored length of a name.
 	maxName = 256
 )
 
-// errDamaged is wrapped by errors about what was read and is not what was written.
+// errDamaged is wrapped by errors about corrupt data.
 var errDamaged = errors.New("damaged")
 
-// frame is a frame in the making.
+// frame is a frame being built.
 type frame struct {
-	data  []byte // with room for the header
-	last  int64  // the time of the event that was added last
+	data  []byte // including space for the header
+	last  int64  // the time of the last event
 	count int
 	names map[string]uint64
 }
@@ -123,7 +123,7 @@ func (f *frame) addParts(e *Event) {
 	}
 }
 
-// name adds a name that is not empty.
+// name adds a non-empty name.
 func (f *frame) name(s string) {
 	if s == "" {
 		return
@@ -162,17 +162,17 @@ func partsOf(e *Event) (parts uint16) {
 	return parts
 }
 
-// full reports whether the frame is to be written.
+// full reports whether the frame must be written.
 func (f *frame) full() bool { return len(f.data) >= frameBytes }
 
-// seal returns the bytes of the frame, and begins another.
+// seal returns the bytes of the frame, and starts a new one.
 func (f *frame) seal() []byte {
 	data := sealed(f.data)
 	f.data, f.count = make([]byte, 0, frameBytes+maxEvent), 0
 	return data
 }
 
-// snapshot returns the bytes of the frame as it is; nil: it is empty.
+// snapshot returns the bytes of the current frame; nil if it is empty.
 func (f *frame) snapshot() []byte {
 	if f.count == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (f *frame) snapshot() []byte {
 	return sealed(bytes.Clone(f.data))
 }
 
-// sealed completes the header.
+// sealed fills in the header.
 func sealed(data []byte) []byte {
 	le := binary.LittleEndian
 	copy(data, frameMagic)
@@ -189,9 +189,8 @@ func sealed(data []byte) []byte {
 	return data
 }
 
-// scan calls f with the events of all intact frames in data, in their order; those that are
-// damaged are passed over, and damaged says how many bytes are in none. The event is f's
-// during the call.
+// scan calls f with the events of all intact frames in data, in order. It skips damaged data, and
+// returns the number of bytes outside of intact frames. The event is valid during the call.
 func scan(data []byte, f func(*Event)) (damaged int) {
 	for len(data) > 0 {
 		payload, size := frameAt(data)
@@ -212,8 +211,8 @@ func scan(data []byte, f func(*Event)) (damaged int) {
 	return damaged
 }
 
-// frameAt returns the payload of the frame that data begins with, and its size; 0: it
-// is none.
+// frameAt returns the payload and the size of the frame at the start of data; size 0 if there is
+// none.
 func frameAt(data []byte) (payload []byte, size int) {
 	le := binary.LittleEndian
 	if len(data) < frameHeader || string(data[:4]) != frameMagic {
@@ -230,7 +229,7 @@ func frameAt(data []byte) (payload []byte, size int) {
 	return data[frameHeader:size], size
 }
 
-// decode calls f with each event of a payload. An error means that the rest cannot be read.
+// decode calls f with each event of a payload. It returns an error if the rest is unreadable.
 func decode(payload []byte, f func(*Event)) error {
 	if len(payload) < 8 {
 		return fmt.Errorf("frame of trace events: %w: %d bytes", errDamaged, len(payload))
@@ -247,7 +246,7 @@ func decode(payload []byte, f func(*Event)) error {
 	return nil
 }
 
-// decoder reads a payload. Once something cannot be read, it reads zeros.
+// decoder reads a payload. After an error it reads zeros.
 type decoder struct {
 	rest  []byte
 	names []string
@@ -286,7 +285,7 @@ func (d *decoder) event(last *int64) (e Event) {
 		e.CopyOf = seq.MessageID(d.number(math.MaxUint64))
 	}
 	e.Replaces = parts&partMoves != 0
-	d.bad = d.bad || partsOf(&e) != parts // nobody writes a part that says nothing
+	d.bad = d.bad || partsOf(&e) != parts // a part without content is invalid
 	return e
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Source is a partition that may be traced. The zero Source never is.
+// Source is a partition that can be traced. The zero Source cannot.
 type Source struct {
 	Store       *Store
 	Incarnation uint64 // of the topic
@@ -17,7 +17,7 @@ type Source struct {
 	Numbering   seq.Numbering // of the topic
 }
 
-// Under returns what notes events of the partition under a rule; nil: nothing is to be noted.
+// Under returns a recorder of the partition's events under a rule; nil if nothing is recorded.
 func (s Source) Under(r sampling.Rule) *Partition {
 	if s.Store == nil || !r.On() && s.Store.o.Slow.Publish <= 0 && s.Store.o.Slow.Delivery <= 0 {
 		return nil
@@ -28,21 +28,21 @@ func (s Source) Under(r sampling.Rule) *Partition {
 // Rule returns the rule, as sampling.ParseRule reads it.
 func (p *Partition) Rule() string { return p.rule.String() }
 
-// maxCopies is how many copies are remembered whose origin is traced.
+// maxCopies is the maximum number of copies remembered because their original is traced.
 const maxCopies = 1 << 16
 
-// Partition notes what happens to the messages of a partition. Its methods may be called by
-// many goroutines, with locks held; those of nil do nothing.
+// Partition records the events of a partition's messages. Its methods are safe for concurrent use,
+// may be called with locks held, and do nothing on nil.
 type Partition struct {
 	source Source
 	rule   sampling.Rule
 	slow   *Slow
 
 	mu     sync.Mutex                 // guards copies
-	copies map[seq.MessageID]struct{} // of messages that are traced
+	copies map[seq.MessageID]struct{} // of traced messages
 }
 
-// Step is something that happens to one message in a channel.
+// Step is an event of one message in a channel.
 type Step struct {
 	What    What
 	Offset  seq.Offset
@@ -52,11 +52,11 @@ type Step struct {
 	Delay   time.Duration
 	Note    string
 	At      time.Time
-	Header  []byte          // of the message where it is at hand
-	CopyOf  *record.Address // the message is a copy; nil: not, or it is not at hand
+	Header  []byte          // of the message, if available
+	CopyOf  *record.Address // the original of a copy; nil if there is none or it is not available
 }
 
-// Step notes a step, if the message and the channel are traced.
+// Step records a step, if the message and the channel are traced.
 func (p *Partition) Step(x Step) {
 	if x.Channel != "" && !p.rule.HasChannel(x.Channel) || !p.traces(x.Offset, x.CopyOf) {
 		return
@@ -67,7 +67,7 @@ func (p *Partition) Step(x Step) {
 	}, x.CopyOf, p.source.Store.context(x.Header))
 }
 
-// Committed notes that messages are committed.
+// Committed records that messages are committed.
 func (p *Partition) Committed(first seq.Offset, count int, at time.Time) {
 	if count <= 0 || !p.rule.On() {
 		return
@@ -83,10 +83,10 @@ func (p *Partition) Committed(first seq.Offset, count int, at time.Time) {
 	}
 }
 
-// SlowDelivery says from which time on a delivery is slow; 0: none is.
+// SlowDelivery returns the time from which on a delivery is slow; 0 if never.
 func (p *Partition) SlowDelivery() time.Duration { return p.slow.Delivery }
 
-// Took tells of how old a message was when it was first delivered.
+// Took reports the age of a message at its first delivery.
 func (p *Partition) Took(o seq.Offset, d time.Duration) {
 	if p.slow.Delivery > 0 && d >= p.slow.Delivery && p.slow.Report != nil {
 		p.slow.Report("delivery", p.message(o), d)
@@ -97,7 +97,7 @@ func (p *Partition) message(o seq.Offset) Message {
 	return Message{p.source.Incarnation, seq.NewMessageID(p.source.Partition, o)}
 }
 
-// traces reports whether a message is traced: by its own id, or by that of its origin.
+// traces reports whether a message is traced, by its own id or that of its original.
 func (p *Partition) traces(o seq.Offset, of *record.Address) bool {
 	if p.rule.All() {
 		return true
@@ -118,7 +118,7 @@ func (p *Partition) traces(o seq.Offset, of *record.Address) bool {
 	return ok
 }
 
-// follow remembers that a copy is traced.
+// follow records that a copy is traced.
 func (p *Partition) follow(id seq.MessageID) {
 	if p.rule.All() {
 		return
@@ -131,16 +131,16 @@ func (p *Partition) follow(id seq.MessageID) {
 	p.copies[id] = struct{}{}
 }
 
-// Publish is a publish whose messages have no places yet.
+// Publish is a publish whose messages have no offsets yet.
 type Publish struct {
 	p     *Partition
 	since time.Time
 	count int
-	by    *record.Publisher // nil: it is not known
-	notes []note            // of the messages of which there is something to say; by index
+	by    *record.Publisher // nil if unknown
+	notes []note            // of the messages to be recorded, by index
 }
 
-// note is what is to be said of a published message.
+// note is what to record about a published message.
 type note struct {
 	index   int
 	traceID uint64
@@ -149,8 +149,8 @@ type note struct {
 	copyOf  *record.Address
 }
 
-// Publish looks at messages that are about to be appended, and keeps nothing of theirs.
-// nil: nothing is to be noted of them.
+// Publish inspects messages that are about to be appended. It keeps no reference to them, and
+// returns nil if nothing is to be recorded.
 func (p *Partition) Publish(msgs []record.Message, since time.Time) *Publish {
 	if p == nil {
 		return nil
@@ -179,7 +179,7 @@ func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
 	return x
 }
 
-// Appended records that the messages were appended, from first on.
+// Appended records that the messages were appended, starting at first.
 func (x *Publish) Appended(first seq.Offset) {
 	if x != nil {
 		x.settled(first)

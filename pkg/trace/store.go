@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// defaultBytes is how much a node keeps.
+	// defaultBytes is the default maximum size of the stored events.
 	defaultBytes = 64 << 20
-	// MinBytes is the least that it may be told to keep.
+	// MinBytes is the minimum of Options.Bytes.
 	MinBytes = 1 << 20
-	// segmentShare is which part of what is kept one segment has.
+	// segmentShare is the inverse of a segment's part of the maximum size.
 	segmentShare = 16
-	// maxSegments bounds the files: a process that begins has a new one.
+	// maxSegments limits the number of files: each process starts a new one.
 	maxSegments = 64
-	// maxWaiting is how many frames wait for a disk that is slow; then the oldest are lost.
+	// maxWaiting is how many frames may wait for a slow disk; then the oldest are dropped.
 	maxWaiting = 64
-	// FlushInterval is how long what is noted is in memory alone.
+	// FlushInterval is how long events may be in memory only.
 	FlushInterval = 200 * time.Millisecond
 
 	segmentPrefix, segmentSuffix = "trace-", ".events"
@@ -41,80 +41,78 @@ const (
 type Options struct {
 	FS    vfs.FS
 	Dir   string
-	Bytes int64 // kept on disk; 0: defaultBytes
-	// Failed is told of a file that cannot be written or read; events are lost by it, and
-	// nothing else. It is called by Run and Find. nil: nobody is told.
+	Bytes int64 // maximum on disk; 0: defaultBytes
+	// Failed is called, by Run and Find, if a file cannot be written or read, which only loses
+	// events. Optional.
 	Failed func(error)
-	// Exporter is told of each event at once. nil: nobody is told.
+	// Exporter receives each event at once. Optional.
 	Exporter Exporter
-	// Slow says what is reported as slow.
+	// Slow defines which publishes and deliveries are reported as slow.
 	Slow Slow
 }
 
-// Exporter is told what is traced.
+// Exporter receives trace events.
 type Exporter interface {
 	// Export is called with locks held, by many goroutines: it must not block.
 	Export(e Exported)
 }
 
-// Exported is an event with what is not stored of it.
+// Exported is an event with the data that is not stored.
 type Exported struct {
 	Event
-	// Context is the publisher's, of an event that tells of a publish or a delivery; the
-	// others do not know it.
+	// Context is the publisher's context, only for events of a publish or a delivery.
 	Context Context
-	// Origin is the message that this one is a copy of, where that is known; else it is the
-	// message itself.
+	// Origin is the original of a copy, if known; otherwise the message itself.
 	Origin seq.MessageID
-	// Noted is when the event was noted. Of a publish that is when it was appended.
+	// Noted is when the event was recorded; for a publish, when it was appended.
 	Noted time.Time
 }
 
-// Slow says which publishes and deliveries are reported.
+// Slow defines which publishes and deliveries are reported.
 type Slow struct {
-	Publish  time.Duration // reported from here on; 0: never
-	Delivery time.Duration // from the publish to the delivery, likewise
-	// Report is told of one. It must not block.
+	Publish  time.Duration // minimum duration to report; 0: never
+	Delivery time.Duration // likewise, from the publish to the delivery
+	// Report is called for each of them. It must not block.
 	Report func(kind string, m Message, d time.Duration)
 }
 
-// Stats are the figures of a store.
+// Stats are the counters of a store.
 type Stats struct {
-	Events   uint64 // noted
+	Events   uint64 // recorded
 	Lost     uint64 // frames that could not be stored
 	Bytes    int64  // on disk
 	Segments int
-	Damaged  uint64 // bytes that were found unreadable, by questions
+	Damaged  uint64 // corrupt bytes found by queries
 }
 
 // segment is a file.
 type segment struct {
 	number uint64
-	bytes  int64 // that were written in full
+	bytes  int64 // completely written
 }
 
-// Store keeps the events of a node. Its methods are safe for concurrent use.
+// Store stores the events of a node. Its methods are safe for concurrent use.
 type Store struct {
 	o       Options
-	wake    chan struct{} // something waits to be written at once
+	wake    chan struct{} // signals that data must be written at once
 	events  atomic.Uint64
 	lost    atomic.Uint64
 	damaged atomic.Uint64
-	asking  sync.Mutex // held by a question
+	asking  sync.Mutex // held during a query
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	active   frame
-	waiting  [][]byte  // frames to be written; oldest first
-	writing  int       // so many of them are being written
-	segments []segment // on disk; oldest first
-	noted    bool      // there is something that is not on disk
+	waiting  [][]byte  // frames to be written, oldest first
+	writing  int       // how many of them are being written
+	segments []segment // on disk, oldest first
+	noted    bool      // some events are not on disk yet
 
-	// of Run
-	file vfs.File // of the last segment; nil: the next write begins one
+	// used by Run
+	file vfs.File // of the last segment; nil: the next write starts one
 }
 
-// Open opens the store in a directory, which is made when something is stored. What is
-// there and cannot be listed is reported, and stays out of the answers.
+// Open opens the store in a directory, which is created when something is stored. If existing
+// files cannot be listed, that is reported, and their events are not found.
 func Open(o Options) *Store {
 	o.Bytes = max(cmp.Or(o.Bytes, defaultBytes), MinBytes)
 	if o.Failed == nil {
@@ -149,7 +147,7 @@ func numberOf(name string) (uint64, bool) {
 	return n, ok && ok2 && err == nil && name == nameOf(n)
 }
 
-// add adds an event. of is what its message is a copy of; nil: nothing, or it is not at hand.
+// add adds an event. of is the original of a copy; nil if there is none or it is not available.
 func (s *Store) add(e *Event, of *record.Address, c Context) {
 	s.events.Add(1)
 	s.mu.Lock()
@@ -174,7 +172,7 @@ func (s *Store) add(e *Event, of *record.Address, c Context) {
 	s.o.Exporter.Export(x)
 }
 
-// context returns the trace context of a header, if somebody wants to know it.
+// context returns the trace context of a header, if it is needed.
 func (s *Store) context(header []byte) Context {
 	if s.o.Exporter == nil {
 		return Context{}
@@ -184,8 +182,8 @@ func (s *Store) context(header []byte) Context {
 
 func (s *Store) poke() { signal.Poke(s.wake) }
 
-// sealLocked has the active frame wait to be written. Where too many wait, the oldest that
-// is not being written is lost.
+// sealLocked queues the active frame for writing. If too many wait, the oldest that is not being
+// written is dropped.
 func (s *Store) sealLocked() {
 	s.waiting = append(s.waiting, s.active.seal())
 	if len(s.waiting) > maxWaiting && s.writing < len(s.waiting)-1 {
@@ -194,7 +192,7 @@ func (s *Store) sealLocked() {
 	}
 }
 
-// Run writes what is noted until ctx ends, and then what is left.
+// Run writes recorded events until ctx ends, and then the remaining ones.
 func (s *Store) Run(ctx context.Context) {
 	defer func() {
 		s.flush(true)
@@ -215,7 +213,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// flush writes the frames that wait; all: the active one, too.
+// flush writes the waiting frames; with all, the active one as well.
 func (s *Store) flush(all bool) {
 	s.mu.Lock()
 	if all && s.active.count > 0 {
@@ -238,7 +236,7 @@ func (s *Store) flush(all bool) {
 		s.mu.Unlock()
 		if err != nil {
 			s.lost.Add(1)
-			s.abandon() // the next frame goes to another file
+			s.abandon() // the next frame is written to another file
 			s.o.Failed(fmt.Errorf("store trace events, events lost: %w", err))
 		}
 	}
@@ -266,7 +264,7 @@ func (s *Store) write(data []byte) error {
 	return err
 }
 
-// begin makes a new segment.
+// begin creates a new segment.
 func (s *Store) begin() error {
 	if err := s.o.FS.MkdirAll(s.o.Dir); err != nil {
 		return err
@@ -290,13 +288,13 @@ func (s *Store) begin() error {
 
 func (s *Store) closeFile() {
 	if s.file != nil {
-		_ = s.file.Close() // nothing of it is promised
+		_ = s.file.Close() // durability is not guaranteed
 		s.file = nil
 	}
 }
 
-// abandon ends the last segment after a write that failed. One that holds nothing is taken back:
-// while a disk takes no writes, empty ones must not push out those that hold something.
+// abandon ends the last segment after a failed write. An empty segment is removed: while a disk
+// accepts no writes, empty segments must not displace others.
 func (s *Store) abandon() {
 	if s.file == nil {
 		return
@@ -310,11 +308,11 @@ func (s *Store) abandon() {
 	}
 	s.mu.Unlock()
 	if empty {
-		_ = s.o.FS.Remove(filepath.Join(s.o.Dir, nameOf(number))) // or the next segment takes its name
+		_ = s.o.FS.Remove(filepath.Join(s.o.Dir, nameOf(number))) // otherwise the next segment uses the name
 	}
 }
 
-// trim deletes the oldest segments that are too many, but not the last.
+// trim deletes the oldest excess segments, but never the last one.
 func (s *Store) trim() {
 	for {
 		s.mu.Lock()
@@ -335,7 +333,7 @@ func (s *Store) trim() {
 	}
 }
 
-// Stats returns the figures.
+// Stats returns the counters.
 func (s *Store) Stats() Stats {
 	if s == nil {
 		return Stats{}
@@ -350,7 +348,7 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// each calls f with every event that is kept, oldest first.
+// each calls f with every stored event, oldest first.
 func (s *Store) each(f func(*Event)) {
 	s.mu.Lock()
 	files := slices.Clone(s.segments)
@@ -365,7 +363,7 @@ func (s *Store) each(f func(*Event)) {
 		}
 		data, err := s.read(x)
 		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) { // it was old, and went meanwhile
+			if !errors.Is(err, fs.ErrNotExist) { // it was old, and deleted meanwhile
 				s.o.Failed(fmt.Errorf("read trace events: %w", err))
 			}
 			continue
