@@ -47,10 +47,12 @@ func WithConcurrency(n int) ConsumerOption { return func(c *consumerConfig) { c.
 // arrival, and those of different keys concurrently, as many as WithConcurrency allows. key
 // returns the key of a message, or "" for a message that waits for no other; it is called once for
 // each message, before the handlers. (*Message).Key is such a function for consumers WithHeaders.
+//
 // A requeued message loses its turn: the next message of its key is handled. If a message must
 // never be overtaken by its successors, whatever happens and whichever consumer handles them, use
 // a channel with order by key (brokerctl channel create --order key), which works with any
 // consumer.
+//
 // The timeout of messages that wait for others of their key is running, unless WithAutoTouch
 // touches them. A message that has waited for longer is left for redelivery.
 func WithKeyOrder(key func(m *Message) string) ConsumerOption {
