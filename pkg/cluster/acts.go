@@ -11,26 +11,26 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// RemoveMember permanently removes a node: from the metadata, which refuses while it holds
-// replicas (failure.NodeInUse), then from the Raft group. The node's process stops when it
-// learns of it. After an error whose fate is not refused the removal may be partial; call it
-// again.
+// RemoveMember permanently removes a node: from the metadata, which refuses while the node holds
+// replicas (failure.NodeInUse), then from the Raft group. The node's process stops when it learns
+// of it. After an error whose fate is not refused the removal may be partial; call it again.
 func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
 	return acts{n.store, &n.calls}.atLeader(ctx, kindRemove, []byte(id))
 }
 
-// TransferController has the controller's part given to another node.
+// TransferController transfers the controller role to another node.
 func (n *Node) TransferController(ctx context.Context) error {
 	return acts{n.store, &n.calls}.atLeader(ctx, kindTransfer, nil)
 }
 
-// acts are what only the metadata's leader can do, and how to have it do that.
+// acts are the operations that only the metadata leader can perform, and their calls to the
+// leader.
 type acts struct {
 	store *raftstore.Store
 	calls *calls
 }
 
-// atLeader has the metadata's leader do something.
+// atLeader makes the metadata leader perform an operation.
 func (a acts) atLeader(ctx context.Context, kind uint8, payload []byte) error {
 	if a.store.IsLeader() {
 		_, err := a.carryOut(ctx, kind, payload)
@@ -44,7 +44,7 @@ func (a acts) atLeader(ctx context.Context, kind uint8, payload []byte) error {
 	return err
 }
 
-// carryOut does what only the metadata's leader can do.
+// carryOut performs an operation on the metadata leader.
 func (a acts) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte, error) {
 	switch kind {
 	case kindRemove:
@@ -65,7 +65,7 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 	_, voting := a.store.Members().Configuration().Find(id)
 	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
 	if errors.Is(err, failure.NodeNotFound) && voting {
-		err = nil // as far as this it came the last time
+		err = nil // an earlier attempt came this far
 	}
 	if err == nil && voting {
 		err = a.store.Members().Remove(ctx, id)
@@ -76,8 +76,8 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 	return nil
 }
 
-// leave has another node lead, and take this one out. A leader that takes itself out is stopped by the library, at
-// times before that has said what became of the change.
+// leave transfers the leadership to another node, which then removes this one. The library stops a
+// leader that removes itself, at times before it has reported the outcome of the change.
 func (a acts) leave(ctx context.Context) error {
 	self := a.calls.self
 	if err := a.store.Members().Transfer(ctx); err != nil {

@@ -16,27 +16,26 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// Kinds of calls on peer.ClassForward that are this package's own. A number is
-// never used again.
+// Kinds of calls on peer.ClassForward that belong to this package. Numbers are never reused.
 const (
-	kindCommand  uint8 = 1 // a command for the metadata's leader -> what became of it
-	kindForm     uint8 = 2 // of package formation; the only one of class formation, and only of that
+	kindCommand  uint8 = 1 // a command for the metadata leader -> its outcome
+	kindForm     uint8 = 2 // of package formation; the only kind of class formation, and only used there
 	kindWho      uint8 = 3 // -> incarnation, u64 little-endian; 0: does not serve
 	kindHere     uint8 = 4 // the sender serves from now on
-	kindRemove   uint8 = 5 // a node's name: the metadata's leader takes it out
-	kindTransfer uint8 = 6 // the metadata's leader gives the lead to another
-	kindGone     uint8 = 7 // the metadata's leader -> how far the log reaches, u64 little-endian, where it was not heard of
+	kindRemove   uint8 = 5 // a node's name: the metadata leader removes it
+	kindTransfer uint8 = 6 // the metadata leader transfers its leadership
+	kindGone     uint8 = 7 // the metadata leader's id -> end of the log, u64 little-endian, if the leader was not heard from
 	kindStanding uint8 = 8 // -> raftstore.Standing of the metadata's leader: index, age in ns, u64 little-endian
-	kindSilent   uint8 = 9 // as kindGone, where it was not heard of for much longer
+	kindSilent   uint8 = 9 // like kindGone, if the leader was not heard from for much longer
 
 	firstOfForward = forward.KindPublish
 )
 
-// calls is how this node asks others, and itself.
+// calls makes cluster calls to other nodes, and to this one.
 type calls struct {
 	self   meta.NodeID
 	roster *roster
-	loop   *line // for calls to this node itself
+	loop   *line // for calls to this node
 	answer func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
 }
 
@@ -56,7 +55,7 @@ func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(rep
 	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", failure.UnknownNode, node)) })
 }
 
-// callSelf has this node answer its own call as it would another's.
+// forwardCommand is the store's raftstore.Forward.
 func (c *calls) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
 	c.answer(c.self, 0, kind, payload, func(reply [][]byte, err error) {
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// split parts elections into those of partitions that nobody serves, which are
-// urgent, and those that a living leader can prepare.
+// split separates elections for partitions without a leader, which are urgent, from those that a
+// living leader can prepare.
 func split(s *meta.State, all []meta.Election) (urgent, gentle []meta.Election) {
 	for _, e := range all {
 		if leader := leaderOf(s, e); leader != nil && leader.State != meta.NodeDown && leader.ID != e.Leader && e.Leader != "" && !e.Unclean {
@@ -32,9 +32,9 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 	return s.Node(t.Partitions[e.Partition].Leader)
 }
 
-// elect proposes elections. Leaders that are alive are asked to hand over by
-// themselves first, so that no publish fails; those that refuse are deposed.
-// What a leader had no time for is left to the next decision.
+// elect proposes elections. Living leaders are first asked for a graceful transfer, so that no
+// publish fails; those that refuse are deposed. Transfers that a leader had no time for are left
+// to the next decision.
 func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
 	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
@@ -49,15 +49,15 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 	if refused := c.handOver(ctx, state, gentle); len(refused) > 0 {
 		return c.propose(ctx, meta.ElectLeaders{Elections: refused})
 	}
-	if c.store.Applied() == state.Index() { // whoever said yes did nothing, and is to be asked again, but not at once
+	if c.store.Applied() == state.Index() { // leaders that accepted did nothing; ask them again, but not at once
 		beat.Pause(ctx, askAgain)
 	}
 	return r, err
 }
 
-// handOver asks leaders to hand over, and returns the elections that they could
-// not or would not prepare. It stops when a node's connection breaks: its death
-// must not wait for politeness.
+// handOver asks leaders for graceful transfers, and returns the elections that they could not or
+// did not prepare. It stops when a connection to a node breaks, because an election after a
+// failure must not wait.
 func (c *chair) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
@@ -90,8 +90,7 @@ func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Elec
 	return err
 }
 
-// onAlarm has f called when a connection to a member breaks, until the returned
-// function is called.
+// onAlarm calls f when a connection to a member breaks, until the returned function is called.
 func (c *chair) onAlarm(f func()) (stop func()) {
 	over := make(chan struct{})
 	alarm := c.alarm.Wait()

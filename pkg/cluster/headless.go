@@ -9,19 +9,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// headlessFor is how long there is no leader of the metadata before the log says so:
-// longer than an ordinary election takes.
+// headlessFor is how long the metadata is without a leader before that is logged: longer than an
+// ordinary election.
 const headlessFor = 3 * time.Second
 
-// leadership knows who leads the metadata.
+// leadership reports the metadata leader.
 type leadership interface {
 	Leader() (id meta.NodeID, known bool)
-	// LeaderChanged returns what is closed when that changes.
+	// LeaderChanged returns a channel that is closed when the leader changes.
 	LeaderChanged() <-chan struct{}
 }
 
-// tellHeadless logs when the metadata has had no leader for a while, and when it has one
-// again, once each. silent returns the members that do not answer. It ends with ctx.
+// tellHeadless logs when the metadata has had no leader for a while, and when it has one again, once
+// each. silent returns the members that do not respond. It ends with ctx.
 func tellHeadless(ctx context.Context, log *slog.Logger, of leadership, silent func() []string) {
 	for ctx.Err() == nil {
 		changed := of.LeaderChanged()
@@ -45,8 +45,8 @@ func tellHeadless(ctx context.Context, log *slog.Logger, of leadership, silent f
 	}
 }
 
-// headless waits until there is a leader, ctx has ended or, unless that is 0, for as long
-// as limit, and says whether there is none even then.
+// headless waits until there is a leader, ctx has ended or limit has passed (0: no limit), and
+// reports whether there is still no leader.
 func headless(ctx context.Context, of leadership, limit time.Duration) bool {
 	var over <-chan time.Time
 	if limit > 0 {
@@ -69,7 +69,7 @@ func headless(ctx context.Context, of leadership, limit time.Duration) bool {
 	}
 }
 
-// silentVoters returns the voters but self that do not answer, by id.
+// silentVoters returns the other voters that do not respond, by id.
 func silentVoters(c raftstore.Configuration, self meta.NodeID, answers func(meta.NodeID) bool) (ids []string) {
 	for _, id := range c.Voters() {
 		if id != self && !answers(id) {

@@ -17,17 +17,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// suspectsKept is how many nodes may wait to be looked at by the controller.
+// suspectsKept is the maximum number of suspected nodes that wait for the controller.
 const suspectsKept = 16
 
-// leadAgain is between two attempts to be the controller.
+// leadAgain is the delay between two attempts to become the controller.
 const leadAgain = 20 * time.Millisecond
 
-// errDeposed ends a controller whose node leads the metadata no longer.
+// errDeposed ends a controller whose node no longer leads the metadata.
 var errDeposed = errors.New("this node no longer leads the metadata")
 
-// chair is the controller's part, which the node has while it leads the metadata:
-// a controller.Cluster.
+// chair is the controller role of a node that leads the metadata: a controller.Cluster.
 type chair struct {
 	self      meta.NodeID
 	options   controller.Options
@@ -39,22 +38,21 @@ type chair struct {
 	work      *tasks
 	log       *slog.Logger
 
-	decision atomic.Pointer[controller.Decision] // the last; nil: is not the controller
-	suspects chan meta.NodeID                    // to look at
-	alarm    signal.Signal                       // the connection to a member broke
+	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
+	suspects chan meta.NodeID                    // to probe
+	alarm    signal.Signal                       // a connection to a member broke
 }
 
-// lead is the controller for as long as this node leads the metadata, again and
-// again until the Node is closed.
+// lead runs the controller whenever this node leads the metadata, until the Node is closed.
 func (c *chair) lead() {
 	ctx := c.work.ctx
-	var former meta.NodeID // that led before
+	var former meta.NodeID // the previous leader
 	for ctx.Err() == nil {
 		moved := c.store.LeaderChanged()
 		if c.store.IsLeader() {
 			c.leadOnce(ctx, c.former(former))
 			former = ""
-			beat.Pause(ctx, leadAgain) // it may still seem to lead, while it hands that over
+			beat.Pause(ctx, leadAgain) // while it transfers the leadership, it may still seem to lead
 			continue
 		}
 		if leader, known := c.store.Leader(); known && leader != c.self {
@@ -67,8 +65,8 @@ func (c *chair) lead() {
 	}
 }
 
-// former returns what is known of the node that was the controller before this one:
-// what it is registered as before anything is agreed on that this node proposes.
+// former returns what is known of the previous controller: its registration before this node
+// proposes anything.
 func (c *chair) former(id meta.NodeID) controller.Former {
 	n, heard := c.store.Node(id), c.store.Members().LeaderContact()
 	if n == nil || heard.IsZero() {
@@ -77,12 +75,12 @@ func (c *chair) former(id meta.NodeID) controller.Former {
 	return controller.Former{Node: id, Incarnation: n.Incarnation, Heard: heard}
 }
 
-// leadOnce is the controller until this node leads the metadata no longer.
+// leadOnce runs the controller until this node no longer leads the metadata.
 func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
 	c.work.start(func() { c.awaitDeposition(ctx, depose) })
-	if c.store.Barrier(ctx) != nil { // deposed before it knew all that was agreed on
+	if c.store.Barrier(ctx) != nil { // deposed before it had applied all committed entries
 		return
 	}
 	c.log.Info("became controller")
@@ -111,13 +109,13 @@ func (c *chair) awaitDeposition(ctx context.Context, depose context.CancelCauseF
 	}
 }
 
-// tellChanges passes on that the metadata has changed.
+// tellChanges forwards changes of the metadata.
 func (c *chair) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	for {
 		next := c.store.Changed()
 		select {
 		case changed <- struct{}{}:
-		default: // one waits already
+		default: // a signal is already pending
 		}
 		select {
 		case <-next:
@@ -127,11 +125,11 @@ func (c *chair) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
-// suspect has the controller, if it is here, look at a node now.
+// suspect requests a probe of a node, if the controller runs here.
 func (c *chair) suspect(id meta.NodeID) {
 	select {
 	case c.suspects <- id:
-	default: // it is looked at soon anyway
+	default: // it is probed soon anyway
 	}
 }
 
@@ -147,9 +145,9 @@ func (c *chair) Observe(d controller.Decision) {
 	c.observe(d)
 }
 
-// Probe implements controller.Cluster. A node is asked over the connection that
-// there is. Without one it is asked who it is over a connection of its own, since
-// the other's attempts have pauses between them.
+// Probe implements controller.Cluster. It uses the existing connection to the node. Without one,
+// it identifies the node over a new connection, because the existing reconnect attempts have
+// pauses.
 func (c *chair) Probe(ctx context.Context, node *meta.Node) (incarnation uint64, err error) {
 	l := c.calls.roster.line(node.ID, peer.ClassForward)
 	if !l.connected() {

@@ -10,49 +10,48 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// line is the way to one node in one class of traffic, shared by all who use
-// it. It outlives connections, and the addresses of the node.
+// line is the path to one node for one class of traffic, shared by its users. It outlives
+// connections and changes of the node's address.
 //
-// What it has to tell, it tells from a goroutine of its own, which there is only
-// while there is something to tell: a caller may hold locks that whoever is told
-// wants, too.
+// Notifications are sent from a separate goroutine, which exists only while there are any, because
+// callers may hold locks that the receivers need.
 type line struct {
 	dial func(address string, up, down func(session uint64)) *peer.Peer
 	run  func(func()) // starts a goroutine
 
 	way atomic.Pointer[peer.Peer] // nil: no address is known; set under mu
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	address    string
 	generation uint64 // of way
-	session    uint64 // that is up; 0: none
-	refused    bool   // none is up, and the last attempt found that nobody listens
+	session    uint64 // in use; 0: none
+	refused    bool   // none is in use, and the last attempt was refused
 	holds      int    // of way
 	links      map[*link]struct{}
-	unsent     []func() // done of calls that were not sent
-	telling    bool     // a goroutine tells
+	unsent     []func() // done functions of calls that were not sent
+	telling    bool     // a goroutine sends notifications
 }
 
 // link is one user's part of a line: a coord.Link.
 type link struct {
 	line   *line
 	events coord.LinkEvents
-	in     atomic.Pointer[talk] // nil: not up
+	in     atomic.Pointer[talk] // nil: not connected
 	closed atomic.Bool
 
-	// What the user was last told; guarded by line.mu.
+	// What the user was last notified of; guarded by line.mu.
 	up      uint64 // session
 	refused bool
 }
 
-// talk is one session as a link may use it.
+// talk is one session as used by a link.
 type talk struct {
 	way     *peer.Peer
 	session uint64
 }
 
-// move changes the address; "": the node is not known any more. It waits for
-// the end of the old connection. One goroutine at a time may move a line.
+// move changes the address; "" if the node is unknown. It waits for the end of the old connection.
+// It is not safe for concurrent use on one line.
 func (l *line) move(address string) {
 	l.mu.Lock()
 	same := address == l.address
@@ -81,7 +80,7 @@ func (l *line) move(address string) {
 	l.tellLocked()
 }
 
-// became takes note of a session that began, or with 0 ended.
+// became records that a session began or, with 0, ended.
 func (l *line) became(generation, session uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +91,7 @@ func (l *line) became(generation, session uint64) {
 	l.tellLocked()
 }
 
-// attempted takes note of an attempt to connect that failed.
+// attempted records a failed attempt to connect.
 func (l *line) attempted(address string, refused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +102,7 @@ func (l *line) attempted(address string, refused bool) {
 	l.tellLocked()
 }
 
-// hold wants the connection, calls or not, or no longer.
+// hold requests the connection even without calls (n = 1), or no longer (n = -1).
 func (l *line) hold(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,14 +121,14 @@ func (l *line) holdLocked(n int) {
 	}
 }
 
-// hurry has the next attempt to connect made now.
+// hurry triggers the next attempt to connect now.
 func (l *line) hurry() {
 	if way := l.way.Load(); way != nil {
 		way.Hurry()
 	}
 }
 
-// connected reports whether a session is up.
+// connected reports whether a session exists.
 func (l *line) connected() bool {
 	if way := l.way.Load(); way != nil {
 		_, ok := way.Connected()
@@ -149,7 +148,7 @@ func (l *line) follow(e coord.LinkEvents) *link {
 	return k
 }
 
-// call makes a call in whichever session there is.
+// call makes a call in the current session.
 func (l *line) call(kind uint8, payload [][]byte, done func([]byte, error)) {
 	way := l.way.Load()
 	if way == nil {
@@ -161,7 +160,7 @@ func (l *line) call(kind uint8, payload [][]byte, done func([]byte, error)) {
 	}
 }
 
-// later calls f from the goroutine that tells.
+// later calls f from the notifying goroutine.
 func (l *line) later(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +168,7 @@ func (l *line) later(f func()) {
 	l.tellLocked()
 }
 
-// tellLocked sees to a goroutine that tells.
+// tellLocked starts the notifying goroutine if necessary.
 func (l *line) tellLocked() {
 	if !l.telling {
 		l.telling = true
@@ -177,7 +176,7 @@ func (l *line) tellLocked() {
 	}
 }
 
-// tell tells whoever is to be told something, until nobody is.
+// tell sends notifications until there are none left.
 func (l *line) tell() {
 	for {
 		todo := l.due()
@@ -190,8 +189,8 @@ func (l *line) tell() {
 	}
 }
 
-// due returns what is to be told: first what became of calls that were not sent,
-// so that a session's end comes after the last of its calls.
+// due returns the pending notifications: first the outcomes of calls that were not sent, so that
+// the end of a session follows the last of its calls.
 func (l *line) due() []func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +203,7 @@ func (l *line) due() []func() {
 	return todo
 }
 
-// dueLocked adds what the link's user is to be told. line.mu is held.
+// dueLocked adds the notifications of the link's user. line.mu is held.
 func (k *link) dueLocked(todo []func(), way *peer.Peer, session uint64, refused bool) []func() {
 	if k.up != session && k.up != 0 {
 		k.up = 0
@@ -248,7 +247,7 @@ func (k *link) Go(kind uint8, payload [][]byte, done func(reply []byte, err erro
 	}
 }
 
-// Gatherer returns the connection of the session that is up; nil: none is.
+// Gatherer returns the connection of the current session; nil if there is none.
 func (k *link) Gatherer() vfs.Gatherer {
 	if t := k.in.Load(); t != nil {
 		return t.way.Gatherer()

@@ -12,24 +12,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// supersededPatience is how long a node that starts waits to hear that its
-// cluster was recovered without it. Later it still ends when it hears of it.
+// supersededPatience is how long a starting node waits to learn that its cluster was recovered
+// without it. It also ends if it learns of it later.
 const supersededPatience = 300 * time.Millisecond
 
-// lineage compares the cluster that a node's data is of with those that other nodes
-// are in.
+// lineage compares the cluster of a node's data with the clusters of other nodes.
 type lineage struct {
-	own       string   // id of this node's cluster; "": none, or not known
+	own       string   // id of this node's cluster; "": none, or unknown
 	addresses []string // of other nodes
 	transport *peer.Transport
 	work      *tasks
 	breakdown *breakdown
 }
 
-// check asks the other nodes which cluster they are in. It returns an ErrSuperseded
-// where one of them is in a cluster that came from this node's by a recovery: then
-// the old one must not continue, though a majority of it may be there. A node that does
-// not answer does not matter.
+// check asks the other nodes for their clusters. It returns ErrSuperseded if one of them is in a
+// cluster that was recovered from this node's: then the old cluster must not continue, even if a
+// majority of it is present. Nodes that do not respond are ignored.
 func (l *lineage) check(ctx context.Context) error {
 	if l.own == "" {
 		return nil
@@ -61,7 +59,7 @@ func (l *lineage) check(ctx context.Context) error {
 	return nil
 }
 
-// await takes the answers that came late.
+// await handles late answers.
 func (l *lineage) await(found <-chan error, asked int) {
 	for range asked {
 		if err := <-found; err != nil {
@@ -71,17 +69,17 @@ func (l *lineage) await(found <-chan error, asked int) {
 	}
 }
 
-// compare asks who is at an address.
+// compare queries the node at an address.
 func (l *lineage) compare(ctx context.Context, address string) error {
 	hello, err := l.transport.Ping(ctx, address)
 	if err != nil || !meta.Supersedes(hello.ClusterID, l.own) {
-		return nil //nolint:nilerr // who is not there says nothing
+		return nil //nolint:nilerr // a node that does not respond is ignored
 	}
 	return fmt.Errorf("%w: %s at %s is in cluster %s, the data here belongs to cluster %s and is left unchanged: to join, move the data directory away and start with an empty one",
 		ErrSuperseded, hello.Node, address, hello.ClusterID, l.own)
 }
 
-// explain says why the node has no place in its cluster any more.
+// explain returns the reason why the node is no longer a member of its cluster.
 func (l *lineage) explain(ctx context.Context, err error) error {
 	if superseded := l.check(ctx); errors.Is(superseded, ErrSuperseded) {
 		return superseded
@@ -89,8 +87,7 @@ func (l *lineage) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("metadata: %w", err)
 }
 
-// lineage returns what asks which cluster others are in: those that this node was
-// given, and those that it knows as members.
+// lineage returns the comparison with the configured nodes and the known members.
 func (n *Node) lineage() *lineage {
 	addresses := slices.Clone(n.o.Join)
 	for _, m := range n.Members().Members {

@@ -9,13 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// The marks that a node leaves for itself in its data directory.
+// Marks in the data directory.
 const (
-	// markClean is there while the node does not run and its last process ended in
-	// order: everything that it acknowledged is on disk.
+	// markClean exists while the node does not run and its last process stopped cleanly:
+	// everything that it acknowledged is on disk.
 	markClean = "clean-shutdown"
-	// markUnregistered is there from before a directory without metadata is used
-	// until the cluster knows that this node came with nothing.
+	// markUnregistered exists from before the first use of a directory without metadata until the
+	// cluster knows that this node started without data.
 	markUnregistered = "unregistered"
 )
 
@@ -25,8 +25,8 @@ type marks struct {
 	dir string
 }
 
-// popClean returns whether the last process stopped cleanly, and takes the mark
-// away: from here on the node must stop cleanly again.
+// popClean reports whether the last process stopped cleanly, and removes the mark: from here on
+// the node must stop cleanly again.
 func (m marks) popClean() (clean bool, err error) {
 	if clean, err = m.has(markClean); clean && err == nil {
 		err = m.clear(markClean)
@@ -42,7 +42,7 @@ func (m marks) has(name string) (bool, error) {
 	return err == nil, err
 }
 
-// set makes a mark. It is on disk when set returns.
+// set creates a mark. It is on disk when set returns.
 func (m marks) set(name string) error {
 	if err := vfs.WriteFileSynced(m.fs, filepath.Join(m.dir, name), []byte(name+"\n")); err != nil {
 		return fmt.Errorf("mark the data directory: %w", err)
@@ -50,7 +50,7 @@ func (m marks) set(name string) error {
 	return nil
 }
 
-// clear takes a mark away. It is gone from the disk when clear returns.
+// clear removes a mark. It is gone from the disk when clear returns.
 func (m marks) clear(name string) error {
 	err := m.fs.Remove(filepath.Join(m.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,8 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Node is this node as a member of its cluster. Its methods may be called by
-// many goroutines.
+// Node is this node as a member of its cluster. Its methods are safe for concurrent use.
 type Node struct {
 	calls
 	o         Options
@@ -35,13 +34,13 @@ type Node struct {
 	breakdown breakdown
 	work      *tasks
 	closing   sync.Once
-	closed    error // of the closing
+	closed    error // result of Close
 }
 
-// Open brings the node into its cluster, with one call for first start, restart
-// and growth, and registers this start. It returns when the metadata here is at
-// least at that registration, which needs a majority of the cluster: it waits for
-// as long as ctx lets it. Other nodes' requests are not answered before Serve.
+// Open makes the node a member of its cluster, with one code path for first start, restart and
+// growth, and registers this start. It returns when the local metadata includes that registration,
+// which needs a majority of the cluster: it waits until ctx ends. Requests of other nodes are not
+// answered before Serve.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -93,7 +92,7 @@ func (n *Node) open(ctx context.Context) error {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	if err := n.lineage().check(ctx); err != nil {
-		if clean { // nothing was done since
+		if clean { // nothing was changed since
 			err = errors.Join(err, n.marks.set(markClean))
 		}
 		return err
@@ -110,14 +109,13 @@ func (n *Node) open(ctx context.Context) error {
 	return r.run(ctx)
 }
 
-// metaDir is where the metadata is, in the data directory.
+// metaDir is the metadata directory within the data directory.
 const metaDir = "meta"
 
-// connect makes what other nodes are reached through, and lets them reach this
-// one.
+// connect creates the transport to other nodes, and accepts their connections.
 func (n *Node) connect(hasState bool) (err error) {
 	o := &n.o
-	process := rand.Uint64() | 1 // another one for each process, and never 0
+	process := rand.Uint64() | 1 // differs for each process, and is never 0
 	options := peer.Options{
 		Self: peer.Node(o.Self), Incarnation: process, Build: o.Build, Network: o.Network, LocalAddr: o.LocalAddr, Advertise: o.Address,
 		ServerTLS: o.ServerTLS, ClientTLS: o.ClientTLS, Secrets: o.Secrets, FrameMemory: o.FrameMemory,
@@ -137,7 +135,7 @@ func (n *Node) connect(hasState bool) (err error) {
 	n.desk.formation = n.formation
 	for _, l := range o.Listeners {
 		n.work.start(func() {
-			if err := n.transport.Serve(n.work.ctx, l); err != nil { // whoever gave it has closed it, and stops the node
+			if err := n.transport.Serve(n.work.ctx, l); err != nil { // its owner has closed it, and stops the node
 				o.Logger.Info("cluster listener closed", "address", l.Addr().String(), "reason", err)
 			}
 		})
@@ -157,7 +155,7 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	return raftstore.Open(options)
 }
 
-// dialRaft is the store's Stream.Dial: to where a member is now.
+// dialRaft is the store's Stream.Dial: it dials the current address of a member.
 func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error) {
 	if address = n.formation.Located(to, address); formation.AddressUnknown(address) {
 		return nil, fmt.Errorf("%w: %s", errNoAddress, to)
@@ -165,15 +163,15 @@ func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, tim
 	return n.transport.DialRaft(ctx, peer.Node(to), address, timeout)
 }
 
-// stayMember keeps the node's place in the agreement.
+// stayMember maintains the node's membership of the Raft group.
 func (n *Node) stayMember() {
 	if err := n.formation.Run(n.work.ctx); err != nil {
 		n.breakdown.fail(n.lineage().explain(n.work.ctx, err))
 	}
 }
 
-// Serve has other nodes' requests answered from now on, and lets this node become
-// the controller. It is called once.
+// Serve starts answering requests of other nodes, and lets this node become the controller. It
+// must be called once.
 func (n *Node) Serve(h Handlers) {
 	n.desk.handlers.Store(&h)
 	if voters := n.Members().Voters(); len(voters) == 2 {
@@ -186,7 +184,7 @@ func (n *Node) Serve(h Handlers) {
 	})
 	for id := range *n.roster.members.Load() {
 		if id != n.o.Self {
-			n.Go(id, kindHere, nil, func([]byte, error) {}) // whoever does not hear it tries again soon
+			n.Go(id, kindHere, nil, func([]byte, error) {}) // nodes that miss it retry soon
 		}
 	}
 }
@@ -216,8 +214,8 @@ func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
 // Waiting returns what the node waits for before it can open its metadata; "" if nothing.
 func (l Lookout) Waiting() string { return l.n.formation.Waiting() }
 
-// Controller returns the last decision of the controller that was carried out or
-// had other troubles than the one before, while this node is the controller.
+// Controller returns the last decision of the controller that was carried out or whose troubles
+// had changed, while this node is the controller.
 func (n *Node) Controller() (controller.Decision, bool) {
 	if d := n.chair.decision.Load(); d != nil {
 		return *d, true
@@ -228,8 +226,8 @@ func (n *Node) Controller() (controller.Decision, bool) {
 // Traffic returns the traffic with other nodes since Open.
 func (n *Node) Traffic() []peer.Stats { return n.transport.Stats() }
 
-// Failed is closed when the node cannot continue: the metadata's store failed, its
-// disk hangs, or the node was removed from the cluster. Err says which.
+// Failed is closed when the node cannot continue: the metadata store failed, its disk has stalled,
+// or the node was removed from the cluster. Err returns the reason.
 func (n *Node) Failed() <-chan struct{} { return n.breakdown.failed }
 
 // Err returns why the node cannot continue, or nil.
@@ -239,7 +237,7 @@ func (n *Node) Err() error { return n.breakdown.cause() }
 // which is recorded for the next start. The controller role is transferred first.
 func (n *Node) StopClean() error {
 	ctx, cancel := context.WithTimeout(n.work.ctx, transferTimeout)
-	n.desk.handlers.Store(nil) // nobody believes any more that it is there to stay
+	n.desk.handlers.Store(nil) // the node no longer counts as serving
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
 		if err := n.store.Members().Transfer(ctx); err != nil {
 			n.o.Logger.Info("controller role not transferred before stop", "error", err)
@@ -250,7 +248,7 @@ func (n *Node) StopClean() error {
 		return err
 	}
 	if n.Err() != nil {
-		return nil // what is on disk is not known
+		return nil // the state on disk is unknown
 	}
 	return n.marks.set(markClean)
 }
@@ -263,7 +261,7 @@ func (n *Node) Close() error {
 		n.desk.handlers.Store(nil)
 		n.work.cancel(errClosed)
 		for _, l := range n.o.Listeners {
-			_ = l.Close() // the transport closes those that it serves as well
+			_ = l.Close() // the transport also closes those that it serves
 		}
 		var errs []error
 		if n.transport != nil {
@@ -295,13 +293,13 @@ func (n *Node) closeStore() error {
 	}
 }
 
-// watch ends the node when its metadata cannot continue. A disk hangs when the same
-// write is seen repeatedly: by the clock alone, a process that was stopped
-// for a while would find that it does.
+// watch ends the node when its metadata cannot continue. A disk counts as stalled when the same
+// write is observed repeatedly: with the clock alone, a process that was stopped for a while would
+// detect a stall.
 func (n *Node) watch() {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
-	var seen time.Time // when the write began that was seen last
+	var seen time.Time // start of the write observed last
 	times := 0
 	for {
 		tick.Reset(beat.Until(time.Now(), watchEvery))

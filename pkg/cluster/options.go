@@ -19,42 +19,42 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Limits and times that are not for choosing.
+// Fixed limits and durations.
 const (
 	registerAgain   = 100 * time.Millisecond // between attempts to register a start
 	requestTimeout  = 10 * time.Second       // of another node's request to this package
-	maxRequests     = 1024                   // of those, at once
+	maxRequests     = 1024                   // of those, at a time
 	watchEvery      = 400 * time.Millisecond
-	transferTimeout = 2 * time.Second // until another node has the controller's part
+	transferTimeout = 2 * time.Second // for another node to take over the controller role
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
-	handoverLimit   = 64                    // leaders asked at once
-	askAgain        = 50 * time.Millisecond // between attempts to have leaders hand over that come to nothing
+	handoverLimit   = 64                    // leaders asked at a time
+	askAgain        = 50 * time.Millisecond // between requests for graceful transfers that have no effect
 )
 
-// Options identify a node and tell how it finds the others. Self and DataDir are required.
+// Options identify a node and how it finds the others. Self and DataDir are required.
 type Options struct {
 	Self    meta.NodeID
-	DataDir string // the metadata is kept in its directory meta
+	DataDir string // the metadata is in its subdirectory meta
 	// Address is the host:port that other nodes dial; "" for a node that stays alone.
 	Address string
 	// Listeners accept connections of other nodes. They are closed with the Node.
 	Listeners []net.Listener
-	// LocalAddr is the host that connections are made from; "": any.
+	// LocalAddr is the host from which connections are made; "": any.
 	LocalAddr string
 	// Join are cluster addresses of nodes, possibly including this one's own. Expect is how
 	// many of them bootstrap a cluster once they see each other; 1 without Join: a single-node
 	// cluster; 0: only join.
 	Join   []string
 	Expect int
-	// Build is the version of the program, for people.
+	// Build is the version of the program, for display.
 	Build string
 	// Node is the registration of this node. Its ID, ClusterAddress, State, Incarnation, Intent
 	// and Levels are filled in.
 	Node meta.Node
 	// Network is how nodes reach each other; nil: TCP.
 	Network peer.Network
-	// ServerTLS and ClientTLS are asked for each connection; both or none.
+	// ServerTLS and ClientTLS are called for each connection; both or none.
 	ServerTLS, ClientTLS func() *tls.Config
 	// Secrets returns the accepted cluster secrets; see peer.Options. nil: no secret is
 	// required.
@@ -62,12 +62,12 @@ type Options struct {
 	// FrameMemory bounds the memory of large frames being read from other nodes, in bytes; 0:
 	// peer's default.
 	FrameMemory int
-	// Controller are the limits of the controller.
+	// Controller holds the limits of the controller.
 	Controller controller.Options
-	// Store may change what the metadata's store is opened with; nil: nothing.
+	// Store may change the options of the metadata store; optional.
 	Store  func(*raftstore.Options)
 	FS     vfs.FS       // for the marks in DataDir; nil: the operating system's
-	Logger *slog.Logger // nil: nobody is told
+	Logger *slog.Logger // optional
 	// Opening, if set, receives a Lookout while Open waits for other nodes. It is called once
 	// and must not block.
 	Opening func(Lookout)
@@ -128,7 +128,7 @@ type Handlers struct {
 
 // Errors of this package.
 var (
-	// ErrStalled: a write to the metadata's disk hangs.
+	// ErrStalled: a write to the metadata disk has stalled.
 	ErrStalled = errors.New("metadata disk stalled")
 	// errClosed: the Node is closed. Refused.
 	errClosed = fate.Refuse("cluster node closed")

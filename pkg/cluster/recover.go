@@ -16,52 +16,52 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Why a data directory cannot be recovered from, or cannot be used after one was.
+// Reasons why a data directory cannot be recovered from, or cannot be used after a recovery.
 var (
-	// ErrNotLost: there is nothing to recover from: the node is the only member of
-	// its cluster. Refused.
+	// ErrNotLost: nothing to recover from: the node is the only member of its cluster. Refused.
 	ErrNotLost = fate.Refuse("node is the only member of its cluster: nothing to recover from")
-	// ErrRecoveryUnfinished: a recovery of this directory was cut short, and must be
-	// repeated before the node can start. Refused.
+	// ErrRecoveryUnfinished: a recovery of this directory was interrupted, and must be repeated
+	// before the node can start. Refused.
 	ErrRecoveryUnfinished = fate.Refuse("recovery of this data directory was interrupted: run `brokerd recover` on it again")
-	// ErrMetadataThere: the metadata of the directory can be read, and a snapshot of it is older. Refused.
+	// ErrMetadataThere: the metadata in the directory is readable, and newer than the snapshot.
+	// Refused.
 	ErrMetadataThere = fate.Refuse("the metadata in the data directory can be read: recover without a snapshot, which is older")
-	// ErrSuperseded: the cluster was recovered without this node, whose data is of
-	// the cluster before. Refused; the data is untouched.
+	// ErrSuperseded: the cluster was recovered without this node, whose data belongs to the
+	// previous cluster. Refused; the data is unchanged.
 	ErrSuperseded = fate.Refuse("cluster was recovered without this node")
 )
 
-// markRecovering is there from before the first change of a recovery until after
-// its last one. It holds the new cluster id.
+// markRecovering exists from before the first change of a recovery until after its last one. It
+// contains the new cluster id.
 const markRecovering = "recovering"
 
-// Where a snapshot becomes metadata, and how the names of directories begin whose metadata it replaced.
+// Where a snapshot is prepared, and the prefix of directories with replaced metadata.
 const (
 	restoredDir = "meta-restored"
 	damagedDir  = "meta-damaged"
 )
 
-// maxMark bounds what is read of a mark.
+// maxMark limits the size of a mark that is read.
 const maxMark = 1 << 10
 
-// recoveryChance is how many random letters tell two recoveries of one cluster
-// apart.
+// recoveryChance is the number of random letters that distinguish two recoveries of one cluster.
 const recoveryChance = 8
 
-// RecoverOptions name the data directory of the node that is to continue alone. Self
-// and DataDir are required.
+// RecoverOptions name the data directory of the node that is to continue alone. Self and DataDir
+// are required.
 type RecoverOptions struct {
 	Self    meta.NodeID
 	DataDir string
 	FS      vfs.FS // for the marks in DataDir; nil: the operating system's
 	Logger  *slog.Logger
-	// Snapshot is metadata to be used in place of what DataDir has; nil: that of DataDir. It is refused while that can be
-	// read, since it knows more.
+	// Snapshot is metadata that replaces that of DataDir; nil: use that of DataDir. It is refused
+	// if the metadata of DataDir is readable, because that is newer.
 	Snapshot *meta.State
-	// KeepNewer moves aside what else of DataDir the Snapshot does not know; required with that. It may be called again.
+	// KeepNewer sets aside the other data of DataDir that the Snapshot does not know; required
+	// with a Snapshot. It may be called again.
 	KeepNewer func(snapshot *meta.State) error
-	// Claim makes what else is in DataDir belong to the new cluster; nil: there is
-	// nothing else. It may be called again with the same id.
+	// Claim makes the other data in DataDir belong to the new cluster; optional if there is none.
+	// It may be called again with the same id.
 	Claim func(cluster string) error
 }
 
@@ -78,15 +78,15 @@ func (o RecoverOptions) withDefaults() RecoverOptions {
 	return o
 }
 
-// Survivor is the content of a data directory about the cluster of its node.
+// Survivor describes the cluster according to a node's data directory.
 type Survivor struct {
 	*raftstore.Stored
 	Self       raftstore.Member
-	Others     []raftstore.Member // that the recovery leaves out
-	Unfinished bool               // a recovery was cut short
+	Others     []raftstore.Member // members that the recovery removes
+	Unfinished bool               // a recovery was interrupted
 }
 
-// ReadSurvivor reads a data directory that no process uses, and changes nothing.
+// ReadSurvivor reads an unused data directory, and changes nothing.
 func ReadSurvivor(o RecoverOptions) (*Survivor, error) {
 	o = o.withDefaults()
 	return readSurvivor(&o)
@@ -118,13 +118,13 @@ func readSurvivor(o *RecoverOptions) (*Survivor, error) {
 	return out, nil
 }
 
-// read returns the metadata that is recovered from.
+// read returns the metadata to recover from.
 func (o *RecoverOptions) read(again bool) (*raftstore.Stored, error) {
 	stored, err := raftstore.ReadStored(filepath.Join(o.DataDir, metaDir), o.Self)
 	switch {
 	case o.Snapshot == nil:
 		return stored, err
-	case err == nil && again: // the snapshot is in its place already
+	case err == nil && again: // the snapshot is already in place
 		o.Snapshot = nil
 		return stored, nil
 	case err == nil:
@@ -135,10 +135,11 @@ func (o *RecoverOptions) read(again bool) (*raftstore.Stored, error) {
 	return &raftstore.Stored{State: o.Snapshot, Configuration: raftstore.MembersOf(o.Snapshot), LastIndex: o.Snapshot.Index()}, nil
 }
 
-// place puts the snapshot, recovered, in the place of the metadata of the directory, which is kept under another name.
+// place replaces the metadata of the directory, which is kept under another name, with the
+// recovered snapshot.
 func (o *RecoverOptions) place(cluster string) error {
 	dir, made := filepath.Join(o.DataDir, metaDir), filepath.Join(o.DataDir, restoredDir)
-	if err := os.RemoveAll(made); err != nil { // of an earlier try
+	if err := os.RemoveAll(made); err != nil { // of an earlier attempt
 		return err
 	}
 	if err := raftstore.Seed(made, o.Self, o.Snapshot, o.Logger); err != nil {
@@ -157,8 +158,7 @@ func (o *RecoverOptions) place(cluster string) error {
 	return o.FS.SyncDir(o.DataDir)
 }
 
-// readMark returns the id of the cluster that an unfinished recovery was to make;
-// "" if none.
+// readMark returns the new cluster id of an unfinished recovery; "" if there is none.
 func readMark(fs vfs.FS, dir string) (string, error) {
 	there, err := marks{fs, dir}.has(markRecovering)
 	if err != nil || !there {

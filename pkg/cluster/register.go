@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// registry is the metadata as a registration sees it: a raftstore.Store.
+// registry is the part of raftstore.Store that a registration uses.
 type registry interface {
 	Propose(context.Context, meta.Command) (meta.Result, error)
 	Init(context.Context) (clusterID string, err error)
@@ -23,7 +23,7 @@ type registry interface {
 	Read(func(*meta.State))
 }
 
-// registration is one start of the node on its way into the metadata.
+// registration is the registration of one start of the node.
 type registration struct {
 	store     registry
 	marks     marks
@@ -33,8 +33,7 @@ type registration struct {
 	command   meta.NodeStarted
 }
 
-// run has the cluster know of this start, and returns when the metadata
-// here has it.
+// run registers this start, and returns when the local metadata includes it.
 func (r *registration) run(ctx context.Context) (err error) {
 	if r.command.Empty, err = r.marks.has(markUnregistered); err != nil {
 		return err
@@ -55,7 +54,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 		case !errors.Is(err, failure.MetadataDiskFull):
 			r.log.Debug("cannot register node start yet; retrying", "error", err)
 		case !told:
-			told = true // by the error it names the node and the disk
+			told = true // the error names the node and the disk
 			r.log.Error("cannot register node start: the disk of the metadata leader is full; the node serves once space is freed there", "error", err)
 		}
 		select {
@@ -64,7 +63,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		}
 	}
-	if _, err := r.store.Init(ctx); err != nil { // a founder that was killed has not named it
+	if _, err := r.store.Init(ctx); err != nil { // a bootstrap node that was killed has not named it
 		return fmt.Errorf("initialize cluster id: %w", err)
 	}
 	r.store.Read(r.tellSoleCopies)
@@ -74,8 +73,8 @@ func (r *registration) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// tellSoleCopies says which partitions this node serves though it lost power and
-// with it, perhaps, what they had acknowledged last: nobody in sync has more.
+// tellSoleCopies logs the partitions that this node serves although it lost power and may lack
+// their last acknowledged messages: no other in-sync replica has more.
 func (r *registration) tellSoleCopies(s *meta.State) {
 	if n := s.Node(r.command.Node.ID); n == nil || !n.LostPower {
 		return
@@ -94,13 +93,12 @@ func (r *registration) propose(ctx context.Context) (index uint64, err error) {
 	defer r.onFailure(cancel)()
 	done, err := r.store.Propose(ctx, r.command)
 	if errors.Is(err, raftstore.ErrBehind) && done.Index > 0 {
-		err = nil // it was taken in
+		err = nil // the node was admitted
 	}
 	return done.Index, err
 }
 
-// onFailure has cancel called when the node fails, until the returned function
-// is called.
+// onFailure calls cancel when the node fails, until the returned function is called.
 func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 	over := make(chan struct{})
 	r.work.start(func() {
@@ -113,7 +111,7 @@ func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(over) }
 }
 
-// hopeless reports whether a registration will not do better when tried again.
+// hopeless reports whether repeating a registration cannot succeed.
 func hopeless(err error) bool {
 	for _, known := range []error{failure.InvalidName, failure.LimitReached, failure.InvalidConfig, failure.CommandTooLarge, failure.FeatureLevel, failure.Removed} {
 		if errors.Is(err, known) {
@@ -123,7 +121,7 @@ func hopeless(err error) bool {
 	return false
 }
 
-// catchUp returns when the metadata here is at least at index.
+// catchUp returns when the local metadata has reached index.
 func (r *registration) catchUp(ctx context.Context, index uint64) error {
 	for {
 		changed := r.store.Changed()

@@ -13,13 +13,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// roster is who the members are and the lines to them.
+// roster holds the members and the lines to them.
 type roster struct {
 	self      meta.NodeID
 	transport *peer.Transport
 	run       func(func())
 
-	members atomic.Pointer[map[meta.NodeID]string] // address of each; the map is never changed
+	members atomic.Pointer[map[meta.NodeID]string] // address of each; the map is immutable
 
 	mu    sync.RWMutex // guards lines
 	lines map[lineKey]*line
@@ -36,13 +36,13 @@ func newRoster(self meta.NodeID, t *peer.Transport, run func(func())) *roster {
 	return r
 }
 
-// knows reports whether a node is a member, as far as this one knows.
+// knows reports whether a node is a member, to this node's knowledge.
 func (r *roster) knows(id meta.NodeID) bool {
 	_, ok := (*r.members.Load())[id]
 	return ok
 }
 
-// line returns the line to a node, which need not be known yet.
+// line returns the line to a node, which may be unknown.
 func (r *roster) line(id meta.NodeID, class peer.Class) *line {
 	k := lineKey{id, class}
 	if l := r.find(k); l != nil {
@@ -56,14 +56,14 @@ func (r *roster) line(id meta.NodeID, class peer.Class) *line {
 		l.dial = func(address string, up, down func(uint64)) *peer.Peer {
 			return r.transport.Peer(peer.Node(id), class, address, peer.OnUp(up), peer.OnDown(down))
 		}
-		l.move((*r.members.Load())[id]) // nothing to wait for
+		l.move((*r.members.Load())[id]) // no old connection to wait for
 		r.lines[k] = l
 	}
 	return l
 }
 
-// set replaces the members. A line that is made meanwhile has the old address
-// and is found afterwards, or has the new one.
+// set replaces the members. A line created concurrently either has the old address and is updated
+// afterwards, or has the new one.
 func (r *roster) set(now map[meta.NodeID]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *roster) find(k lineKey) *line {
 	return r.lines[k]
 }
 
-// event hands what the transport tells to the lines.
+// event passes events of the transport to the lines.
 func (r *roster) event(e peer.Event) {
 	if e.Inbound || e.Kind != peer.EventRefused && e.Kind != peer.EventFailed {
 		return
@@ -92,7 +92,7 @@ func (r *roster) answers(id meta.NodeID) bool {
 	return l != nil && l.connected()
 }
 
-// hurry has all lines to a node connect now.
+// hurry makes all lines to a node connect now.
 func (r *roster) hurry(id meta.NodeID) {
 	for _, class := range []peer.Class{peer.ClassReplication, peer.ClassForward} {
 		if l := r.find(lineKey{id, class}); l != nil {
@@ -101,8 +101,8 @@ func (r *roster) hurry(id meta.NodeID) {
 	}
 }
 
-// follow keeps the members and their addresses as the metadata and the agreement
-// say, until ctx ends. A connection for requests is held to each.
+// follow updates the members and their addresses from the metadata and the Raft configuration
+// until ctx ends. It holds a connection for requests to each.
 func (r *roster) follow(ctx context.Context, s *raftstore.Store) {
 	for {
 		changed := s.Changed()
@@ -115,8 +115,8 @@ func (r *roster) follow(ctx context.Context, s *raftstore.Store) {
 	}
 }
 
-// membersOf returns the members with their addresses: the registered, and those
-// that are about to be. One that lost its address to another node has none.
+// membersOf returns the members with their addresses: registered nodes and those being admitted. A
+// member whose address was taken over has none.
 func membersOf(s *raftstore.Store) map[meta.NodeID]string {
 	out := map[meta.NodeID]string{}
 	for _, m := range s.Members().Configuration().Members {
@@ -135,7 +135,7 @@ func membersOf(s *raftstore.Store) map[meta.NodeID]string {
 	return out
 }
 
-// update makes the lines follow the members. One goroutine at a time may call it.
+// update updates the lines to the members. It is not safe for concurrent use.
 func (r *roster) update(now map[meta.NodeID]string) {
 	was := *r.members.Load()
 	if maps.Equal(was, now) {

@@ -20,7 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// desk is where other nodes' requests come in.
+// desk receives the requests of other nodes.
 type desk struct {
 	self      meta.NodeID
 	roster    *roster
@@ -32,24 +32,24 @@ type desk struct {
 	log       *slog.Logger
 	opened    atomic.Pointer[raftstore.Store] // nil: not opened
 	handlers  atomic.Pointer[Handlers]        // nil: the node does not serve
-	requests  chan struct{}                   // holds one for each request that is worked on
+	requests  chan struct{}                   // holds one for each request in progress
 	rejected  complaints
 }
 
-// admit decides about a connection that another node makes. The transport has
-// seen to it that both are of one cluster, where both are of any.
+// admit decides about a connection from another node. The transport has checked that both nodes
+// are in the same cluster, if both are in one.
 func (d *desk) admit(h *peer.Hello) peer.Reason {
 	switch h.Class {
 	case peer.ClassReplication:
 		if d.handlers.Load() == nil {
-			return peer.ReasonClass // the sender is told when that changes
+			return peer.ReasonClass // the sender is notified when that changes
 		}
 		return d.vouch(h.Node)
 	case peer.ClassForward:
 		return d.vouch(h.Node)
 	case peer.ClassRaft:
-		// A node that was away need not know the leader of today yet. While it hears
-		// of one, whoever is unknown has no business with it.
+		// A node that was away may not know the current leader yet. While it hears from a leader,
+		// nodes that it does not know are not members.
 		s := d.formation.Store()
 		if s == nil {
 			return peer.ReasonClass
@@ -57,7 +57,7 @@ func (d *desk) admit(h *peer.Hello) peer.Reason {
 		if _, known := s.Leader(); known {
 			return d.vouch(h.Node)
 		}
-	case peer.ClassForm, peer.ClassPing: // for everybody
+	case peer.ClassForm, peer.ClassPing: // for all nodes
 	}
 	return peer.ReasonNone
 }
@@ -68,7 +68,7 @@ func (d *desk) vouch(node peer.Node) peer.Reason {
 	if d.roster.knows(id) {
 		return peer.ReasonNone
 	}
-	if s := d.formation.Store(); s != nil { // the roster follows a moment later
+	if s := d.formation.Store(); s != nil { // the roster is updated a moment later
 		if _, ok := s.Members().Configuration().Find(id); ok {
 			return peer.ReasonNone
 		}
@@ -76,7 +76,7 @@ func (d *desk) vouch(node peer.Node) peer.Reason {
 	return peer.ReasonUnknownNode
 }
 
-// event hears of connections. It must not block.
+// event handles events of connections. It must not block.
 func (d *desk) event(e peer.Event) {
 	d.roster.event(e)
 	from := meta.NodeID(e.Node)
@@ -96,21 +96,20 @@ func (d *desk) event(e peer.Event) {
 	}
 }
 
-// maxComplaints is how many different refusals are told of: strangers choose the
-// names of nodes.
+// maxComplaints is the maximum number of different refusals that are logged, because strangers
+// choose the names of nodes.
 const maxComplaints = 64
 
-// strangeFor is how long a node must have been unknown to be told of: one that has
-// just been let in is known to all members a moment later.
+// strangeFor is how long a node must have been unknown before its refusal is logged: a node that
+// was just admitted is known to all members a moment later.
 const strangeFor = 3 * time.Second
 
-// complaints tells of refusals: of each once, as attempts to connect are repeated for as
-// long as someone makes them, and of few in a second, as strangers may make any number.
-// Who was left out is told of when it is refused again.
+// complaints logs refusals: each once, since connection attempts repeat, and only a few per
+// second, since strangers may cause any number. An omitted refusal is logged when it is repeated.
 type complaints struct {
 	book complaint.Book
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	first map[rejection]time.Time
 	told  map[rejection]bool
 }
@@ -121,7 +120,7 @@ type rejection struct {
 	reason  peer.Reason
 }
 
-// tell tells of a refusal if that is worth it.
+// tell logs a refusal if necessary.
 func (c *complaints) tell(log *slog.Logger, e *peer.Event, now time.Time) {
 	k := rejection{node: e.Node, inbound: e.Inbound}
 	if refused, ok := errors.AsType[*peer.RefusedError](e.Err); ok {
@@ -136,10 +135,10 @@ func (c *complaints) tell(log *slog.Logger, e *peer.Event, now time.Time) {
 	c.told[k] = true
 }
 
-// isNew reports whether a refusal is worth telling.
+// isNew reports whether a refusal should be logged.
 func (c *complaints) isNew(k rejection, now time.Time) bool {
 	if k.reason == peer.ReasonClass || k.reason == peer.ReasonSelf {
-		return false // a node that is starting, or an address that is its own
+		return false // a node that is starting, or this node's own address
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +156,7 @@ func (c *complaints) isNew(k rejection, now time.Time) bool {
 	return k.reason != peer.ReasonUnknownNode || now.Sub(first) >= strangeFor
 }
 
-// replicationHandler takes the calls of class replication.
+// replicationHandler handles the calls of class replication.
 type replicationHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
@@ -175,7 +174,7 @@ func (r replicationHandler) HandleBy(by peer.Gatherer, from peer.Node, _ uint64,
 	h.Replicate(by, meta.NodeID(from), kind, bytes.Clone(payload), func(answer []byte) { reply([][]byte{answer}, nil) })
 }
 
-// forwardHandler takes the calls of class forward.
+// forwardHandler handles the calls of class forward.
 type forwardHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
@@ -183,7 +182,7 @@ func (f forwardHandler) Handle(from peer.Node, session uint64, kind uint8, paylo
 	f.desk.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
 }
 
-// formHandler takes the calls of class formation, of which there is one.
+// formHandler handles the calls of class formation, of which there is one.
 type formHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
@@ -196,8 +195,7 @@ func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, r
 	f.desk.answer(reply, func(ctx context.Context) ([]byte, error) { return f.desk.formation.Handle(ctx, text) })
 }
 
-// handle answers a request, or hands it on. It does not block. payload is its to
-// keep.
+// handle answers a request, or passes it on. It does not block. It owns payload.
 func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	h := d.handlers.Load()
 	switch {
@@ -212,7 +210,7 @@ func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 	}
 }
 
-// handleOwn answers a request of this package's own.
+// handleOwn answers a request of this package.
 func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply func([][]byte, error)) {
 	switch kind {
 	case kindWho:
@@ -238,7 +236,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 	d.answer(reply, func(ctx context.Context) ([]byte, error) { return d.answerOwn(ctx, from, kind, payload) })
 }
 
-// answer has a goroutine do what a request asks for, if not too many do.
+// answer performs a request on a goroutine, unless too many are in progress.
 func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]byte, error)) {
 	select {
 	case d.requests <- struct{}{}:
@@ -262,7 +260,7 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 	}
 }
 
-// answerOwn does what a request asks for.
+// answerOwn performs a request of this package.
 func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	s := d.opened.Load()
 	if s == nil {
@@ -280,8 +278,7 @@ func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payl
 	return acts{s, d.calls}.carryOut(ctx, kind, payload)
 }
 
-// incarnation returns the incarnation that this process is registered as, and 0
-// while it does not serve.
+// incarnation returns the registered incarnation of this process, or 0 while it does not serve.
 func (d *desk) incarnation() uint64 {
 	s := d.opened.Load()
 	if s == nil || d.handlers.Load() == nil {

@@ -21,31 +21,28 @@ import (
 )
 
 const (
-	// quiet is how long a leader that is there is hardly ever unheard of, unless it
-	// or the network is slow: heartbeats come every 100 ms.
+	// quiet is a time for which a living leader is hardly ever silent, unless it or the network is
+	// slow: heartbeats are sent every 100 ms.
 	quiet = 100 * time.Millisecond
-	// unanswered is how long a leader that is there hardly ever leaves a question
-	// unanswered.
+	// unanswered is a time within which a living leader hardly ever fails to answer a question.
 	unanswered = 3 * quiet
-	// looks is how often a leader that seems dead is looked at, each time after
-	// another quiet.
+	// looks is how often a leader that seems dead is checked, each time after another quiet.
 	looks = 5
 	// succeedEvery is the time that each candidate leaves to those before it.
 	succeedEvery = 150 * time.Millisecond
 )
 
-// suspicion is why a leader seems dead: the kind of the call by which the other
+// suspicion is the reason why a leader seems dead: the kind of the call with which the other
 // voters are asked.
 type suspicion uint8
 
 const (
 	refusing = suspicion(kindGone)   // its machine refuses connections
-	silent   = suspicion(kindSilent) // it leaves a question unanswered
+	silent   = suspicion(kindSilent) // it does not answer a question
 )
 
-// unheard returns how long a majority must not have heard of the leader: where it
-// is silent, as long as this node waits for a leader, which is longer where it runs
-// late itself.
+// unheard returns for how long a majority must not have heard from the leader. For a silent
+// leader, it is this node's timeout for a leader, which is longer if the node itself runs late.
 func (s suspicion) unheard(store *raftstore.Store) time.Duration {
 	if s == silent {
 		return store.Members().Patience()
@@ -53,7 +50,7 @@ func (s suspicion) unheard(store *raftstore.Store) time.Duration {
 	return quiet
 }
 
-// confirmed reports whether what a look at the leader came to is the same again.
+// confirmed reports whether another check of the leader had the same result.
 func (s suspicion) confirmed(look error) bool {
 	if s == silent {
 		return look != nil
@@ -61,17 +58,15 @@ func (s suspicion) confirmed(look error) bool {
 	return errors.Is(look, syscall.ECONNREFUSED)
 }
 
-// succession shortens the election of a leader of the metadata after the death
-// of the last one. The agreement's own way is that each voter finds at random
-// times, 0.5 to 1 s after each other, that it has not heard of the leader for 0.5 s,
-// and that most of them must have found that: 1 s in the middle, and up to 1.5 s.
+// succession shortens the election of a new metadata leader after the last one died. By Raft's own
+// rules, each voter notices at random times, 0.5 to 1 s apart, that it has not heard from the
+// leader for 0.5 s, and a majority must have noticed: 1 s on average, and up to 1.5 s.
 //
-// But when a process is killed, its machine refuses connections at once. And one that
-// hangs or is cut off leaves the questions unanswered that voters ask it all the time.
-// If then a second look comes to the same, and most voters have not heard of the leader,
-// for 0.1 s where it refuses and for 0.5 s where it is silent, the one of them that
-// holds most asks for votes. Whoever does that wrongly costs an election and nothing
-// else: who may lead is for the agreement to decide.
+// But when a process is killed, its machine refuses connections at once. And a leader that hangs
+// or is isolated does not answer the questions that voters ask it continually. If a second check
+// has the same result, and a majority of the voters has not heard from the leader, for 0.1 s if it
+// refuses and for 0.5 s if it is silent, the one of them with the longest log asks for votes. A
+// mistake only costs an election: Raft decides who may lead.
 type succession struct {
 	self      meta.NodeID
 	store     *atomic.Pointer[raftstore.Store]
@@ -83,7 +78,7 @@ type succession struct {
 	running atomic.Bool
 }
 
-// suspect is told that a node seems dead, and why. It does not block.
+// suspect reports that a node seems dead, and why. It does not block.
 func (s *succession) suspect(id meta.NodeID, why suspicion) {
 	store := s.store.Load()
 	if store == nil {
@@ -100,8 +95,8 @@ func (s *succession) suspect(id meta.NodeID, why suspicion) {
 	}
 }
 
-// succeed asks for votes in the place of a leader, if it is dead and this node's
-// turn comes.
+// succeed starts an election in place of a leader, if the leader is dead and it is this node's
+// turn.
 func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) {
 	address := (*s.calls.roster.members.Load())[dead]
 	for range looks {
@@ -135,14 +130,14 @@ func replaced(store *raftstore.Store, dead meta.NodeID) bool {
 	return known && leader != dead
 }
 
-// voter is a voter that has not heard of the leader, and how much it holds.
+// voter is a voter that has not heard from the leader, and the end of its log.
 type voter struct {
 	id   meta.NodeID
 	last uint64
 }
 
-// place asks the other voters. It returns whether a majority has not heard of
-// the leader, and this node's place among them.
+// place asks the other voters. It returns whether a majority has not heard from the leader, and this
+// node's rank among them.
 func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) (place int, agreed bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
 	defer cancel()
@@ -175,17 +170,16 @@ func (s *succession) place(ctx context.Context, store *raftstore.Store, dead met
 	return placeAmong(s.self, silent, len(voters))
 }
 
-// placeAmong returns a node's place among the voters that have not heard of the
-// leader, those that hold most first, and whether they are a majority that it is
-// part of.
+// placeAmong returns a node's rank among the voters that have not heard from the leader, the
+// longest log first, and whether they are a majority that includes the node.
 func placeAmong(self meta.NodeID, silent []voter, voters int) (place int, agreed bool) {
 	slices.SortFunc(silent, func(a, b voter) int { return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.id, b.id)) })
 	place = slices.IndexFunc(silent, func(v voter) bool { return v.id == self })
 	return place, place >= 0 && len(silent) > voters/2
 }
 
-// unheard returns how far the agreement's log reaches here, or why this node does
-// not agree that a leader is dead: it has heard of it, within so much time.
+// unheard returns the end of the local Raft log, or an error if this node has heard from the
+// leader within the given time.
 func unheard(store *raftstore.Store, leader meta.NodeID, within time.Duration) (last uint64, err error) {
 	if now, known := store.Leader(); known && now != leader {
 		return 0, fmt.Errorf("%w: current leader is %s", failure.LeaderAlive, now)

@@ -7,14 +7,14 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 )
 
-// breakdown keeps why the node cannot continue.
+// breakdown stores the reason why the node cannot continue.
 type breakdown struct {
 	mu     sync.Mutex // guards err
 	err    error
 	failed chan struct{} // closed when err is set
 }
 
-// fail sets the cause; the first one stays.
+// fail sets the reason; only the first one is kept.
 func (f *breakdown) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,7 +32,7 @@ func (f *breakdown) cause() error {
 
 // tasks are the goroutines of a Node.
 type tasks struct {
-	ctx     context.Context // ends when they are to end
+	ctx     context.Context // ends when the tasks must end
 	cancel  context.CancelCauseFunc
 	running fan.Group
 }
@@ -46,13 +46,13 @@ func newTasks(ctx context.Context) *tasks {
 // start runs f unless the Node is closed, and reports whether it does.
 func (t *tasks) start(f func()) bool { return t.running.Go(f) }
 
-// must runs f, which is short, even when the Node is closed: someone waits for
-// what it tells.
+// must runs f, which is short, even if the Node is closed, because a caller waits for its
+// notification.
 func (t *tasks) must(f func()) {
 	if !t.start(f) {
 		go f()
 	}
 }
 
-// wait returns when none is running, and lets none start.
+// wait prevents further tasks from starting, and returns when none is running.
 func (t *tasks) wait() { t.running.Close() }

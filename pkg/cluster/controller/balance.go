@@ -7,10 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// toPreferred gives leaderships back to the preferred leaders that are up, in
-// sync and acceptable to the caller's set of steady nodes: at most limit of them
-// (0: all). It does nothing while a node drains, or while the setting
-// auto_balance is off.
+// toPreferred returns leaderships to preferred leaders that are up, in sync and in the caller's
+// set of steady nodes: at most limit of them (0: all). It does nothing while a node drains, or
+// while the setting auto_balance is off.
 func toPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, limit int) []meta.Election {
 	if !s.Settings().AutoBalance() {
 		return nil
@@ -33,7 +32,7 @@ func toPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 	return out
 }
 
-// Move is a possible change of a partition's replicas.
+// Move is a proposed change of a partition's replicas.
 type Move struct {
 	PartitionID
 	Version uint64 // of the partition
@@ -49,9 +48,9 @@ func (m Move) Command() meta.StartReassign {
 	}
 }
 
-// PlanBalance lists at most limit moves that bring the replica counts of the nodes within one
-// of each other, without moving a partition twice or reducing its zones. Nodes that are not up,
-// or drain, are left out. It changes nothing.
+// PlanBalance lists at most limit moves that bring the replica counts of the nodes within one of
+// each other, without moving a partition twice or reducing its zones. Nodes that are not up, or
+// drain, are ignored. It changes nothing.
 func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
 	held := map[meta.NodeID][]PartitionID{}
 	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
@@ -84,7 +83,7 @@ func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
 	return out
 }
 
-// balancer is a plan while it is being made.
+// balancer holds the state of a plan being built.
 type balancer struct {
 	s     *meta.State
 	held  map[meta.NodeID][]PartitionID
@@ -92,8 +91,8 @@ type balancer struct {
 	moved map[PartitionID]bool
 }
 
-// step finds a move from one of the fuller nodes to one of the emptier; ids are
-// sorted, the fullest first.
+// step finds a move from one of the fuller nodes to one of the emptier. ids are sorted, the
+// fullest first.
 func (b *balancer) step(ids []meta.NodeID) (Move, bool) {
 	for _, from := range ids {
 		for _, to := range slices.Backward(ids) {
@@ -125,7 +124,7 @@ func (b *balancer) move(from, to meta.NodeID) (Move, bool) {
 	return Move{}, false
 }
 
-// shift counts one replica more at to and one less at from.
+// shift moves one replica from from to to in the load.
 func shift(load map[meta.NodeID]meta.Load, from, to meta.NodeID) {
 	less, more := load[from], load[to]
 	less.Replicas--
@@ -133,7 +132,7 @@ func shift(load map[meta.NodeID]meta.Load, from, to meta.NodeID) {
 	load[from], load[to] = less, more
 }
 
-// replaced returns ids with one in the place of another.
+// replaced returns ids with one id replaced by another.
 func replaced(ids []meta.NodeID, from, to meta.NodeID) []meta.NodeID {
 	out := slices.Clone(ids)
 	out[slices.Index(out, from)] = to

@@ -8,42 +8,41 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Decision is what to do now.
+// Decision is what the controller does now.
 type Decision struct {
 	// Commands must be proposed in this order, each regardless of the outcome of the previous
 	// ones. The caller owns the slice.
 	Commands []meta.Command
-	Verdicts []Verdict     // why nodes change their state
-	Probe    []meta.NodeID // ask these nodes whether they are there
-	Troubles []Trouble     // what cannot continue; shared, not to be changed
-	Next     time.Time     // decide again then, or when something has changed
+	Verdicts []Verdict     // changes of nodes' assumed liveness
+	Probe    []meta.NodeID // nodes to probe
+	Troubles []Trouble     // what cannot continue; shared, must not be changed
+	Next     time.Time     // time of the next decision, unless something changes before
 }
 
-// Core decides. It remembers what it believes of the nodes and when it last did
-// what it does at a limited rate; everything else it reads from the metadata. It
-// is not safe for concurrent use.
+// Core decides. It stores the assumed liveness of nodes and the times of rate-limited actions; it
+// reads everything else from the metadata. It is not safe for concurrent use.
 type Core struct {
 	*Detector
 	opts     Options
 	calm     time.Time // since when no verdict and no election was necessary
-	balanced time.Time // when leaderships last went back
+	balanced time.Time // when leaderships were last returned
 
-	// What the last round over the metadata was about, and what came of it.
-	seen     *meta.State // with what was found to be as expected since
+	// The subject and result of the last round over the metadata.
+	seen     *meta.State // including what was found unchanged since
 	nodes    Conditions
 	looked   time.Time
-	settled  bool // there was nothing to do
+	settled  bool // nothing had to be done
 	troubles []Trouble
 }
 
-// New returns a controller that has just taken over on the node self.
+// New returns a controller that has just taken over on node self.
 func New(o Options, self meta.NodeID, now time.Time) *Core {
 	o = o.WithDefaults()
 	return &Core{Detector: NewDetector(o, self, now), opts: o, calm: now, balanced: now}
 }
 
-// Decide returns what to do now. Liveness and leadership come first; only if nothing is pending
-// there are replicas moved and leaderships returned, and only then is the trash purged.
+// Decide returns what to do now. Liveness and leadership come first. Replicas are moved and
+// leaderships returned only if nothing is pending, and the trash is purged only after that.
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	d := c.decide(s, now)
 	if due, _ := meta.TrashOf(s).Due(now); len(due) > 0 && len(d.Commands) == 0 {
@@ -84,9 +83,8 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	return d
 }
 
-// rests reports whether nothing has changed since the last round that could be about
-// other topics than those that changed, and nothing is or was to be done about them. It
-// looks at no other.
+// rests reports whether nothing has changed since the last round except topics that need nothing,
+// and the last round found nothing to do. It visits only changed topics.
 func (c *Core) rests(s *meta.State, nodes Conditions) bool {
 	if !meta.SameNodes(c.seen, s) || !maps.Equal(nodes, c.nodes) {
 		return false
@@ -99,8 +97,8 @@ func (c *Core) rests(s *meta.State, nodes Conditions) bool {
 	return true
 }
 
-// quiet says that a topic needs nothing: no leader, no replica, no node to move to. It
-// may say no of one that needs nothing either.
+// quiet reports whether a topic needs nothing: no leader, no replica, no move. It may return false
+// for a topic that needs nothing.
 func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
 	if f := fit(s, t); f.Replicas+f.MinISR > 0 {
 		return false
@@ -111,13 +109,13 @@ func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
 	})
 }
 
-// Conditions returns how the nodes of the metadata are, as the controller
-// believes: its own verdicts count before they are applied.
+// Conditions returns the conditions of the nodes in the metadata, as assumed by the controller:
+// its own verdicts count before they are applied.
 func (c *Core) Conditions(s *meta.State) Conditions {
 	return conditions(s, func(n *meta.Node) bool { return !c.Alive(n.ID) })
 }
 
-// balance gives leaderships back once all has been calm for long enough.
+// balance returns leaderships to preferred leaders when the cluster has been calm for long enough.
 func (c *Core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Command {
 	if now.Sub(c.calm) < c.opts.BalanceAfter || now.Sub(c.balanced) < c.opts.BalanceEvery {
 		return nil

@@ -11,44 +11,43 @@ import (
 // Verdict is a change of a node's assumed liveness.
 type Verdict struct {
 	Node        meta.NodeID
-	Incarnation uint64 // of the process that it is about
+	Incarnation uint64 // of the process
 	Alive       bool
 	Why         string // for the log and the operator
 }
 
 // Former is the previous controller as known to its successor.
 type Former struct {
-	Node        meta.NodeID // "": there was none, or it is not known
-	Incarnation uint64      // as which it was the controller
-	Heard       time.Time   // when it was last heard of
+	Node        meta.NodeID // "": none, or unknown
+	Incarnation uint64      // with which it was the controller
+	Heard       time.Time   // when it was last heard from
 }
 
-// Detector judges the liveness of nodes. Its inputs are observations with times; its outputs
+// Detector judges the liveness of nodes. Its inputs are observations with times, and its outputs
 // depend only on them and on the given time. It is not safe for concurrent use.
 type Detector struct {
 	opts   Options
 	self   meta.NodeID
 	former Former
 	last   time.Time // of the last Tick
-	due    time.Time // when the next Tick was asked for at the latest
+	due    time.Time // latest time requested for the next Tick
 	nodes  map[meta.NodeID]*patient
 }
 
-// patient is what is known of a node.
+// patient is the state of a node.
 type patient struct {
 	incarnation uint64
 	alive       bool
 	heard       time.Time // last sign of life
-	steady      time.Time // heard of since then without a gap; zero: not heard of
+	steady      time.Time // heard from since then without a gap; zero: not heard from
 	aliveSince  time.Time // when it was last found alive
-	refused     time.Time // first refusal of those in a row; zero: none
-	confirmed   bool      // refused again, late enough after the first
-	probed      time.Time // when a probe was last asked for
+	refused     time.Time // first of the consecutive refusals; zero: none
+	confirmed   bool      // refused again, sufficiently later than the first time
+	probed      time.Time // when a probe was last requested
 	deaths      []time.Time
 }
 
-// NewDetector returns one that has seen nothing yet. The node self is alive by
-// definition: it is the one that believes.
+// NewDetector returns a Detector without observations. The node self is always alive.
 func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
 	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*patient{}}
 }
@@ -87,9 +86,8 @@ func (d *Detector) Refused(id meta.NodeID, now time.Time) {
 	p.confirmed = p.confirmed || now.Sub(p.refused) >= d.opts.ConfirmAfter
 }
 
-// Suspect has a node that is believed to be alive probed at the next Tick, unless
-// its machine was heard to refuse a connection: then the second look keeps its
-// distance from the first.
+// Suspect requests a probe of a node at the next Tick, unless its machine has refused a
+// connection: then the second probe keeps its distance from the first.
 func (d *Detector) Suspect(id meta.NodeID) {
 	if p := d.nodes[id]; p != nil && p.alive && p.refused.IsZero() {
 		p.probed = time.Time{}
@@ -153,8 +151,8 @@ func (d *Detector) Alive(id meta.NodeID) bool {
 	return p != nil && p.alive
 }
 
-// AliveSince returns since when the node is believed to be alive without a
-// break; the zero time if it is not.
+// AliveSince returns since when the node has been assumed alive without interruption; the zero
+// time if it is not alive.
 func (d *Detector) AliveSince(id meta.NodeID) time.Time {
 	if p := d.nodes[id]; p != nil && p.alive {
 		return p.aliveSince
@@ -162,7 +160,7 @@ func (d *Detector) AliveSince(id meta.NodeID) time.Time {
 	return time.Time{}
 }
 
-// forget makes the detector as new, but for the deaths that it remembers.
+// forget drops all observations except deaths.
 func (d *Detector) forget(now time.Time) {
 	for _, p := range d.nodes {
 		p.steady, p.refused, p.confirmed, p.probed = time.Time{}, time.Time{}, false, time.Time{}
@@ -172,7 +170,7 @@ func (d *Detector) forget(now time.Time) {
 	}
 }
 
-// excuse takes the time that this process missed from every node's silence.
+// excuse subtracts the time that this process missed from the silence of every node.
 func (d *Detector) excuse(missed time.Duration, now time.Time) {
 	for _, p := range d.nodes {
 		if p.heard = p.heard.Add(missed); p.heard.After(now) {
@@ -181,7 +179,7 @@ func (d *Detector) excuse(missed time.Duration, now time.Time) {
 	}
 }
 
-// meet returns what is known of a node, recreated for a new process of it.
+// meet returns the state of a node, recreated for a new process of the node.
 func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 	p := d.nodes[n.ID]
 	if p != nil && p.incarnation == n.Incarnation {
@@ -196,7 +194,7 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 	}
 	if p != nil {
 		fresh.deaths = p.deaths
-		if p.alive { // it ended, and started again before that was seen
+		if p.alive { // it ended and restarted before that was detected
 			fresh.deaths = append(fresh.deaths, now)
 		}
 	}
@@ -204,7 +202,7 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 	return fresh
 }
 
-// probeAt returns when the node is to be probed next.
+// probeAt returns when the node must be probed next.
 func (d *Detector) probeAt(p *patient) time.Time {
 	switch {
 	case p.probed.IsZero():
@@ -215,9 +213,8 @@ func (d *Detector) probeAt(p *patient) time.Time {
 	return p.probed.Add(beat.Until(p.probed, d.opts.ProbeEvery))
 }
 
-// judge compares what is known of a node with what the metadata says of it.
-// Where the metadata disagrees with an earlier verdict, which then was not
-// applied, the verdict is given again.
+// judge compares the state of a node with the metadata. If the metadata differs from an earlier
+// verdict, which therefore was not applied, the verdict is repeated.
 func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool) {
 	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
 	switch {
@@ -242,8 +239,8 @@ func (d *Detector) died(n *meta.Node, p *patient, now time.Time, why string) Ver
 	return Verdict{n.ID, p.incarnation, false, why}
 }
 
-// hold returns how long a node that was dead must have been heard of without a
-// gap: not at all after one death within the window, longer after each further.
+// hold returns how long a dead node must be heard from without a gap: zero after one death within
+// the window, longer after each further one.
 func (d *Detector) hold(p *patient, now time.Time) time.Duration {
 	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > d.opts.FlapWindow })
 	if len(p.deaths) < 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// DrainError lists the partitions that cannot do without a node.
+// DrainError lists the partitions that need a node.
 type DrainError struct {
 	Node     meta.NodeID
 	Troubles []Trouble // TroubleDrain, TroubleMinISR
@@ -81,10 +81,9 @@ func Handover(s *meta.State, nodes Conditions, id meta.NodeID, reason string) []
 	return out
 }
 
-// Transfer returns the election that an operator asks for: of the node to, or
-// with "" of the one that the controller would choose. An unclean one may name
-// any replica, and is the operator's word that what this one lacks is lost; it
-// is never made without that word.
+// Transfer returns the election that an operator requests: of node to, or, if to is "", of the
+// node that the controller would choose. An unclean election may name any replica, and accepts the
+// loss of the messages that this replica lacks; it is only made on explicit request.
 func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, unclean bool) (meta.Election, error) {
 	p, err := find(s, id)
 	if err != nil {
@@ -116,8 +115,8 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 	return e, nil
 }
 
-// Remaining counts the partitions that a node still holds a replica of. A
-// decommissioned node with none can be removed.
+// Remaining counts the partitions of which a node still holds a replica. A decommissioned node
+// without replicas can be removed.
 func Remaining(s *meta.State, id meta.NodeID) int {
 	n := 0
 	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Why a leader is elected, as meta.Election says it.
+// Reasons of elections, for meta.Election.
 const (
 	reasonNodeDown = meta.ReasonNodeDown
 	reasonRestart  = meta.ReasonRestart
@@ -16,18 +16,18 @@ const (
 	reasonBalance  = meta.ReasonBalance
 )
 
-// Condition is how much a node can be counted on. More is better.
+// Condition is the suitability of a node. More is better.
 type Condition uint8
 
 // The conditions of a node.
 const (
 	Gone     Condition = iota // dead, or not a member
-	Draining                  // alive, and to lead nothing if that can be helped
-	Full                      // alive, and its disk takes no publishes: it leads where no other can
+	Draining                  // alive; leads only if no other node can
+	Full                      // alive, but its disk accepts no publishes; leads only if no other node can
 	Up
 )
 
-// Conditions is the condition of each node; a missing one is Gone.
+// Conditions holds the condition of each node; a missing one is Gone.
 type Conditions map[meta.NodeID]Condition
 
 // ConditionsOf returns the conditions of the nodes according to the metadata.
@@ -52,38 +52,38 @@ func conditions(s *meta.State, gone func(*meta.Node) bool) Conditions {
 	return out
 }
 
-// PartitionID names a partition.
+// PartitionID identifies a partition.
 type PartitionID struct {
 	Topic       string
 	Incarnation meta.Incarnation
 	Partition   int
 }
 
-// TroubleKind says what kind of thing cannot continue by itself.
+// TroubleKind is the kind of a problem that needs an operator.
 type TroubleKind string
 
-// The kinds of trouble.
+// Kinds of trouble.
 const (
 	TroubleOffline TroubleKind = "offline" // no in-sync replica is alive
-	TroubleDrain   TroubleKind = "drain"   // no other in-sync replica could lead
+	TroubleDrain   TroubleKind = "drain"   // no other in-sync replica can lead
 	TroubleNoRoom  TroubleKind = "no_room" // no node can take the replica
-	TroubleMove    TroubleKind = "move"    // a replica that is being added is dead
-	TroubleMinISR  TroubleKind = "min_isr" // in-sync replicas would fall below it
+	TroubleMove    TroubleKind = "move"    // a replica being added is dead
+	TroubleMinISR  TroubleKind = "min_isr" // the in-sync replicas would fall below the minimum ISR
 )
 
-// Trouble is something that the controller would do and cannot.
+// Trouble is an action that the controller cannot perform.
 type Trouble struct {
 	Kind TroubleKind
 	PartitionID
-	Nodes []meta.NodeID // which it is about; shared, not to be changed
+	Nodes []meta.NodeID // affected nodes; shared, must not be changed
 }
 
-// same reports whether two speak of the same trouble.
+// same reports whether two troubles have the same subject.
 func (t Trouble) same(u Trouble) bool {
 	return t.Kind == u.Kind && t.PartitionID == u.PartitionID && slices.Equal(t.Nodes, u.Nodes)
 }
 
-// partitions calls f with each partition, by topic and number, until f says no.
+// partitions calls f with each partition, by topic and number, until f returns false.
 func partitions(s *meta.State, f func(PartitionID, *meta.Topic, *meta.Partition) bool) {
 	for t := range s.Topics() {
 		for i := range t.Partitions {
@@ -138,7 +138,7 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 	return append(outages, drains...), troubles
 }
 
-// leaderships returns how many partitions each node leads now.
+// leaderships returns the number of partitions that each node leads.
 func leaderships(s *meta.State) map[meta.NodeID]int {
 	load := make(map[meta.NodeID]int, s.NodeCount())
 	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
@@ -150,10 +150,10 @@ func leaderships(s *meta.State) map[meta.NodeID]int {
 	return load
 }
 
-// pick returns the in-sync replica that should lead: one that is up before one
-// whose disk is full, that before one that drains, one that stays before one that goes, then the preferred, then the
-// one that leads least. A draining leader is no candidate for its own place, and
-// one that may have lost data only where Partition.Electable says so.
+// pick returns the in-sync replica that should lead, in order of preference: one that is up before
+// one with a full disk, that before a draining one; one that stays before one being removed; the
+// preferred leader; the one that leads least. A draining leader cannot succeed itself, and a replica
+// that may have lost data is chosen only if Partition.Electable allows it.
 func pick(p *meta.Partition, nodes Conditions, load map[meta.NodeID]int) (best meta.NodeID, found bool) {
 	better := func(a, b meta.NodeID) bool {
 		return cmp.Or(
@@ -182,7 +182,7 @@ func isIn(ids []meta.NodeID, id meta.NodeID) int {
 	return 0
 }
 
-// batches cuts elections into commands.
+// batches splits elections into commands.
 func batches(es []meta.Election, size int) []meta.Command {
 	var out []meta.Command
 	for part := range slices.Chunk(es, min(size, meta.MaxElections)) {

@@ -16,21 +16,20 @@ var ErrRefusedConnection = errors.New("connection refused")
 
 // Cluster is what a Loop acts on. Its methods are called from several goroutines.
 type Cluster interface {
-	// State returns the metadata as applied here; nobody changes it.
+	// State returns the metadata as applied on this node. It must not be changed.
 	State() *meta.State
 	// Propose commits and applies a command, or returns an error within a bounded time. In any
 	// case the controller reads the metadata again.
 	Propose(ctx context.Context, c meta.Command) (meta.Result, error)
-	// Probe asks a node whether it is there, and returns the incarnation that it
-	// runs as, 0 while it has none. It ends when ctx does.
+	// Probe asks a node for the incarnation with which it runs, 0 if it has none. It ends when ctx
+	// does.
 	Probe(ctx context.Context, n *meta.Node) (incarnation uint64, err error)
 	// Observe is called with each decision that is carried out, and with each whose troubles
 	// changed. It must not block.
 	Observe(d Decision)
 }
 
-// Loop runs a controller for as long as its node leads the metadata. It decides
-// nothing itself.
+// Loop runs a controller while its node leads the metadata. It makes no decisions.
 type Loop struct {
 	Options Options
 	Self    meta.NodeID
@@ -43,7 +42,7 @@ type Loop struct {
 	Suspects <-chan meta.NodeID
 }
 
-// answer is what became of a probe.
+// answer is the outcome of a probe.
 type answer struct {
 	node        meta.NodeID
 	incarnation uint64
@@ -101,8 +100,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// observe tells the detector what became of a probe. One that brought neither an
-// answer nor a refusal is silence, and silence tells by itself.
+// observe reports the outcome of a probe to the detector. A probe without an answer or a refusal
+// is silence, which the detector notices by itself.
 func (c *Core) observe(a answer, now time.Time) {
 	switch {
 	case a.err == nil:
@@ -122,8 +121,7 @@ func (l *Loop) probe(ctx context.Context, n *meta.Node, timeout time.Duration, a
 	}
 }
 
-// propose brings the commands forward one at a time. What becomes of each
-// shows in the metadata.
+// propose proposes the commands one at a time. Their outcomes show in the metadata.
 func (l *Loop) propose(ctx context.Context, commands []meta.Command, done chan<- struct{}) {
 	for _, c := range commands {
 		if _, err := l.Cluster.Propose(ctx, c); err != nil && ctx.Err() != nil {

@@ -21,43 +21,41 @@ const (
 	defaultBalanceBatch   = 64
 )
 
-// lookAgain is how often the metadata is gone through though neither it nor what
-// is believed of the nodes has changed: time alone may allow something now.
+// lookAgain is how often the metadata is visited if neither it nor the assumed liveness of nodes
+// has changed, because some actions become possible with time.
 const lookAgain = time.Second
 
-// lateProbe is the part of ProbeEvery by which a Tick may come too late without the
-// time counting as missed: timers are never quite in time.
+// lateProbe is the part of ProbeEvery by which a Tick may be late without counting as missed time,
+// because timers are never exact.
 const lateProbe = 4
 
-// Options are the controller's limits. The zero value has the defaults.
+// Options are the controller's limits. The zero value uses the defaults.
 type Options struct {
-	// SessionTimeout is how long a node may be silent before it counts as dead. A short one
-	// mistakes busy nodes for dead ones; a long one prolongs the time without a leader.
+	// SessionTimeout is how long a node may be silent before it counts as dead. A short timeout
+	// takes busy nodes for dead ones; a long one prolongs the time without a leader.
 	SessionTimeout time.Duration
 	// ProbeEvery is the probe interval of each node.
 	ProbeEvery time.Duration
-	// ConfirmAfter is how long after a refused connection it is tried again
-	// before the node counts as dead.
+	// ConfirmAfter is the delay after a refused connection before the connection is tried again
+	// and the node may count as dead.
 	ConfirmAfter time.Duration
-	// FlapWindow is how long a death is held against a node. With two or more,
-	// it must be heard of without a gap for FlapHold, doubled with each further
-	// one up to MaxFlapHold, before it counts as up.
+	// FlapWindow is how long a death counts against a node. With two or more deaths, the node must
+	// be heard from without a gap for FlapHold, doubled with each further death up to MaxFlapHold,
+	// before it counts as up.
 	FlapWindow, FlapHold, MaxFlapHold time.Duration
-	// Elections is the most leaders that one command names, up to
-	// meta.MaxElections.
+	// Elections is the maximum number of elections in one command, up to meta.MaxElections.
 	Elections int
-	// MovesPerNode and Moves bound the partitions that are being reassigned, for
-	// each node that sends or receives and for the cluster. A move in flight
-	// costs disk and network on both ends.
+	// MovesPerNode and Moves limit the reassignments in progress, for each sending or receiving
+	// node and for the cluster. A reassignment costs disk and network bandwidth on both ends.
 	MovesPerNode, Moves int
-	// BalanceAfter is how long a preferred leader must have been up, and the
-	// cluster without an election, before leaderships go back. Then
-	// BalanceBatch go at once, and as many again after each BalanceEvery.
+	// BalanceAfter is how long a preferred leader must have been up, and the cluster without an
+	// election, before leaderships are returned. Then BalanceBatch leaderships are returned at
+	// once, and as many again after each BalanceEvery.
 	BalanceAfter, BalanceEvery time.Duration
 	BalanceBatch               int
 }
 
-// WithDefaults returns the options with the defaults for what is not set.
+// WithDefaults returns the options with the defaults for unset fields.
 func (o Options) WithDefaults() Options {
 	return Options{
 		SessionTimeout: cmp.Or(o.SessionTimeout, DefaultSessionTimeout),

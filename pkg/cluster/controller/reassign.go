@@ -34,7 +34,7 @@ func moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Troubl
 	return append(batches(w.elections, w.opts.Elections), w.commands...), w.troubles
 }
 
-// works is a round of Moves while it is being decided.
+// works is the state of a round of moves being decided.
 type works struct {
 	s       *meta.State
 	nodes   Conditions
@@ -49,7 +49,7 @@ type works struct {
 	troubles  []Trouble
 }
 
-// leaving returns the nodes that are being decommissioned.
+// leaving returns the nodes being decommissioned.
 func leaving(s *meta.State) map[meta.NodeID]bool {
 	out := map[meta.NodeID]bool{}
 	for n := range s.Nodes() {
@@ -60,7 +60,7 @@ func leaving(s *meta.State) map[meta.NodeID]bool {
 	return out
 }
 
-// proceed makes the next step of a move, if there is one to make.
+// proceed performs the next step of a move, if there is one.
 func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
 	if !p.Moving() {
 		return false
@@ -72,7 +72,7 @@ func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
 	if p.Leader == "" || !slices.Contains(p.Removing, p.Leader) {
 		return false
 	}
-	// The leader goes. Would the move be ready with another one?
+	// The leader is removed. Check whether the move would be complete with another leader.
 	then := *p
 	next, found := pick(p, w.nodes, w.lead)
 	if then.Leader = next; !found || then.MoveReady() != nil {
@@ -84,9 +84,8 @@ func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
 	return true
 }
 
-// evacuate finds other nodes for the replicas that a partition has, or is about
-// to have, on nodes that leave, and for those of such a move that died before
-// they were in sync.
+// evacuate finds other nodes for the replicas that a partition has, or is being given, on leaving
+// nodes, and for added replicas that died before they were in sync.
 func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 	target := slices.Clone(p.Target())
 	evacuation := slices.ContainsFunc(p.Removing, func(n meta.NodeID) bool { return w.leaving[n] })
@@ -101,7 +100,7 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 		}
 	}
 	if len(out) == 0 || p.Leader == "" {
-		return // nobody could send it
+		return // there is no leader to copy from
 	}
 	for _, from := range out {
 		to := w.place(p, target)
@@ -113,7 +112,7 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 	}
 	m := Move{id, p.Version, p.Replicas, target}
 	if !p.Moving() && !w.slots.reserve(p, target, w.opts) {
-		return // in its turn
+		return // it waits for its turn
 	}
 	for i, from := range p.Target() {
 		if target[i] != from {
@@ -123,9 +122,8 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 	w.commands = append(w.commands, m.Command())
 }
 
-// fit returns what raises the numbers that a topic's operator left open, if they are
-// to be: the replicas as soon as there are nodes for more, and the min ISR once as
-// many are in sync.
+// fit returns the command that raises the automatic numbers of a topic, if necessary: the replicas
+// as soon as there are nodes for more, and the minimum ISR once as many replicas are in sync.
 func fit(s *meta.State, t *meta.Topic) meta.FitTopic {
 	c := meta.FitTopic{Name: t.Name, Incarnation: t.Incarnation}
 	if wanted := meta.WantedReplicas(s); t.Config.AutoReplicas && t.Config.Replicas < wanted {
@@ -136,20 +134,18 @@ func fit(s *meta.State, t *meta.Topic) meta.FitTopic {
 	return c
 }
 
-// whole reports whether every partition of a topic has all its replicas, in sync.
+// whole reports whether every partition of a topic has all its replicas in sync.
 func whole(t *meta.Topic) bool {
 	return t.LeastInSync() >= t.Config.Replicas &&
 		!slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Moving() })
 }
 
-// lacks reports whether a partition has fewer replicas than its topic is to have, and the
-// operator named no number.
+// lacks reports whether a partition has fewer replicas than its topic should have automatically.
 func lacks(t *meta.Topic, p *meta.Partition) bool {
 	return t.Config.AutoReplicas && len(p.Replicas) < t.Config.Replicas
 }
 
-// raise adds the replicas that a partition lacks. Nodes that are down or drain are
-// waited for.
+// raise adds the missing replicas of a partition. It waits for nodes that are down or drain.
 func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
 	if !lacks(t, p) || p.Leader == "" {
 		return
@@ -175,8 +171,8 @@ func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
 	w.commands = append(w.commands, Move{id, p.Version, p.Replicas, target}.Command())
 }
 
-// spread makes the one of the added replicas, those from the given place on, the
-// preferred leader that leads least, if it leads fewer by two than the first.
+// spread makes the added replica (those from index from on) that leads least the preferred leader,
+// if it leads at least two fewer partitions than the first.
 func (w *works) spread(target []meta.NodeID, from int) {
 	at := from
 	for i := from + 1; i < len(target); i++ {
@@ -194,10 +190,9 @@ func (w *works) spread(target []meta.NodeID, from int) {
 	target[0], target[at] = target[at], target[0]
 }
 
-// place returns the node that should take a replica of p beside those of the
-// target: one that holds it already before any other, then one in a zone that
-// the rest of the target uses least, then the one with the fewest replicas. It
-// returns "" where no node is free.
+// place returns the node for a replica of p in addition to those of the target: first a node that
+// already holds one, then one in the zone least used by the target, then the one with the fewest
+// replicas. It returns "" if no node is available.
 func (w *works) place(p *meta.Partition, target []meta.NodeID) (best meta.NodeID) {
 	used := map[string]int{}
 	for _, id := range target {
@@ -221,9 +216,9 @@ func (w *works) place(p *meta.Partition, target []meta.NodeID) (best meta.NodeID
 	return best
 }
 
-// slots counts the moves in progress: on each node that sends (the leader) or
-// receives (the added), and in total. A move of a partition without a leader copies
-// nothing, and holds up no other.
+// slots counts the moves in progress on each sending node (the leader) and receiving node (the
+// added), and in total. A move of a partition without a leader copies nothing, and does not delay
+// others.
 type slots struct {
 	node map[meta.NodeID]int
 	all  int
@@ -248,8 +243,8 @@ func (c *slots) add(leader meta.NodeID, adding []meta.NodeID) {
 	c.node[leader]++
 }
 
-// reserve counts one more move, unless that is more than the limits allow. One that
-// copies nothing is free.
+// reserve counts one more move, if the limits allow it. A move that copies nothing is always
+// allowed.
 func (c *slots) reserve(p *meta.Partition, target []meta.NodeID, o Options) bool {
 	var adding []meta.NodeID
 	for _, id := range target {
@@ -268,10 +263,9 @@ func (c *slots) reserve(p *meta.Partition, target []meta.NodeID, o Options) bool
 	return true
 }
 
-// PlanMove checks what an operator asks for: that the partition's replicas be on
-// the nodes of target, preferred leader first. Every node that is to receive a
-// copy must be up and not about to leave, and the limits of o must allow one more
-// move. The command that it returns starts the move.
+// PlanMove validates an operator's request to place a partition's replicas on the nodes of target,
+// preferred leader first. Every receiving node must be up and not leaving, and the limits of o
+// must allow one more move. The returned command starts the move.
 func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target []meta.NodeID) (meta.StartReassign, error) {
 	p, err := find(s, id)
 	if err != nil {
@@ -317,7 +311,7 @@ func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 	return Move{id, p.Version, p.Replicas, p.Before}.Command(), nil
 }
 
-// find returns a partition. An incarnation of 0 is any.
+// find returns a partition. Incarnation 0 matches any.
 func find(s *meta.State, id PartitionID) (*meta.Partition, error) {
 	t := s.Topic(id.Topic)
 	switch {

@@ -9,15 +9,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Why a node cannot come into a cluster, until someone changes something.
+// Permanent reasons why a node cannot join a cluster.
 var (
-	// ErrNodeIDTaken: another process of that name runs. Refused.
+	// ErrNodeIDTaken: another process with the node id runs. Refused.
 	ErrNodeIDTaken = fate.Refuse("node id is in use by another running node")
-	// ErrTwoClusters: the addresses to join lead into different clusters. Refused.
+	// ErrTwoClusters: the join addresses belong to different clusters. Refused.
 	ErrTwoClusters = fate.Refuse("join addresses belong to different clusters")
 	// ErrOtherCluster: the nodes belong to different clusters. Refused.
 	ErrOtherCluster = fate.Refuse("node belongs to another cluster")
-	// ErrAddressTaken: another member answers at the node's address. Refused.
+	// ErrAddressTaken: another member responds at the node's address. Refused.
 	ErrAddressTaken = fate.Refuse("cluster address is in use by another member")
 
 	errAddressUnclear = fate.Refuse("cluster address is registered to another member")
@@ -27,26 +27,26 @@ var (
 type identity struct {
 	Node    meta.NodeID `json:"node"`
 	Address string      `json:"address"` // for other nodes
-	Session uint64      `json:"session"` // another one for each process
+	Session uint64      `json:"session"` // differs for each process
 }
 
-// seen is what a node has said of itself.
+// seen is a node's description of itself.
 type seen struct {
 	identity
 	Member  bool          `json:"member,omitempty"`  // it has a cluster's metadata
-	Cluster string        `json:"cluster,omitempty"` // id; "": none yet
+	Cluster string        `json:"cluster,omitempty"` // id; "": not known yet
 	Expect  int           `json:"expect,omitempty"`
-	Sees    []meta.NodeID `json:"sees,omitempty"` // those that answered it, of a node without cluster
+	Sees    []meta.NodeID `json:"sees,omitempty"` // nodes that responded to it, if it has no cluster
 }
 
 func has(all []seen, id meta.NodeID) bool {
 	return slices.ContainsFunc(all, func(s seen) bool { return s.Node == id })
 }
 
-// step is what a node without state does next.
+// step is the next action of a node without state.
 type step struct {
 	do     stepKind
-	others []seen // to join through, or to found with
+	others []seen // to join through, or to bootstrap with
 	reason string // of stepWait
 	err    error  // of stepStop
 }
@@ -56,12 +56,12 @@ type stepKind uint8
 const (
 	stepWait  stepKind = iota
 	stepJoin           // the cluster of others
-	stepFound          // a cluster, once others are bound
-	stepStop           // it cannot come into a cluster
+	stepFound          // a new cluster, once the others are bound
+	stepStop           // it cannot join a cluster
 )
 
-// next decides, given who the node is, how many it expects, and who answered
-// at the addresses that it was given. asked is how many addresses those are.
+// next decides from the node's identity, the number of nodes it expects, and the answers from the
+// join addresses. asked is the number of these addresses.
 func next(self identity, expect, asked int, answers []seen) step {
 	others, err := distinct(self, answers)
 	if err != nil {
@@ -89,20 +89,20 @@ func next(self identity, expect, asked int, answers []seen) step {
 		return step{reason: fmt.Sprintf("%s is a cluster member but has not learned its cluster id yet", nameless)}
 	}
 	if expect == 1 && len(answers) == asked && len(others) == 0 {
-		return step{do: stepFound} // alone, and asked of nobody else
+		return step{do: stepFound} // alone, and no other address given
 	}
 	return found(self, expect, fresh)
 }
 
-// current leaves out the members of clusters that another one of those seen has
-// come from by a recovery: that one is the cluster now.
+// current omits the members of clusters from which another seen cluster was recovered: the
+// recovered one is the current cluster.
 func current(all []seen) []seen {
 	return slices.DeleteFunc(slices.Clone(all), func(s seen) bool {
 		return slices.ContainsFunc(all, func(o seen) bool { return o.Member && s.Member && meta.Supersedes(o.Cluster, s.Cluster) })
 	})
 }
 
-// distinct returns the answers of other nodes, each once, by id.
+// distinct returns the answers of other nodes without duplicates, by id.
 func distinct(self identity, answers []seen) ([]seen, error) {
 	all := slices.Clone(answers)
 	slices.SortFunc(all, func(a, b seen) int { return cmp.Compare(a.Node, b.Node) })
@@ -125,8 +125,8 @@ func distinct(self identity, answers []seen) ([]seen, error) {
 	return out, nil
 }
 
-// found decides where no cluster is in sight: the smallest id of those that are
-// expected founds one, once they see each other.
+// found decides if no cluster is visible: the node with the smallest id of those expected
+// bootstraps one, once they see each other.
 func found(self identity, expect int, fresh []seen) step {
 	if expect < 2 {
 		return step{reason: fmt.Sprintf("no cluster member responds, and bootstrap-expect %d does not form a new cluster with other nodes", expect)}

@@ -14,16 +14,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// leaderless is how long a member waits for a leader before it asks whether it
-// still is one.
+// leaderless is how long a member waits for a leader before it asks whether it is still a member.
 const leaderless = 3 * time.Second
 
-// maxActions bounds what is done for one candidate: remove, add, promote, and
-// again where others interfered.
+// maxActions limits the steps for one candidate: remove, add, promote, and repetitions after
+// concurrent changes.
 const maxActions = 6
 
-// Handle answers a request that another node's Options.Call brought here. An
-// error means that the request could not be read; nothing was done then.
+// Handle answers a request that arrived through another node's Options.Call. It returns an error,
+// and has done nothing, if the request is malformed.
 func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
 	r, err := decode[request](text)
 	if err != nil {
@@ -31,7 +30,7 @@ func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
 	}
 	a := answer{seen: n.introduce(), Granted: true}
 	switch {
-	case r.Kind == askWho: // whoever asks may know whose it is
+	case r.Kind == askWho: // anyone may know the cluster id
 	case r.Cluster != "" && a.Cluster != "" && r.Cluster != a.Cluster:
 		a.refuse(fmt.Errorf("%w: %s is in cluster %s, %s in cluster %s", ErrOtherCluster, r.From.Node, r.Cluster, n.self.Node, a.Cluster))
 	case r.Kind == askJoin:
@@ -56,7 +55,7 @@ func (n *Node) introduce() seen {
 	}
 }
 
-// give does what a founder asks, and says whether it is granted.
+// give handles a bootstrap node's request for a promise, and reports whether it is granted.
 func (n *Node) give(kind requestKind, to identity) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +72,7 @@ func (n *Node) give(kind requestKind, to identity) bool {
 	return false
 }
 
-// letIn makes the sender a member, or has the leader do so.
+// letIn makes the sender a member, directly or through the leader.
 func (n *Node) letIn(ctx context.Context, r request) error {
 	s := n.Store()
 	if s == nil {
@@ -94,7 +93,7 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 	return n.ask(ctx, m.Address, r).err
 }
 
-// admit makes a node what it is to be. The leader does that.
+// admit changes the membership of a node as decided. Only the leader calls it.
 func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) error {
 	select {
 	case n.admission <- struct{}{}:
@@ -102,7 +101,7 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	// One that was deposed and does not know it must refuse nobody.
+	// A deposed leader that does not know it yet must not refuse a node.
 	if err := s.VerifyLeader(ctx); err != nil {
 		return err
 	}
@@ -118,14 +117,14 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 		case actAdd:
 			err = members.AddNonvoter(ctx, who.Node, who.Address)
 		case actMove:
-			err = members.AddNonvoter(ctx, who.Node, who.Address) // a voter stays one
+			err = members.AddNonvoter(ctx, who.Node, who.Address) // a voter remains a voter
 		case actRemove:
 			err = members.Remove(ctx, who.Node)
 		case actPromote:
 			err = members.Promote(ctx, who.Node)
 		case actDisplace:
 			holder, _ := holderOf(c, who.identity)
-			err = members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter stays one
+			err = members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter remains a voter
 			n.o.Logger.Warn("member's cluster address taken over by another node; if the member is gone for good, decommission and remove it",
 				"node", holder.ID, "address", who.Address, "to", who.Node)
 		}
@@ -137,8 +136,8 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 	return errors.New("cluster membership keeps changing; retry")
 }
 
-// occupant returns who answers where the member of the candidate's name is known
-// to be, where that may be another process.
+// occupant returns the node that responds at the address of the member with the candidate's name,
+// if that may be another process.
 func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who candidate) identity {
 	m, known := c.Find(who.Node)
 	if !known || who.Node == n.self.Node {
@@ -150,8 +149,8 @@ func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who cand
 	return n.ask(ctx, m.Address, request{Kind: askWho}).identity
 }
 
-// claimant returns who answers at the candidate's address, where another member has
-// that address.
+// claimant returns the node that responds at the candidate's address, if another member has that
+// address.
 func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who candidate) identity {
 	holder, taken := holderOf(c, who.identity)
 	switch {
@@ -195,8 +194,8 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// ensureMember asks for what the node lacks, if anything; with anyway also if that
-// seems to be nothing.
+// ensureMember requests what the node's membership lacks; with anyway, also if it seems to lack
+// nothing.
 func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool) error {
 	c := s.Members().Configuration()
 	me, ok := c.Find(n.self.Node)
@@ -220,7 +219,7 @@ func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool
 	return err
 }
 
-// addresses returns where other nodes may be: those of Join first, then those of the
+// addresses returns possible addresses of other nodes: those of Join first, then those of the
 // members.
 func (n *Node) addresses(c raftstore.Configuration) []string {
 	out := slices.Clone(n.o.Join)
@@ -232,12 +231,12 @@ func (n *Node) addresses(c raftstore.Configuration) []string {
 	return out
 }
 
-// relocation is where a member was found, in place of the address that the
-// agreement has for it.
+// relocation is the address at which a member was found, in place of the one in the Raft
+// configuration.
 type relocation struct{ from, to string }
 
-// locate looks for members that have moved while there is no leader who could note
-// it: where most of them have, none can be elected before they find each other.
+// locate finds members whose addresses have changed while there is no leader that could record it:
+// if most of them have moved, none can be elected before they find each other.
 func (n *Node) locate(ctx context.Context, c raftstore.Configuration, addresses []string) {
 	for i, r := range n.askAll(ctx, addresses, askWho) {
 		m, ok := c.Find(r.Node)
@@ -254,8 +253,7 @@ func (n *Node) locate(ctx context.Context, c raftstore.Configuration, addresses 
 	}
 }
 
-// Located returns where a member is that the agreement has at an address: there, or
-// where it was found since.
+// Located returns the address of a member: the given one, or the one at which it was found since.
 func (n *Node) Located(id meta.NodeID, address string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

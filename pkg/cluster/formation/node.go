@@ -27,34 +27,34 @@ const (
 	DefaultPromise     = 5 * time.Second
 )
 
-// A node that waits for its cluster warns of that after remindAfter, and again
-// after each remindEvery.
+// A node that waits for its cluster logs a warning after remindAfter, and again after each
+// remindEvery.
 const (
 	remindAfter = 10 * time.Second
 	remindEvery = time.Minute
 )
 
-// Options configure a Node. Node, Address and Session are required, and Call
-// unless the node stays alone.
+// Options configure a Node. Node, Address and Session are required, and Call unless the node stays
+// alone.
 type Options struct {
 	Node    meta.NodeID
 	Address string // what other nodes dial
-	Session uint64 // another one for each process
-	// Join are addresses of nodes that are or will be in the cluster; this
-	// node's own may be among them.
+	Session uint64 // differs for each process
+	// Join are addresses of nodes that are or will be in the cluster, possibly including this
+	// node's own.
 	Join []string
 	// Expect is the number of nodes that bootstrap a cluster once they see each other; 0: this
 	// node only joins; 1 without Join: a single-node cluster.
 	Expect int
-	// HasState reports that the node already has metadata, which it only has to open.
+	// HasState reports that the node already has metadata to open.
 	HasState bool
-	// Call has the node at an address Handle a request and returns its answer.
-	// It returns ErrSelf for this node's own address.
+	// Call makes the node at an address Handle a request, and returns its answer. It returns
+	// ErrSelf for this node's own address.
 	Call func(ctx context.Context, address string, request []byte) ([]byte, error)
-	// Interval is between two looks at the others, CallTimeout bounds a call,
-	// Promise is how long one lasts: several calls.
+	// Interval is the time between two queries of the other nodes, CallTimeout limits a call, and
+	// Promise is the duration of a promise: several calls.
 	Interval, CallTimeout, Promise time.Duration
-	Logger                         *slog.Logger // nil: nobody is told
+	Logger                         *slog.Logger // optional
 }
 
 func (o Options) withDefaults() Options {
@@ -73,20 +73,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Node brings a node into its cluster and keeps it there. Handle may be called
-// by many goroutines from the beginning, Start once, and Run after it.
+// Node makes a node a member of its cluster and keeps it one. Handle is safe for concurrent use at
+// any time; Start must be called once, and Run after it.
 type Node struct {
 	o         Options
 	self      identity
-	admission chan struct{}     // holds one: who is admitted is decided one by one
-	told      map[string]string // address to the last refusal that was warned of; Start's
+	admission chan struct{}     // holds one: nodes are admitted one at a time
+	told      map[string]string // address to the last logged refusal; used by Start
 
 	mu    sync.Mutex // guards the fields below
 	word  promises
 	sees  []meta.NodeID
 	store *raftstore.Store // nil: not opened
-	into  string           // cluster that let the node in; "": none did
-	was   string           // cluster of what the store had on disk when it was opened; "": none
+	into  string           // cluster that admitted the node; "": none
+	was   string           // cluster stored on disk when the store was opened; "": none
 	why   string           // what the node waits for; "": nothing
 	moved map[meta.NodeID]relocation
 }
@@ -119,7 +119,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	}
 	was, err := raftstore.StoredCluster(s)
 	if err != nil {
-		was = "" // it is known once there is a leader
+		was = "" // known once there is a leader
 	}
 	n.mu.Lock()
 	n.store, n.was = s, was
@@ -136,7 +136,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	return s, nil
 }
 
-// form returns once the node has been let in (false), or may found (true).
+// form returns when the node was admitted to a cluster (false), or may bootstrap one (true).
 func (n *Node) form(ctx context.Context) (founder bool, err error) {
 	w := wait{began: time.Now(), log: n.o.Logger}
 	defer n.waitFor("")
@@ -172,8 +172,7 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 	}
 }
 
-// wait tells of a node that waits for its cluster: when the reason changes, and
-// repeatedly while it does not.
+// wait logs that a node waits for its cluster: when the reason changes, and periodically.
 type wait struct {
 	began  time.Time
 	log    *slog.Logger
@@ -181,8 +180,8 @@ type wait struct {
 	told   time.Time // of the last reminder; zero: none
 }
 
-// describe takes describe of why the node waits, and of the addresses at which nobody
-// answers. It returns both as one text.
+// describe returns a text with the reason why the node waits and the addresses that do not
+// respond, and logs it if due.
 func (w *wait) describe(now time.Time, reason string, silent []string) string {
 	text := reason
 	if len(silent) > 0 {
@@ -200,30 +199,28 @@ func (w *wait) describe(now time.Time, reason string, silent []string) string {
 	return text
 }
 
-// waitFor remembers what the node waits for.
+// waitFor stores what the node waits for.
 func (n *Node) waitFor(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.why = why
 }
 
-// Waiting returns what the node waits for before it can open its metadata; "":
-// nothing, it has opened it or is about to.
+// Waiting returns what the node waits for before it can open its metadata; "" if nothing.
 func (n *Node) Waiting() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.why
 }
 
-// sight is what a look at all addresses has brought.
+// sight is the result of querying all addresses.
 type sight struct {
 	answers []seen
-	self    int      // addresses that are this node's own
-	silent  []string // addresses without an answer
+	self    int      // addresses of this node
+	silent  []string // addresses that did not respond
 }
 
-// look asks all addresses who is there. An error is one that looking again does not
-// help.
+// look queries all addresses. It returns an error only if another attempt would not help.
 func (n *Node) look(ctx context.Context) (found sight, err error) {
 	for i, r := range n.askAll(ctx, n.o.Join, askWho) {
 		switch {
@@ -252,8 +249,8 @@ func (n *Node) look(ctx context.Context) (found sight, err error) {
 	return found, nil
 }
 
-// passing reports whether an error is what a node gives that is starting, stopping or
-// cut off. Others, a refused certificate for one, need someone to look at them.
+// passing reports whether an error is that of a node that is starting, stopping or isolated. Other
+// errors, such as a refused certificate, need an operator.
 func passing(err error) bool {
 	var op *net.OpError
 	switch {
@@ -265,8 +262,8 @@ func passing(err error) bool {
 	return fate.Of(err) == fate.Uncertain
 }
 
-// gather gets the promises and then the bonds of the others, and says whether
-// this node, with them, may found a cluster.
+// gather requests promises and then bonds from the others, and reports whether this node may
+// bootstrap a cluster with them.
 func (n *Node) gather(ctx context.Context, others []seen) bool {
 	addresses := addressesOf(others)
 	if !n.give(askPromise, n.self) {
@@ -286,7 +283,7 @@ func (n *Node) gather(ctx context.Context, others []seen) bool {
 	return true
 }
 
-// join asks to be let into the cluster of the members.
+// join requests admission to the cluster of the members.
 func (n *Node) join(ctx context.Context, members []seen) error {
 	n.mu.Lock()
 	free := n.word.join(n.self, members, time.Now())
@@ -318,13 +315,14 @@ func addressesOf(all []seen) (out []string) {
 	return out
 }
 
-// reply is an answer, or why there is none or it is no.
+// reply is an answer, or the reason for its absence or refusal.
 type reply struct {
 	seen
 	err error
 }
 
-// askAll asks all addresses at once, and returns their replies in their order.
+// askAll queries all addresses concurrently, and returns the replies in the order of the
+// addresses.
 func (n *Node) askAll(ctx context.Context, addresses []string, kind requestKind) []reply {
 	out := make([]reply, len(addresses))
 	var wg sync.WaitGroup
@@ -366,15 +364,15 @@ func (n *Node) ask(ctx context.Context, address string, r request) reply {
 	return reply{seen: a.seen, err: a.err()}
 }
 
-// Store returns the metadata; nil: Start has not opened it.
+// Store returns the metadata; nil if Start has not opened it.
 func (n *Node) Store() *raftstore.Store {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.store
 }
 
-// Cluster returns the id of the cluster that the node is in, or that has let it
-// in; "": none, or not yet known.
+// Cluster returns the id of the cluster that the node is in or was admitted to; "" if none or
+// unknown.
 func (n *Node) Cluster() string {
 	if id := n.cluster(); id != "" {
 		return id
@@ -384,8 +382,8 @@ func (n *Node) Cluster() string {
 	return n.into
 }
 
-// cluster returns the id of the node's cluster; "": none, or not yet known. Until
-// a leader has said what is agreed on, it is the one that is on disk.
+// cluster returns the id of the node's cluster; "" if none or unknown. Until a leader has
+// committed the state, it is the id on disk.
 func (n *Node) cluster() (id string) {
 	n.mu.Lock()
 	s, was := n.store, n.was

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxVoters is how many nodes vote. Further ones follow, and one of them
-	// gets a vote when a voter is removed for good.
+	// maxVoters is the maximum number of voters. Further nodes are members without a vote; one of
+	// them is promoted when a voter is removed for good.
 	maxVoters = 5
-	// promotionLag is how many commands a node may be behind when it gets a vote.
+	// promotionLag is how many commands a node may be behind when it is promoted.
 	promotionLag = 256
 )
 
@@ -30,20 +30,20 @@ func Tolerance(c raftstore.Configuration, up func(meta.NodeID) bool) int {
 	return left
 }
 
-// action is the next thing that the leader does about a node that wants in.
+// action is the leader's next action for a node that requests membership.
 type action uint8
 
 const (
-	actNothing action = iota // it is what it is to be
+	actNothing action = iota // nothing to change
 	actRefuse
 	actAdd      // as a member without a vote
-	actRemove   // it has lost what its vote stood for
+	actRemove   // it has lost the state of its vote
 	actMove     // to another address
 	actPromote  // to a voter
-	actDisplace // the member that has its address loses that
+	actDisplace // the member that has its address loses the address
 )
 
-// String returns what the leader does.
+// String describes the action.
 func (a action) String() string {
 	switch a {
 	case actRefuse:
@@ -63,26 +63,26 @@ func (a action) String() string {
 	return "nothing"
 }
 
-// candidate is a node that asks to be a member.
+// candidate is a node that requests membership.
 type candidate struct {
 	identity
 	fresh   bool   // it has no state
 	applied uint64 // index of its last command
 }
 
-// neighbours are who answers where a candidate is or was. The zero identity is
-// nobody, or nobody was asked.
+// neighbours are the nodes that respond at a candidate's present and former addresses. The zero
+// identity means that none responds, or that none was queried.
 type neighbours struct {
-	atName    identity // at the address of the member of the candidate's name
-	atAddress identity // at the candidate's address, which is that of another member
+	atName    identity // at the address of the member with the candidate's name
+	atAddress identity // at the candidate's address, if it belongs to another member
 }
 
-// admit decides about a candidate, given who the members are, how far the
-// agreement has come, and who answers around it. The error is that of actRefuse.
+// admit decides about a candidate from the members, the committed index, and the neighbours. The
+// error is for actRefuse.
 //
-// A node that takes the address of another member is the only one that answers
-// there: the other is dead or has moved. It stays a member and loses its address,
-// which it gets again when it comes back.
+// A node that takes over the address of another member is the only one that responds there: the
+// other member is dead or has moved. It remains a member without an address, and gets an address
+// again when it returns.
 func admit(c raftstore.Configuration, committed uint64, who candidate, around neighbours) (action, error) {
 	m, known := c.Find(who.Node)
 	holder, taken := holderOf(c, who.identity)
@@ -109,7 +109,7 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, around ne
 	return actNothing, nil
 }
 
-// holderOf returns the other member that has the address of a node.
+// holderOf returns another member with the address of a node.
 func holderOf(c raftstore.Configuration, who identity) (raftstore.Member, bool) {
 	for _, m := range c.Members {
 		if m.Address == who.Address && m.ID != who.Node {
@@ -119,8 +119,8 @@ func holderOf(c raftstore.Configuration, who identity) (raftstore.Member, bool) 
 	return raftstore.Member{}, false
 }
 
-// noAddress ends the address of a member that lost its own to another. Nothing can
-// be reached there.
+// noAddress is the suffix of the address of a member whose address was taken over. It cannot be
+// dialed.
 const noAddress = ".address-unknown.invalid:1"
 
 // AddressUnknown reports whether a member has no known address because another node has taken

@@ -2,9 +2,9 @@ package formation
 
 import "time"
 
-// promises is what a node without state has given its word on. A promise is to
-// one founder at a time and runs out; a bond, which only the holder of the
-// promise gets, does not. The zero value is free.
+// promises holds the promise of a node without state. A promise is to one bootstrap node at a time
+// and expires. A bond, which only the holder of the promise can get, does not expire. The zero
+// value is free.
 //
 //	free --promise--> promised --bind--> bound
 //	  ^                  |                 |

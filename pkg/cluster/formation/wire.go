@@ -11,24 +11,23 @@ import (
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// request is what one node asks of another. Fields of newer versions are passed
-// over.
+// request is a request from one node to another. Unknown fields are ignored.
 type request struct {
 	Kind    requestKind `json:"kind"`
 	From    identity    `json:"from"`
 	Cluster string      `json:"cluster,omitempty"` // of the sender; "": none
-	// Of a node that asks to be a member.
+	// Fields of a request for membership.
 	Fresh   bool        `json:"fresh,omitempty"`
 	Applied uint64      `json:"applied,omitempty"`
-	Levels  level.Range `json:"levels,omitzero"`   // feature levels that its program supports
-	Relayed bool        `json:"relayed,omitempty"` // by a member: it is not sent on again
+	Levels  level.Range `json:"levels,omitzero"`   // feature levels that the program supports
+	Relayed bool        `json:"relayed,omitempty"` // sent on by a member: not forwarded again
 }
 
 type requestKind string
 
 const (
 	askWho     requestKind = "who"
-	askPromise requestKind = "promise" // to let the sender found the cluster
+	askPromise requestKind = "promise" // that the sender may bootstrap the cluster
 	askBond    requestKind = "bind"
 	askRelease requestKind = "release"
 	askJoin    requestKind = "join"
@@ -37,16 +36,16 @@ const (
 type answer struct {
 	seen
 	Granted bool   `json:"granted,omitempty"`
-	Code    string `json:"code,omitempty"` // why not; "": try again
+	Code    string `json:"code,omitempty"` // reason of a refusal; "": retry
 	Reason  string `json:"reason,omitempty"`
 }
 
-// ErrSelf is for Options.Call to say that the address is this node's own.
+// ErrSelf is returned by Options.Call if the address is this node's own.
 var ErrSelf = fate.Refuse("address is this node's own")
 
 var errNotGranted = fate.Refuse("not granted")
 
-// codes names the refusals that trying again does not help.
+// codes names the permanent refusals.
 var codes = []struct {
 	code string
 	err  error
@@ -58,7 +57,7 @@ var codes = []struct {
 	{"address-taken", ErrAddressTaken},
 }
 
-// refuse fills in why something is not granted.
+// refuse sets the reason of a refusal.
 func (a *answer) refuse(err error) {
 	a.Granted, a.Code, a.Reason = false, "", err.Error()
 	for _, known := range codes {
@@ -68,7 +67,7 @@ func (a *answer) refuse(err error) {
 	}
 }
 
-// err returns why something was not granted, or nil.
+// err returns the reason of a refusal, or nil.
 func (a *answer) err() error {
 	for _, known := range codes {
 		if a.Code == known.code {
@@ -81,7 +80,7 @@ func (a *answer) err() error {
 	return nil
 }
 
-// refusedError is a refusal of another node, in its words.
+// refusedError is a refusal by another node, with its text.
 type refusedError struct {
 	text string
 	is   error
@@ -90,10 +89,10 @@ type refusedError struct {
 // Error implements error.
 func (e *refusedError) Error() string { return e.text }
 
-// Unwrap returns the refusal as it is known everywhere.
+// Unwrap returns the sentinel of the refusal.
 func (e *refusedError) Unwrap() error { return e.is }
 
-// final reports whether trying again does not help.
+// final reports whether a refusal is permanent.
 func final(err error) bool {
 	for _, known := range codes {
 		if errors.Is(err, known.err) {
