@@ -56,7 +56,7 @@ func (a *appender) startLocked(e commitlog.Entry) {
 	a.goOn()
 }
 
-// goOn continues the appender on another goroutine than the caller, who has marked it as running.
+// goOn continues the appender on another goroutine. The caller has marked it as running.
 func (a *appender) goOn() {
 	if !a.t.w.Join(a) {
 		go a.appendAll()

@@ -55,7 +55,7 @@ type membership struct {
 }
 
 // proposal is a requested change of the in-sync set that the metadata has not passed. Until then
-// the joiner counts: the change may be decided long after anybody waits for it.
+// the joiner counts: the change may be decided long after the request has timed out.
 type proposal struct {
 	change  ISRChange
 	open    bool      // the metadata has not passed its version
@@ -236,7 +236,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 
 // unverified reports whether the term must wait: this log was opened from disk, and has not been
 // compared with another in-sync replica. Until then nothing is appended, and no member is removed
-// unheard that may be the only one to have what the disk has lost.
+// without a comparison, because it may be the only one to have what the disk has lost.
 func (m *membership) unverified(now time.Time) bool {
 	if m.view.MinISR <= 1 && !now.Before(m.alone) || !slices.ContainsFunc(m.view.Replicas, m.mayHoldMore) {
 		m.alone = time.Time{} // permanently: later joiners were compared

@@ -178,7 +178,6 @@ var errCounted = fate.Refuse("replica is in sync, or proposed to be")
 // empty its log, and compare logs with it again. Otherwise an idle term could propose the replica
 // for the in-sync set for what it held before. When Forget returns nil, no earlier answer of the
 // replica counts. Without such a term it is refused with failure.NotLeading.
-// a term it is refused with failure.NotLeading.
 func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 	t := r.term.Load()
 	if t == nil || t.Epoch() != e {

@@ -29,11 +29,11 @@ const (
 	maxCommits = 64
 	// commitNoise is a difference between commits that is not held against copying.
 	commitNoise = 200 * time.Microsecond
-	// liveShare is how many times as fast as it is published to the partitions that are
-	// copied these are copied at least, rests not counted.
+	// liveShare is the least rate of copying, as a multiple of the rate at which the
+	// copied partitions are published to, without the rests.
 	liveShare = 2
-	// catchUpIdle is after how long without a copy a CatchUp forgets what it has learned
-	// of commits.
+	// catchUpIdle is the time without copying after which a CatchUp forgets what it has
+	// measured.
 	catchUpIdle = 2 * time.Second
 )
 
@@ -48,7 +48,7 @@ const (
 //
 // A CatchUp is safe for concurrent use; a nil one sets no limit.
 type CatchUp struct {
-	copying atomic.Bool // something was copied not long ago: commits are of interest
+	copying atomic.Bool // something was copied recently: commits are measured
 
 	mu   sync.Mutex // guards what follows
 	pace catchUpPace
@@ -111,8 +111,8 @@ func (c *CatchUp) Committed(since, now time.Time, bytes int) {
 	c.pace.committed(since, now, bytes)
 }
 
-// Rate returns how many bytes a second may be copied, and whether anything was not
-// long before now.
+// Rate returns how many bytes a second may be copied, and whether anything was
+// copied recently.
 func (c *CatchUp) Rate(now time.Time) (bytesPerSecond int64, copying bool) {
 	if c == nil {
 		return 0, false
@@ -129,8 +129,8 @@ type copier struct {
 	timer   *time.Timer // of the last wait; nil: there was none in this session
 }
 
-// waits reports whether a follower that lacks so many bytes has to wait. One that lacks no more
-// than a chunk is about to join and does not.
+// waits reports whether a follower that lacks so many bytes must wait. A follower that lacks at
+// most a chunk is about to join and does not wait.
 func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
 	if lacks <= int64(chunk) {
 		return false
@@ -157,7 +157,7 @@ func (c *copier) sent(p Pace, kind uint8, size int) (copied int) {
 	return size
 }
 
-// answered notes that so many bytes of a copy are on their way no more. It needs no lock.
+// answered records that so many copied bytes are no longer in flight. It needs no lock.
 func (c *copier) answered(now func() time.Time, copied int) {
 	if copied > 0 {
 		c.catchUp.Answered(now(), copied)
@@ -178,8 +178,8 @@ type catchUpPace struct {
 	credit    float64 // bytes that may be copied; below 0: owed
 	counted   time.Time
 	used      time.Time // when a copy was last asked for
-	open      int       // bytes on their way
-	quiet     time.Time // when the last of them arrived
+	open      int       // bytes in flight
+	quiet     time.Time // since when none are in flight
 
 	cycle, before catchUpCycle
 	live          int       // bytes committed in the cycle, in partitions that are copied
@@ -188,13 +188,13 @@ type catchUpPace struct {
 	loaded, rested []time.Duration // commits that began while copying, and while resting
 }
 
-// catchUpCycle is a time in which is copied and then, if there are publishes, rested.
+// catchUpCycle is a period of copying followed, if there are publishes, by a rest.
 type catchUpCycle struct {
 	begun time.Time
 	rests bool
 }
 
-// cycleOf returns the cycle that a moment is in.
+// cycleOf returns the cycle that contains a moment.
 func cycleOf(now time.Time, rests bool) catchUpCycle {
 	into := now.Sub(now.Truncate(cycleFor)) // by the wall clock
 	return catchUpCycle{now.Add(-into), rests}
@@ -221,9 +221,9 @@ func (p *catchUpPace) delay(now time.Time) time.Duration {
 	return time.Duration(-p.credit/p.rate*float64(time.Second)) + time.Millisecond
 }
 
-// committed notes a commit. One that began in the cycle before still counts: what takes
-// long would not be seen otherwise. Of a rest only that part counts in which nothing was
-// on its way.
+// committed records a commit. One that began in the previous cycle still counts, or long
+// commits would be missed. A commit counts as rested only if it began while nothing was
+// in flight.
 func (p *catchUpPace) committed(since, now time.Time, bytes int) {
 	p.turn(now)
 	p.last = now
@@ -241,7 +241,7 @@ func (p *catchUpPace) committed(since, now time.Time, bytes int) {
 	}
 }
 
-// keepCommit adds a commit, in place of the oldest where there are enough.
+// keepCommit adds a commit, and drops the oldest if there are enough.
 func keepCommit(all []time.Duration, took time.Duration) []time.Duration {
 	if len(all) == maxCommits {
 		all = all[:copy(all, all[1:])]
@@ -249,7 +249,7 @@ func keepCommit(all []time.Duration, took time.Duration) []time.Duration {
 	return append(all, took)
 }
 
-// turn begins a new cycle where the one before is over.
+// turn begins a new cycle if the previous one is over.
 func (p *catchUpPace) turn(now time.Time) {
 	took := now.Sub(p.cycle.begun)
 	if took < cycleFor {
@@ -268,7 +268,7 @@ func (p *catchUpPace) adapt(took time.Duration, published bool) {
 		p.rate *= 1.5
 		p.loaded, p.rested = p.loaded[:0], p.rested[:0]
 	case len(p.loaded) < minCommits:
-	case ninth(p.loaded) > restFor: // a rest is over before it shows what there would be without
+	case ninth(p.loaded) > restFor: // longer than a rest, which cannot show what commits take without copying
 		p.rate *= 0.7
 		p.loaded = p.loaded[:0]
 	case len(p.rested) >= minCommits:
@@ -284,7 +284,7 @@ func (p *catchUpPace) adapt(took time.Duration, published bool) {
 	p.rate = min(max(p.rate, lowest), p.max)
 }
 
-// ninth returns what nine of ten do not exceed. It sorts what it is given.
+// ninth returns the duration that nine of ten do not exceed. It sorts all.
 func ninth(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)*9/10]

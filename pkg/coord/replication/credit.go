@@ -7,8 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-// creditShare is which part of the free credit one replicator may hold. One that is
-// alone can fill its window; many that get no answers leave some for the others.
+// creditShare is the fraction, as a divisor, of the free credit that one replicator
+// may hold. A single one can fill its window; many that get no answers leave some
+// for others.
 const creditShare = 8
 
 // Credit bounds what the replicators of one node have sent to one other node without
@@ -34,16 +35,16 @@ func NewCredit(s limit.Sizes) *Credit {
 	return &Credit{limit: s.Pair, request: s.Request}
 }
 
-// Usage returns how many bytes are reserved or without an answer, and how many may be
-// before one more request.
+// Usage returns how many bytes are reserved or unanswered, and the limit below which
+// one more request may be sent.
 func (c *Credit) Usage() (used, limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used, c.limit
 }
 
-// sender returns the part of one replicator. wake is called on a goroutine of its own
-// when reserve, after it has returned false, would return true.
+// sender returns the part of one replicator. wake is called on its own goroutine when
+// a reserve that returned false would now return true.
 func (c *Credit) sender(wake func()) *sender { return &sender{credit: c, wake: wake} }
 
 // sender is one replicator's part of a Credit.
@@ -57,7 +58,7 @@ type sender struct {
 	need     int // bytes to be reserved; 0: the sender is not in line
 }
 
-// reserve returns whether the next request, with a payload of up to n bytes, may be
+// reserve reports whether the next request, with a payload of up to n bytes, may be
 // sent. Otherwise the sender is in line.
 func (s *sender) reserve(n int) bool {
 	c := s.credit
@@ -76,10 +77,10 @@ func (s *sender) reserve(n int) bool {
 	return s.need == 0
 }
 
-// spend takes the credit for a request with a payload of n bytes, of what is
-// reserved or else of what is free, and returns whether it may. No other sender waits
-// for what is free, unless it holds more than its part. The caller gives back what was
-// spent when the call has ended.
+// spend takes the credit for a request with a payload of n bytes from what is
+// reserved, or else from what is free, and reports whether it may. No other sender
+// waits for what is free, unless that one holds more than its part. The caller calls
+// giveBack when the request has ended.
 func (s *sender) spend(n int) bool {
 	c := s.credit
 	n += c.request
@@ -124,7 +125,7 @@ func (s *sender) cancel() {
 	c.grantLocked(nil)
 }
 
-// mayTakeLocked returns whether the sender may take more.
+// mayTakeLocked reports whether the sender may take more.
 func (s *sender) mayTakeLocked() bool {
 	return s.credit.used+creditShare*s.held < s.credit.limit
 }

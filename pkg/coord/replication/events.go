@@ -11,8 +11,8 @@ type Events struct {
 	// Acked: the follower reported its log end. Ignore progress of any session other than the
 	// newest named by Forget.
 	Acked func(Progress)
-	// Forget: a session begins. What was believed of the follower is not to be
-	// relied on.
+	// Forget: a session begins. Earlier progress of the follower no longer
+	// counts.
 	Forget func(session uint64)
 	// Compare: the follower reported its log end before any truncation. If it returns false
 	// nothing is truncated, and the follower is asked again later. nil: always true.
@@ -25,7 +25,7 @@ type Events struct {
 	Unreadable func(error)
 }
 
-// unreadable passes on that the leader's log could not be read, if that is for
+// unreadable reports an error of reading the leader's log, if its cause is
 // damage. It is called without a lock.
 func (e *Events) unreadable(err error) {
 	if fate.Of(err) == fate.Corrupt && e.Unreadable != nil {

@@ -22,17 +22,17 @@ const maxGroup = 256
 // lacks records committed here. Nothing was changed.
 var ErrLonger = errors.New("leader lacks records committed on this replica")
 
-// Positions is where a follower keeps what its leader shares of the channels'
-// positions. The calls come one at a time.
+// Positions stores the channels' positions that the leader shares with a
+// follower. Calls are made one at a time.
 type Positions interface {
-	// Replace replaces everything before by a snapshot, which is on disk when it returns. The
+	// Replace replaces all positions by a snapshot, which is on disk when it returns. The
 	// callee owns the bytes.
 	Replace(snapshot []byte) error
 	// Update applies a change to the newest snapshot, which is on disk when it returns. The
 	// callee owns the bytes.
 	Update(update []byte) error
-	// Cut forgets what is known of messages at or beyond an offset, where the log is
-	// about to end. That is on disk when Cut returns.
+	// Cut forgets the positions of messages at or beyond an offset to which the log
+	// is about to be truncated. That is on disk when Cut returns.
 	Cut(end seq.Offset) error
 	// Advance applies a change to the newest snapshot, possibly in memory only. It may be
 	// called on the goroutine that delivers the leader's requests and must not wait for a sync.
@@ -40,37 +40,38 @@ type Positions interface {
 	Advance(change []byte) error
 }
 
-// Following is what a follower follows.
+// Following describes the leadership that a follower follows.
 type Following struct {
 	Epoch     seq.Epoch
 	Sync      meta.SyncPolicy
-	Positions Positions // nil: what is shared of positions is dropped
-	// Unclean is the epoch of the last leader that an operator elected though it may
-	// lack committed records; 0: none. Where this log differs from the leader's and
-	// has nothing of that epoch or later, the operator's decision supersedes it.
+	Positions Positions // nil: shared positions are dropped
+	// Unclean is the epoch of the last leader that an operator elected although it
+	// may lack committed records; 0: none. If this log has nothing of that epoch or
+	// later and differs from the leader's in committed records, those are
+	// superseded: failed gets an error marked fate.Corrupt.
 	Unclean seq.Epoch
 	// Full, if set, reports whether the disk is full: then batches are refused, positions are
 	// not. It must not block.
 	Full func() bool
 }
 
-// Follower is the follower's side of one partition at one node. Requests come
-// in the order in which the leader sent them and are worked off in that order
-// by one goroutine, which runs only while there are any. Puts that wait together
-// are appended one at a time and share one sync. A change of the role passes
-// all requests that wait: those of the old epoch are then refused.
+// Follower is the follower's side of one partition at one node. Requests arrive
+// in the order in which the leader sent them. One goroutine, which runs only
+// while there are any, handles them in that order. Puts that wait together are
+// appended one at a time and share one sync. A change of the role overtakes all
+// waiting requests: those of the old epoch are then refused.
 type Follower struct {
 	log    *commitlog.Log
 	failed func(error)
 	live   func(commitlog.Batch)
 
-	adopted  atomic.Uint64 // following.Epoch, for anybody
+	adopted  atomic.Uint64 // following.Epoch, readable without the right to work
 	compared atomic.Bool   // a leader has compared logs with this one since it was opened
 
-	queue queue // who works its requests off, or has taken the place, uses what follows
+	queue queue // the goroutine that handles its requests, or has acquired it, uses what follows
 
 	following Following
-	serving   bool // requests of the epoch's leader are carried out
+	serving   bool // requests of the epoch's leader are accepted
 	writer    *commitlog.Writer
 	syncer    *Syncer
 	last      point // behind the last batch of the log
@@ -78,7 +79,7 @@ type Follower struct {
 	group     []held
 	first     request // of the next round
 	syncing   commitlog.Syncing
-	told      seq.Offset // the highest committed end that the group's puts brought
+	told      seq.Offset // the highest committed end in the group's puts
 	shares    uint64     // it has all shares of the epoch's term up to this number; 0: none
 	pieces    pieces     // of a snapshot that is arriving
 }
@@ -95,8 +96,8 @@ type held struct {
 	answer answer
 }
 
-// add adds a piece to those before it and returns them. It returns false where some
-// before it are missing.
+// add adds a piece and returns all pieces so far. It returns false if an earlier
+// one is missing.
 func (p *pieces) add(m positions) ([]byte, bool) {
 	if m.at == 0 {
 		*p = pieces{number: m.number}
@@ -172,8 +173,8 @@ func (f *Follower) change(a Following, serve bool) error {
 // Epoch returns the highest epoch that was adopted or yielded to.
 func (f *Follower) Epoch() seq.Epoch { return seq.Epoch(f.adopted.Load()) }
 
-// Compared reports whether a leader has compared logs with this one, and cut what it
-// lacked itself, since the log was opened.
+// Compared reports whether a leader has compared its log with this one, and
+// truncated this one where they differ, since the log was opened.
 func (f *Follower) Compared() bool { return f.compared.Load() }
 
 // retire gives up the right to write.
@@ -185,8 +186,8 @@ func (f *Follower) retire() {
 	f.writer, f.syncer, f.known = nil, nil, false
 }
 
-// adopt makes it known that an epoch was adopted. Shares are numbered in an epoch,
-// and what other Positions have taken is not in these.
+// adopt publishes that an epoch was adopted. Shares are numbered per epoch, and
+// shares that other Positions stored are not in these: the count restarts.
 func (f *Follower) adopt(a Following, serve bool) {
 	if a.Epoch != f.following.Epoch || a.Positions != f.following.Positions {
 		f.shares, f.pieces = 0, pieces{}
@@ -195,8 +196,8 @@ func (f *Follower) adopt(a Following, serve bool) {
 	f.adopted.Store(uint64(a.Epoch))
 }
 
-// release ends the change of a role that began with queue.take, and has the
-// requests worked off that wait.
+// release ends the change of a role that began with queue.acquire, and has the
+// waiting requests handled.
 func (f *Follower) release() {
 	goOn(f)
 }
@@ -211,8 +212,8 @@ func (f *Follower) Handle(by vfs.Gatherer, kind uint8, payload []byte, reply fun
 	case !taken:
 		reply(NotReady())
 	case now && kind == kindAdvance:
-		// Changes of positions are kept in memory: done at once, they spare those who
-		// wait for them a change of goroutines.
+		// Changes of positions are kept in memory. Handled at once, they save the
+		// waiting consumers a switch of goroutines.
 		a, _ := f.do(r)
 		reply(a.encode())
 		f.release()
@@ -221,7 +222,7 @@ func (f *Follower) Handle(by vfs.Gatherer, kind uint8, payload []byte, reply fun
 	}
 }
 
-// Close refuses all requests that are not being worked on, and ends following.
+// Close refuses all requests that are not in progress, and ends following.
 func (f *Follower) Close() {
 	f.queue.close()
 	f.queue.acquire()
@@ -232,7 +233,7 @@ func (f *Follower) Close() {
 	}
 }
 
-// workFrom works off a request and the queue, until the log takes part in rounds.
+// workFrom handles a request and then the queue, until the log joins a round.
 func (f *Follower) workFrom(r request) {
 	stack.Grow()
 	for {
@@ -251,8 +252,8 @@ func (f *Follower) workFrom(r request) {
 	}
 }
 
-// answerGroup answers the requests that were worked off, after a sync if one of
-// them needs it.
+// answerGroup answers the handled requests, after a sync if one of them needs
+// it.
 func (f *Follower) answerGroup(last bool) {
 	var err error
 	if owesSync(f, last) {
@@ -261,9 +262,9 @@ func (f *Follower) answerGroup(last bool) {
 	answerAll(f, nil, err)
 }
 
-// answerAll answers the requests that were worked off. If their sync has failed none of them
-// is a success. with is what the answers gather in; nil: they do not. What is committed is noted
-// after the sync, so that the note does not outrun the disk.
+// answerAll answers the handled requests. If their sync has failed, none of them succeeds. with
+// gathers the answers; nil: they are sent one by one. The committed end is recorded after the
+// sync, so that it never exceeds what is on disk.
 func answerAll(f *Follower, with *vfs.Gathering, err error) {
 	if err != nil {
 		for i := range f.group {
@@ -286,7 +287,7 @@ func answerAll(f *Follower, with *vfs.Gathering, err error) {
 	f.group = f.group[:0]
 }
 
-// do carries out a request. sync says that the answer must wait for a sync.
+// do executes a request. sync means that the answer must wait for a sync.
 func (f *Follower) do(r request) (a answer, sync bool) {
 	var h header
 	var err error
@@ -334,8 +335,8 @@ func (f *Follower) answer(o outcome) answer {
 	return answer{outcome: o, epoch: f.following.Epoch, start: f.log.Start(), end: f.log.End(), committed: f.log.CommittedEnd()}
 }
 
-// put appends batches that continue the log. sync says that the answer, if it is
-// a success, must wait until they are on disk.
+// put appends batches that continue the log. sync means that the answer, if it
+// is a success, must wait until they are on disk.
 func (f *Follower) put(m put) (a answer, sync bool) {
 	last, err := f.lastPoint()
 	if err != nil {
@@ -373,25 +374,25 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 	return f.answer(outcomeOK), m.sync || due
 }
 
-// notifyLive tells of a batch that was added, if the leader has just written it.
-// What the leader knew as committed when it sent the put may be older; what it
-// did not, this replica is in sync for, or is about to be.
+// notifyLive reports an appended batch if the leader has just written it. A
+// batch that the leader knew as committed when it sent the put may be older. For
+// one that it did not, this replica is in sync, or about to be.
 func (f *Follower) notifyLive(b commitlog.Batch, committed seq.Offset) {
 	if f.live != nil && b.First() >= committed && b.Epoch() == f.following.Epoch {
 		f.live(b)
 	}
 }
 
-// refusal says what an error of the log's means to the leader.
+// refusal returns the answer that reports an error of the log to the leader.
 func (f *Follower) refusal(err error) answer {
 	f.known = false
 	switch broken := f.log.Failed(); {
 	case broken != nil:
 		f.failed(broken)
-	case fate.Of(err) == fate.Corrupt: // it cannot be read where it must be compared
+	case fate.Of(err) == fate.Corrupt: // it is damaged where it must be compared
 		f.failed(err)
 	case errors.Is(err, commitlog.ErrBelowCommitted) && f.log.LastEpoch() < f.following.Unclean:
-		// An operator has had a replica elected that lacks what is committed here.
+		// An operator has elected a replica that lacks what is committed here.
 		f.failed(fate.Mark(err, fate.Corrupt))
 	case errors.Is(err, commitlog.ErrBelowCommitted):
 		f.failed(fmt.Errorf("%w: %w", ErrLonger, err))
@@ -406,9 +407,9 @@ func (f *Follower) refusal(err error) answer {
 	return f.answer(outcomeFailed)
 }
 
-// skipKnown handles a put that does not start at the log's end: a request that
-// was sent again. What the log has already is compared and left out. An error
-// says that the logs differ.
+// skipKnown handles a put that does not start at the log's end, because it was
+// sent again. It compares the batches that the log already has and skips them.
+// An error means that the logs differ.
 func (f *Follower) skipKnown(m put, last point) ([]byte, error) {
 	if m.prev.End > last.End {
 		return nil, errMalformed // a gap
@@ -461,7 +462,7 @@ func (f *Follower) lastPoint() (point, error) {
 }
 
 // pointBefore returns the point at an offset where a batch of the log ends. At
-// the log's start nothing is known of what was before: only the offset counts.
+// the log's start the batch before is not known: only the offset counts.
 func pointBefore(l *commitlog.Log, end seq.Offset) (point, error) {
 	if end <= l.Start() {
 		return point{End: end}, nil
@@ -482,7 +483,8 @@ func (f *Follower) reconcile() answer {
 	return a
 }
 
-// truncate cuts the log back to a point that both logs have, or starts it again.
+// truncate truncates the log to a point that both logs have, or empties it to
+// start at that point.
 func (f *Follower) truncate(m truncate) answer {
 	f.known = false
 	if err := f.cut(m.to.End); err != nil {
@@ -510,8 +512,8 @@ func (f *Follower) truncate(m truncate) answer {
 	return f.answer(outcomeOK)
 }
 
-// cut has the positions forget what is known of messages at or beyond the end that
-// the log is about to have. What the leader shared is shared again in this session.
+// cut erases the positions of messages at or beyond the end to which the log is
+// about to be truncated. The leader shares its positions again in this session.
 func (f *Follower) cut(end seq.Offset) error {
 	f.shares, f.pieces = 0, pieces{}
 	if p := f.following.Positions; p != nil {
@@ -520,9 +522,9 @@ func (f *Follower) cut(end seq.Offset) error {
 	return nil
 }
 
-// replace takes a piece of a snapshot of the channels' positions. One that it has already,
-// perhaps with changes behind it, does nothing: an earlier session may have brought
-// it.
+// replace accepts a piece of a snapshot of the channels' positions. A snapshot that it
+// already has, possibly with later changes, is ignored: an earlier session may have
+// brought it.
 func (f *Follower) replace(m positions) answer {
 	if m.number <= f.shares {
 		return f.answer(outcomeOK)
@@ -544,9 +546,9 @@ func (f *Follower) replace(m positions) answer {
 	return f.answer(outcomeOK)
 }
 
-// advance takes changes or updates of positions. It refuses those that do not follow what it
-// has: what is between was dropped on the way, and success would count for that,
-// too.
+// advance accepts changes or updates of positions. It refuses those that do not directly
+// follow what it has: the ones between were lost in transit, and success would count for
+// those, too.
 func (f *Follower) advance(m advance, kind uint8) answer {
 	if m.after > f.shares {
 		return f.answer(outcomeMismatch)

@@ -5,15 +5,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// history is the epochs of a log and where it ends.
+// history is the epochs of a log, and its end.
 type history struct {
 	epochs []commitlog.EpochStart
 	start  seq.Offset
 	end    seq.Offset
 }
 
-// endOf returns where the epochs up to e end in the history, and the largest of
-// them.
+// endOf returns the largest epoch up to e in the history, and the offset where
+// it ends.
 func (h history) endOf(e seq.Epoch) (seq.Epoch, seq.Offset) {
 	last, end := seq.Epoch(0), h.start
 	for i, s := range h.epochs {

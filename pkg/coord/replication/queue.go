@@ -6,17 +6,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// queue holds the requests that wait at a follower, in order, and says who may use
-// the follower's log: the goroutine that works the requests off, or a change of the
-// follower's role, which takes that goroutine's place. A change passes every request
-// that waits, however many there are. A queue may be used by many goroutines.
+// queue holds the requests that wait at a follower, in order, and grants the use of
+// the follower's log: to the goroutine that handles the requests, or to a change of
+// the follower's role, which takes that goroutine's place. A change overtakes every
+// waiting request. A queue is safe for concurrent use.
 type queue struct {
 	most int // bytes that may wait; does not change
 
 	mu      sync.Mutex // guards what follows
 	waiting []request
 	bytes   int
-	working bool // someone works a request off, or has taken the place of who would
+	working bool // a goroutine handles a request, or has acquired the queue
 	takers  int  // changes of the role that wait until working is false
 	closed  bool
 	idle    sync.Cond // working became false
@@ -26,11 +26,11 @@ type request struct {
 	kind    uint8
 	payload []byte
 	reply   func([]byte)
-	by      vfs.Gatherer // that it came by; nil: it is not known
+	by      vfs.Gatherer // the connection that it came by; nil: unknown
 }
 
-// push adds a request. With now, the caller is the one who works it off. It is not
-// taken if the queue is closed or full.
+// push adds a request. With now, the caller must handle it. taken is false if the
+// queue is closed or full.
 func (q *queue) push(r request) (now, taken bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,9 +46,8 @@ func (q *queue) push(r request) (now, taken bool) {
 	return true, true
 }
 
-// next takes the request that follows one that was worked off. With none, the
-// caller's work is over; and so it is while a change of the role waits, behind which
-// the requests are worked off.
+// next pops the request after one that was handled. If there is none, or a change of
+// the role waits, which goes first, the caller's work is over.
 func (q *queue) next() (r request, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,8 +62,8 @@ func (q *queue) next() (r request, ok bool) {
 	return q.popLocked(), true
 }
 
-// nextPut takes the next request if it is one that may share a sync with the one before.
-// None does while a change of the role waits. With none the caller's work goes on.
+// nextPut pops the next request if it may share a sync with the one before. None may
+// while a change of the role waits. The caller's work continues either way.
 func (q *queue) nextPut() (r request, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +81,8 @@ func (q *queue) popLocked() request {
 	return r
 }
 
-// acquire waits until no request is worked on, and takes the place of the goroutine
-// that would work on the next. A call of next ends it.
+// acquire waits until no request is in progress, and takes the place of the
+// goroutine that would handle the next. A call of next ends that.
 func (q *queue) acquire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

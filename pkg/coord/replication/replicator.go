@@ -12,12 +12,12 @@ import (
 
 // Limits of a replicator.
 const (
-	// maxAdvances is how many messages with changes of positions may be in progress.
-	// What comes meanwhile goes into the next.
+	// maxAdvances is how many requests with changes of positions may be in progress.
+	// Further changes go into the next one.
 	maxAdvances = 4
-	// retryAfter is how long a follower that is not ready is left alone first. The
-	// time doubles up to notReadyLimit, or failedLimit where it cannot do what it
-	// is asked.
+	// retryAfter is the first pause before a follower that is not ready is asked
+	// again. The pause doubles up to notReadyLimit, or up to failedLimit if the
+	// follower cannot do what it is asked.
 	retryAfter    = 20 * time.Millisecond
 	notReadyLimit = 160 * time.Millisecond
 	failedLimit   = 2 * time.Second
@@ -37,18 +37,18 @@ type Standing struct {
 	Committed seq.Offset // of what it knows as committed
 }
 
-// State is what a leader is doing about a follower.
+// State is the state of replication to a follower.
 type State uint8
 
 const (
-	// disconnected means that there is no session; nothing is sent.
+	// disconnected: there is no session; nothing is sent.
 	disconnected State = iota
-	// reconciling is finding out where the logs agree. One request is in progress at a
-	// time.
+	// reconciling: the leader determines where the logs agree. One request is in
+	// progress at a time.
 	reconciling
-	// replicating is sending batches as they come, several at a time.
+	// replicating: batches are sent as they are appended, several at a time.
 	replicating
-	// failed means that the follower or the leader cannot carry out a request, which is retried
+	// failed: the follower or the leader cannot execute a request, which is retried
 	// periodically.
 	failed
 )
@@ -64,7 +64,7 @@ type ReplicatorOptions struct {
 	Partition Partition
 	Epoch     seq.Epoch
 	Sizes     limit.Sizes // of puts, and how much of them is in flight; zero: limit.Default
-	Shares    *Shares     // what goes to the follower beside batches; nil: nothing
+	Shares    *Shares     // what is sent to the follower besides batches; nil: nothing
 	Credit    *Credit     // shared by all replicators whose followers are on the same node; nil: one of its own
 	CatchUp   *CatchUp    // shared by all replicators of this node; nil: no limit
 	Caller    Caller
@@ -77,8 +77,8 @@ type ReplicatorOptions struct {
 
 // Pace is how a follower is served.
 type Pace struct {
-	Sync    bool // it answers what is on its disk
-	Window  int  // bytes that may be sent and not answered; 0: Sizes.Window
+	Sync    bool // it answers once the batches are on its disk
+	Window  int  // bytes that may be in flight; 0: Sizes.Window
 	CatchUp bool // it is not in sync: what it lacks is sent as fast as ReplicatorOptions.CatchUp allows
 }
 
@@ -89,8 +89,8 @@ func (p Pace) window(s limit.Sizes) int {
 	return s.Window
 }
 
-// Replicator brings one follower to where its leader is and keeps it there, for
-// one term. It has no goroutine while there is nothing to be read from the log.
+// Replicator brings one follower up to date with its leader and keeps it there,
+// for one term. It has a goroutine only while it reads the log.
 type Replicator struct {
 	o    ReplicatorOptions
 	head header // of every request
@@ -102,9 +102,9 @@ type Replicator struct {
 	mu       sync.Mutex // guards what follows
 	pace     Pace
 	state    State
-	session  uint64     // what belongs to an earlier one is ignored
+	session  uint64     // answers of earlier ones are ignored
 	next     seq.Offset // first to send
-	prev     point      // behind what was sent
+	prev     point      // the end of what was sent
 	holds    Progress   // of the follower, in this session
 	position int64      // in the virtual log, of the end of what it holds
 	told     seq.Offset // committed end that it was last sent
@@ -118,9 +118,9 @@ type Replicator struct {
 	pumping  bool
 	again    bool // something changed while pumping
 	stopped  bool
-	failures int    // since the last put that went well
-	broken   bool   // the last of them was the follower's or ours, not a matter of time
-	trouble  string // the last of them, for people; "": none
+	failures int    // since the last successful put
+	broken   bool   // the last failure was a fault of the follower or the leader, not of timing
+	trouble  string // the last failure as text; "": none
 	timer    *time.Timer
 }
 
@@ -157,14 +157,15 @@ func (r *Replicator) Connected() {
 	r.background(func() { r.reconcile(session) })
 }
 
-// Disconnected ends the session: nothing is known of the follower any more.
+// Disconnected ends the session: the state of the follower is unknown from then
+// on.
 func (r *Replicator) Disconnected() {
 	if session, ok := r.enter(disconnected); ok {
 		r.o.Events.Forget(session)
 	}
 }
 
-// enter begins a session of the replicator's.
+// enter begins a session of the replicator.
 func (r *Replicator) enter(s State) (session uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +182,8 @@ func (r *Replicator) enter(s State) (session uint64, ok bool) {
 	return r.session, true
 }
 
-// beginLocked forgets the session before. What was sent in it keeps its part of the
-// credit until its call ends: it may still wait in the connection's queue.
+// beginLocked forgets the previous session. Its requests keep their credit until
+// their calls end: they may still wait in the connection's queue.
 func (r *Replicator) beginLocked() {
 	r.session++
 	r.holds = Progress{}
@@ -192,7 +193,7 @@ func (r *Replicator) beginLocked() {
 	r.out.cancel()
 }
 
-// Stop ends the replicator and returns when it reads the log no more. It must
+// Stop ends the replicator and returns when it no longer reads the log. It must
 // not be called from an event.
 func (r *Replicator) Stop() {
 	r.enter(disconnected)
@@ -275,7 +276,7 @@ func (r *Replicator) background(f func()) {
 	}
 }
 
-// reconcile asks the follower where its log stands.
+// reconcile asks the follower for the state of its log.
 func (r *Replicator) reconcile(session uint64) {
 	r.call(session, kindReconcile, [][]byte{reconcile{r.head}.encode()}, nil, func(a answer) {
 		log := r.o.Log
@@ -293,9 +294,9 @@ func (r *Replicator) reconcile(session uint64) {
 	})
 }
 
-// align has the follower cut its log back to at, and goes back batch by batch
-// until the logs agree there. At the follower's start they agree without a
-// comparison: what was below is gone because it was committed.
+// align makes the follower truncate its log to at, and walks back batch by
+// batch until the logs agree there. At the follower's start they agree without
+// a comparison: what was below was committed before it was dropped.
 func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	if at <= start && r.o.Log.Start() <= start && start <= r.o.Log.End() {
 		to := point{End: start}
@@ -319,21 +320,21 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 		if b.End() == at {
 			break
 		}
-		at = b.First() // it ends in the middle of one of ours
+		at = b.First() // it ends within a batch of the leader
 	}
 	r.cut(session, truncate{to: pointOf(b)}, func() { r.align(session, b.First(), start) })
 }
 
-// cut has the follower cut its log back to a point, or start it over at that point,
-// and continues from there. differs, if not nil, is called if what is there is not the
-// same.
+// cut makes the follower truncate its log to a point, or start an empty log at that
+// point, and continues from there. differs, if not nil, is called if the logs differ
+// there.
 func (r *Replicator) cut(session uint64, m truncate, differs func()) {
 	m.header = r.head
 	r.call(session, KindTruncate, [][]byte{m.encode()}, differs, func(answer) { r.begin(session, m.to) })
 }
 
 // begin starts to replicate from a point at which the logs agree, and up to
-// which the follower's is on disk.
+// which the follower's log is on disk.
 func (r *Replicator) begin(session uint64, from point) {
 	position := positionAt(r.o.Log, from.End)
 	r.mu.Lock()
@@ -356,9 +357,10 @@ func (r *Replicator) progressLocked() Progress {
 	return p
 }
 
-// call sends a request and hands the answer on if it is good, or calls differs, if
-// there is one, where it says that the logs differ: on a goroutine of its own,
-// since who takes it reads the log, and only while the session is the same.
+// call sends a request. It passes a successful answer to then, and calls
+// differs, if set, when the answer says that the logs differ. Both run on their
+// own goroutine, because they read the log, and only while the session is the
+// same.
 func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, differs func(), then func(answer)) {
 	at := r.o.Now()
 	r.o.Caller.Go(kind, payload, func(reply []byte, err error) {
@@ -389,7 +391,7 @@ func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, differs 
 	})
 }
 
-// refused decides what to do about an answer that is not a success.
+// refused handles an answer that is not a success.
 func (r *Replicator) refused(session uint64, a answer) {
 	if a.outcome == outcomeStale && a.epoch > r.o.Epoch {
 		r.o.Events.Superseded(a.epoch)
@@ -402,7 +404,7 @@ func (r *Replicator) refused(session uint64, a answer) {
 	r.retry(session, failed, a.outcome.trouble())
 }
 
-// retry reconciles again after a moment. why is for people.
+// retry reconciles again after a pause. why is the reason as text.
 func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.mu.Lock()
 	if session != r.session || r.stopped || r.state == disconnected {
@@ -433,8 +435,8 @@ func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.o.Events.Forget(next)
 }
 
-// kickLocked sees to it that someone sends what the follower lacks, on a
-// goroutine of its own, since it is read from the log. One pumps at a time.
+// kickLocked makes a goroutine send what the follower lacks, because that is
+// read from the log. One goroutine pumps at a time.
 func (r *Replicator) kickLocked() {
 	if r.pumping || r.stopped {
 		r.again = true
@@ -476,7 +478,7 @@ func (r *Replicator) sendLocked() bool {
 		return false
 	}
 	if r.pace.CatchUp && r.copy.waits(r.o.Now(), r.progressLocked().Bytes, r.o.Sizes.Chunk) {
-		r.out.cancel() // others may have what is reserved meanwhile
+		r.out.cancel() // others may use what is reserved meanwhile
 		return false
 	}
 	committed := r.o.Log.CommittedEnd()
@@ -501,7 +503,7 @@ func (r *Replicator) sendLocked() bool {
 	}
 	r.large = len(raw)
 	if !r.out.claim(putHeadBytes + len(raw)) {
-		return false // a batch over the chunk; it is read again when the credit allows it
+		return false // a batch larger than the chunk; it is read again when the credit allows it
 	}
 	r.large = 0
 	r.putLocked(raw, len(raw), committed)
@@ -509,7 +511,7 @@ func (r *Replicator) sendLocked() bool {
 	return true
 }
 
-// putLocked sends batches behind what was sent before.
+// putLocked sends the batches that follow those sent before.
 func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	head := put{header: r.head, prev: r.prev, committed: committed, sync: r.pace.Sync}.appendHead(make([]byte, 0, putHeadBytes))
 	payload := [][]byte{head}
@@ -533,10 +535,10 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	})
 }
 
-// sendSharesLocked sends what was shared since the last time. It returns false if that
-// waits for the credit, in which case the pump continues with it.
+// sendSharesLocked sends what was shared since the last call. It returns false if it
+// waits for credit; the pump continues later.
 func (r *Replicator) sendSharesLocked() bool {
-	for r.advances < maxAdvances { // what waits then goes with an answer
+	for r.advances < maxAdvances { // the rest is sent after an answer
 		kind, payload, next := r.o.Shares.after(r.head, r.shared)
 		if next == r.shared {
 			break
@@ -554,8 +556,8 @@ func (r *Replicator) sendSharesLocked() bool {
 	return true
 }
 
-// sendLockedTo sends a request of the session, for which the credit was spent; took is
-// called under the lock when it has succeeded.
+// sendLockedTo sends a request of the session, for which the credit was spent. It
+// calls took under the lock when the request has succeeded.
 func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(a answer, now time.Time)) {
 	session, at, size := r.session, r.o.Now(), sizeOf(payload)
 	copied := r.copy.sent(r.pace, kind, size)

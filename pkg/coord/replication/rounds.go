@@ -6,15 +6,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// goOn has the requests worked off that wait, by others than the caller.
+// goOn has the waiting requests handled by other goroutines than the caller's.
 func goOn(f *Follower) {
 	if r, ok := f.queue.next(); ok && !join(f, r) {
 		go f.workFrom(r)
 	}
 }
 
-// join has a put written in the next round of the file system, together with those of other
-// partitions: see vfs.Member. It returns false where this log is better synced by itself.
+// join lets the file system write a put in its next round, together with those of other
+// partitions: see vfs.Member. It returns false if this log is better synced alone.
 func join(f *Follower, r request) bool {
 	if r.kind != KindPut || f.writer == nil || !f.known || !f.following.Sync.Always() {
 		return false
@@ -23,14 +23,15 @@ func join(f *Follower, r request) bool {
 	if f.writer.Join(roundOf{f}) {
 		return true
 	}
-	f.first = request{} // it may be large, and be the last one for long
+	f.first = request{} // it may be large, and no other may follow for long
 	return false
 }
 
 // roundOf is a follower as a member of a round.
 type roundOf struct{ f *Follower }
 
-// Write implements vfs.Member. It writes puts that wait together as workFrom does.
+// Write implements vfs.Member. It writes the puts that wait together, as workFrom
+// does.
 func (m roundOf) Write(with *vfs.Gathering) vfs.Sync {
 	f := m.f
 	r := f.first
@@ -80,7 +81,8 @@ func (m roundOf) Synced(with *vfs.Gathering, err error) {
 	goOn(m.f)
 }
 
-// owesSync tells whether a group must not be answered before a sync. last: its last request says so.
+// owesSync reports whether a group must be synced before it is answered. last means that its last
+// request demands that.
 func owesSync(f *Follower, last bool) bool {
 	return (last || len(f.group) > 1) && f.log.DurableEnd() < f.log.End()
 }

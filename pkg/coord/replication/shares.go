@@ -14,7 +14,7 @@ type Shares struct {
 	last    uint64     // number of the newest share
 	base    uint64     // number of the snapshot that is kept; 0 if none
 	shot    []byte
-	changes []change // behind the snapshot: the newest has number last
+	changes []change // after the snapshot: the newest has number last
 }
 
 // change is a share that follows the one before it.
@@ -24,13 +24,15 @@ type change struct {
 }
 
 const (
-	// pieceBytes is the most of a snapshot that one request carries.
+	// pieceBytes is the maximum part of a snapshot in one request.
 	pieceBytes = 4 << 20
-	// changesBytes is how much of changes one request carries, if one is not larger.
+	// changesBytes is the maximum size of the changes in one request, unless a
+	// single one is larger.
 	changesBytes = 1 << 20
 )
 
-// Snapshot adds a snapshot and returns its number. The bytes are the shares'.
+// Snapshot adds a snapshot and returns its number. Shares takes ownership of
+// the bytes.
 func (s *Shares) Snapshot(p []byte) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,11 +42,11 @@ func (s *Shares) Snapshot(p []byte) uint64 {
 }
 
 // Update adds an update, which followers store before they answer, and returns its
-// number. The bytes are the shares'.
+// number. Shares takes ownership of the bytes.
 func (s *Shares) Update(p []byte) uint64 { return s.add(change{kindUpdate, p}) }
 
-// Change adds a change, which followers keep in memory, and returns its number. The
-// bytes are the shares'.
+// Change adds a change, which followers keep in memory, and returns its number.
+// Shares takes ownership of the bytes.
 func (s *Shares) Change(p []byte) uint64 { return s.add(change{kindAdvance, p}) }
 
 func (s *Shares) add(c change) uint64 {
@@ -73,16 +75,16 @@ func (s *Shares) Last() (n uint64, snapshot bool) {
 	return s.last, s.base > 0
 }
 
-// sent is how much of the shares a follower has been sent.
+// sent is the part of the shares that a follower has been sent.
 type sent struct {
 	number uint64 // every share up to here
 	base   uint64 // of the snapshot that is being sent,
 	at     int    // and how much of it was
 }
 
-// after returns the request that a follower gets next that was sent so much: a piece
-// of a snapshot, or changes of one kind that directly follow. next is what it has
-// been sent then; it is so where there is nothing to send.
+// after returns the next request for a follower that was sent so: a piece of a
+// snapshot, or changes of one kind that directly follow. next is what it has been
+// sent afterwards; next equals so if there is nothing to send.
 func (s *Shares) after(head header, so sent) (kind uint8, payload [][]byte, next sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +108,7 @@ func (s *Shares) after(head header, so sent) (kind uint8, payload [][]byte, next
 	return 0, nil, so
 }
 
-// run returns the first changes that are of one kind and go with one request.
+// run returns the first changes that are of one kind and fit into one request.
 func run(all []change) []change {
 	n, size := 0, 0
 	for n < len(all) && all[n].kind == all[0].kind && (n == 0 || size+len(all[n].data) <= changesBytes) {

@@ -8,8 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Syncer syncs what one writer appends as often as a policy asks. A timer runs
-// only while messages wait for their interval. It is for concurrent use.
+// Syncer syncs what one writer appends as often as a policy demands. A timer
+// runs only while messages wait for their interval. It is safe for concurrent
+// use.
 type Syncer struct {
 	w      *commitlog.Writer
 	failed func(error)
@@ -59,8 +60,8 @@ func (s *Syncer) Sync() error {
 	return err
 }
 
-// Begin begins what Sync does, for a member of a round: see commitlog.Writer.BeginSync. With
-// false nothing has begun: Sync is to be called.
+// Begin begins a sync for a member of a round: see commitlog.Writer.BeginSync. If it returns
+// false, nothing has begun and the caller must call Sync.
 func (s *Syncer) Begin() (commitlog.Syncing, bool) {
 	begun, ok := s.w.BeginSync()
 	if ok {
@@ -71,8 +72,8 @@ func (s *Syncer) Begin() (commitlog.Syncing, bool) {
 	return begun, ok
 }
 
-// SetPolicy changes the policy. What the new one would have synced already is
-// synced in the background.
+// SetPolicy changes the policy. Messages that the new policy would have synced
+// already are synced in the background.
 func (s *Syncer) SetPolicy(p meta.SyncPolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,10 +112,11 @@ func (s *Syncer) Stop() {
 	s.timer = nil
 }
 
-// Wait returns once no sync runs in the background. Stop comes first.
+// Wait returns once no sync runs in the background. Call Stop first.
 func (s *Syncer) Wait() { s.running.Wait() }
 
-// afterLocked starts the timer, which does not run. The syncer is not stopped.
+// afterLocked starts the timer, which must not be running. The syncer must not
+// be stopped.
 func (s *Syncer) afterLocked(d time.Duration) {
 	s.running.Add(1)
 	s.timer = time.AfterFunc(d, func() {

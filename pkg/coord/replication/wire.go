@@ -13,8 +13,8 @@ import (
 // Kinds of requests, as the transport carries them.
 const (
 	KindPut       uint8 = 1 // PutMessages: batches and the committed end
-	kindReconcile uint8 = 2 // where does your log stand?
-	KindTruncate  uint8 = 3 // cut your log back, or start it again
+	kindReconcile uint8 = 2 // asks for the state of the log
+	KindTruncate  uint8 = 3 // truncates the log, or starts an empty one
 	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
 	kindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
 	kindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
@@ -23,22 +23,21 @@ const (
 // errMalformed is returned for bytes that are no request or answer.
 var errMalformed = errors.New("malformed replication message")
 
-// Partition names a partition so that a topic which was created again is
-// another one.
+// Partition identifies a partition of one incarnation of a topic.
 type Partition struct {
 	Topic meta.Incarnation
 	Index int
 }
 
-// point identifies a batch by what is before it: the end of a batch, with that
-// batch's epoch and checksum. The zero Point is the start of an empty log.
+// point identifies a place in a log by the batch before it: its end, epoch and
+// checksum. The zero point is the start of an empty log.
 type point struct {
 	End      seq.Offset
 	Epoch    seq.Epoch
 	Checksum uint32
 }
 
-// pointOf returns the Point after a batch.
+// pointOf returns the point after a batch.
 func pointOf(b commitlog.Batch) point {
 	return point{End: b.End(), Epoch: b.Epoch(), Checksum: b.Checksum()}
 }
@@ -61,7 +60,7 @@ func (pt point) append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint32(p, pt.Checksum)
 }
 
-// reader takes a message apart. After the first value that is missing, all are
+// reader decodes a message. From the first missing value on, all values are
 // zero and bad is set.
 type reader struct {
 	rest []byte
@@ -104,14 +103,14 @@ func PartitionOf(payload []byte) (Partition, error) {
 	return h.partition, r.done("request")
 }
 
-// put is PutMessages: batches that continue a follower's log behind a point,
-// and how far the leader's log is committed. It may hold no batch.
+// put is PutMessages: batches that continue a follower's log after a point, and
+// the leader's committed end. It may have no batch.
 type put struct {
 	header
 	prev      point
 	committed seq.Offset
 	sync      bool   // answer once the batches are on disk
-	batches   []byte // as they stand on disk
+	batches   []byte // as on disk
 }
 
 // putHeadBytes is the size of a put without its batches.
@@ -135,7 +134,7 @@ func decodePut(payload []byte) (put, error) {
 	return m, r.done("put")
 }
 
-// reconcile asks a follower where its log stands.
+// reconcile asks a follower for the state of its log.
 type reconcile struct{ header }
 
 func (m reconcile) encode() []byte { return m.header.append(nil) }
@@ -146,14 +145,14 @@ func decodeReconcile(payload []byte) (reconcile, error) {
 	return m, r.done("reconcile")
 }
 
-// truncate has a follower cut its log back to a point, if the batch that ends
-// there is the same; with reset, it starts its log again at the point.
+// truncate makes a follower truncate its log to a point, if the batch that ends
+// there is the same; with reset, it starts an empty log at the point.
 type truncate struct {
 	header
 	to       point
 	reset    bool
 	position int64     // of a reset: the byte position in the virtual log,
-	before   seq.Epoch // and the epoch of what was before
+	before   seq.Epoch // and the epoch of the batch before it
 }
 
 func (m truncate) encode() []byte {
@@ -172,13 +171,13 @@ func decodeTruncate(payload []byte) (truncate, error) {
 	return m, r.done("truncate")
 }
 
-// positions carries a piece of a snapshot of the channels' positions. Whole, it
-// takes the place of all shares up to its number.
+// positions carries a piece of a snapshot of the channels' positions. The
+// complete snapshot replaces all shares up to its number.
 type positions struct {
 	header
 	number uint64
 	total  uint64 // bytes of the snapshot
-	at     uint64 // of them are before the piece
+	at     uint64 // bytes before the piece
 	piece  []byte
 }
 
@@ -201,9 +200,9 @@ func decodePositions(payload []byte) (positions, error) {
 // maxSnapshotBytes is the maximum size of a snapshot of positions.
 const maxSnapshotBytes = 1 << 30
 
-// advance carries changes or updates of positions, each behind its length. They are the
-// shares that directly follow a number: a receiver that does not have all up to it
-// has missed some.
+// advance carries changes or updates of positions, each after its length. They are the
+// shares that directly follow a number: a receiver that lacks any share up to it has
+// missed some.
 type advance struct {
 	header
 	after   uint64
@@ -215,7 +214,7 @@ func (m advance) head() []byte {
 	return binary.LittleEndian.AppendUint64(m.header.append(nil), m.after)
 }
 
-// appendChanges returns the changes as they follow the head of an advance.
+// appendChanges returns the encoded changes that follow the head of an advance.
 func appendChanges(changes []change) [][]byte {
 	size := 0
 	for _, c := range changes {
@@ -242,20 +241,20 @@ func decodeAdvance(payload []byte) (advance, error) {
 	return m, r.done("advance")
 }
 
-// outcome is what became of a request.
+// outcome is the result of a request.
 type outcome uint8
 
 const (
 	outcomeOK       outcome = iota
 	outcomeMismatch         // the logs differ there, or shares are missing: reconcile
-	outcomeStale            // a newer epoch was adopted: it is in the answer
-	outcomeNotReady         // not yet a follower of that partition at that epoch: try again
-	outcomeFailed           // the follower's log failed, or what is asked must not be done
-	outcomeLonger           // it would cut what is committed at the follower
+	outcomeStale            // a newer epoch was adopted, which is in the answer
+	outcomeNotReady         // not yet a follower of that partition in that epoch: retry
+	outcomeFailed           // the follower's log failed, or the request is not allowed
+	outcomeLonger           // it would truncate what is committed at the follower
 	outcomeFull             // the follower's disk has no room for batches
 )
 
-// trouble says for people what an outcome that is no success means.
+// trouble describes an unsuccessful outcome.
 func (o outcome) trouble() string {
 	switch o {
 	case outcomeMismatch:
@@ -276,20 +275,20 @@ func (o outcome) trouble() string {
 }
 
 // NotReady is the answer of a node that does not hold the partition, or does not
-// follow it yet: the leader tries again.
+// follow it yet: the leader retries.
 func NotReady() []byte { return answer{outcome: outcomeNotReady}.encode() }
 
-// answer is what a follower says of its log, whatever it was asked.
+// answer is the state of a follower's log, in the answer to any request.
 type answer struct {
 	outcome   outcome
 	epoch     seq.Epoch // the highest adopted
 	start     seq.Offset
-	end       seq.Offset // on disk, if that was asked for
+	end       seq.Offset // on disk, if the request demanded that
 	committed seq.Offset
 	epochs    []commitlog.EpochStart // of a reconcile
 }
 
-// maxEpochs bounds the history in an answer: its last epochs are told.
+// maxEpochs bounds the history in an answer to its last epochs.
 const maxEpochs = 4096
 
 // answerBytes is the size of an answer without epochs.
@@ -337,7 +336,8 @@ func sizeOf(payload [][]byte) int {
 	return n
 }
 
-// lastOf returns the last of some batches, if there is one and all are whole.
+// lastOf returns the last of some batches, if there is one and all are
+// complete.
 func lastOf(raw []byte) (last commitlog.Batch, ok bool) {
 	for len(raw) > 0 {
 		b, err := commitlog.Decode(raw)
