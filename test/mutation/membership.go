@@ -84,8 +84,8 @@ func upgradeMistakes() []mistake {
 			tests: store, run: "OlderProgram",
 		},
 		{
-			name: "upgrade: a snapshot of a newer release is asked for again and again", file: "pkg/meta/raftstore/fsm.go",
-			old: "m.fail(fmt.Errorf(\"metadata snapshot of the leader: %w\", err)) // it would be sent again and again", with: "_ = fmt.Errorf", tests: store, run: "NewerLevel",
+			name: "upgrade: a snapshot of a newer release is fetched repeatedly", file: "pkg/meta/raftstore/fsm.go",
+			old: "m.fail(fmt.Errorf(\"metadata snapshot of the leader: %w\", err)) // it would be sent repeatedly", with: "_ = fmt.Errorf", tests: store, run: "NewerLevel",
 		},
 		{
 			name: "upgrade: an older leader is sent what it refuses", file: "pkg/publish/queue.go",

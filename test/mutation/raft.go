@@ -9,7 +9,7 @@ func raftMistakes() []mistake {
 			old: "frees && r.takes(bytes)", with: "false", tests: store, run: "FreesSpace",
 		},
 		{
-			name: "raft: the reserve of the disk is let go at once", file: "pkg/meta/raftstore/reserve.go",
+			name: "raft: the whole reserve of the disk is released at once", file: "pkg/meta/raftstore/reserve.go",
 			old: "next := max(0, left-r.step())", with: "next := int64(0)", tests: store, run: "InSteps",
 		},
 		{

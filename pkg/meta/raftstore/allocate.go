@@ -2,7 +2,8 @@ package raftstore
 
 import "os"
 
-// writeZeros takes disk space behind from where it cannot be asked for.
+// writeZeros allocates disk space after from by writing, where the system has
+// no call for it.
 func writeZeros(f *os.File, from, size int64) error {
 	zeros := make([]byte, 64<<10)
 	for size > 0 {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives the file f, which ends at from, size bytes more of disk.
+// allocate allocates size more bytes on disk for the file f, which ends at
+// from.
 func allocate(f *os.File, from, size int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, from, size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {

@@ -4,5 +4,6 @@ package raftstore
 
 import "os"
 
-// allocate gives the file f, which ends at from, size bytes more of disk.
+// allocate allocates size more bytes on disk for the file f, which ends at
+// from.
 func allocate(f *os.File, from, size int64) error { return writeZeros(f, from, size) }

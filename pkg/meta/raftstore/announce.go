@@ -19,7 +19,6 @@ const announceAgain = 50 * time.Millisecond
 // metadata leader therefore appends a barrier after the commands that it has applied: an ordinary
 // entry, through the library's own interface. Barriers share the write of commands that arrive
 // meanwhile, and one is in progress at a time: a busy leader appends few, an idle one none.
-// in progress at a time: a busy leader appends few, an idle one none.
 type announcer struct {
 	due chan struct{} // holds one: something was applied since the last barrier
 }
@@ -49,7 +48,6 @@ func (a announcer) keep(s *Store) {
 // transferred, or because too much waits, is due again a little later: the transfer may fail, and
 // then no other leader informs the followers. Any other error ends this leadership or the store: in
 // both cases they are informed otherwise.
-// tell them otherwise.
 func (a announcer) announce(barrier func() error, stop <-chan struct{}) {
 	err := barrier()
 	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) && !errors.Is(err, raft.ErrEnqueueTimeout) {

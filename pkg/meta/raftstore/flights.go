@@ -15,7 +15,7 @@ import (
 const drainTimeout = time.Second
 
 // flights are the requests in progress in the library. When the library is stopped it forgets
-// requests in its queues, and their callers would wait for ever; so it is stopped only after they
+// requests in its queues, and their callers would wait forever, so it is stopped only after they
 // have ended.
 type flights struct {
 	failed <-chan struct{} // closed when the library was stopped because the store failed

@@ -123,7 +123,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	s, err := meta.DecodeSnapshot(r)
 	if errors.Is(err, failure.FeatureLevel) || errors.Is(err, meta.ErrUnknownSnapshot) {
-		m.fail(fmt.Errorf("metadata snapshot of the leader: %w", err)) // it would be sent again and again
+		m.fail(fmt.Errorf("metadata snapshot of the leader: %w", err)) // it would be sent repeatedly
 	}
 	if err != nil {
 		return err

@@ -18,10 +18,10 @@ type storage interface {
 	raft.StableStore
 }
 
-// guard stands between the consensus library and its storage. It measures each
-// write, so that one that hangs is seen; when the disk is full it lets the
-// reserve go, step by step, and tries that write again; and it reports a write that failed, since
-// the library's own answer to some of those is to panic.
+// guard is a wrapper between the consensus library and its storage. It measures each write, so
+// that a stalled one is noticed. When the disk is full it releases the reserve, step by step, and
+// retries the write. It reports a write that failed, because the library panics after some of
+// those.
 //
 // Only a write that failed before anything was synced is retried: the storage has rolled it back. A
 // failed sync is never repeated.
@@ -44,7 +44,7 @@ func (g *guard) begin(now time.Time) {
 	g.writing = append(g.writing, now)
 }
 
-// end records the end of a write; of several that began at that time, any.
+// end records the end of a write: of any one that began at that time.
 func (g *guard) end(began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +123,7 @@ func isFull(err error) bool {
 	return full && !strings.Contains(err.Error(), "sync")
 }
 
-// plain lets errors.Is find that there is no space in an error that says so as text alone.
+// plain makes errors.Is find ENOSPC in an error that reports it only as text.
 func plain(err error) error {
 	if err == nil || !isFull(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return err

@@ -80,8 +80,9 @@ type Options struct {
 	// SnapshotThreshold is the number of commands after which a new snapshot is made, TrailingLogs
 	// how many of them stay for followers that lag.
 	SnapshotThreshold, TrailingLogs uint64
-	// ReserveBytes of disk are held back, at most a fortieth of the disk, and spent when
-	// the disk is full, so that the agreement and what frees space can continue; -1: none.
+	// ReserveBytes of disk are reserved, at most a fortieth of the disk, and released when
+	// the disk is full, so that consensus and commands that free space can continue; -1:
+	// none.
 	ReserveBytes int64
 }
 

@@ -96,7 +96,7 @@ func (s *Store) proposeOnce(ctx context.Context, c meta.Command, command []byte)
 	return s.machine.outcome(a)
 }
 
-// proposeHere has the command c, as it is encoded, agreed on by this node, which leads.
+// proposeHere commits the command c, encoded as command, on this node, which leads.
 func (s *Store) proposeHere(ctx context.Context, c meta.Command, command []byte) (meta.Result, error) {
 	if err := s.ready(ctx); err != nil {
 		return meta.Result{}, err
@@ -173,7 +173,7 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// ready says why a command cannot be taken in here now, whether or not there is space for it.
+// ready returns why this node cannot accept a command now, apart from a lack of space.
 func (s *Store) ready(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err

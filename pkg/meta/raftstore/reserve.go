@@ -16,40 +16,41 @@ import (
 )
 
 const (
-	// reserveRetry is how long after a failure the reserve is made again at the
-	// earliest.
+	// reserveRetry is the shortest time between two attempts to restore the
+	// reserve.
 	reserveRetry = time.Second
-	// reservePart is the part of a disk that the reserve takes at most, half of what is kept
-	// free of messages, and reserveLeast what it takes of the smallest disk.
+	// reservePart is the maximum fraction, as a divisor, of a disk that the reserve uses,
+	// which is half of what is kept free of messages. reserveLeast is its minimum size.
 	reservePart  = 40
 	reserveLeast = 512 << 10
-	// reserveSteps is in how many steps the reserve is spent, and stepLeast how much one is.
+	// reserveSteps is the number of steps in which the reserve is released, and stepLeast
+	// the minimum size of a step.
 	reserveSteps = 256
 	stepLeast    = 16 << 10
-	// floorSteps of the room are left to terms and votes.
+	// floorSteps is the number of steps that are kept for terms and votes.
 	floorSteps = 4
-	// writtenPerByte is how many bytes a command of one may take on disk, at most.
+	// writtenPerByte is the maximum number of bytes on disk per byte of a command.
 	writtenPerByte = 4
 )
 
-// reserve is a file that holds disk space back. A write that finds no space takes it from there,
-// step by step. While the file is not whole, commands that grow the metadata are refused, and
-// what room there is, in the file and on the disk, is for those by which space is freed.
+// reserve is a file that reserves disk space. A write that finds no space takes it from there,
+// step by step. While the file is incomplete, commands that grow the metadata are refused, and
+// the remaining space, in the file and on the disk, is for commands that free space.
 type reserve struct {
 	path string
 	size int64                 // 0: no reserve
 	free func() (int64, error) // of the disk, in bytes
 	log  *slog.Logger
 
-	left  atomic.Int64 // that the file holds
-	blind atomic.Bool  // a write found no space where free knows of some: a quota, for example
+	left  atomic.Int64 // bytes in the file
+	blind atomic.Bool  // a write found no space although free reports some, for example because of a quota
 
 	mu    sync.Mutex // held while the file changes; guards what follows
-	tried time.Time  // when it was last made
-	told  bool       // that it is not whole
+	tried time.Time  // when it was last restored
+	told  bool       // that it is incomplete was logged
 }
 
-// newReserve makes the file, or finds it, as large as size and the disk permit. A disk with too
+// newReserve creates or opens the file, as large as size and the disk permit. A disk with too
 // little space for it is low from the start.
 func newReserve(path string, size int64, log *slog.Logger) (*reserve, error) {
 	dir := filepath.Dir(path)
@@ -70,7 +71,7 @@ func newReserve(path string, size int64, log *slog.Logger) (*reserve, error) {
 	return r, r.find()
 }
 
-// find takes over the file that there is, and makes it whole.
+// find opens an existing file, and completes it.
 func (r *reserve) find() error {
 	info, err := os.Stat(r.path)
 	switch {
@@ -95,8 +96,8 @@ func (r *reserve) find() error {
 	return nil
 }
 
-// grow makes the file whole, or as large as leaves half of the free space to others: what frees
-// space writes a little, too. mu is held.
+// grow completes the file, or grows it by at most half of the free space, because commands that
+// free space also write a little. mu is held.
 func (r *reserve) grow() error {
 	left := r.left.Load()
 	missing := r.size - left
@@ -124,7 +125,8 @@ func (r *reserve) grow() error {
 	return nil
 }
 
-// tell logs that the reserve is not whole, or is again, once. mu is held.
+// tell logs, once, that the reserve is incomplete, or that it is complete
+// again. mu is held.
 func (r *reserve) tell() {
 	low := r.isLow()
 	if r.told == low {
@@ -139,10 +141,10 @@ func (r *reserve) tell() {
 		"path", r.path, "reserve_bytes", r.size, "reserve_left_bytes", r.left.Load(), "free_bytes", free)
 }
 
-// step is how much of the reserve is let go at once.
+// step is how much of the reserve is released at once.
 func (r *reserve) step() int64 { return max(stepLeast, r.size/reserveSteps) }
 
-// release lets one step of the space go, and says whether there was any.
+// release releases one step of the space, and reports whether there was any.
 func (r *reserve) release() bool {
 	if r == nil || r.size == 0 {
 		return false
@@ -169,7 +171,7 @@ func (r *reserve) release() bool {
 	return true
 }
 
-// isLow reports whether the reserve is not whole.
+// isLow reports whether the reserve is incomplete.
 func (r *reserve) isLow() bool { return r != nil && r.left.Load() < r.size }
 
 // restore creates the reserve again if it is incomplete, at most every reserveRetry, and reports
@@ -178,7 +180,7 @@ func (r *reserve) restore(now time.Time) bool {
 	if !r.isLow() {
 		return true
 	}
-	if !r.mu.TryLock() { // it changes just now
+	if !r.mu.TryLock() { // it is being changed
 		return false
 	}
 	defer r.mu.Unlock()
@@ -192,8 +194,8 @@ func (r *reserve) restore(now time.Time) bool {
 	return !r.isLow()
 }
 
-// takes reports whether the store can write a command of so many bytes though the reserve is not
-// whole, and go on after it.
+// takes reports whether the store can write a command of so many bytes although the reserve is
+// incomplete, and continue afterwards.
 func (r *reserve) takes(bytes int) bool {
 	room := r.left.Load()
 	if free, err := r.free(); err == nil && !r.blind.Load() {
@@ -202,7 +204,7 @@ func (r *reserve) takes(bytes int) bool {
 	return room >= min(floorSteps*r.step(), r.size/4)+int64(bytes)*writtenPerByte
 }
 
-// state says what is left, for people; "" where the reserve is whole.
+// state describes what is left; "" if the reserve is complete.
 func (r *reserve) state() string {
 	if !r.isLow() {
 		return ""

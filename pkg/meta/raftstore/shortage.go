@@ -12,12 +12,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// frees reports whether a command is accepted while the reserve is not whole: it frees space, or
-// the cluster cannot keep its partitions served without it. Any other waits for space.
+// frees reports whether a command is accepted while the reserve is incomplete: it frees space,
+// or the cluster cannot serve its partitions without it. Any other is refused until there is
+// space.
 func frees(c meta.Command) bool {
 	switch c := c.(type) {
 	case meta.DeleteTopic, meta.PurgeTopics, meta.DeleteChannel, meta.RemoveNode, // they free space
-		meta.SavePositions, meta.DropSaved, // channels are moved with them, to free space
+		meta.SavePositions, meta.DropSaved, // moving channels with them frees space
 		meta.StartReassign, meta.FinishReassign, // to other disks
 		meta.NodeStarted, meta.SetNodeState, meta.SetNodeIntent, meta.SetNodeDisk,
 		meta.ElectLeaders, meta.AlterISR, meta.ReportSuspects, meta.YieldLeader:
@@ -29,14 +30,14 @@ func frees(c meta.Command) bool {
 		return !c.Paused
 	case meta.AlterChannel:
 		return c.Paused != nil && !*c.Paused
-	case meta.RecordAct: // what was refused need not be recorded
+	case meta.RecordAct: // a refused act need not be recorded
 		return c.Act.Status < http.StatusBadRequest || c.Act.Status >= http.StatusInternalServerError
 	}
 	return false
 }
 
-// admit says why a command of so many bytes, which frees space or not, cannot be taken by the node
-// for lack of space.
+// admit returns why the node cannot accept a command of so many bytes for lack of space, or nil.
+// frees means that the command frees space.
 func (r *reserve) admit(node meta.NodeID, frees bool, bytes int) error {
 	if r.restore(time.Now()) || frees && r.takes(bytes) {
 		return nil
@@ -44,8 +45,9 @@ func (r *reserve) admit(node meta.NodeID, frees bool, bytes int) error {
 	return fmt.Errorf("%w on node %s: %s", failure.MetadataDiskFull, node, r.state())
 }
 
-// FullDisk says what is left of the disk of the metadata on this node, with the directory, while
-// commands are refused for lack of space; "" otherwise. It does not wait for the disk's log.
+// FullDisk describes the remaining space on the metadata's disk of this node, with the
+// directory, while commands are refused for lack of space; "" otherwise. It does not wait for
+// the disk.
 func (m Members) FullDisk() string {
 	if g := m.s.guard; g != nil {
 		return g.reserve.state()
@@ -53,14 +55,14 @@ func (m Members) FullDisk() string {
 	return ""
 }
 
-// TendReserve makes the reserve of disk space again, if it was spent, and says
-// whether it is whole. A node that leads and has no reserve refuses most commands;
-// one that follows would not otherwise make it again. It writes to the disk.
+// TendReserve restores the reserve of disk space, if it was released, and reports
+// whether it is complete. A leader without a reserve refuses most commands; a
+// follower restores it only here. It writes to the disk.
 func (m Members) TendReserve() bool { return m.s.guard.reserve.restore(time.Now()) }
 
-// YieldLead hands the lead of the metadata to another voter, whether or not there is
-// space for commands here. It does nothing where this node does not lead, or is the
-// only voter. Where it returns an error, this node may lead on.
+// YieldLead transfers the metadata leadership to another voter, whether or not there
+// is space for commands here. It does nothing if this node does not lead, or is the
+// only voter. After an error, this node may still lead.
 func (m Members) YieldLead(ctx context.Context) error {
 	if m.s.raft.State() != raft.Leader || len(m.Configuration().Voters()) < 2 {
 		return nil

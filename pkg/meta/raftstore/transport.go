@@ -30,7 +30,7 @@ var errStalled = errors.New("metadata disk stalled: nothing is sent to followers
 //
 //  1. AppendEntries fails at once while this node's own disk is stalled. The library
 //     sends heartbeats from a goroutine beside the one that writes, so a leader that
-//     can write nothing would stay leader for ever (hashicorp/raft issue 503).
+//     can write nothing would stay leader forever (hashicorp/raft issue 503).
 //  2. The error of a failed AppendEntries that carries entries or a commit index is
 //     returned only when the member has answered a heartbeat. The library waits after
 //     the n-th failure for 10 ms * 2^n, up to ten seconds, whether or not the member is
@@ -138,7 +138,7 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 		return nil, errStalled
 	}
 	// When an answer has failed, the library's consumer of answers ends, and its decoder waits to
-	// pass on the next one. A request after that would wait here for the decoder for ever, and so
+	// pass on the next one. A request after that would wait here for the decoder forever, and so
 	// would replication to this member, and Shutdown (raft 1.8.0, net_transport.go).
 	stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer stuck.Stop()
