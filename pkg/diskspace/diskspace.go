@@ -21,55 +21,57 @@ import (
 )
 
 const (
-	// Margin is which part of the reserve must be free beyond it before a disk
-	// that was low takes publishes again.
+	// Margin is the fraction of the reserve, as a divisor, that must be free
+	// beyond it before a disk that was low accepts publishes again.
 	Margin = 8
-	// FollowerShare is which part of the reserve is left to followers, for what was under
-	// way when the leaders' disks were full, too: they take nothing while less is free.
+	// FollowerShare is the fraction of the reserve, as a divisor, below which followers
+	// accept nothing. The rest is for replication, also of publishes that were in
+	// progress when the leader's disk became full.
 	FollowerShare = 2
-	// calm is how long a disk must have had room before the other nodes are told
-	// that it has. So a disk at the brink moves leaderships no more often than that.
+	// calm is how long a disk must have had room before the metadata says so. A disk
+	// at the limit therefore moves leaderships at most that often.
 	calm = 10 * time.Second
-	// minLead is how long a node must have led the metadata before it hands that over
-	// because there is no space for commands: where no disk has space, the lead does not
-	// go round faster.
+	// minLead is how long a node must have led the metadata before it transfers that
+	// leadership for lack of space for commands: if no disk has space, the leadership
+	// does not move faster than that.
 	minLead = 10 * time.Second
-	// ampleBytes beyond the reserve are more than is written between two looks at a
-	// disk with ample room.
+	// ampleBytes beyond the reserve are more than is written between two checks of
+	// a disk with ample room.
 	ampleBytes = 8 << 30
-	// smallDisk is the part of a disk that is kept free at most.
+	// smallDisk is the maximum fraction of a disk, as a divisor, that is kept
+	// free.
 	smallDisk = 20
 )
 
 // Room classifies the free space of the disk.
 type Room int
 
-// The rooms, from none to much.
+// The levels of free space, from the least to the most.
 const (
-	Brimful Room = iota // followers take nothing either
+	Brimful Room = iota // followers accept nothing either
 	Low                 // publishes are refused
-	Enough              // it may be low before long
-	Ample               // it will not be low before several looks
+	Enough              // it may be low soon
+	Ample               // it will not be low before several checks
 )
 
 // headroom is how many bytes may be appended before the disk is down to its reserve,
-// as far as is known from the last look at it and what was taken for appends since. Its
-// methods is safe for concurrent use.
+// according to the last measurement and what was reserved for appends since. Its
+// methods are safe for concurrent use.
 type headroom struct {
 	left  atomic.Int64
-	taken atomic.Int64 // since the last look, or shortly before: the disk need not show it yet
-	short atomic.Bool  // someone was refused since the last look
+	taken atomic.Int64 // reserved since the last measurement, or shortly before: the disk need not show it yet
+	short atomic.Bool  // a request was refused since the last measurement
 }
 
-// observe notes what a look at the disk has shown.
+// observe records a measurement of the disk.
 func (h *headroom) observe(free, reserve uint64) {
 	h.left.Store(clampSigned(free) - clampSigned(reserve) - h.taken.Swap(0))
 }
 
-// unknown notes that nothing is known of the disk.
+// unknown records that the free space is unknown.
 func (h *headroom) unknown() { h.left.Store(math.MaxInt64 / 2) }
 
-// reserve takes n bytes, if there are so many. Otherwise the next look says that there are none.
+// reserve reserves n bytes, if there are so many. Otherwise the next measurement counts as low.
 func (h *headroom) reserve(n int64) bool {
 	if h.left.Add(-n) < 0 {
 		h.left.Add(n)
@@ -80,7 +82,7 @@ func (h *headroom) reserve(n int64) bool {
 	return true
 }
 
-// spare takes n bytes, if there are so many. No other is refused for it, not even for a moment.
+// spare reserves n bytes, if there are so many. It never makes a concurrent reserve fail.
 func (h *headroom) spare(n int64) bool {
 	for {
 		left := h.left.Load()
@@ -94,9 +96,9 @@ func (h *headroom) spare(n int64) bool {
 	}
 }
 
-// shows returns how much a look counts as free: less than the reserve where someone was
-// refused. Then the disk is low, though it need never show it: what would make it so
-// is not written.
+// shows returns the free space that a measurement counts as: less than the reserve if a
+// request was refused since the last one. Then the disk is low, although a measurement
+// may never show that, because what was refused is not written.
 func (h *headroom) shows(free, reserve uint64) uint64 {
 	if h.short.Swap(false) && reserve > 0 {
 		return min(free, reserve-1)
@@ -106,17 +108,17 @@ func (h *headroom) shows(free, reserve uint64) uint64 {
 
 func clampSigned(n uint64) int64 { return int64(min(n, math.MaxInt64/2)) }
 
-// level is what a node makes of the free space on its disk. It is for one
-// goroutine.
+// level is a node's decision about the free space on its disk. One goroutine
+// uses it.
 type level struct {
 	low     bool
 	brimful bool
-	lowLast time.Time // when it was low last; zero: never
+	lowLast time.Time // when it was last low; zero: never
 	leads   time.Time // since when the node leads the metadata; zero: it does not
 }
 
-// observe notes how much is free, and returns how much room that is. What is low
-// stays low until there is more than the reserve, and what is brimful until it is not
+// observe records how much is free, and returns the level. A low disk stays low until
+// more than the reserve is free, and a brimful one stays so until it is no longer
 // low.
 func (d *level) observe(now time.Time, free, reserve uint64) Room {
 	need := reserve
@@ -137,13 +139,14 @@ func (d *level) observe(now time.Time, free, reserve uint64) Room {
 	return Ample
 }
 
-// full says what the other nodes are to be told: it was low not long ago.
+// full reports what the metadata should say: whether the disk was low recently.
 func (d *level) full(now time.Time) bool {
 	return !d.lowLast.IsZero() && now.Sub(d.lowLast) < calm
 }
 
-// yields reports whether a node that has no space for the metadata's commands is to hand
-// over the lead of the metadata, if it has it: once in a while. It is asked at every look.
+// yields reports whether a node without space for the metadata's commands should transfer
+// the metadata leadership, if it has it. It is called at every check, and returns true at
+// most every minLead.
 func (d *level) yields(now time.Time, leads, space bool) bool {
 	switch {
 	case !leads:
@@ -155,12 +158,12 @@ func (d *level) yields(now time.Time, leads, space bool) bool {
 	if space || now.Sub(d.leads) < minLead {
 		return false
 	}
-	d.leads = now // again only after a while
+	d.leads = now // again only after minLead
 	return true
 }
 
-// Space is the disk of a node. Look, Full and Yields are for one goroutine; the other methods
-// may be called by many.
+// Space is the disk of a node. One goroutine calls Look, Full and Yields; the other methods
+// are safe for concurrent use.
 type Space struct {
 	fs      vfs.FS
 	dir     string
@@ -168,19 +171,20 @@ type Space struct {
 	log     *slog.Logger
 
 	low      atomic.Bool // publishes are refused
-	brimful  atomic.Bool // there is too little room for what is replicated to here
-	headroom headroom    // until that is so
+	brimful  atomic.Bool // there is too little room for replicated data
+	headroom headroom    // until the disk is low
 	level    level
 }
 
-// New returns the disk that a directory is on. At most reserve bytes of it are kept free.
+// New returns the disk of a directory. At most reserve bytes of it are kept free.
 func New(fs vfs.FS, dir string, reserve uint64, log *slog.Logger) *Space {
 	return &Space{fs: fs, dir: dir, reserve: reserve, log: log}
 }
 
-// Look has publishes refused while the disk has less than the reserve free, and has
-// followers refuse messages once half of it is used, so that positions and metadata
-// can still be stored and consuming continues. It returns how much room there is.
+// Look measures the disk and returns the level. Publishes are refused while less
+// than the reserve is free, and followers refuse messages once half of the reserve
+// is used, so that positions and metadata can still be stored and consuming
+// continues.
 func (s *Space) Look() Room {
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {
@@ -212,26 +216,27 @@ func (s *Space) Look() Room {
 	return r
 }
 
-// reserveOf returns how much of a disk is kept free: less of a small one.
+// reserveOf returns how much of a disk is kept free: less on a small disk.
 func (s *Space) reserveOf(u vfs.Usage) uint64 { return min(s.reserve, u.Total/smallDisk) }
 
-// Reserve reports whether the disk takes n bytes, and takes the room for them.
+// Reserve reports whether the disk accepts n bytes, and reserves them.
 func (s *Space) Reserve(n int) bool { return !s.low.Load() && s.headroom.reserve(int64(n)) }
 
-// Spare is Reserve for what can wait: where the room is lacking the disk does not count as low for it.
+// Spare is Reserve for data that can wait: a refusal does not make the disk count as low.
 func (s *Space) Spare(n int) bool { return !s.low.Load() && s.headroom.spare(int64(n)) }
 
 // Low reports whether publishes are refused for lack of free space.
 func (s *Space) Low() bool { return s.low.Load() }
 
-// Brimful reports whether followers here take no messages for lack of free space.
+// Brimful reports whether followers on this node accept no messages for lack of
+// free space.
 func (s *Space) Brimful() bool { return s.brimful.Load() }
 
-// Full says what the other nodes are to be told: it was low not long ago.
+// Full reports what the metadata should say: whether the disk was low recently.
 func (s *Space) Full(now time.Time) bool { return s.level.full(now) }
 
-// Yields reports whether a node that leads the metadata is to hand that over, because it has
-// no space for commands. It is asked at every look.
+// Yields reports whether a node that leads the metadata should transfer that leadership,
+// because it has no space for commands. It is called at every check.
 func (s *Space) Yields(now time.Time, leads, space bool) bool {
 	return s.level.yields(now, leads, space)
 }
@@ -242,7 +247,7 @@ type State struct {
 	Low                  bool // publishes are refused
 }
 
-// State returns the state of the disk, or zeros if it cannot be told.
+// State returns the state of the disk, or zeros if it cannot be measured.
 func (s *Space) State() State {
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// errFilter is returned for a filter that says nothing that can be carried out.
+// errFilter is returned for an invalid filter.
 var errFilter = fate.Refuse("invalid header filter")
 
 // Bounds of a filter.
 const (
 	maxFilterText  = 1024 // bytes of each text
-	maxFilterParts = 64   // of one that has several
+	maxFilterParts = 64   // of a filter with several parts
 )
 
 // The kinds of filters.
@@ -44,12 +44,12 @@ type spec struct {
 type Filter struct {
 	raw     []byte
 	inverse bool
-	keys    []string // that are looked at
+	keys    []string // that the filter reads
 	matches func(values map[string]string) bool
 }
 
-// ParseFilter reads a filter: a JSON object as IDENTIFY has it. Nothing, null and an
-// object of type 0 are none: nil.
+// ParseFilter reads a filter: a JSON object as in IDENTIFY. Without one, or with
+// null or an object of type 0, it returns nil.
 func ParseFilter(raw []byte) (*Filter, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -86,7 +86,7 @@ func ParseFilter(raw []byte) (*Filter, error) {
 	return f, nil
 }
 
-// equal reports whether a part's key has its value.
+// equal reports whether the key of a part has the part's value.
 func (p part) equal(values map[string]string) bool {
 	v, ok := values[p.Key]
 	return ok && v == p.Data
@@ -124,8 +124,8 @@ func (f *Filter) several(s *spec) error {
 	return nil
 }
 
-// globRegexp returns the regular expression of a glob: * is any text, ? a character, [...]
-// one of a set, {a,b} one of several, and \ takes a character as it is.
+// globRegexp returns the regular expression of a glob: * matches any text, ? a character,
+// [...] one of a set, {a,b} one of several, and \ makes the next character literal.
 func globRegexp(glob string) string {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -168,7 +168,7 @@ func globRegexp(glob string) string {
 	return b.String()
 }
 
-// Raw returns the filter as it was parsed; nil of none.
+// Raw returns the text of the filter; nil if f is nil.
 func (f *Filter) Raw() []byte {
 	if f == nil {
 		return nil
@@ -176,7 +176,8 @@ func (f *Filter) Raw() []byte {
 	return f.raw
 }
 
-// Match reports whether a message with a header, or with none, is chosen. No filter chooses all.
+// Match reports whether the filter chooses a message with a header, or without one. A nil filter
+// chooses all.
 func (f *Filter) Match(raw []byte) bool {
 	if f == nil {
 		return true
@@ -195,7 +196,8 @@ func (f *Filter) Match(raw []byte) bool {
 	return matches != f.inverse
 }
 
-// TagOf returns the tag of a header that was checked, or of none: "" is no tag.
+// TagOf returns the tag of a header that was checked when it was published; ""
+// if there is no header or no tag.
 func TagOf(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

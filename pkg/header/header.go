@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Max is the most bytes that a header may have.
+// Max is the maximum size of a header in bytes.
 const Max = 65534
 
 // The reserved keys. Their values are strings.
@@ -25,44 +25,45 @@ const (
 	keyTTL     = "##ttl"                 // decimal digits: milliseconds; also as a number
 )
 
-// The most bytes and the longest time that a header may name.
+// The maximum sizes in bytes, and the longest time, in a header.
 const (
 	maxKey   = 255
 	maxDedup = 64
 	MaxTTL   = 10 * 365 * 24 * time.Hour
 )
 
-// Why a header is refused.
+// Errors of headers that are refused.
 var (
-	// errNotObject is returned for what is no JSON object.
+	// errNotObject is returned for text that is not a JSON object.
 	errNotObject = fate.Refuse("not a JSON object")
-	// errTooLong is returned for more than Max bytes.
+	// errTooLong is returned for a header of more than Max bytes.
 	errTooLong = fate.Refuse("header too long")
-	// ErrTraceID is returned for a trace id that is no string of decimal digits.
+	// ErrTraceID is returned for a trace id that is not a string of decimal
+	// digits.
 	ErrTraceID = fate.Refuse("trace id is not a string of decimal digits")
-	// errOption is returned for a key, a dedup id or a time to live that no message can have.
+	// errOption is returned for an invalid key, dedup id or time to live.
 	errOption = fate.Refuse("invalid reserved key")
 	// ErrWritten is returned for a key that only the broker writes.
 	ErrWritten = fate.Refuse("header is written by the broker and cannot be published")
 )
 
-// Reserved is what a header says to the broker.
+// Reserved are the values of a header's reserved keys.
 type Reserved struct {
 	TraceID uint64
-	Traced  bool   // there is a trace id, and its publisher wants to know the place
+	Traced  bool   // there is a trace id, and its publisher asks for the message's position
 	Tag     string // of the consumers that the message is for; "": none
-	Only    bool   // the header says nothing to anybody else
+	Only    bool   // the header has reserved keys only
 	Key     string // what the message is about; "": none
 	Dedup   string // the publisher's id for it; "": none
 	TTL     time.Duration
-	// Options says that the header names a key, a dedup id or a time to live and, but for a
-	// trace id, nothing else: it is taken for any topic.
+	// Options means that the header has a key, a dedup id or a time to live and, except for
+	// a trace id, nothing else: such a header is accepted by every topic.
 	Options bool
 }
 
-// Parse reads a header, which must be a JSON object, and checks its reserved keys. That of a
-// dead letter is refused: who could publish one would name the channel to which its body is
-// brought by a redrive.
+// Parse reads a header, which must be a JSON object, and checks its reserved keys. It
+// refuses the key of dead letters: a client that could publish one would choose the channel
+// to which a redrive sends its body.
 func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)
@@ -81,7 +82,7 @@ func parseAny(raw []byte) (Reserved, error) {
 		return Reserved{}, fmt.Errorf("%w: %w", errNotObject, err)
 	}
 	if all == nil {
-		return Reserved{}, errNotObject // null
+		return Reserved{}, errNotObject // the text is null
 	}
 	fields := make([]field, 0, len(all))
 	for key, value := range all {
@@ -96,7 +97,8 @@ func parseAny(raw []byte) (Reserved, error) {
 	return reservedOf(fields)
 }
 
-// field is a key of a header with its value as it is written and, if that is a text, the text.
+// field is a key of a header with its encoded value and, if that is a string, the decoded
+// text.
 type field struct {
 	key, value, text []byte
 	isText           bool
@@ -105,7 +107,7 @@ type field struct {
 // reservedOf reads the fields of a header.
 func reservedOf(fields []field) (Reserved, error) {
 	r := Reserved{Only: true}
-	for i := range fields { // before anything else is wrong
+	for i := range fields { // before any other error
 		if bytes.EqualFold(fields[i].key, []byte(keyLetter)) { // as JSON is decoded
 			return Reserved{}, fmt.Errorf("%w: %s", ErrWritten, keyLetter)
 		}
@@ -130,8 +132,8 @@ func reservedOf(fields []field) (Reserved, error) {
 	return r, nil
 }
 
-// parse reads the value of a reserved key. One that is not known is for programs of
-// another release, and means nothing here.
+// parse reads the value of a reserved key. It ignores unknown keys, which belong to
+// other releases.
 func (r *Reserved) parse(key string, value []byte, text string, isText bool) error {
 	switch key {
 	case keyTraceID:
@@ -163,7 +165,7 @@ func (r *Reserved) parse(key string, value []byte, text string, isText bool) err
 	return nil
 }
 
-// bounded says what is wrong with a text of a key.
+// bounded returns why the text of a key is invalid, or nil.
 func bounded(key, text string, isText bool, most int) error {
 	if !isText || len(text) == 0 || len(text) > most {
 		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, key, most)

@@ -18,8 +18,8 @@ import (
 // here, and names no other leader, however long it takes until the partition's
 // role follows. Contact after a gap says nothing about the time between.
 //
-// It ends for good when a later leader is heard of, which may be long before the
-// metadata here says so.
+// It ends permanently when this node learns of a later leader, which may be long
+// before the metadata on this node says so.
 //
 // It goes by the monotonic clock, so that a pause of the process or a change of
 // the time of day does not stretch it. That clock stands still while the machine is

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Pulse reports whether this process has been running all the time. A relay needs
-// to know: what its leader sent before a pause lies in a socket, and looks like
-// news to a process that continues.
+// Pulse reports whether this process has been running without a pause. A relay
+// needs to know: messages that its leader sent before a pause wait in a socket,
+// and look new to a process that continues.
 type Pulse struct {
-	span      time.Duration // a longer one without a beat is a gap
+	span      time.Duration // a longer time without a beat is a gap
 	base      time.Time
 	suspended *Suspension  // the machine; nil: never
-	woke      atomic.Int64 // when it was found last that it had been, since base, in ns
+	woke      atomic.Int64 // when a suspension was last detected, since base, in ns
 	last      atomic.Int64 // beat, since base, in ns
 	gaps      atomic.Uint64
 }
@@ -20,12 +20,12 @@ type Pulse struct {
 // pulseBeats is how many beats there are in two spans.
 const pulseBeats = 5
 
-// NewPulse returns the pulse of a process that is said to run, by Beat, once an Interval.
+// NewPulse returns the pulse of a process that calls Beat once per Interval.
 func NewPulse(span time.Duration, s *Suspension) *Pulse {
 	return &Pulse{span: span, base: time.Now(), suspended: s}
 }
 
-// Interval is how often Beat is to be called.
+// Interval is the period at which Beat must be called.
 func (p *Pulse) Interval() time.Duration { return 2 * p.span / pulseBeats }
 
 // look counts a suspension of the machine as a gap.
@@ -40,7 +40,7 @@ func (p *Pulse) look(now time.Time) {
 	}
 }
 
-// Beat notes that the process runs at now. It is called once an Interval.
+// Beat records that the process runs at now. It is called once per Interval.
 func (p *Pulse) Beat(now time.Time) {
 	at := int64(now.Sub(p.base))
 	for {
@@ -49,7 +49,7 @@ func (p *Pulse) Beat(now time.Time) {
 			return
 		}
 		if at-last > int64(p.span) {
-			p.gaps.Add(1) // before it can look as if there had been none
+			p.gaps.Add(1) // before a reader can miss the gap
 		}
 		if p.last.CompareAndSwap(last, at) {
 			return
@@ -57,10 +57,11 @@ func (p *Pulse) Beat(now time.Time) {
 	}
 }
 
-// Stretch is a time for which a process has been running.
+// Stretch is a period that has begun: Steady reports whether the process has
+// run without a pause since.
 type Stretch struct {
 	pulse *Pulse
-	gaps  uint64 // when it began
+	gaps  uint64 // count at its beginning
 }
 
 // Begin returns the stretch that begins now.

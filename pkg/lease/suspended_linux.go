@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TimeSuspended returns for how long the machine was suspended since it started: by how
-// much the clock that continues meanwhile is ahead of the one that does not. It is read
-// first, so that a pause in between does not look like a suspension.
+// TimeSuspended returns for how long the machine was suspended since it started: the
+// difference between the clock that continues during a suspension and the one that does
+// not. The former is read first, so that a pause between the two does not look like a
+// suspension.
 func TimeSuspended() time.Duration {
 	var boot, mono unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {

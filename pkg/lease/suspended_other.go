@@ -4,5 +4,5 @@ package lease
 
 import "time"
 
-// TimeSuspended cannot be known here.
+// TimeSuspended is not supported on this system: it returns 0.
 func TimeSuspended() time.Duration { return 0 }

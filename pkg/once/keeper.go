@@ -19,8 +19,8 @@ import (
 // id that is in the log and not committed.
 const ConfirmTimeout = 5 * time.Second
 
-// errUnconfirmed answers a publish with a dedup id that is in the log already and was
-// not committed in time: it may be delivered later. To publish it again is safe.
+// errUnconfirmed answers a publish whose dedup id is already in the log and was not
+// committed in time: the message may be delivered later. Publishing it again is safe.
 var errUnconfirmed = errors.New("an earlier publish with the same dedup id is written, but not confirmed by all in-sync replicas")
 
 // Partition is what messages are published to.
@@ -33,9 +33,9 @@ type Partition interface {
 // Options describe a Keeper.
 type Options struct {
 	Partition Partition
-	Index     int // of it in its topic
+	Index     int // of the partition in its topic
 	Window    time.Duration
-	Most      int              // ids that are known; 0: dedup.DefaultMost
+	Most      int              // maximum number of known ids; 0: dedup.DefaultMost
 	Ages      *age.Clock       // of the log's batches
 	Now       func() time.Time // nil: time.Now
 	// Damaged, if set, is called with a range of the log that cannot be read, and reports whether
@@ -44,47 +44,47 @@ type Options struct {
 	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
-// Keeper keeps messages with dedup ids from being stored twice. Its methods may be
-// called at the same time.
+// Keeper prevents that messages with dedup ids are stored twice. Its methods are
+// safe for concurrent use.
 type Keeper struct {
 	o           Options
-	base        time.Time    // moments are counted from it
-	outstanding atomic.Int64 // messages that wait for what is written to be committed
+	base        time.Time    // times of the window are relative to it
+	outstanding atomic.Int64 // messages that wait for an earlier, written one to be committed
 
 	mu      sync.Mutex // guards what follows, and the publishes
 	window  *dedup.Window[*publish]
 	written []writtenOnce
-	under   int // publishes that are to be appended, and of which it is not known yet what became
+	under   int // publishes being appended, whose outcome is not known yet
 }
 
-// writtenOnce is a message whose id is in the log and not committed.
+// writtenOnce is a publish's message whose id is in the log and not committed.
 type writtenOnce struct {
 	place  dedup.Place[*publish]
 	offset seq.Offset
 }
 
-// publish is a publish with messages that have ids, until it is answered.
+// publish is a publish of messages with ids, until it is answered.
 type publish struct {
 	k       *Keeper
-	done    func(topic.Receipt) // nil: it was refused
-	msgs    []topic.Message     // to be appended; until they are offered
-	count   int                 // messages of the publish
+	done    func(topic.Receipt) // nil: the publish was refused
+	msgs    []topic.Message     // to be appended; nil once they are offered
+	count   int                 // number of messages of the publish
 	part    bool                // only some of them are to be appended
-	fresh   []int               // which; not part: all
-	hashes  []dedup.Hash        // of the ids of all messages; zero: it has none
-	offsets []seq.Offset        // of all messages, where only a part is appended
-	receipt topic.Receipt       // of what was appended
-	waits   int                 // what is to be known before it is answered
+	fresh   []int               // the indexes of these; unused unless part
+	hashes  []dedup.Hash        // of the ids of all messages; zero: the message has none
+	offsets []seq.Offset        // of all messages, if part
+	receipt topic.Receipt       // of the appended messages
+	waits   int                 // outcomes that it waits for before it is answered
 	err     error
-	timer   *time.Timer // nil: it waits for nothing that is written
+	timer   *time.Timer // nil: it waits for no written message
 
-	one struct { // the memory of the slices, for a publish of one message
+	one struct { // backing arrays of the slices, for a publish of one message
 		hashes  [1]dedup.Hash
 		offsets [1]seq.Offset
 	}
 }
 
-// newPublish returns a publish of some messages, all of which are to be appended.
+// newPublish returns a publish of messages, all of which are to be appended.
 func newPublish(k *Keeper, msgs []topic.Message, done func(topic.Receipt)) *publish {
 	e := &publish{k: k, done: done, msgs: msgs, count: len(msgs)}
 	if e.hashes = e.one.hashes[:]; len(msgs) != 1 {
@@ -98,7 +98,8 @@ func newPublish(k *Keeper, msgs []topic.Message, done func(topic.Receipt)) *publ
 	return e
 }
 
-// leaveOut notes that a message is not to be appended, of which it is the first one, or behind others.
+// leaveOut excludes message i from those to be appended. The first one makes the publish a partial
+// one, in which claim lists the messages to be appended.
 func (e *publish) leaveOut(i int) {
 	if e.part {
 		return
@@ -121,8 +122,8 @@ func (e *publish) appended() int {
 	return e.count
 }
 
-// Open reads the ids of the window from the partition's log. Nothing with an id may be
-// appended until it returns, other than by the Keeper afterwards.
+// Open reads the ids of the window from the partition's log. Until it returns, no
+// message with an id may be appended, and afterwards only by the Keeper.
 func Open(o Options) (*Keeper, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -132,7 +133,7 @@ func Open(o Options) (*Keeper, error) {
 	return k, k.read(now)
 }
 
-// read notes the ids that are in the log.
+// read adds the ids in the log to the window.
 func (k *Keeper) read(now time.Time) error {
 	l := k.o.Partition.Log()
 	from, err := l.OffsetAt(k.o.Ages.Leader(now) - int64(Retention(k.o.Window)))
@@ -176,8 +177,8 @@ func (k *Keeper) read(now time.Time) error {
 	return nil
 }
 
-// margin is how much the clocks of leaders may differ for the window of the next one to be
-// whole.
+// margin is how much the clocks of leaders may differ without shortening the next leader's
+// window.
 func margin(window time.Duration) time.Duration { return time.Minute + window/10 }
 
 // Retention returns how long finished messages stay in a log for a window of dedup ids.
@@ -188,7 +189,7 @@ func Retention(window time.Duration) time.Duration {
 	return window + margin(window)
 }
 
-// SetWindow changes how long ids are known.
+// SetWindow changes the length of the window.
 func (k *Keeper) SetWindow(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -202,18 +203,19 @@ func (k *Keeper) Expire() {
 	k.window.Expire(k.moment())
 }
 
-// Counts returns the figures of the window.
+// Counts returns the statistics of the window.
 func (k *Keeper) Counts() dedup.Counts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.window.Counts()
 }
 
-// moment returns the present as the window counts it.
+// moment returns the current time of the window.
 func (k *Keeper) moment() time.Duration { return k.o.Now().Sub(k.base) }
 
-// Offer publishes messages of which some have ids: see topic.Partition.Offer. What was
-// stored before is answered as if it had been stored now, at the offset that it has.
+// Offer publishes messages of which some have ids: see topic.Partition.Offer. A
+// message that was stored before is answered as if it had been stored now, with its
+// offset.
 func (k *Keeper) Offer(o topic.Offered) error {
 	e := newPublish(k, o.Messages, o.Done)
 	if k.claim(e, o.Messages) {
@@ -231,8 +233,8 @@ func (k *Keeper) Offer(o topic.Offered) error {
 	return nil
 }
 
-// claim finds out which messages are to be appended, and what the publish waits for
-// besides. It returns whether that is nothing at all.
+// claim determines which messages are to be appended, and which others the publish
+// waits for. answered means that it waits for none.
 func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -252,7 +254,8 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	return e.waits == 0
 }
 
-// claimLocked claims the id of a message, and says whether that is to be appended.
+// claimLocked claims the id of a message, and reports whether the message is to be
+// appended.
 func (k *Keeper) claimLocked(e *publish, i int, now time.Duration) bool {
 	v, o := k.window.Claim(e.hashes[i], dedup.Place[*publish]{Publish: e, Index: i}, now)
 	switch v {
@@ -268,9 +271,9 @@ func (k *Keeper) claimLocked(e *publish, i int, now time.Duration) bool {
 	return v == dedup.Fresh
 }
 
-// awaitLocked has a publish wait for a message that is in the log, unless that is committed.
+// awaitLocked makes a publish wait for a message in the log, unless it is committed.
 func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
-	k.outstanding.Add(1) // before the committed end is looked at: Committed looks at both vice versa
+	k.outstanding.Add(1) // before reading the committed end: Committed reads both in the opposite order
 	if o < k.o.Partition.Log().CommittedEnd() {
 		k.outstanding.Add(-1)
 		return
@@ -300,13 +303,13 @@ func (k *Keeper) idle() bool {
 	return k.under == 0 && k.outstanding.Load() == 0
 }
 
-// Close tells everybody who waits that nothing more becomes known here. The term has
-// ended.
+// Close completes the waiting publishes with an unknown outcome. The term has ended.
 func (k *Keeper) Close() {
 	k.completeWritten(func(*writtenOnce) bool { return true }, errUnconfirmed)
 }
 
-// completeWritten tells some of those that wait for written messages what became of those.
+// completeWritten passes the outcome err of the written messages that which selects to the
+// publishes that wait for them.
 func (k *Keeper) completeWritten(which func(*writtenOnce) bool, err error) {
 	k.mu.Lock()
 	var over []*publish
@@ -325,8 +328,8 @@ func (k *Keeper) completeWritten(which func(*writtenOnce) bool, err error) {
 	finishAll(over)
 }
 
-// resolveLocked tells a publish what became of one message that it waited for. If it
-// waits for nothing more it is added to over.
+// resolveLocked passes to a publish the outcome of one message that it waited for.
+// If it waits for nothing more, it is added to over.
 func resolveLocked(over []*publish, at dedup.Place[*publish], o seq.Offset, err error) []*publish {
 	e := at.Publish
 	if e.done == nil {
@@ -336,7 +339,7 @@ func resolveLocked(over []*publish, at dedup.Place[*publish], o seq.Offset, err 
 	return e.knowLocked(over, err)
 }
 
-// knowLocked notes that one more thing is known that the publish waited for.
+// knowLocked records one outcome that the publish waited for.
 func (e *publish) knowLocked(over []*publish, err error) []*publish {
 	if e.err == nil || err != nil && fate.Of(err) == fate.Uncertain {
 		e.err = err
@@ -347,8 +350,8 @@ func (e *publish) knowLocked(over []*publish, err error) []*publish {
 	return over
 }
 
-// refuse ends a publish that the log did not take. Those that waited for it fail as it
-// does.
+// refuse ends a publish that the log refused. Publishes that waited for its messages
+// fail with the same error.
 func (e *publish) refuse(err error) {
 	k := e.k
 	k.mu.Lock()
@@ -372,8 +375,8 @@ func (e *publish) complete(r topic.Receipt) {
 	finishAll(over)
 }
 
-// completeFreshLocked ends the claims of a publish, and returns those that have waited for
-// them and are to be answered now.
+// completeFreshLocked ends the claims of a publish, and returns the publishes that waited
+// for them and can be answered now.
 func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
 	now := k.moment()
 	k.under--
@@ -405,7 +408,7 @@ func finishAll(all []*publish) {
 	}
 }
 
-// finish answers a publish of which all is known.
+// finish answers a publish that waits for nothing more.
 func (e *publish) finish() {
 	k := e.k
 	if e.timer != nil {
@@ -423,7 +426,7 @@ func (e *publish) finish() {
 			}
 		}
 	case written && fate.Of(r.Err) == fate.Refused:
-		r.Err = fate.Mark(r.Err, fate.Uncertain) // a part of it is stored
+		r.Err = fate.Mark(r.Err, fate.Uncertain) // a part of the publish is stored
 	}
 	r.Written = false
 	e.done(r)

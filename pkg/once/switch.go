@@ -7,19 +7,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Switch has a Keeper for a partition while its topic has a window for dedup ids. A window that is switched off and on
-// again may have publishes under way that are not in the log yet, where the next Keeper would look for their ids: the
-// Keeper stays until there are none. Its methods may be called at the same time. The zero value is off.
+// Switch has a Keeper for a partition while its topic has a window for dedup ids. When the window is
+// switched off, the Keeper stays until none of its publishes is in progress: if the window is switched
+// on again, the next Keeper would not find their ids in the log yet. Its methods are safe for
+// concurrent use. The zero value is off.
 type Switch struct {
 	offers atomic.Int64 // calls of Offer
 	on     atomic.Bool
-	keeper atomic.Pointer[Keeper] // nil: none is kept; not while it is on
+	keeper atomic.Pointer[Keeper] // nil: none; never nil while on
 
-	mu sync.Mutex // held while it is switched, and while the keeper is dropped
+	mu sync.Mutex // held during Set and dropLocked
 }
 
-// Set switches it off if o has no window, and otherwise on, or changes how long ids are known. After an error of Open it
-// is as it was.
+// Set switches it off if o has no window, and otherwise switches it on or changes the window's length.
+// After an error of Open it is unchanged.
 func (s *Switch) Set(o Options) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +42,8 @@ func (s *Switch) Set(o Options) error {
 	return nil
 }
 
-// dropLocked lets the keeper go once all that it has claimed is in the log, or never will be. Who is in Offer may have
-// found it on.
+// dropLocked drops the keeper once the outcomes of all its claims are known. A concurrent Offer may
+// have found it on.
 func (s *Switch) dropLocked() {
 	if k := s.keeper.Load(); k != nil && !s.on.Load() && s.offers.Load() == 0 && k.idle() {
 		s.keeper.Store(nil)
@@ -75,7 +76,7 @@ func (s *Switch) Committed() {
 	}
 }
 
-// Expire forgets the ids whose window is over. It is called now and then.
+// Expire forgets the ids whose window is over. It is called periodically.
 func (s *Switch) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

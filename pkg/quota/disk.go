@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// tellEvery is how often room is asked for while a topic is full.
+	// tellEvery is the shortest time between two requests to drop messages of a
+	// full topic.
 	tellEvery = 100 * time.Millisecond
-	// Recently is for how long a refusal says that the topic is full.
+	// Recently is how long after a refusal the topic counts as full.
 	Recently = time.Minute
 )
 
@@ -23,18 +24,19 @@ const (
 // concurrent use. The zero Disk does not ask for room.
 type Disk struct {
 	full     chan<- struct{} // of capacity 1: gets a value when the oldest messages must be dropped
-	told     atomic.Int64    // when it was last, ns since 1970
+	told     atomic.Int64    // when full last got a value, ns since 1970
 	refused  atomic.Uint64   // messages
 	dropped  atomic.Uint64   // messages that some channel had not finished
 	lastFull atomic.Int64    // when messages were refused last, ns since 1970; 0: never
 }
 
-// Tells has full be told when room is wanted. It is called before anything else.
+// Tells sets the channel that gets a value when the oldest messages must be
+// dropped. Call it before any other method.
 func (d *Disk) Tells(full chan<- struct{}) { d.full = full }
 
-// Reserve reports whether a partition that has stored bytes takes messages. Where the oldest
-// messages go to make room, it does: they go within tellEvery, in files of a quarter of
-// the share.
+// Reserve refuses messages that do not fit into a partition with so many stored bytes. If
+// the topic drops its oldest messages instead, it accepts them: whole segments, of a quarter
+// of the share, are dropped within tellEvery.
 func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Message) error {
 	most := c.Quota()
 	if most == 0 {
@@ -54,7 +56,7 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", failure.TopicFull, stored, most)
 }
 
-// tell asks for room, now and then.
+// tell requests that messages are dropped, at most every tellEvery.
 func (d *Disk) tell(now time.Time) {
 	last := d.told.Load()
 	if d.full == nil || now.UnixNano()-last < int64(tellEvery) || !d.told.CompareAndSwap(last, now.UnixNano()) {
@@ -63,18 +65,18 @@ func (d *Disk) tell(now time.Time) {
 	signal.Poke(d.full)
 }
 
-// Dropped notes that messages went which some channel had not finished.
+// Dropped counts dropped messages that some channel had not finished.
 func (d *Disk) Dropped(messages uint64) { d.dropped.Add(messages) }
 
-// Full reports whether messages were refused not long before now.
+// Full reports whether messages were refused recently.
 func (d *Disk) Full(now time.Time) bool {
 	last := d.lastFull.Load()
 	return last != 0 && now.UnixNano()-last < int64(Recently)
 }
 
-// Counts are the messages that were refused, and those that were dropped though some channel
-// had not finished them.
+// Counts are the numbers of refused messages, and of messages dropped before every channel
+// had finished them.
 type Counts struct{ Refused, Dropped uint64 }
 
-// Counts returns the figures since the topic was opened here.
+// Counts returns the counts since the topic was opened on this node.
 func (d *Disk) Counts() Counts { return Counts{d.refused.Load(), d.dropped.Load()} }

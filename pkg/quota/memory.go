@@ -10,15 +10,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// inMemory is by how much what is stored in memory is larger than its records: it is
-// in blocks, and what has not been synced is there twice.
+// inMemory is the factor between the memory of stored records and their size: they
+// are stored in blocks, and twice until they are synced.
 const inMemory = 2
 
-// Memory is the memory that an ephemeral topic takes on a node. Its methods may be called
-// by many goroutines; a nil one is that of a topic on disk.
+// Memory is the memory that an ephemeral topic uses on a node. It is safe for concurrent
+// use; nil is that of a topic on disk.
 type Memory struct {
-	most int64         // bytes that one partition keeps
-	full chan struct{} // of capacity 1: the oldest messages are to go
+	most int64         // maximum bytes of one partition
+	full chan struct{} // of capacity 1: gets a value when the oldest messages must be dropped
 
 	mu     sync.Mutex // guards what follows
 	share  limit.Share
@@ -32,9 +32,9 @@ func NewMemory(most int64, full chan struct{}, share limit.Share) *Memory {
 	return &Memory{most: most, full: full, share: share}
 }
 
-// Reserve takes the room of messages, of which the partition's log has stored bytes
-// already. A partition that has too much has its oldest messages dropped; until they
-// are, it may have twice as much, and refuses what is beyond.
+// Reserve reserves memory for messages of a partition whose log already has so many
+// stored bytes. If that exceeds the maximum, the oldest messages are dropped; until
+// then the partition may hold twice the maximum, and refuses more.
 func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 	if e == nil {
 		return nil
@@ -57,14 +57,14 @@ func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 
 func (e *Memory) tell() { signal.Poke(e.full) }
 
-// Refund gives back what is paid for and not stored any more.
+// Refund returns memory that was reserved and is no longer used.
 func (e *Memory) Refund(stored int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.share.Give(e.share.Held() - inMemory*int(stored))
 }
 
-// Close gives back everything: the topic is gone.
+// Close returns all memory of a deleted topic.
 func (e *Memory) Close() {
 	if e == nil {
 		return
