@@ -22,7 +22,8 @@ type Window[W any] struct {
 	lasts     time.Duration
 	most      int
 	table     table
-	claims    map[Hash][]Place[W] // ids being stored, and the publishes that wait for them
+	claims    claims              // ids that are being stored
+	waiting   map[Hash][]Place[W] // who waits for some of them
 	forgotten uint64
 	found     uint64
 	warmed    uint64 // keeps the compiler from removing the reads
@@ -39,7 +40,7 @@ func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 	if most == 0 {
 		most = DefaultMost
 	}
-	return &Window[W]{lasts: lasts, most: most, claims: map[Hash][]Place[W]{}}
+	return &Window[W]{lasts: lasts, most: most}
 }
 
 // SetLasts changes the duration of the window.
@@ -60,13 +61,15 @@ func (w *Window[W]) Claim(h Hash, by Place[W], now time.Duration) (Verdict, seq.
 		w.found++
 		return Stored, o
 	}
-	if waiting, ok := w.claims[h]; ok {
-		w.claims[h] = append(waiting, by)
-		w.found++
-		return Claimed, 0
+	if w.claims.Add(&h) {
+		return Fresh, 0
 	}
-	w.claims[h] = nil
-	return Fresh, 0
+	if w.waiting == nil {
+		w.waiting = map[Hash][]Place[W]{}
+	}
+	w.waiting[h] = append(w.waiting[h], by)
+	w.found++
+	return Claimed, 0
 }
 
 // Store ends a claim: the id is stored at an offset. It returns the publishes that waited.
@@ -78,8 +81,12 @@ func (w *Window[W]) Store(h Hash, o seq.Offset, now time.Duration) []Place[W] {
 
 // Release ends a claim: the id is not stored. It returns the publishes that waited.
 func (w *Window[W]) Release(h Hash) []Place[W] {
-	waiting := w.claims[h]
-	delete(w.claims, h)
+	w.claims.Remove(&h)
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	waiting := w.waiting[h]
+	delete(w.waiting, h)
 	return waiting
 }
 

@@ -122,6 +122,33 @@ func (m *model) settle(t *testing.T, w *Window[int], id int, store bool, o seq.O
 	}
 }
 
+func TestClaimsAreAsAMap(t *testing.T) {
+	rnd := testrand.New(t)
+	var c claims
+	want := map[Hash]bool{}
+	for _, most := range []int{10, 3000, 40, 3000, 0} { // it grows and shrinks
+		for range 20_000 {
+			h := hashOf(rnd.IntN(4000))
+			if len(want) > most || rnd.IntN(2) == 0 {
+				c.Remove(&h)
+				delete(want, h)
+			} else if added := c.Add(&h); added == want[h] {
+				t.Fatalf("added: %v, although it was there: %v", added, want[h])
+			} else {
+				want[h] = true
+			}
+			if c.count != len(want) || len(c.slots) > max(fewest, 32*len(want)) {
+				t.Fatalf("%d hashes in %d slots, want %d", c.count, len(c.slots), len(want))
+			}
+		}
+		for h := range want {
+			if c.Add(&h) {
+				t.Fatal("a hash was lost")
+			}
+		}
+	}
+}
+
 func TestAWindowEnds(t *testing.T) {
 	w := NewWindow[int](10, 0)
 	h := HashOf([]byte("a"))

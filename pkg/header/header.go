@@ -52,18 +52,18 @@ type Reserved struct {
 	TraceID uint64
 	Traced  bool   // there is a trace id, and its publisher asks for the message's position
 	Tag     string // of the consumers that the message is for; "": none
-	Only    bool   // the header has reserved keys only
-	Key     string // what the message is about; "": none
-	Dedup   string // the publisher's id for it; "": none
+	Only    bool   // the header says nothing to anybody else
+	Key     []byte // what the message is about; nil: none
+	Dedup   []byte // the publisher's id for it; nil: none
 	TTL     time.Duration
 	// Options means that the header has a key, a dedup id or a time to live and, except for
 	// a trace id, nothing else: such a header is accepted by every topic.
 	Options bool
 }
 
-// Parse reads a header, which must be a JSON object, and checks its reserved keys. It
-// refuses the key of dead letters: a client that could publish one would choose the channel
-// to which a redrive sends its body.
+// Parse reads a header, which must be a JSON object, and checks its reserved keys. That of a
+// dead letter is refused: who could publish one would name the channel to which its body is
+// brought by a redrive. Key and Dedup may share their memory with raw.
 func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)
@@ -107,8 +107,8 @@ type field struct {
 // reservedOf reads the fields of a header.
 func reservedOf(fields []field) (Reserved, error) {
 	r := Reserved{Only: true}
-	for i := range fields { // before any other error
-		if bytes.EqualFold(fields[i].key, []byte(keyLetter)) { // as JSON is decoded
+	for i := range fields { // before anything else is wrong
+		if k := fields[i].key; len(k) == len(keyLetter) && bytes.EqualFold(k, []byte(keyLetter)) { // as JSON is decoded
 			return Reserved{}, fmt.Errorf("%w: %s", ErrWritten, keyLetter)
 		}
 	}
@@ -119,56 +119,57 @@ func reservedOf(fields []field) (Reserved, error) {
 			r.Only, others = false, true
 			continue
 		}
-		switch string(f.key) {
-		case keyKey, keyDedup, keyTTL, keyTraceID:
-		default:
-			others = true
-		}
-		if err := r.parse(string(f.key), f.value, string(f.text), f.isText); err != nil {
+		option, err := r.parse(f)
+		if err != nil {
 			return Reserved{}, err
 		}
+		others = others || !option
 	}
-	r.Options = !others && (r.Key != "" || r.Dedup != "" || r.TTL > 0)
+	r.Options = !others && (r.Key != nil || r.Dedup != nil || r.TTL > 0)
 	return r, nil
 }
 
-// parse reads the value of a reserved key. It ignores unknown keys, which belong to
-// other releases.
-func (r *Reserved) parse(key string, value []byte, text string, isText bool) error {
-	switch key {
+// parse reads the value of a reserved key. One that is not known is for programs of
+// another release, and means nothing here. option says that it is one that is taken for any topic.
+func (r *Reserved) parse(f *field) (option bool, err error) {
+	switch string(f.key) {
 	case keyTraceID:
-		id, err := strconv.ParseUint(text, 10, 64)
-		if !isText || err != nil {
-			return fmt.Errorf("%w: %.40s", ErrTraceID, value)
+		id, err := strconv.ParseUint(string(f.text), 10, 64)
+		if !f.isText || err != nil {
+			return false, fmt.Errorf("%w: %.40s", ErrTraceID, f.value)
 		}
 		r.TraceID, r.Traced = id, true
+		return true, nil
 	case keyTag:
-		if ValidTag(text) { // no consumer can ask for an invalid one: the message is for all
-			r.Tag = text
+		if tag := string(f.text); ValidTag(tag) { // another one nobody can ask for: the message is for everyone
+			r.Tag = tag
 		}
+		return false, nil
 	case keyKey:
-		r.Key = text
-		return bounded(key, text, isText, maxKey)
+		r.Key = f.text
+		return true, f.bounded(maxKey)
 	case keyDedup:
-		r.Dedup = text
-		return bounded(key, text, isText, maxDedup)
+		r.Dedup = f.text
+		return true, f.bounded(maxDedup)
 	case keyTTL:
-		if !isText {
-			text = string(value)
+		text := f.text
+		if !f.isText {
+			text = f.value
 		}
-		ms, err := strconv.ParseInt(text, 10, 64)
+		ms, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil || ms < 0 || ms > MaxTTL.Milliseconds() {
-			return fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", errOption, key, value, MaxTTL.Milliseconds())
+			return false, fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", errOption, f.key, f.value, MaxTTL.Milliseconds())
 		}
 		r.TTL = time.Duration(ms) * time.Millisecond
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
 
-// bounded returns why the text of a key is invalid, or nil.
-func bounded(key, text string, isText bool, most int) error {
-	if !isText || len(text) == 0 || len(text) > most {
-		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, key, most)
+// bounded says what is wrong with the text of a key.
+func (f *field) bounded(most int) error {
+	if !f.isText || len(f.text) == 0 || len(f.text) > most {
+		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, f.key, most)
 	}
 	return nil
 }

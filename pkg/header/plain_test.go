@@ -2,6 +2,7 @@ package header
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,7 @@ func sameAsAny(t *testing.T, raw string) (quick bool) {
 	fields, quick := plain([]byte(raw), list[:0])
 	got, err := Parse([]byte(raw))
 	want, wantErr := parseAny([]byte(raw))
-	if got != want || (err == nil) != (wantErr == nil) {
+	if !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) {
 		t.Errorf("%q: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
 	}
 	for _, is := range []error{errNotObject, ErrTraceID, errOption} {

@@ -175,13 +175,7 @@ func (e extension) checkHeader(m *topic.Message, out *outgoing, about *meta.Topi
 	case !said.Options && (!e.publisher.link.srv.opts.AllowExtCompatible || !said.Only):
 		return nsq.Errorf(failure.ExtNotSupported, "ext content not supported in topic %s", out.topic.name)
 	}
-	if said.Key != "" {
-		m.Key = []byte(said.Key)
-	}
-	if said.Dedup != "" {
-		m.Dedup = []byte(said.Dedup)
-	}
-	m.TTL = said.TTL
+	m.Key, m.Dedup, m.TTL = said.Key, said.Dedup, said.TTL
 	if m.TraceID = said.TraceID; said.Traced && out.verb == nsq.PubExt {
 		out.traced = &tracedTo{ids: e.numbering(about), traceID: said.TraceID}
 	}

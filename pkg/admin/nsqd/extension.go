@@ -143,11 +143,11 @@ func (s publishing) checkHeader(raw []byte, t *meta.Topic) (described, error) {
 // give gives a message what its header says.
 func (d *described) give(m *topic.Message) {
 	m.Header, m.TraceID = d.raw, d.TraceID
-	if d.Key != "" {
-		m.Key = []byte(d.Key)
+	if d.Key != nil {
+		m.Key = d.Key
 	}
-	if d.Dedup != "" {
-		m.Dedup = []byte(d.Dedup)
+	if d.Dedup != nil {
+		m.Dedup = d.Dedup
 	}
 	if d.TTL > 0 {
 		m.TTL = d.TTL
@@ -171,8 +171,8 @@ func (s publishing) headed(r *http.Request, name string, messages []topic.Messag
 	}
 	id := said.Dedup
 	for i := range messages {
-		if len(messages) > 1 {
-			said.Dedup = web.Numbered(id, i)
+		if id != nil && len(messages) > 1 {
+			said.Dedup = []byte(web.Numbered(string(id), i))
 		}
 		said.give(&messages[i])
 	}
