@@ -10,7 +10,7 @@ func memoryMistakes() []mistake {
 		},
 		{
 			name: "a refused take leaves its place in the line", file: "pkg/limit/memory.go",
-			old: "m.grantLocked() // those behind it may want less\n\t\t\treturn failure.NoMemory", with: "return nil",
+			old: "m.grantLocked() // the following claims may be smaller\n\t\t\treturn failure.NoMemory", with: "return nil",
 			tests: []string{"./pkg/limit"}, run: "TestTakeIsRefused",
 		},
 		{
@@ -40,7 +40,7 @@ func memoryMistakes() []mistake {
 		},
 		{
 			name: "what is held to be quicker stays when a request waits", file: "pkg/limit/memory.go",
-			old: "m.grantLocked() // something may have been given back since\n\tm.mu.Unlock()\n\tm.reclaim()", with: "m.grantLocked()\n\tm.mu.Unlock()",
+			old: "m.grantLocked() // memory may have been returned since\n\tm.mu.Unlock()\n\tm.reclaim()", with: "m.grantLocked()\n\tm.mu.Unlock()",
 			tests: []string{"./pkg/limit"}, run: "TestWhatIsHeldToBeQuicker",
 		},
 		{

@@ -1,18 +1,10 @@
 package main
 
+import "slices"
+
 // onceMistakes are about dedup ids.
 func onceMistakes() []mistake {
-	return append(switchMistakes(), []mistake{
-		{
-			name: "once: the index takes one id for another that begins alike", file: "pkg/dedup/table.go",
-			old: "c.tag() == tag && t.ring[c.place()].hash == *h", with: "c.tag() == tag",
-			tests: []string{"./pkg/dedup"},
-		},
-		{
-			name: "once: a claim that ends hides those behind it", file: "pkg/dedup/claims.go",
-			old: "if (j-home)&mask >= (j-i)&mask {", with: "if false {",
-			tests: []string{"./pkg/dedup"},
-		},
+	return slices.Concat(switchMistakes(), windowMistakes(), []mistake{
 		{
 			name: "once: a new leader does not read the ids of its log", file: "pkg/once/keeper.go",
 			old: "	return k, k.read(now)", with: "	return k, nil",
@@ -44,6 +36,32 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/once"},
 		},
 		{
+			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
+			old: " || errors.Is(err, failure.NoWindow)", with: "",
+			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindow",
+		},
+		{
+			name: "once: finished messages of the window go", file: "pkg/host/retention.go",
+			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
+			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesStayForTheWindow",
+		},
+	})
+}
+
+// windowMistakes are about the dedup ids that a partition remembers.
+func windowMistakes() []mistake {
+	return []mistake{
+		{
+			name: "once: the index takes one id for another that begins alike", file: "pkg/dedup/table.go",
+			old: "c.tag() == tag && t.ring[c.place()].hash == *h", with: "c.tag() == tag",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: a claim that ends hides those behind it", file: "pkg/dedup/claims.go",
+			old: "if (j-home)&mask >= (j-i)&mask {", with: "if false {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
 			name: "once: ids are known for ever", file: "pkg/dedup/window.go",
 			old: "ok && now-at < w.lasts {", with: "ok && at <= now {",
 			tests: []string{"./pkg/dedup"},
@@ -63,17 +81,7 @@ func onceMistakes() []mistake {
 			old: "if there && t.index[i].place() == t.head {", with: "if there {",
 			tests: []string{"./pkg/dedup"},
 		},
-		{
-			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
-			old: " || errors.Is(err, failure.NoWindow)", with: "",
-			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindow",
-		},
-		{
-			name: "once: finished messages of the window go", file: "pkg/host/retention.go",
-			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
-			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesStayForTheWindow",
-		},
-	}...)
+	}
 }
 
 // switchMistakes are about a window of dedup ids that is switched off and on.
