@@ -46,10 +46,8 @@ type Loaded struct {
 func Default() Options {
 	var o Options
 	for _, s := range o.Settings() {
-		if err := s.value.set(s.Default); err != nil {
-			if _, text := s.value.(textValue); !text && s.Default != "" {
-				panic("BUG: default of " + s.Key + " " + err.Error())
-			}
+		if err := s.value.set(s.Default); err != nil && s.Default != "" {
+			panic("BUG: default of " + s.Key + " " + err.Error())
 		}
 	}
 	return o

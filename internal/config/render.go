@@ -32,9 +32,9 @@ func (l *Loaded) Print(sources bool) string {
 // literal writes text as the TOML value of the setting.
 func (s Setting) literal(text string) string {
 	switch s.value.(type) {
-	case boolValue, numberValue:
+	case typed[bool], typed[int]:
 		return text
-	case listValue:
+	case typed[[]string]:
 		if text == "" {
 			return "[]"
 		}

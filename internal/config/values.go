@@ -35,138 +35,111 @@ type value interface {
 	typeName() string
 }
 
-type textValue struct{ p *string }
-
-func (v textValue) set(s string) error { *v.p = s; return nil }
-func (v textValue) String() string     { return *v.p }
-func (v textValue) typeName() string   { return "text" }
-
-type choiceValue struct {
-	p       *string
-	allowed []string
+// typed is a place for a T.
+type typed[T any] struct {
+	p     *T
+	name  string // of the type
+	parse func(string) (T, error)
+	print func(T) string
+	json  func(T) any // nil: as it is
 }
 
-func (v choiceValue) set(s string) error {
-	if !slices.Contains(v.allowed, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(quoteEmpty(v.allowed), ", "))
+func (v typed[T]) set(text string) error {
+	x, err := v.parse(text)
+	if err == nil {
+		*v.p = x
 	}
-	*v.p = s
-	return nil
+	return err
 }
-func (v choiceValue) String() string   { return *v.p }
-func (v choiceValue) typeName() string { return strings.Join(quoteEmpty(v.allowed), "|") }
+func (v typed[T]) String() string   { return v.print(*v.p) }
+func (v typed[T]) typeName() string { return v.name }
 
-func quoteEmpty(words []string) []string {
-	out := slices.Clone(words)
-	for i, w := range out {
+func (v typed[T]) native() any {
+	if v.json == nil {
+		return *v.p
+	}
+	return v.json(*v.p)
+}
+
+func same(s string) string { return s }
+
+func textValue(p *string) value {
+	return typed[string]{p: p, name: "text", parse: func(s string) (string, error) { return s, nil }, print: same}
+}
+
+func choiceValue(p *string, allowed ...string) value {
+	words := slices.Clone(allowed)
+	for i, w := range words {
 		if w == "" {
-			out[i] = `""`
+			words[i] = `""`
 		}
 	}
-	return out
+	return typed[string]{p: p, name: strings.Join(words, "|"), print: same, parse: func(s string) (string, error) {
+		if !slices.Contains(allowed, s) {
+			return "", fmt.Errorf("must be one of %s", strings.Join(words, ", "))
+		}
+		return s, nil
+	}}
 }
 
-type numberValue struct{ p *int }
-
-func (v numberValue) set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return errors.New("is not an integer")
-	}
-	*v.p = n
-	return nil
+func numberValue(p *int) value {
+	return typed[int]{p: p, name: "number", print: strconv.Itoa, parse: func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return 0, errors.New("is not an integer")
+		}
+		return n, nil
+	}}
 }
-func (v numberValue) String() string   { return strconv.Itoa(*v.p) }
-func (v numberValue) typeName() string { return "number" }
 
-type boolValue struct{ p *bool }
-
-func (v boolValue) set(s string) error {
-	b, err := strconv.ParseBool(s)
-	if err != nil {
-		return errors.New("must be true or false")
-	}
-	*v.p = b
-	return nil
+func boolValue(p *bool) value {
+	return typed[bool]{p: p, name: "bool", print: strconv.FormatBool, parse: func(s string) (bool, error) {
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return false, errors.New("must be true or false")
+		}
+		return b, nil
+	}}
 }
-func (v boolValue) String() string   { return strconv.FormatBool(*v.p) }
-func (v boolValue) typeName() string { return "bool" }
 
-type sizeValue struct{ p *units.Size }
-
-func (v sizeValue) set(s string) error {
-	n, err := units.ParseSize(s)
-	if err != nil {
-		return err
-	}
-	*v.p = n
-	return nil
+func sizeValue(p *units.Size) value {
+	return typed[units.Size]{p, "size", units.ParseSize, units.Size.String, func(n units.Size) any { return int64(n) }}
 }
-func (v sizeValue) String() string   { return v.p.String() }
-func (v sizeValue) typeName() string { return "size" }
 
-type durationValue struct{ p *time.Duration }
-
-func (v durationValue) set(s string) error {
-	d, err := units.ParseDuration(s)
-	if err != nil {
-		return err
-	}
-	*v.p = d
-	return nil
+func durationValue(p *time.Duration) value {
+	return typed[time.Duration]{p, "duration", units.ParseDuration, units.FormatDuration, func(d time.Duration) any { return int64(d) }}
 }
-func (v durationValue) String() string   { return units.FormatDuration(*v.p) }
-func (v durationValue) typeName() string { return "duration" }
 
-type syncValue struct{ p *Sync }
+func syncValue(p *Sync) value {
+	return typed[Sync]{p, "always|interval|number", parseSync, Sync.String, func(v Sync) any { return v.String() }}
+}
 
-func (v syncValue) set(s string) error {
+func parseSync(s string) (Sync, error) {
 	switch s {
 	case "always":
-		v.p.Every = 1
-		return nil
+		return Sync{Every: 1}, nil
 	case "interval":
-		v.p.Every = 0
-		return nil
+		return Sync{}, nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return errors.New("must be always, interval or a number of messages")
+		return Sync{}, errors.New("must be always, interval or a number of messages")
 	}
-	v.p.Every = n
-	return nil
+	return Sync{Every: n}, nil
 }
-func (v syncValue) String() string   { return v.p.String() }
-func (v syncValue) typeName() string { return "always|interval|number" }
 
 // listValue holds several words. Text sets them all, separated by commas.
-type listValue struct{ p *[]string }
-
-func (v listValue) set(s string) error {
-	var words []string
-	for word := range strings.SplitSeq(s, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			words = append(words, word)
-		}
+func listValue(p *[]string) value {
+	return typed[[]string]{
+		p: p, name: "list", print: func(words []string) string { return strings.Join(words, ",") },
+		parse: func(s string) (words []string, err error) {
+			for word := range strings.SplitSeq(s, ",") {
+				if word = strings.TrimSpace(word); word != "" {
+					words = append(words, word)
+				}
+			}
+			return words, nil
+		},
+		json: func(words []string) any { return append([]string{}, words...) },
 	}
-	*v.p = words
-	return nil
 }
-func (v listValue) String() string   { return strings.Join(*v.p, ",") }
-func (v listValue) typeName() string { return "list" }
-
-func (v textValue) native() any { return *v.p }
-
-func (v choiceValue) native() any { return *v.p }
-
-func (v numberValue) native() any { return *v.p }
-
-func (v boolValue) native() any { return *v.p }
-
-func (v sizeValue) native() any { return int64(*v.p) }
-
-func (v durationValue) native() any { return int64(*v.p) }
-
-func (v syncValue) native() any { return v.String() }
-
-func (v listValue) native() any { return append([]string{}, *v.p...) }
