@@ -55,9 +55,9 @@ func newAuditCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Show operator actions: who, when, what and why",
-		Long: `Show what operators did to topics, channels, partitions and nodes, from any node: who, when, what, why
-(--reason of each command) and with which result. -o json has the object before and after. The last
-5,000 acts are kept.`,
+		Long: `Show the changes that operators made to topics, channels, partitions and nodes: who, when, what, why
+(--reason of each command) and with which result. Any node returns the same log. -o json includes the object
+before and after the change. The last 5,000 entries are kept.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
 	}
@@ -89,9 +89,9 @@ func newEventsCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Show what happened to the cluster",
-		Long: `Show what happened to the cluster, from any node: starts and losses of nodes, elections, changes of the
-in-sync replicas, creations, changes, pauses and deletions of topics and channels. -f goes on with
-what happens, until Ctrl-C. The last 3,000 are kept, and as many of leaders and replicas.`,
+		Long: `Show events of the cluster: starts and failures of nodes, elections, changes of the in-sync replicas,
+creations, changes, pauses and deletions of topics and channels. Any node returns the same events. -f follows
+new events until Ctrl-C. The last 3,000 events are kept, and another 3,000 about leaders and replicas.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return events(cmd, g, o) },
 	}

@@ -82,8 +82,8 @@ func newBackupListCommand(g *globals) *cobra.Command {
 	return inDirectory(&cobra.Command{
 		Use:   "list DIR",
 		Short: "List the backups in a directory, oldest first",
-		Long: `List the backups in a directory, oldest first. An incomplete one was broken off, or is being made. Bytes
-are on disk; what several backups share counts for each of them.`,
+		Long: `List the backups in a directory, oldest first. An incomplete backup was interrupted, or is in progress. BYTES
+is the size on disk; files that several backups share count for each of them.`,
 	}, func(cmd *cobra.Command, d backup.Dir) error {
 		listed, err := d.List()
 		if err != nil {
@@ -114,9 +114,9 @@ func newBackupVerifyCommand(g *globals) *cobra.Command {
 	cmd := inDirectory(&cobra.Command{
 		Use:   "verify DIR",
 		Short: "Read a backup and check all of its checksums",
-		Long: `Read all of a backup, the latest that is complete unless --backup names another: the manifest's checksum, that of
-each file, and every message and position in them. It exits with 1 and names what is damaged or missing.
-No broker is asked.`,
+		Long: `Read a whole backup, the latest complete one or --backup, and check the checksums of the manifest and of each
+file, and every message and position in them. If data is damaged or missing, the command names it and exits
+with 1. It needs no broker.`,
 	}, func(cmd *cobra.Command, d backup.Dir) error {
 		m, err := d.Load(id)
 		if err != nil {

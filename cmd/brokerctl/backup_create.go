@@ -14,13 +14,13 @@ func newBackupCreateCommand(g *globals) *cobra.Command {
 	cmd := inDirectory(&cobra.Command{
 		Use:   "create DIR",
 		Short: "Add a backup of topics to a directory",
-		Long: `Add a backup to a directory of this machine, which is made if it is not there: of each topic its settings, its
-channels with what they have still to deliver, and the messages that it keeps. The cluster goes on meanwhile. Full
-chunks of 10,000 messages, or 32 MiB, that the latest backup in the directory has are neither read nor stored again.
+		Long: `Add a backup to a local directory, which is created if it does not exist: for each topic its settings, its
+channels with their unfinished messages, and the messages that it keeps. The cluster continues to serve. Full
+chunks (10,000 messages or 32 MiB) that the latest backup in the directory contains are neither read nor stored again.
 
-A backup that is broken off is listed as incomplete and never restored; the files that it wrote are used by the
-next. Ephemeral topics and channels are left out. What is published, or finished, while the backup is made may be
-delivered again after a restore; nothing is missing.`,
+An interrupted backup is listed as incomplete and cannot be restored; the next backup uses the files that it wrote.
+Ephemeral topics and channels are not included. Messages that are finished while the backup is made may be delivered
+again after a restore; no message is missing.`,
 		Example: `  brokerctl backup create /var/backups/brokerd
   brokerctl backup create /mnt/offsite --topics 'orders*' --topics clicks`,
 	}, func(cmd *cobra.Command, d backup.Dir) error {

@@ -24,16 +24,15 @@ func newBackupRestoreCommand(g *globals) *cobra.Command {
 	cmd := inDirectory(&cobra.Command{
 		Use:   "restore DIR",
 		Short: "Restore topics from a backup",
-		Long: `Restore the topics of a backup, or one of them, into a new cluster or a running one: settings, messages in their
-order and partitions, and channels, each of which has to deliver what it had. A topic that is there is refused, and
-then nothing is restored; --as restores one under another name. All of the backup is checked before anything is
-changed.
+		Long: `Restore the topics of a backup, or one of them, into a new or a running cluster: settings, messages in the same
+order and partitions, and channels with their unfinished messages. If one of the topics exists, nothing is restored;
+--as restores a topic under another name. The whole backup is checked before anything is changed.
 
-Messages get new ids and times; how often they were delivered, and their dedup ids, are not restored. A message that is
-deferred waits until the first of its channels may deliver it.
+Messages get new ids and timestamps. Attempts and dedup ids are not restored. A deferred message waits until the first
+of its channels may deliver it.
 
-A topic delivers nothing while it is restored, and has a channel ` + backups.Marker + `, which an interrupted restore
-leaves: purge the topic, and repeat the command.`,
+A topic delivers nothing while it is restored, and has a channel ` + backups.Marker + `. An interrupted restore
+leaves the topic in this state: purge the topic, and repeat the command.`,
 		Example: `  brokerctl backup restore /var/backups/brokerd --dry-run
   brokerctl backup restore /var/backups/brokerd --topic orders --as orders-yesterday`,
 	}, func(cmd *cobra.Command, d backup.Dir) error { return o.run(cmd, g, d) })

@@ -21,10 +21,10 @@ func newChannelAlterCommand(g *globals) *cobra.Command {
 		Use:   "alter TOPIC/CHANNEL",
 		Short: "Change settings of a channel",
 		Long: `Change the given settings and keep the others. They take effect at once, also for messages that wait
-already. The value default leaves a choice to the topic and the cluster.
+already. The value default restores the setting of the topic or the cluster.
 
-A filter decides about each message before its first delivery. What it does not choose is finished for the channel,
-and stays finished when the filter is altered; a seek back has it looked at again. ` + filterLong,
+A filter is evaluated before each delivery of a message. A message that it does not choose is finished for the channel,
+and stays finished when the filter is altered; after a seek back it is evaluated again. ` + filterLong,
 		Example: `  brokerctl channel alter orders/invoice --max-attempts 5 --on-exhausted dead-letter
   brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s
   brokerctl channel alter orders/invoice --order key

@@ -22,7 +22,7 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 		Use:   "create TOPIC/CHANNEL",
 		Short: "Create a channel",
 		Long: `Create a channel. The first channel of a topic receives all retained messages, later
-ones those published from then on, unless --from names another place. Creating an existing channel does nothing.
+ones those published from then on, unless --from names another position. Creating an existing channel does nothing.
 A channel of an ordered topic has --order strict, unless key is given; none is refused.`,
 	}, func(cmd *cobra.Command, at target) error {
 		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered, Filter: o.filter}

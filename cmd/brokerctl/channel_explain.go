@@ -13,9 +13,9 @@ func newChannelExplainCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "explain TOPIC/CHANNEL",
 		Short: "Explain why a channel makes no progress",
-		Long: `Say whether a channel moves, and what holds its messages back.
+		Long: `Report whether a channel makes progress, and what delays its messages.
 
-The broker observes the channel for up to a second. Check the first cause first: it explains most.`,
+The broker observes the channel for up to a second. Check the causes in the order in which they are listed.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return answer(cmd, g, func(ctx context.Context) (*api.Explanation, error) {
 			return g.client.ExplainChannel(ctx, at.topic, at.channel)

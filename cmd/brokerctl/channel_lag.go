@@ -14,13 +14,13 @@ func newChannelLagCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "lag [TOPIC[/CHANNEL]]",
 		Short: "Show the lag of channels, and when they will have caught up",
-		Long: `Show how far channels are behind: those of all topics, of one topic, or one channel.
+		Long: `Show the lag of all channels, of the channels of one topic, or of one channel.
 
-OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are messages that came
-and that were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is the
-time until none waits if that goes on, by what goes out less what comes in: never if that is
-nothing, or less. Where none waits but the oldest in flight is older than 10s, it is the time until
-those in flight are finished: never if none is.`,
+OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are the rates of messages
+that arrived and were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is
+the time until no message waits at these rates: never if no more messages leave than arrive. If no
+message waits but the oldest one in flight is older than 10s, it is the time until the messages in
+flight are finished: never if none is finished.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return answer(cmd, g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, at.topic, at.channel) }, lagView)
 	})

@@ -29,7 +29,7 @@ func newChannelSeekCommand(g *globals) *cobra.Command {
 		Long: `Move a channel, in every partition, to the oldest retained message (start), past the newest one (end),
 to the first message published at or after a time or age, or to an offset. Messages after the new position
 are delivered, also if they were finished before; messages before it are skipped. A seek that redelivers
-or skips more than 1,000 messages asks first. The position before is saved: see channel undo.`,
+or skips more than 1,000 messages asks for confirmation. The previous position is saved: see channel undo.`,
 		Example: `  brokerctl channel seek orders/invoice --to -2h --dry-run
   brokerctl channel seek orders/invoice --to 2026-11-21T06:00:00Z`,
 	}, func(cmd *cobra.Command, at target) error {

@@ -14,10 +14,10 @@ func newChannelUndoCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "undo TOPIC/CHANNEL",
 		Short: "Undo the last seek, skip or empty of a channel",
-		Long: `Undo the last seek, skip or empty of a channel: what was not finished before it is delivered
-again. The last 10 positions of a channel are kept for 7 days, and the messages for 24 hours at
-least, unless the disk is nearly full or the topic's size is limited. Undo again to take back what
-was done before. --list shows what can be taken back.`,
+		Long: `Undo the last seek, skip or empty of a channel: messages that were unfinished before it are
+redelivered. The last 10 positions of a channel are kept for 7 days, and the messages for at least
+24 hours, unless the disk is nearly full or the topic's size is limited. Repeat the command to undo
+earlier changes. --list lists the changes that can be undone.`,
 	}, func(cmd *cobra.Command, at target) error {
 		if list {
 			return answer(cmd, g, func(ctx context.Context) (*api.ChannelHistory, error) {
@@ -34,8 +34,8 @@ func newChannelRestoreCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "restore TOPIC/CHANNEL",
 		Short: "Restore a deleted channel at its last position",
-		Long: `Bring back a channel that was deleted, where it was then. Its messages are kept for 24 hours at least,
-unless the disk is nearly full or the topic's size is limited.`,
+		Long: `Restore a deleted channel at its last position. Its messages are kept for at least 24 hours, unless the disk
+is nearly full or the topic's size is limited.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return about(undoChannel(cmd, g, at, g.client.History.RestoreChannel), at.topic, "")
 	})
@@ -92,9 +92,9 @@ func newChannelSkipCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "skip TOPIC/CHANNEL",
 		Short: "Skip one message, or all messages of a partition up to a sequence number",
-		Long: `Pass over one message of a channel (--id), as message finish does, or over all that is not finished in
-a partition before a message (--partition and --to), which channel undo takes back. More than 1,000
-messages are asked about first.`,
+		Long: `Skip one message of a channel (--id), like message finish, or all unfinished messages of a partition before
+a message (--partition and --to), which channel undo can undo. Skipping more than 1,000 messages asks for
+confirmation.`,
 		Example: `  brokerctl channel skip orders/invoice --id 2b839aa76e4d64b7
   brokerctl channel skip orders/invoice --partition 0 --to 4881203`,
 	}, func(cmd *cobra.Command, at target) error { return o.skip(cmd, g, at) })

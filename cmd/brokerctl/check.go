@@ -83,9 +83,9 @@ func newCheckNodeCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Check whether the node at --addr is ready",
-		Long: `Check whether the node at --addr, and no other, is ready to serve: it is a member of a quorum, does
-not drain, and its disk has room. The exit code is 0 if it is, and 2 if it is not or does not respond.
-Do not restart a node because it is not ready: it may be waiting for others.`,
+		Long: `Check whether the node at --addr is ready to serve: it is a member of a quorum, does not drain, and its
+disk has space. The exit code is 0 if it is ready, and 2 if it is not or does not respond. Do not restart
+a node because it is not ready: it may be waiting for other nodes.`,
 		Example: `  brokerctl check node -q --addr http://127.0.0.1:4151`,
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return checkNode(cmd, g, live) },

@@ -22,7 +22,7 @@ func newClusterBalanceCommand(g *globals) *cobra.Command {
 		Short: "Show or improve the balance of leaders and replicas",
 		Long: `Show how leaders and replicas are distributed over the nodes, and which changes would balance them.
 Without --leaders or --replicas nothing is changed. Leadership returns to the preferred replicas
-automatically some time after a failure; --leaders does it now. Replicas never move automatically.`,
+automatically some time after a failure; --leaders returns it now. Replicas never move automatically.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return balanceCluster(cmd, g, o) },
 	}

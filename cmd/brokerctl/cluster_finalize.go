@@ -14,11 +14,12 @@ func newClusterFinalizeCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "finalize-upgrade",
 		Short: "Enable the features of the new release, and refuse nodes of older releases",
-		Long: `Raise the feature level of the cluster to the highest that the release on its nodes supports. Until then
-a new release does without what an older one would not understand, so that nodes can go back to the older
-release. Afterwards a node of the older release refuses to start, with exit code 78.
+		Long: `Raise the feature level of the cluster to the highest that the release on its nodes supports. Before that,
+a new release uses no feature that the previous release does not understand, so that nodes can be downgraded.
+Afterwards, a node with the previous release refuses to start, with exit code 78.
 
-It is refused while a node runs, or ran last, a release that does not support the level, and says which.`,
+The command is refused while a node runs, or last ran, a release that does not support the level, and names
+that node.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return finalizeUpgrade(cmd, g, req) },
 	}

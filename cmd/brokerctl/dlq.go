@@ -19,9 +19,10 @@ func newDLQListCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "list [TOPIC[/CHANNEL]]",
 		Short: "List channels that have dead letters, or may have some",
-		Long: `List the channels that bound the attempts of a message, and those that have a dead-letter topic, with the
-dead letters that wait in it. Where several channels share a dead-letter topic, it counts for each of them. With a filter, those of the channel
-are counted that it chooses. DEAD-LETTERED and DROPPED count since the present leaders of the partitions lead.`,
+		Long: `List the channels that limit the attempts of a message, and those that have a dead-letter topic, with the number
+of dead letters that wait in it. A dead-letter topic that several channels share counts for each of them. With a
+filter, only the channel's dead letters that it chooses are counted. DEAD-LETTERED and DROPPED count since the
+current leaders of the partitions took over.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return listDeadLetters(cmd, g, at.topic, at.channel, filter)
 	})

@@ -21,10 +21,10 @@ func newDLQRedriveCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "redrive TOPIC/CHANNEL",
 		Short: "Return dead letters to the channel that failed",
-		Long: `Bring the dead letters of a channel back to it, the oldest first. Other channels of the topic do not get them
-again. Attempts count from 1 again. A dead letter is finished once its message is stored, so that nothing is lost
-and nothing is brought back twice, however often the command is run or interrupted. Only a leader that fails in
-between leaves up to 64 dead letters of a partition to be brought back again.`,
+		Long: `Return the dead letters of a channel to it, the oldest first, and to no other channel of the topic. Attempts
+count from 1 again. A dead letter is finished once its message is stored, so that no message is lost or redriven
+twice, however often the command is run or interrupted. Only if a leader fails in between, up to 64 dead letters
+of a partition may be redriven twice.`,
 		Example: `  brokerctl dlq redrive orders/invoice --rate 100/s
   brokerctl dlq redrive orders/invoice --dry-run
   brokerctl dlq redrive orders/invoice --filter 'header.type == "order"'`,

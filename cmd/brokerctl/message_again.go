@@ -13,8 +13,8 @@ func newMessageRequeueCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue ID",
 		Short: "Redeliver one message to one channel",
-		Long: `Send one message, by its id or its place PARTITION/SEQ, to one channel again, whatever became of it
-there. It is published to the end of its partition for this channel alone; other channels do not get it.`,
+		Long: `Send one message, by its id or its position PARTITION/SEQ, to one channel again, whatever its state
+there. It is published at the end of its partition for this channel only.`,
 		Example: `  brokerctl message requeue 2b839aa76e4d64b7 --topic orders --channel invoice`,
 		Args:    exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

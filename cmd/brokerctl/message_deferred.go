@@ -59,8 +59,8 @@ func newMessageDeferredCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "deferred TOPIC/CHANNEL",
 		Short: "List the deferred messages of a channel in the order in which they are due",
-		Long: `List the messages that a channel does not deliver before a time, the next one first, and why: their
-publisher deferred them, a consumer requeued them with a delay, or the channel's backoff defers them.`,
+		Long: `List the deferred messages of a channel, the next due first, and the reason: the publisher deferred
+them, a consumer requeued them with a delay, or the channel's backoff delays them.`,
 		Example: `  brokerctl message deferred orders/invoice --until 1h
   brokerctl message deferred orders/invoice -n 10000 -o ndjson`,
 	}, func(cmd *cobra.Command, at target) error {

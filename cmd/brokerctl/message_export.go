@@ -38,9 +38,9 @@ func newMessageExportCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "export TOPIC",
 		Short: "Write messages to a file, one JSON object per line",
-		Long: `Write the messages of a topic that are kept, or a range of them, to a file or to standard output, one JSON
-object a line, partition by partition. Nothing is consumed. The export ends where each partition ended when it
-began. Messages that retention deletes meanwhile are missing, and counted. brokerctl message import reads it.`,
+		Long: `Write the messages of a topic, or a range of them, to a file or to standard output as one JSON object per line,
+partition by partition, without consuming them. Each partition is exported up to its end at the start of the command.
+Messages that retention deletes meanwhile are missing; their number is reported. brokerctl message import reads the file.`,
 		Example: `  brokerctl message export orders -f orders.ndjson
   brokerctl message export orders --from -2h --to 2026-11-21T06:00:00Z -f - | gzip > orders.ndjson.gz`,
 	}, func(cmd *cobra.Command, at target) error { return o.run(cmd, g, at.topic) })

@@ -37,14 +37,13 @@ func newMessageImportCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "import TOPIC",
 		Short: "Publish the messages of a file written by message export",
-		Long: `Publish the messages of a file that brokerctl message export wrote, or of standard input, in its order: body,
-key, headers, time to live, and what is left of a delay. They get new ids and times, and go to the partition of
-their key, or one that the broker picks; --same-partitions keeps theirs.
+		Long: `Publish the messages of a file written by brokerctl message export, or of standard input, in order: body, key,
+headers, time to live, and the remaining delay. They get new ids and timestamps, and are stored in the partition of
+their key or in one that the broker chooses; --same-partitions keeps their partitions.
 
-With --once each message is published with its old id for a dedup id: the same command again stores what is
-missing and nothing twice, within the topic's dedup window. Without it messages keep the dedup ids that they had.
-An import that fails says how many lines are stored, and how to go on: --from-line. --dry-run reads the file and
-publishes nothing.`,
+With --once, each message is published with its old id as dedup id: repeating the command stores only missing
+messages, within the topic's dedup window. Without it, messages keep their own dedup ids. A failed import reports how
+many lines are stored, and how to continue: --from-line. --dry-run reads the file and publishes nothing.`,
 		Example: `  brokerctl message import orders -f orders.ndjson --once --rate 5000/s
   zcat orders.ndjson.gz | brokerctl message import orders-test -f - --dry-run`,
 	}, func(cmd *cobra.Command, at target) error { return o.run(cmd, g, at.topic) })

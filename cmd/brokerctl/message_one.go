@@ -145,8 +145,8 @@ func newMessageFinishCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "finish ID",
 		Short: "Finish one message in a channel, as if a consumer had",
-		Long: `Finish one message in a channel, by its id or its place PARTITION/SEQ, wherever it is: waiting,
-deferred, or with a consumer, whose FIN then fails. Other channels keep it.`,
+		Long: `Finish one message in a channel, by its id or its position PARTITION/SEQ, in any state: waiting,
+deferred, or in flight, in which case the FIN of its consumer fails. Other channels keep it.`,
 		Example: `  brokerctl message finish 2b839aa76e4d64b7 --topic orders --channel invoice`,
 		Args:    exactArgs("ID"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return finishMessage(cmd, g, o, args[0]) },

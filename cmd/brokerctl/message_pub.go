@@ -31,9 +31,9 @@ func newMessagePubCommand(g *globals) *cobra.Command {
 		Use:   "pub TOPIC [MESSAGE...]",
 		Short: "Publish messages",
 		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are skipped.
-Lines are published in batches as they arrive; what of a batch goes to one partition is stored
-as a whole or not at all. With --dedup, the same command again stores what is missing.
-If a batch fails, the previous ones stay published and the exit code is 7.`,
+Lines are published in batches as they arrive; the messages of a batch that go to one partition are
+stored as a whole or not at all. With --dedup, repeating the command stores only missing messages.
+If a batch fails, earlier batches remain published and the exit code is 7.`,
 		Example: `  brokerctl message pub orders '{"id":1}' '{"id":2}'
   tail -f access.log | brokerctl message pub clicks -f -
   brokerctl message pub orders --dedup import-7 -f orders.ndjson

@@ -19,12 +19,12 @@ func newMessageTraceCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace ID",
 		Short: "Show what happened to a message",
-		Long: `Show what happened to a message, by its id, or its place PARTITION/SEQ with --topic: published,
+		Long: `Show the trace events of a message, by its id, or its position PARTITION/SEQ with --topic: published,
 committed, delivered, requeued and so on until it was finished, with the time, the node and the
 client. With --trace-id or --key, show all messages of a topic that were published with it.
 
-Only messages of topics that are traced are noted: see brokerctl topic alter --trace. Events are
-gathered from all nodes; times are by the clock of the node that noted them.`,
+Events are recorded only for messages of traced topics: see brokerctl topic alter --trace. They are
+collected from all nodes; each time is from the clock of the node that recorded the event.`,
 		Example: `  brokerctl topic alter orders --trace on
   brokerctl message trace 2b839aa76e4d64b7
   brokerctl message trace 0/1200 --topic orders -o json

@@ -23,7 +23,7 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 		Short: "Move all data off a node before removing it",
 		Long: `Move all data off a node: it is drained, and its replicas move to other nodes, a few at a time. A
 replica is removed from it only after its replacement is in sync. The node may be down. When it holds
-nothing, stop it and remove it. To cancel, use brokerctl node undrain.`,
+no replicas, stop it and remove it. To cancel, use brokerctl node undrain.`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return decommissionNode(cmd, g, o, args[0]) },
 	}

@@ -20,8 +20,8 @@ func newPartitionElectCommand(g *globals) *cobra.Command {
 		Use:   "elect TOPIC/PARTITION",
 		Short: "Elect a leader for an offline partition",
 		Long: `Elect a leader for a partition. Without --unclean only an in-sync replica can lead, and nothing is
-lost; the controller does this automatically as soon as one is up. Where there is a leader another in-sync
-replica is elected; partition transfer does that without a gap. With --unclean any replica can lead,
+lost; the controller does this automatically as soon as one is up. If the partition has a leader, another in-sync
+replica is elected; partition transfer does that gracefully. With --unclean any replica can lead,
 and messages it does not hold are lost permanently, acknowledged or not: use it only if the other replicas
 cannot be restored. The election is recorded with the reason unclean.`,
 		Example: `  brokerctl partition elect orders/0 --unclean --to n2`,

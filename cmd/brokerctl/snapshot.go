@@ -27,13 +27,13 @@ func newSnapshotSaveCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "save FILE",
 		Short: "Write the metadata of the cluster to a file",
-		Long: `Write the metadata of the cluster, as the asked node knows it, to a file, which is replaced as a whole: nodes, topics,
-channels, their settings, which node holds which partition, who may do what, and what operators did. Messages and
-the positions of channels are not in it: brokerctl backup saves those. The file holds hashes of passwords, and only its
-owner may read it.
+		Long: `Write the metadata of the cluster, as known on the node that serves the request, to a file, which is replaced
+atomically: nodes, topics, channels, their settings, the placement of partitions, users and rules, and the audit log.
+It does not contain messages and channel positions: brokerctl backup saves those. The file contains hashes of passwords,
+and only its owner may read it.
 
-"brokerd recover --only-survivor --snapshot FILE" uses it in place of metadata that is damaged on all nodes, while
-their messages are intact.`,
+"brokerd recover --only-survivor --snapshot FILE" uses the snapshot if the metadata is damaged on all nodes while their
+messages are intact.`,
 		Example: `  brokerctl snapshot save /var/backups/brokerd/metadata`,
 		Args:    exactArgs("a FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,8 +57,8 @@ func newSnapshotInspectCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Check a file that snapshot save wrote, and show what it holds",
-		Long: `Check every byte of a file that "brokerctl snapshot save" wrote, and show what it holds. No node is asked. A file
-that is damaged, or of a newer release, is refused with exit code 4.`,
+		Long: `Check a file written by "brokerctl snapshot save" completely, and show its contents. The command needs no node. A file
+that is damaged, or was written by a newer release, is refused with exit code 4.`,
 		Example: `  brokerctl snapshot inspect /var/backups/brokerd/metadata`,
 		Args:    exactArgs("a FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

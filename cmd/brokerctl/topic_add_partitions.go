@@ -13,8 +13,8 @@ func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "add-partitions TOPIC --partitions N",
 		Short: "Add partitions to a topic",
-		Long: `Raise the number of partitions of a topic to N. It cannot be lowered again, and keys map to different
-partitions than before.`,
+		Long: `Raise the number of partitions of a topic to N. It cannot be lowered again, and keys move to other
+partitions.`,
 		Example: `  brokerctl topic add-partitions orders --partitions 8`,
 	}, func(cmd *cobra.Command, at target) error {
 		if total < 1 {

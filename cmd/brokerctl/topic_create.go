@@ -21,7 +21,7 @@ func newTopicCreateCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "create TOPIC",
 		Short: "Create a topic",
-		Long: `Create a topic. Settings that are not given take the cluster's defaults. Creating an
+		Long: `Create a topic. Omitted settings have the cluster's defaults. Creating an
 existing topic with the same configuration does nothing.`,
 		Example: `  brokerctl topic create orders
   brokerctl topic create clicks --partitions 4 --sync interval --retention 72h --retention-bytes 50GiB`,

@@ -19,9 +19,9 @@ func newTopicDeleteCommand(g *globals) *cobra.Command {
 		Use:     "delete TOPIC",
 		Aliases: []string{"rm"},
 		Short:   "Delete a topic, its messages and its channels",
-		Long: `Delete a topic, its messages and its channels. For 24 hours, or what --retention-trash of the topic says,
-topic restore brings it back; until then its messages take up disk space. --purge deletes it for good and at
-once, and with --incarnation one that was deleted before.`,
+		Long: `Delete a topic, its messages and its channels. For 24 hours, or the topic's --retention-trash, it can be
+restored with topic restore; until then its messages occupy disk space. --purge deletes it for good at once,
+with --incarnation a topic in the trash.`,
 	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at) })
 	f := cmd.Flags()
 	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")

@@ -16,10 +16,10 @@ func newTopicRestoreCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "restore TOPIC",
 		Short: "Restore a deleted topic with its messages and channels",
-		Long: `Bring back a deleted topic with its messages, its channels and their positions. A topic is kept
-for 24 hours after it was deleted (--retention-trash), unless a disk is nearly full. topic list --deleted
-shows what can be restored. If a topic of the name was created since, as by publishers that go on, --replace with
-the incarnation of the one to restore deletes that one, in one step: its messages can be restored likewise.`,
+		Long: `Restore a deleted topic with its messages, its channels and their positions. A deleted topic is kept
+for 24 hours (--retention-trash), unless a disk is nearly full. topic list --deleted lists the topics that can
+be restored. If publishers have created a topic with the name since, --replace with the --incarnation of the topic
+to restore deletes the new topic in the same step; it can be restored likewise.`,
 		Example: `  brokerctl topic list --deleted -o wide
   brokerctl topic restore orders
   brokerctl topic restore orders --incarnation 12 --replace`,

@@ -196,8 +196,8 @@ func (p *program) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file and the certificates it names",
 		Long: `Check a configuration file and the certificates it names, together with the BROKERD_ variables of the
-environment: what serve --config FILE would use if it was started here. With --env-file, the variables are those of
-that file and no others, as a systemd service has them that names it as its EnvironmentFile.`,
+environment, as serve --config FILE would use them if started here. With --env-file, only the variables of that
+file are used, as in a systemd service that names it as its EnvironmentFile.`,
 		Example: `  brokerd config check --env-file /etc/default/brokerd /etc/brokerd/brokerd.toml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

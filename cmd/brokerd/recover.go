@@ -52,9 +52,9 @@ others stay offline until "brokerctl partition elect --unclean" serves the local
 replica. The lost nodes can never rejoin with their old data; with empty data
 directories they join as new nodes.
 
---snapshot FILE uses the metadata that "brokerctl snapshot save" wrote, where that of DIR is damaged or
-missing on all nodes; what is damaged is kept as DIR/meta-damaged-*. Topics and changes made since the
-snapshot are lost, and messages acknowledged by other replicas than this one since then, too.
+--snapshot FILE uses the metadata written by "brokerctl snapshot save", if that of DIR is damaged or
+missing on all nodes; damaged metadata is kept as DIR/meta-damaged-*. Topics and changes made since the
+snapshot are lost, and so are messages that only other replicas have acknowledged since then.
 
 See docs/operations/disaster.md for the full procedure.`,
 	}

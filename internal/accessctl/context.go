@@ -333,7 +333,7 @@ func (s *Shell) contexts() *cobra.Command {
 	set := s.changeContexts(&cobra.Command{
 		Use:   "set NAME",
 		Short: "Make or replace a context",
-		Long: `Keep the addresses (--addr), the certificates (--cacert, --cert, --key) and the token (--token-file,
+		Long: `Store the addresses (--addr), the certificates (--cacert, --cert, --key) and the token (--token-file,
 where - is standard input) of this command line under a name. The first context becomes the current one.
 The token is copied to the file of contexts, ~/.config/brokerctl/contexts.yaml or $` + configVariable + `, which
 only its owner may read; the certificates stay where they are.`,

@@ -53,8 +53,8 @@ func (s *Shell) createUser() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a user",
-		Long: `Create a user, with rules (--grant), a password, and names in client certificates that are his. Users of
-programs need no password but a token: brokerctl token create. The first administrator is made with the
+		Long: `Create a user, with rules (--grant), a password, and the names of the user's client certificates. Programs
+need a token instead of a password: brokerctl token create. The first administrator is created with the
 secret that a node has written to the file first-administrator in its data directory.`,
 		Example: `  brokerctl --token-file /var/lib/brokerd/first-administrator user create ops --admin --password-file ops.password
   brokerctl user create billing --grant 'subscribe orders/billing' --grant 'publish invoices*'`,
@@ -148,7 +148,7 @@ func (s *Shell) passwd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "passwd NAME",
 		Short:   "Give a user another password",
-		Long:    `Give a user another password: the first line of standard input, which a terminal does not show, or of a file.`,
+		Long:    `Change the password of a user to the first line of standard input, which a terminal does not show, or of a file.`,
 		Example: `  brokerctl user passwd ops --password-file new.password`,
 		Args:    s.need(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -174,8 +174,8 @@ func (s *Shell) createToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create USER",
 		Short: "Create a token of a user and show it, once",
-		Long: `Create a token of a user. It is shown once, or written to a file that only its owner may read (--out):
-the cluster keeps a hash of it. NSQ clients send it with AUTH (auth_secret), HTTP clients as
+		Long: `Create a token of a user. It is printed once, or written to a file that only its owner may read (--out);
+the cluster stores a hash of it. NSQ clients send it with AUTH (auth_secret), HTTP clients as
 Authorization: Bearer.`,
 		Example: `  brokerctl token create billing --expires 2160h --description 'billing, production' --out billing.token`,
 		Args:    s.need(1, 1, "a USER"),
@@ -354,7 +354,7 @@ func statusAnswer(status *api.AccessStatus) Answer {
 
 func (s *Shell) switchAccess(on bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "disable", Short: "Allow everybody everything", Long: `Allow everybody who can reach a node everything. Users, tokens and rules stay.`,
+		Use: "disable", Short: "Allow everybody everything", Long: `Allow everyone who can reach a node to do everything. Users, tokens and rules are kept.`,
 		Args: s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) }, statusAnswer)
