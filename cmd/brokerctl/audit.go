@@ -54,7 +54,7 @@ func newAuditCommand(g *globals) *cobra.Command {
 	var o journalOptions
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Show operator actions: who, when, what and why",
+		Short: "Show operators' changes: who, when, what and why",
 		Long: `Show the changes that operators made to topics, channels, partitions and nodes: who, when, what, why
 (--reason of each command) and with which result. Any node returns the same log. -o json includes the object
 before and after the change. The last 5,000 entries are kept.`,
@@ -88,7 +88,7 @@ func newEventsCommand(g *globals) *cobra.Command {
 	var o journalOptions
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Show what happened to the cluster",
+		Short: "Show events of the cluster",
 		Long: `Show events of the cluster: starts and failures of nodes, elections, changes of the in-sync replicas,
 creations, changes, pauses and deletions of topics and channels. Any node returns the same events. -f follows
 new events until Ctrl-C. The last 3,000 events are kept, and another 3,000 about leaders and replicas.`,

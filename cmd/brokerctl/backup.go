@@ -146,6 +146,6 @@ with 1. It needs no broker.`,
 		}
 		return nil
 	})
-	cmd.Flags().StringVar(&id, "backup", "", "the `ID` of the backup (default: the latest that is complete)")
+	cmd.Flags().StringVar(&id, "backup", "", "`ID` of the backup (default: the latest complete one)")
 	return cmd
 }

@@ -37,8 +37,8 @@ leaves the topic in this state: purge the topic, and repeat the command.`,
   brokerctl backup restore /var/backups/brokerd --topic orders --as orders-yesterday`,
 	}, func(cmd *cobra.Command, d backup.Dir) error { return o.run(cmd, g, d) })
 	f := cmd.Flags()
-	f.StringVar(&o.id, "backup", "", "the `ID` of the backup (default: the latest that is complete)")
-	f.StringVar(&o.topic, "topic", "", "only this `TOPIC` (default: all of the backup)")
+	f.StringVar(&o.id, "backup", "", "`ID` of the backup (default: the latest complete one)")
+	f.StringVar(&o.topic, "topic", "", "only this `TOPIC` (default: all in the backup)")
 	f.StringVar(&o.as, "as", "", "with --topic: restore it under this `NAME`")
 	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default: as in the backup)")
 	f.BoolVar(&o.dry, "dry-run", false, "check the backup and the names without restoring anything")

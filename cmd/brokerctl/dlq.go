@@ -18,7 +18,7 @@ func newDLQListCommand(g *globals) *cobra.Command {
 	var filter string
 	cmd := acting(g, &cobra.Command{
 		Use:   "list [TOPIC[/CHANNEL]]",
-		Short: "List channels that have dead letters, or may have some",
+		Short: "List channels with dead letters, or with a limit of attempts",
 		Long: `List the channels that limit the attempts of a message, and those that have a dead-letter topic, with the number
 of dead letters that wait in it. A dead-letter topic that several channels share counts for each of them. With a
 filter, only the channel's dead letters that it chooses are counted. DEAD-LETTERED and DROPPED count since the

@@ -76,7 +76,7 @@ them, a consumer requeued them with a delay, or the channel's backoff delays the
 	})
 	w.addFlags(cmd)
 	cmd.Flags().IntVarP(&n, "n", "n", 100, "the first `N`")
-	cmd.Flags().StringVar(&next, "next", "", "continue a previous list at the `PLACE` it printed")
+	cmd.Flags().StringVar(&next, "next", "", "continue a previous list at the `POSITION` it printed")
 	return cmd
 }
 

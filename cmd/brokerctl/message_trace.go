@@ -18,7 +18,7 @@ func newMessageTraceCommand(g *globals) *cobra.Command {
 	var o traceOptions
 	cmd := &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show what happened to a message",
+		Short: "Show the trace events of a message",
 		Long: `Show the trace events of a message, by its id, or its position PARTITION/SEQ with --topic: published,
 committed, delivered, requeued and so on until it was finished, with the time, the node and the
 client. With --trace-id or --key, show all messages of a topic that were published with it.

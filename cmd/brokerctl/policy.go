@@ -26,7 +26,7 @@ func (o *policyOptions) addFlags(f *pflag.FlagSet, prefix string) {
 	o.prefix = prefix
 	f.StringVar(&o.maxAttempts, prefix+"max-attempts", "", "deliver a message `N` times at most (1 to 4000, none or default)")
 	f.StringVar(&o.onExhausted, prefix+"on-exhausted", "", "`OUTCOME` for a message after its last attempt (dead-letter, drop, block or default)")
-	f.StringVar(&o.onExpired, prefix+"on-expired", "", "`OUTCOME` for a message whose time to live is over (dead-letter, drop or default)")
+	f.StringVar(&o.onExpired, prefix+"on-expired", "", "`OUTCOME` for a message that has expired (dead-letter, drop or default)")
 	f.StringVar(&o.deadLetterTopic, prefix+"dead-letter-topic", "", "`TOPIC` for dead letters; by default <topic>.<channel>.dlq")
 	f.StringVar(&o.backoff, prefix+"backoff", "", "`DELAY` before a redelivery, doubled with each attempt, such as 1s..10m (off or default)")
 	f.StringVar(&o.rate, prefix+"rate", "", "deliver at most `N/s` messages a second over all nodes (none or default)")

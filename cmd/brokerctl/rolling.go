@@ -64,7 +64,7 @@ one already are skipped, so that the same command line continues a run that stop
 	}
 	f.StringVar(&o.command, "exec", "", "`COMMAND` that restarts a node (required)")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "only these `NODES`, in this order (default: all, the controller last)")
-	f.BoolVar(&o.resume, "continue", false, "go on with the last run, which was interrupted")
+	f.BoolVar(&o.resume, "continue", false, "continue the interrupted run")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the order, the commands and any obstacles without changing anything")
 	o.timeout = defaultStepTimeout
 	durationVar(f, &o.timeout, "step-timeout", "timeout of one step on one node")

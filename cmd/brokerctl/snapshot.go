@@ -56,7 +56,7 @@ messages are intact.`,
 func newSnapshotInspectCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Check a file that snapshot save wrote, and show what it holds",
+		Short: "Check a file written by snapshot save, and show its contents",
 		Long: `Check a file written by "brokerctl snapshot save" completely, and show its contents. The command needs no node. A file
 that is damaged, or was written by a newer release, is refused with exit code 4.`,
 		Example: `  brokerctl snapshot inspect /var/backups/brokerd/metadata`,

@@ -212,7 +212,7 @@ file are used, as in a systemd service that names it as its EnvironmentFile.`,
 }
 
 func addEnvironmentFiles(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringArrayVar(files, "env-file", nil, "take the environment of `FILE`, in the form of systemd's EnvironmentFile, and not this one; repeat for more")
+	cmd.Flags().StringArrayVar(files, "env-file", nil, "use the environment in `FILE`, in the format of systemd's EnvironmentFile, instead of this one; repeat for more")
 }
 
 // readEnvironment takes the environment of files, where some are given, in place of the process's own. What

@@ -332,7 +332,7 @@ func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *Shell) contexts() *cobra.Command {
 	set := s.changeContexts(&cobra.Command{
 		Use:   "set NAME",
-		Short: "Make or replace a context",
+		Short: "Create or replace a context",
 		Long: `Store the addresses (--addr), the certificates (--cacert, --cert, --key) and the token (--token-file,
 where - is standard input) of this command line under a name. The first context becomes the current one.
 The token is copied to the file of contexts, ~/.config/brokerctl/contexts.yaml or $` + configVariable + `, which
@@ -359,7 +359,7 @@ only its owner may read; the certificates stay where they are.`,
 		return "set", nil
 	})
 	use := s.changeContexts(&cobra.Command{
-		Use: "use NAME", Short: "Make a context the one that is used where neither --context nor --addr is given",
+		Use: "use NAME", Short: "Select the context to use if neither --context nor --addr is given",
 	}, func(all *contexts, name string) (string, error) {
 		all.Current = name
 		return "is used from now on", all.has(name)

@@ -83,7 +83,7 @@ secret that a node has written to the file first-administrator in its data direc
 	f := cmd.Flags()
 	f.BoolVar(&admin, "admin", false, "grant the right admin, which includes all others")
 	f.StringArrayVar(&grants, "grant", nil, "grant a `RULE`, such as 'publish orders*'; see acl grant; repeat to add more")
-	f.StringArrayVar(&req.Certificates, "certificate", nil, "a `NAME` in client certificates that is this user's; repeat to add more")
+	f.StringArrayVar(&req.Certificates, "certificate", nil, "`NAME` in the user's client certificates; repeat to add more")
 	passwordFlag(f, &password, "")
 	return cmd
 }
@@ -129,7 +129,7 @@ func (s *Shell) deleteUser() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a user and his tokens",
+		Short: "Delete a user and the user's tokens",
 		Args:  s.need(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
@@ -147,7 +147,7 @@ func (s *Shell) passwd() *cobra.Command {
 	var password string
 	cmd := &cobra.Command{
 		Use:     "passwd NAME",
-		Short:   "Give a user another password",
+		Short:   "Change the password of a user",
 		Long:    `Change the password of a user to the first line of standard input, which a terminal does not show, or of a file.`,
 		Example: `  brokerctl user passwd ops --password-file new.password`,
 		Args:    s.need(1, 1, "a NAME"),
@@ -173,7 +173,7 @@ func (s *Shell) createToken() *cobra.Command {
 	var expires, out string
 	cmd := &cobra.Command{
 		Use:   "create USER",
-		Short: "Create a token of a user and show it, once",
+		Short: "Create a token of a user, and print it once",
 		Long: `Create a token of a user. It is printed once, or written to a file that only its owner may read (--out);
 the cluster stores a hash of it. NSQ clients send it with AUTH (auth_secret), HTTP clients as
 Authorization: Bearer.`,
@@ -211,7 +211,7 @@ Authorization: Bearer.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&expires, "expires", "", "how long it is valid, a `DURATION` such as 720h (default: it does not expire)")
-	f.StringVar(&req.Description, "description", "", "what it is for, `TEXT`")
+	f.StringVar(&req.Description, "description", "", "purpose of the token, as `TEXT`")
 	f.StringVar(&out, "out", "", "write the token to a new `FILE` of mode 0600 instead of showing it")
 	return cmd
 }
@@ -326,7 +326,7 @@ func (s *Shell) access() *cobra.Command {
 		},
 	}
 	whoami := &cobra.Command{
-		Use: "whoami", Short: "Show which user the credentials are of, and his rules", Args: none,
+		Use: "whoami", Short: "Show the user of the credentials, and the user's rules", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.Self, error) { return c.Self(ctx) }, func(self *api.Self) Answer {
 				a := Answer{Object: self, Names: []string{self.User}, Said: "no user: the request had no known credential", Result: true}
@@ -354,7 +354,7 @@ func statusAnswer(status *api.AccessStatus) Answer {
 
 func (s *Shell) switchAccess(on bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "disable", Short: "Allow everybody everything", Long: `Allow everyone who can reach a node to do everything. Users, tokens and rules are kept.`,
+		Use: "disable", Short: "Disable access control: allow everyone to do everything", Long: `Allow everyone who can reach a node to do everything. Users, tokens and rules are kept.`,
 		Args: s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) }, statusAnswer)

@@ -23,7 +23,7 @@ type Nodes func(context.Context) ([]string, error)
 func Command(nodes Nodes) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "generate",
-		Short: "Print files to install and monitor brokerd with",
+		Short: "Print files to install and monitor brokerd",
 		Long:  "Print files to install and monitor brokerd with, as of this release. Only prometheus-config\nneeds a running node.",
 	}
 	group.AddCommand(
