@@ -18,8 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// done marks an error of a command's own work: what cobra reports by itself is
-// a mistake on the command line.
+// done marks an error of a command itself. cobra's own errors are usage errors.
 type done struct{ error }
 
 func (d done) Unwrap() error { return d.error }
@@ -70,11 +69,11 @@ func (p *program) rootCommand() *cobra.Command {
 	return root
 }
 
-// settingFlags collects what is given for a flag of each setting.
+// settingFlags collects the values given for the flag of each setting.
 type settingFlags struct{ given []config.Assignment }
 
-// flagValue is the flag of one setting. What it is given is read later, with
-// all the rest, so that every mistake is reported at once.
+// flagValue is the flag of one setting. Its value is parsed later together with all others, so
+// that all errors are reported at once.
 type flagValue struct {
 	setting config.Setting
 	into    *settingFlags
@@ -125,8 +124,8 @@ func (p *program) load(flags *settingFlags) (config.Loaded, error) {
 	return loaded, err
 }
 
-// adoptNodeID gives a node that is not named the name under which its data was
-// stored: the host may have another one by now.
+// adoptNodeID gives an unnamed node the name stored with its data, because the host name may have
+// changed.
 func adoptNodeID(loaded *config.Loaded) {
 	o := &loaded.Options
 	if loaded.Sources["node-id"] != "host name" {
@@ -138,7 +137,7 @@ func adoptNodeID(loaded *config.Loaded) {
 	}
 }
 
-// metaDir is where a node keeps the metadata.
+// metaDir is the metadata directory of a node.
 func metaDir(dataDir string) string { return filepath.Join(dataDir, "meta") }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -169,7 +168,7 @@ func (p *program) serve(ctx context.Context, load func() (config.Loaded, error))
 	})
 }
 
-// runNode completes a process with what the program has, and runs it.
+// runNode completes a process with the program's settings, and runs it.
 func (p *program) runNode(ctx context.Context, run *process) error {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -215,8 +214,8 @@ func addEnvironmentFiles(cmd *cobra.Command, files *[]string) {
 	cmd.Flags().StringArrayVar(files, "env-file", nil, "use the environment in `FILE`, in the format of systemd's EnvironmentFile, instead of this one; repeat for more")
 }
 
-// readEnvironment takes the environment of files, where some are given, in place of the process's own. What
-// stands in a later one counts.
+// readEnvironment replaces the environment of the process by that of files, if any are given.
+// Later files override earlier ones.
 func (p *program) readEnvironment(files []string) error {
 	if len(files) == 0 {
 		return nil

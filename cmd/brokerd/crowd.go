@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Parts of what there is that clients may have.
+// Parts of the resources that clients may use.
 const (
 	clientFiles   = 4 // of so many file descriptors, clients may have all but one part
 	addressShare  = 2 // one address may have one of so many parts of the connections
@@ -37,12 +37,12 @@ type crowd struct {
 
 	mu      sync.Mutex // guards what follows
 	all     int
-	of      map[string]int // by address; none is 0
-	told    time.Time      // when a refusal was told of last
+	of      map[string]int // by address; entries are above 0
+	told    time.Time      // when a refusal was last logged
 	refused int            // since then
 }
 
-// newCrowd returns the bounds for a process that may open so many files.
+// newCrowd returns the limits for a process with a limit of open files.
 func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger) *crowd {
 	most := int(min(limit-limit/clientFiles, math.MaxInt32))
 	share := most
@@ -54,7 +54,7 @@ func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger
 	return &crowd{max: all, maxNSQ: all - all/httpShare, maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
 }
 
-// openFiles returns how many files the process may have open.
+// openFiles returns the process's limit of open files.
 func openFiles() uint64 {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
@@ -149,7 +149,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// boundTCP keeps what a TCP connection can do beside net.Conn.
+// boundTCP preserves the methods of a TCP connection beyond net.Conn.
 type boundTCP struct {
 	*net.TCPConn
 	leave func()

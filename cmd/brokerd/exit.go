@@ -13,19 +13,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// Exit codes, after sysexits.h. A supervisor should not restart after
-// exitUsage and exitConfig: nothing will be better.
+// Exit codes, after sysexits.h. A supervisor should not restart after exitUsage and exitConfig,
+// because a restart cannot help.
 const (
 	exitOK        = 0
-	exitFailed    = 1  // a check found what it was looking for
-	exitUsage     = 64 // the command line makes no sense
-	exitBug       = 70 // brokerd is at fault
-	exitDisk      = 74 // the data directory cannot be used, or what it holds is damaged
-	exitTemporary = 75 // something else is in the way: another process, a taken port
-	exitConfig    = 78 // the configuration makes no sense
+	exitFailed    = 1  // a check found errors
+	exitUsage     = 64 // invalid command line
+	exitBug       = 70 // bug in brokerd
+	exitDisk      = 74 // the data directory is unusable or corrupt
+	exitTemporary = 75 // temporary conflict: another process, a port in use
+	exitConfig    = 78 // invalid configuration
 )
 
-// exitError is an error whose exit code is known where it happens.
+// exitError is an error with its exit code.
 type exitError struct {
 	code int
 	err  error
@@ -36,7 +36,7 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func exitWith(code int, err error) error { return &exitError{code, err} }
 
-// silent is an outcome that has been printed already.
+// silent is an outcome that was already printed.
 type silent struct{ code int }
 
 func (s silent) Error() string { return "failed" }
@@ -46,7 +46,7 @@ func isSilent(err error) bool {
 	return errors.As(err, &s)
 }
 
-// exitCode chooses the code that tells what err means to a supervisor.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var known *exitError
 	var quiet silent

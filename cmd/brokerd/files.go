@@ -11,22 +11,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// wantedFiles is how many files a node wants to be allowed to open: some for each busy
-// partition, and one for each connection.
+// wantedFiles is the number of open files that a node needs: some for each busy partition, and one
+// for each connection.
 const wantedFiles = 1 << 20
 
-// raiseOpenFiles raises the limit of open files where the process may do that: as root,
-// if no service manager has set it.
+// raiseOpenFiles raises the limit of open files if the process may do so: as root, if no service
+// manager has set it.
 func raiseOpenFiles() {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || l.Cur >= wantedFiles {
 		return
 	}
 	l.Cur, l.Max = wantedFiles, max(l.Max, wantedFiles)
-	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) // else the limit stays as it is
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) // on failure the limit stays unchanged
 }
 
-// topicFiles returns the file system for topics, for a process that may open so many files.
+// topicFiles returns the file system for topics, for a process with a limit of open files.
 func topicFiles(limit uint64, log *slog.Logger) vfs.OS {
 	var complaints complaint.Book
 	return vfs.OS{

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// heapFloorBytes is how much of the heap the garbage collector takes to be in use at
-// the least. Nothing is ever written there, so the machine provides no memory for it.
+// heapFloorBytes is the minimum heap size assumed by the garbage collector. Nothing is ever
+// written to this memory, so the system provides no pages for it.
 const heapFloorBytes = 16 << 20
 
-// When a process counts as idle, and what is worth collecting then.
+// When a process counts as idle, and how much garbage is worth collecting then.
 const (
 	idlePeriod      = time.Second
-	idleBytes       = 4 << 20 // allocated in a period, at most
-	leastGarbage    = 4 << 20 // allocated since the last collection, at least; and
-	garbageLivePart = 2       // the part of what is in use that it must be
-	// givenBackAfter is after how many idle periods what a load was kept for has been given
-	// up: logs that rest drop their tails in the second round of retention.
+	idleBytes       = 4 << 20 // maximum allocation in a period
+	leastGarbage    = 4 << 20 // minimum allocation since the last collection, and
+	garbageLivePart = 2       // the inverse of its minimum ratio to the memory in use
+	// givenBackAfter is the number of idle periods after which memory kept for a load has been
+	// released: idle logs drop their tails in the second round of retention.
 	givenBackAfter = 25
 )
 
-// onHeapFloor calls f while the collector runs after some 18 MB of garbage at the
-// earliest: a busy node keeps few MB, and what it throws away would have the collector
-// run a hundred times a second. Once the process is idle its garbage goes back to the
-// machine.
+// onHeapFloor calls f while the collector runs only after about 18 MB of garbage: a busy node
+// keeps a few MB, and its garbage would otherwise trigger the collector a hundred times a second.
+// When the process is idle, its garbage is returned to the system.
 func onHeapFloor(f func() int) int {
 	floor := make([]byte, heapFloorBytes)
 	defer runtime.KeepAlive(floor)
@@ -37,21 +36,21 @@ func onHeapFloor(f func() int) int {
 	return f()
 }
 
-// heapSoFar returns how many bytes the process has allocated since it started, and how
-// many were in use at the last collection. The world need not stop for it.
+// heapSoFar returns how many bytes the process has allocated since it started, and how many were
+// in use at the last collection. It does not stop the world.
 func heapSoFar() (allocated, live uint64) {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64(), s[1].Value.Uint64()
 }
 
-// idleCollector collects the garbage of a process that has become idle: the collector
-// itself would only run when there is more. It is not for concurrent use.
+// idleCollector collects the garbage of an idle process: the collector itself would run only after
+// further allocations. It is not safe for concurrent use.
 type idleCollector struct {
 	read      func() (allocated, live uint64)
 	collect   func()
-	last      uint64 // allocated at the last look
-	periods   int    // for which the process has been idle
+	last      uint64 // allocated at the last check
+	periods   int    // consecutive idle periods
 	collected uint64 // allocated at the last collection here
 }
 
@@ -68,7 +67,7 @@ func (c *idleCollector) run(ctx context.Context) {
 	}
 }
 
-// look is called once in each idlePeriod.
+// look must be called once in each idlePeriod.
 func (c *idleCollector) look() {
 	allocated, live := c.read()
 	idle := allocated-c.last <= idleBytes

@@ -12,14 +12,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Files of the process in the data directory, beside those of the node.
+// Files of the process in the data directory, in addition to those of the node.
 const (
 	lockFile   = "LOCK"
-	holderFile = "LOCK.holder" // who has the lock, for people
+	holderFile = "LOCK.holder" // describes the owner of the lock, for people
 )
 
-// lockDataDir makes the data directory if it is missing and takes it for this
-// process. A second process is told who has it.
+// lockDataDir creates the data directory if it is missing and locks it for this process. It
+// reports the owner of the lock to a second process.
 func lockDataDir(dir, nodeID string, now time.Time) (io.Closer, error) {
 	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))

@@ -21,7 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// logOutputs are the forms that the log commands print.
+// logOutputs are the output formats of the log commands.
 func logOutputs() []string { return []string{"table", "json", "ndjson"} }
 
 func (p *program) logCommand() *cobra.Command {
@@ -37,7 +37,7 @@ func outputFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the output format")
 }
 
-// checkLog refuses what cannot be read as a log before anything is printed.
+// checkLog refuses directories that are not logs before anything is printed.
 func checkLog(dir, output string) error {
 	if !slices.Contains(logOutputs(), output) {
 		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
@@ -52,7 +52,7 @@ func checkLog(dir, output string) error {
 	return nil
 }
 
-// dumpOptions are what `log dump` prints.
+// dumpOptions are the options of `log dump`.
 type dumpOptions struct {
 	output   string
 	records  bool
@@ -73,7 +73,7 @@ func (p *program) logDumpCommand() *cobra.Command {
 	return cmd
 }
 
-// batchLine is a batch as `log dump` prints it.
+// batchLine is a batch in the output of `log dump`.
 type batchLine struct {
 	First     seq.Offset   `json:"first"`
 	End       seq.Offset   `json:"end"`
@@ -109,7 +109,7 @@ func lineOf(b commitlog.Batch, records bool) batchLine {
 	return line
 }
 
-// errEnough ends a scan that has seen what was asked for.
+// errEnough ends a scan that has read everything requested.
 var errEnough = errors.New("enough")
 
 func dumpLog(w io.Writer, dir string, o dumpOptions) error {
@@ -133,7 +133,7 @@ func dumpLog(w io.Writer, dir string, o dumpOptions) error {
 	return errors.Join(err, printer.end(), out.Flush())
 }
 
-// batchPrinter writes batches in one of the forms.
+// batchPrinter writes batches in one of the formats.
 type batchPrinter struct {
 	out   io.Writer
 	form  string
@@ -199,7 +199,7 @@ func (p *program) logVerifyCommand() *cobra.Command {
 	return cmd
 }
 
-// verified is what `log verify` prints of a log as JSON.
+// verified is the JSON output of `log verify` for a log.
 type verified struct {
 	Directory      string        `json:"directory"`
 	OK             bool          `json:"ok"`
@@ -221,8 +221,8 @@ type epochLine struct {
 	Start seq.Offset `json:"start"`
 }
 
-// problemLine is a place in a segment file from where offsets are lost, or
-// bytes were never whole.
+// problemLine is a position in a segment file from which offsets are lost, or bytes are
+// incomplete.
 type problemLine struct {
 	Path     string     `json:"path"`
 	Position int64      `json:"position"`

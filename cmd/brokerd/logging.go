@@ -16,8 +16,7 @@ import (
 	"golang.org/x/term"
 )
 
-// newLogger returns the logger of the process. format is one of the words of
-// the log-format setting.
+// newLogger returns the logger of the process. format is a value of the setting log-format.
 func newLogger(out *os.File, format string, level slog.Leveler, journalStream string) *slog.Logger {
 	if format == "auto" {
 		format = autoFormat(out, journalStream)
@@ -32,8 +31,7 @@ func newLogger(out *os.File, format string, level slog.Leveler, journalStream st
 	return slog.New(slog.NewJSONHandler(out, options))
 }
 
-// spellDurations writes a duration with its unit, where JSON would have a bare
-// number of nanoseconds.
+// spellDurations writes durations with a unit, instead of JSON's plain number of nanoseconds.
 func spellDurations(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -41,8 +39,8 @@ func spellDurations(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// autoFormat picks journal where out is the journal's stream, as systemd
-// describes it by device and inode, text on a terminal, and JSON elsewhere.
+// autoFormat chooses journal if out is the journal's stream, as described by systemd by device and
+// inode, text on a terminal, and JSON otherwise.
 func autoFormat(out *os.File, journalStream string) string {
 	var stat unix.Stat_t
 	if journalStream != "" && unix.Fstat(int(out.Fd()), &stat) == nil &&
@@ -69,11 +67,11 @@ type lineHandler struct {
 	to    *lockedWriter
 	level slog.Leveler
 	head  func(slog.Record) string
-	group string // of the attributes to come, with a dot at the end
-	attrs string // already written out
+	group string // prefix of further attributes, with a dot at the end
+	attrs string // already formatted
 }
 
-// lockedWriter lets handlers that were derived from one another share a writer.
+// lockedWriter is a writer shared by handlers derived from one another.
 type lockedWriter struct {
 	mu sync.Mutex // guards w, one line at a time
 	w  io.Writer
@@ -141,8 +139,7 @@ func appendAttr(b *strings.Builder, group string, a slog.Attr) {
 	b.WriteString(" " + group + a.Key + "=" + text)
 }
 
-// journalHead is the priority by which journalctl filters; the journal knows
-// the time.
+// journalHead is the priority by which journalctl filters. The journal adds the time.
 func journalHead(r slog.Record) string {
 	switch {
 	case r.Level >= slog.LevelError:
@@ -155,7 +152,7 @@ func journalHead(r slog.Record) string {
 	return "<7>"
 }
 
-// nsqHead begins a line as nsqd does: programs wait for such lines.
+// nsqHead starts a line like nsqd, because programs wait for such lines.
 func nsqHead(prefix string) func(slog.Record) string {
 	return func(r slog.Record) string {
 		level := "DEBUG"

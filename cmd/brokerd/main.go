@@ -21,7 +21,7 @@ import (
 	"syscall"
 )
 
-// program is the surroundings of one run: what main is given by the system.
+// program is the environment of one run, as provided by the system.
 type program struct {
 	args    []string // the program's name first
 	environ []string
@@ -43,7 +43,7 @@ func main() {
 	os.Exit(onHeapFloor(func() int { return p.run(context.Background()) }))
 }
 
-// run does what the command line says and returns the exit code.
+// run executes the command line and returns the exit code.
 func (p *program) run(ctx context.Context) (code int) {
 	defer func() {
 		if broken := recover(); broken != nil {

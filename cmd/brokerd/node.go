@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/internal/node"
 )
 
-// brokerNode is a node as the process sees it; node.Node says what its methods promise.
+// brokerNode is a node as used by the process; see node.Node.
 type brokerNode interface {
 	Serve() error
 	Ready() <-chan struct{}
@@ -20,11 +20,11 @@ type brokerNode interface {
 	Close() error
 }
 
-// openNode recovers a node from its data directory. It starts to serve only
-// with Serve. ctx ends the recovery.
+// openNode recovers a node from its data directory. The node serves only after Serve. ctx ends the
+// recovery.
 type openNode func(ctx context.Context, c node.Config) (brokerNode, error)
 
-// openBroker opens the node that the process is for.
+// openBroker opens the node of the process.
 func openBroker(ctx context.Context, c node.Config) (brokerNode, error) {
 	node.LimitHeap()
 	n, err := node.Open(ctx, c)

@@ -10,22 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// While a node recovers, systemd is asked every extendEvery for extendBy more.
+// While a node recovers, systemd is asked every extendEvery to wait for extendBy longer.
 const (
 	extendEvery = 10 * time.Second
 	extendBy    = 30 * time.Second
 )
 
-// notify tells the service manager, where there is one. That it cannot be told
-// is no reason to stop.
+// notify sends a state to the service manager, if there is one. A failure to send is ignored.
 func notify(states ...string) { _, _ = daemon.SdNotify(false, strings.Join(states, "\n")) }
 
 func status(text string) string { return "STATUS=" + strings.ReplaceAll(text, "\n", " ") }
 
 func extend() string { return fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", extendBy.Microseconds()) }
 
-// reloading is the state in which systemd waits for READY=1; the time tells
-// this reload from an earlier one.
+// reloading is the state after which systemd waits for READY=1. The time identifies this reload.
 func reloading() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -34,7 +32,7 @@ func reloading() string {
 	return fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000)
 }
 
-// keepAsking asks for more time until ctx is done.
+// keepAsking requests more time until ctx is done.
 func keepAsking(ctx context.Context, what string) {
 	tick := time.NewTicker(extendEvery)
 	defer tick.Stop()
@@ -48,8 +46,8 @@ func keepAsking(ctx context.Context, what string) {
 	}
 }
 
-// pingWatchdog tells the watchdog, three times in its period, that the node is
-// alive, until ctx is done. What alive finds wrong is given to complain.
+// pingWatchdog notifies the watchdog three times per period while the node is alive, until ctx is
+// done. Failed liveness checks are passed to complain.
 func pingWatchdog(ctx context.Context, alive func() error, statusLine func() string, complain func(error)) {
 	period, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || period == 0 {

@@ -21,13 +21,12 @@ import (
 
 const (
 	nsqdName = "nsqd"
-	// standInDir is what the stand-in makes in nsqd's data path. A directory of
-	// its own leaves nsqd's files alone, and vice versa.
+	// standInDir is the directory that the stand-in creates in nsqd's data path, separate from
+	// nsqd's files.
 	standInDir = "brokerd-data"
 )
 
-// nsqdDefaults are the settings whose defaults differ from brokerd's when it
-// stands in for nsqd.
+// nsqdDefaults are the settings whose defaults in the stand-in for nsqd differ from brokerd's.
 func nsqdDefaults(hostname string) map[string]string {
 	return map[string]string{
 		"node-id": nsqdName, "tcp-address": "0.0.0.0:4150", "http-address": "0.0.0.0:4151", "https-address": "0.0.0.0:4152",
@@ -39,10 +38,10 @@ func nsqdDefaults(hostname string) map[string]string {
 // standInOption is an option of a program that brokerd stands in for.
 type standInOption struct {
 	name string
-	bool bool   // may be given without a value
-	key  string // the setting that it becomes; "": none
-	file string // its key in a file, where that is not the name with underscores
-	note string // "": it has a meaning; otherwise why it has none
+	bool bool   // the value is optional
+	key  string // the corresponding setting; "": none
+	file string // its key in a file, if that is not the name with underscores
+	note string // why it has no effect; "": it has an effect
 }
 
 func (o standInOption) fileKey() string {
@@ -96,8 +95,8 @@ func nsqdOptions() []standInOption {
 	return options
 }
 
-// memberOptions are brokerd's own options that make a stand-in a member of a cluster.
-// nsqd has none of their names.
+// memberOptions are brokerd's options that make a stand-in a member of a cluster. nsqd has no
+// options with these names.
 func memberOptions() []standInOption {
 	taken := map[string]bool{"lookupd-tcp-address": true}
 	keys := []string{"cluster-address", "advertise-cluster-address"}
@@ -116,11 +115,12 @@ func memberOptions() []standInOption {
 	return options
 }
 
-// errNoEnvironment refuses what a stand-in does not read. To pass over it would make a
-// cluster of one of each node, without a word.
+// errNoEnvironment refuses variables that a stand-in does not read. Ignoring them would silently
+// make each node a cluster of one.
 var errNoEnvironment = errors.New("ignored: as a stand-in for nsqd, brokerd reads no environment variables; use a flag")
 
-// refuseEnvironment refuses to stand in for nsqd where the environment means a cluster.
+// refuseEnvironment refuses to start the stand-in for nsqd if the environment configures a
+// cluster.
 func refuseEnvironment(environ []string) error {
 	for _, o := range memberOptions() {
 		name := config.Setting{Key: o.key}.Env()
@@ -131,7 +131,7 @@ func refuseEnvironment(environ []string) error {
 	return nil
 }
 
-// nsqd stands in for nsqd.
+// nsqd runs the stand-in for nsqd.
 func (p *program) nsqd(ctx context.Context, args []string) error {
 	if err := refuseEnvironment(p.environ); err != nil {
 		return err
@@ -176,7 +176,7 @@ func standInLogger(given *standInArgs, name string, out *os.File, level slog.Lev
 	return slog.New(&lineHandler{to: &lockedWriter{w: out}, level: level, head: nsqHead(prefix)})
 }
 
-// nsqdConfig turns nsqd's options into a configuration.
+// nsqdConfig converts nsqd's options to a configuration.
 func nsqdConfig(given *standInArgs, hostname string) (config.Loaded, error) {
 	fromFile, err := given.readFile()
 	if err != nil {
@@ -191,7 +191,7 @@ func nsqdConfig(given *standInArgs, hostname string) (config.Loaded, error) {
 	layers := [][]config.Assignment{translate(given.options, fromFile), translate(given.options, given.flags)}
 	if !sets(layers, "tls-cert") {
 		defaults["https-address"] = ""
-		for i := range layers { // as nsqd does, which serves HTTPS only with a certificate
+		for i := range layers { // as in nsqd, which serves HTTPS only with a certificate
 			layers[i] = slices.DeleteFunc(layers[i], func(a config.Assignment) bool { return a.Key == "https-address" })
 		}
 	}
@@ -206,7 +206,7 @@ func sets(layers [][]config.Assignment, key string) bool {
 	return slices.ContainsFunc(slices.Concat(layers...), func(a config.Assignment) bool { return a.Key == key && a.Value != "" })
 }
 
-// broadcastPorts applies the two options that override a port alone.
+// broadcastPorts applies the two options that override only a port.
 func broadcastPorts(o *config.Options, given []standInArg) error {
 	for _, g := range given {
 		target := map[string]*string{"broadcast-tcp-port": &o.Advertise.TCP, "broadcast-http-port": &o.Advertise.HTTP}[g.name]
@@ -221,7 +221,7 @@ func broadcastPorts(o *config.Options, given []standInArg) error {
 	return nil
 }
 
-// translate turns options that have a setting into assignments.
+// translate converts options with a corresponding setting to assignments.
 func translate(options []standInOption, given []standInArg) []config.Assignment {
 	var layer []config.Assignment
 	for _, g := range given {
@@ -237,7 +237,7 @@ func translate(options []standInOption, given []standInArg) []config.Assignment 
 	return layer
 }
 
-// standInValue rewrites values that nsqd spells in another way.
+// standInValue converts values that nsqd writes differently.
 func standInValue(name, value string) string {
 	number, err := strconv.ParseInt(value, 10, 64)
 	isNumber := err == nil
@@ -262,8 +262,7 @@ func standInValue(name, value string) string {
 	return value
 }
 
-// readFile reads nsqd's own configuration file. What it does not know is
-// ignored with a warning, as nsqd ignores it.
+// readFile reads nsqd's configuration file. Unknown keys are ignored with a warning, as in nsqd.
 func (a *standInArgs) readFile() ([]standInArg, error) {
 	name := a.last("config")
 	if name == "" {

@@ -28,21 +28,21 @@ import (
 )
 
 const (
-	// importMarker says in a data directory what of nsqd's it was made from.
+	// importMarker is the file in a data directory that names the nsqd files it was imported from.
 	importMarker = "nsqd-import.json"
-	// importingSuffix names the data directory while it is made. An import that does
-	// not end leaves it, and the next start replaces it.
+	// importingSuffix is the suffix of the data directory during the import. An interrupted import
+	// leaves it, and the next start replaces it.
 	importingSuffix = ".importing"
-	// importBatch bounds the bytes of the messages that are stored together.
+	// importBatch limits the bytes of messages stored together.
 	importBatch = 4 << 20
-	// importBatchCount bounds their number.
+	// importBatchCount limits their number.
 	importBatchCount = 4096
 )
 
-// nsqdImport brings what an nsqd has left in its data path into a data directory that
-// is not there yet. Everything is stored in a directory beside it, which then gets the
-// name: killed at any moment, the next start finds all of it or imports from the beginning. nsqd's files
-// are read and not touched.
+// nsqdImport imports the files in nsqd's data path into a data directory that does not exist yet.
+// Everything is stored in a temporary directory, which is then renamed: after a kill at any
+// moment, the next start finds all data or imports from the beginning. nsqd's files are read and
+// not changed.
 type nsqdImport struct {
 	path    string // nsqd's data path
 	options config.Options
@@ -55,11 +55,11 @@ type importStamp struct {
 	At       time.Time                  `json:"at"`
 	Topics   int                        `json:"topics"`
 	Messages int                        `json:"messages"`
-	Files    map[string]nsqdfiles.Stamp `json:"files"` // as they were
+	Files    map[string]nsqdfiles.Stamp `json:"files"` // at the time of the import
 }
 
-// importNsqd imports what an nsqd has left, once, before the node is started. A signal
-// ends it, and nothing was imported then.
+// importNsqd imports nsqd's files once, before the node is started. After a signal, nothing was
+// imported.
 func (p *program) importNsqd(ctx context.Context, loaded *config.Loaded, log *slog.Logger, level *slog.LevelVar) error {
 	i := &nsqdImport{filepath.Dir(loaded.Options.DataDir), loaded.Options, log, level}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -87,7 +87,7 @@ func (p *program) importNsqd(ctx context.Context, loaded *config.Loaded, log *sl
 	return err
 }
 
-// run imports, unless there is nothing to import or it was done before.
+// run imports, unless there is nothing to import or the import was done before.
 func (i *nsqdImport) run(ctx context.Context) error {
 	present, err := nsqdfiles.Present(i.path)
 	if err != nil {
@@ -152,7 +152,7 @@ func (i *nsqdImport) all(ctx context.Context, d *nsqdfiles.Dir) error {
 	return nil
 }
 
-// into stores everything in a data directory that is made for it.
+// into stores everything in a new data directory.
 func (i *nsqdImport) into(ctx context.Context, dir string, d *nsqdfiles.Dir) error {
 	o := i.options
 	o.DataDir, o.Listen, o.LookupdTCPAddresses = dir, config.Listen{}, nil
@@ -178,7 +178,7 @@ func (i *nsqdImport) into(ctx context.Context, dir string, d *nsqdfiles.Dir) err
 	return errors.Join(err, opened.Close())
 }
 
-// complete marks what was stored as complete and gives it its name.
+// complete marks the stored data as complete and renames the directory.
 func (i *nsqdImport) complete(temp string, d *nsqdfiles.Dir) error {
 	content, err := json.MarshalIndent(importStamp{time.Now(), len(d.Topics), d.Messages(), d.Files}, "", "  ")
 	if err != nil {
@@ -196,8 +196,8 @@ func (i *nsqdImport) complete(temp string, d *nsqdfiles.Dir) error {
 	return vfs.OS{}.SyncDir(i.path)
 }
 
-// unchanged refuses files that nsqd has written since the import: their messages would
-// wait for nobody.
+// unchanged refuses files that nsqd has written since the import, because their messages would not
+// be delivered.
 func (i *nsqdImport) unchanged(stamp *importStamp) error {
 	now, err := nsqdfiles.Stamps(i.path)
 	if err != nil {
@@ -218,14 +218,14 @@ func (i *nsqdImport) unchanged(stamp *importStamp) error {
 		i.path, stamp.At.Format(time.RFC3339), strings.Join(changed[:min(3, len(changed))], ", "), i.options.DataDir))
 }
 
-// importer stores what nsqd had in a broker that nobody else uses.
+// importer stores nsqd's data in a broker that nothing else uses.
 type importer struct {
 	b   *broker.Broker
 	log *slog.Logger
 }
 
-// topic stores a topic. What waited in one channel alone is finished in the others. What
-// had come to no channel follows, behind the pause if the topic is paused.
+// topic stores a topic. Messages that waited in only one channel are finished in the others.
+// Messages that had not reached any channel follow, after the pause if the topic is paused.
 func (m importer) topic(ctx context.Context, t *nsqdfiles.Topic) error {
 	if _, err := m.b.Directory.CreateTopic(ctx, t.Name, meta.TopicConfig{}); err != nil {
 		return err
@@ -273,8 +273,8 @@ func (m importer) channel(ctx context.Context, t *nsqdfiles.Topic, c *nsqdfiles.
 	return nil
 }
 
-// queue publishes the messages of a queue to the topic's first partition and returns
-// where they lie.
+// queue publishes the messages of a queue to the topic's first partition and returns their
+// offsets.
 func (m importer) queue(ctx context.Context, name string, q *nsqdfiles.Queue) (from, end seq.Offset, err error) {
 	var batch []topic.Message
 	size, first := 0, true
@@ -320,7 +320,7 @@ func (m importer) publish(ctx context.Context, name string, messages []topic.Mes
 	}
 }
 
-// checkNames refuses names that brokerd does not take.
+// checkNames refuses names that are invalid in brokerd.
 func checkNames(d *nsqdfiles.Dir) error {
 	for _, t := range d.Topics {
 		if !meta.ValidTopicName(t.Name) {
@@ -335,7 +335,7 @@ func checkNames(d *nsqdfiles.Dir) error {
 	return nil
 }
 
-// lockNsqd takes nsqd's own lock on its data path, so that none runs there meanwhile.
+// lockNsqd acquires nsqd's lock on its data path, so that no nsqd runs there meanwhile.
 func lockNsqd(path string) (io.Closer, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator's data path
 	if err != nil {
@@ -351,11 +351,11 @@ func lockNsqd(path string) (io.Closer, error) {
 	return f, nil
 }
 
-// readStamp returns what a data directory was made from; nil: not from nsqd's files.
+// readStamp returns the stamp of the imported files; nil if the data directory was not imported.
 func readStamp(dir string) (*importStamp, error) {
 	content, err := os.ReadFile(filepath.Join(dir, importMarker)) //nolint:gosec // the node's own directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // none is no error
+		return nil, nil //nolint:nilnil // a missing file is not an error
 	}
 	if err != nil {
 		return nil, exitWith(exitDisk, err)
@@ -367,7 +367,7 @@ func readStamp(dir string) (*importStamp, error) {
 	return stamp, nil
 }
 
-// hasData reports whether a data directory holds more than its lock.
+// hasData reports whether a data directory contains more than its lock.
 func hasData(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -376,8 +376,8 @@ func hasData(dir string) (bool, error) {
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != lockFile && e.Name() != holderFile }), err
 }
 
-// removeLocks empties a directory that holds a lock at most, so that another can take
-// its name.
+// removeLocks empties a directory that contains at most a lock, so that another one can be renamed
+// to it.
 func removeLocks(dir string) error {
 	for _, name := range []string{lockFile, holderFile} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -387,11 +387,11 @@ func removeLocks(dir string) error {
 	return nil
 }
 
-// refuseNsqdsFiles keeps brokerd under its own name from a directory of nsqd's, whose
-// messages it would leave behind.
+// refuseNsqdsFiles prevents brokerd, under its own name, from using nsqd's data path, because it
+// would ignore nsqd's messages.
 func refuseNsqdsFiles(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, nsqdfiles.MetadataFile)); err != nil {
-		return nil //nolint:nilerr // nothing of nsqd's is to be seen
+		return nil //nolint:nilerr // no nsqd files found
 	}
 	return exitWith(exitConfig, fmt.Errorf("data directory %s is the data path of an nsqd: import it with \"brokerd nsqd --data-path %s\", or move %s away if it is not needed", dir, dir, nsqdfiles.MetadataFile))
 }

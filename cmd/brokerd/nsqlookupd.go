@@ -31,7 +31,7 @@ const (
 	allowedHostsOption = "http-allowed-hosts"
 )
 
-// Patience of the lookup daemon's HTTP server.
+// Timeouts of the lookup daemon's HTTP server.
 const (
 	lookupHeaderTimeout = 10 * time.Second
 	lookupIdleTimeout   = 2 * time.Minute
@@ -55,14 +55,14 @@ func nsqlookupdOptions() []standInOption {
 	}
 }
 
-// lookupDaemon is how a lookup daemon is to run.
+// lookupDaemon holds the options of a lookup daemon.
 type lookupDaemon struct {
 	tcpAddress, httpAddress, broadcast, hostname, logLevel string
 	inactive, tombstone                                    time.Duration
-	allowedHosts                                           []string // beside its own names
+	allowedHosts                                           []string // in addition to its own names
 }
 
-// nsqlookupd stands in for nsqlookupd.
+// nsqlookupd runs the stand-in for nsqlookupd.
 func (p *program) nsqlookupd(ctx context.Context, args []string) error {
 	given, err := parseStandIn(nsqlookupdName, nsqlookupdOptions(), args, p.stderr)
 	if err != nil {
@@ -164,14 +164,14 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	return err
 }
 
-// guard refuses what pages of other origins ask for, or names that are not the daemon's.
+// guard refuses requests from pages of other origins, and requests for host names that are not the
+// daemon's.
 func (d *lookupDaemon) guard(next http.Handler) http.Handler {
 	own := web.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, node.MachineNames()))
 	return own.Guard(http.NewCrossOriginProtection().Handler(next), admin.Refuse)
 }
 
-// waitForStop returns nil at a signal to stop, and the error of what fails
-// before that.
+// waitForStop returns nil on a signal to stop, or the error of a component that fails first.
 func waitForStop(signals <-chan os.Signal, failed <-chan error) error {
 	for {
 		select {
@@ -187,7 +187,7 @@ func waitForStop(signals <-chan os.Signal, failed <-chan error) error {
 	}
 }
 
-// portOfAll returns the port that listeners of one role share.
+// portOfAll returns the common port of the listeners of one role.
 func portOfAll(bound []net.Listener) int {
 	if len(bound) == 0 {
 		return 0

@@ -46,7 +46,7 @@ func (p *program) positionsDumpCommand() *cobra.Command {
 	return cmd
 }
 
-// channelLine is a channel as `positions dump` prints it.
+// channelLine is a channel in the output of `positions dump`.
 type channelLine struct {
 	Channel   string          `json:"channel"`
 	Version   uint64          `json:"version"`
@@ -123,7 +123,7 @@ func (p *program) positionsVerifyCommand() *cobra.Command {
 	return cmd
 }
 
-// verifiedPositions is what `positions verify` prints of a directory as JSON.
+// verifiedPositions is the JSON output of `positions verify` for a directory.
 type verifiedPositions struct {
 	Directory string              `json:"directory"`
 	State     string              `json:"state"` // ok, torn, damaged, or unreadable: nothing is intact
@@ -200,7 +200,7 @@ func printVerifiedPositions(w io.Writer, all []verifiedPositions, output string)
 	return nil
 }
 
-// resetOptions are what `positions reset` is told.
+// resetOptions are the options of `positions reset`.
 type resetOptions struct {
 	channel string
 	to      int64 // -1: not given
@@ -268,8 +268,8 @@ func resetPositions(w io.Writer, dir string, o resetOptions) error {
 	return err
 }
 
-// lockAbove takes the data directory that a partition's directory is in, so that no
-// node runs on it. A copy elsewhere needs no lock.
+// lockAbove locks the data directory that contains a partition's directory, so that no node uses
+// it. A copy elsewhere needs no lock.
 func lockAbove(dir string) (io.Closer, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {

@@ -24,16 +24,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// process runs one node from the first step up to the last step down.
+// process runs one node from start to stop.
 type process struct {
 	loaded   config.Loaded
-	again    func() (config.Loaded, error) // reads the configuration again
+	again    func() (config.Loaded, error) // reloads the configuration
 	hostname string
 	log      *slog.Logger
 	level    *slog.LevelVar
 	signals  <-chan os.Signal
 	open     openNode
-	greet    func(protocol, address string) // says that a listener is served
+	greet    func(protocol, address string) // reports a listener being served
 
 	certs     *certificates  // for clients; nil: off
 	peerCerts *certificates  // for other nodes; nil: off
@@ -45,8 +45,8 @@ type process struct {
 // errStopped is the cause of a context that a signal ended.
 var errStopped = errors.New("stopped by a signal")
 
-// run serves until a signal or a failure, and returns nil after a clean stop.
-// A second signal cuts draining short.
+// run serves until a signal or a failure, and returns nil after a clean stop. A second signal ends
+// draining early.
 func (p *process) run(ctx context.Context) error {
 	o := &p.loaded.Options
 	stopping, stop := context.WithCancelCause(ctx)
@@ -96,8 +96,8 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(failure, p.goDown(hurry, n, failure == nil))
 }
 
-// watchSignals turns signals into calls until ctx is done: the first SIGTERM
-// or SIGINT stops, the second cuts it short.
+// watchSignals converts signals to calls until ctx is done: the first SIGTERM or SIGINT stops, the
+// second ends draining early.
 func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- struct{}, stop, now func()) {
 	stopped := false
 	for {
@@ -121,7 +121,7 @@ func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- s
 	}
 }
 
-// recoverNode opens the node while systemd is asked for patience.
+// recoverNode opens the node while it requests more time from systemd.
 func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNode, error) {
 	asking, enough := context.WithCancel(ctx)
 	var asked sync.WaitGroup
@@ -166,8 +166,7 @@ func (p *process) greetAll(ls *node.Listeners) {
 	}
 }
 
-// attend looks after a serving node until it is to stop, which gives nil, or
-// fails.
+// attend monitors a serving node until it must stop (nil) or fails.
 func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, hangup <-chan struct{}, served <-chan error) error {
 	ctx, leave := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
@@ -224,8 +223,8 @@ func (p *process) newAnnouncer(n brokerNode, ls *node.Listeners) *lookupd.Announ
 	})
 }
 
-// reload applies what can change while the node runs. A configuration with a
-// mistake changes nothing.
+// reload applies the settings that can change at run time. An invalid configuration changes
+// nothing.
 func (p *process) reload(n brokerNode) {
 	notify(reloading())
 	defer notify(daemon.SdNotifyReady)
@@ -253,7 +252,7 @@ func (p *process) reload(n brokerNode) {
 	p.log.Info("configuration reloaded", "changed", strings.Join(applied, " "))
 }
 
-// goDown stops a node; a clean one drains first. hurry cuts draining short.
+// goDown stops a node; if it is healthy, it drains first. hurry ends draining early.
 func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error {
 	notify(daemon.SdNotifyStopping, status("draining"))
 	if clean {
@@ -272,7 +271,7 @@ func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error 
 	return nil
 }
 
-// warnExposed says once what others can reach without showing who they are.
+// warnExposed logs once which interfaces are reachable from other machines without authentication.
 func (p *process) warnExposed(ls *node.Listeners) {
 	o := &p.loaded.Options
 	if open := ls.Exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {

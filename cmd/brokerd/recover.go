@@ -22,10 +22,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// answerPatience is how long a node that is to be given up may take to answer.
+// answerPatience is the timeout for a node that recover would give up.
 const answerPatience = time.Second
 
-// recoverOptions are what `recover` is told.
+// recoverOptions are the options of `recover`.
 type recoverOptions struct {
 	onlySurvivor bool
 	yes          bool
@@ -93,7 +93,7 @@ func (o *recoverOptions) validate() error {
 	return nil
 }
 
-// recoverSurvivor prints what a recovery loses and, if it was confirmed, does it.
+// recoverSurvivor prints the losses of a recovery and, if confirmed, performs it.
 func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -146,8 +146,8 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	return nil
 }
 
-// readSnapshot reads the metadata of --snapshot, if it was given, which must be that of the cluster whose data is in the
-// directory.
+// readSnapshot reads the metadata of --snapshot, if given. It must be of the cluster to which the
+// data in the directory belongs.
 func (o *recoverOptions) readSnapshot(c *cluster.RecoverOptions) error {
 	if o.snapshot == "" {
 		return nil
@@ -168,7 +168,7 @@ func (o *recoverOptions) readSnapshot(c *cluster.RecoverOptions) error {
 	return nil
 }
 
-// recoverFailed chooses the exit code of an error that is not one of this program.
+// recoverFailed returns the exit code of an error of a recovery.
 func recoverFailed(err error) error {
 	if errors.Is(err, raftstore.ErrNoStore) || errors.Is(err, fs.ErrNotExist) {
 		return exitWith(exitDisk, err)
@@ -182,7 +182,7 @@ func recoverFailed(err error) error {
 	return err
 }
 
-// refuseIfAnswered refuses to give up nodes at whose addresses something answers.
+// refuseIfAnswered refuses to give up nodes whose addresses respond.
 func refuseIfAnswered(others []raftstore.Member, assumeDead []string) error {
 	var mu sync.Mutex // guards alive
 	var alive []string

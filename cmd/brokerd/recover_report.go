@@ -14,11 +14,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// maxUnsureShown bounds how many commands are printed that were perhaps not
-// agreed on. JSON has them all.
+// maxUnsureShown limits how many possibly uncommitted commands are printed. JSON has all of them.
 const maxUnsureShown = 10
 
-// lossReport is what a recovery from one node loses, or may lose.
+// lossReport lists what a recovery from one node loses, or may lose.
 type lossReport struct {
 	NodeID        string          `json:"node_id"`
 	Voter         bool            `json:"voter"`
@@ -42,7 +41,7 @@ type leftOut struct {
 	Voter   bool   `json:"voter"`
 }
 
-// partitionLoss is what the survivor has of a partition.
+// partitionLoss describes the survivor's replica of a partition.
 type partitionLoss struct {
 	Topic        string   `json:"topic"`
 	Partition    int      `json:"partition"`
@@ -92,7 +91,7 @@ func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 	return r, nil
 }
 
-// compare adds what of the data came after the snapshot whose metadata is used.
+// compare adds the data that is newer than the snapshot used as metadata.
 func (r *lossReport) compare(newer datadir.Newer) (err error) {
 	r.Snapshot, r.NewerDir = true, newer.Kept()
 	r.Newer, err = newer.Paths()
@@ -134,7 +133,7 @@ func (r *lossReport) printMembers(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// printPartitions prints every partition, and what each kind means.
+// printPartitions prints every partition, and the meaning of each kind.
 func (r *lossReport) printPartitions(w io.Writer) error {
 	count := map[string]int{}
 	var rows [][]string
@@ -166,7 +165,7 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 	return nil
 }
 
-// printMetadata prints what may be wrong with what the node knows of the cluster.
+// printMetadata prints the uncertainties of the node's metadata.
 func (r *lossReport) printMetadata(w io.Writer) {
 	if r.Snapshot {
 		fmt.Fprintf(w, "\nThe metadata is that of the snapshot, entry %d. ALL LATER CHANGES ARE LOST: topics, channels, settings and\n"+
@@ -200,7 +199,7 @@ func (r *lossReport) printMetadata(w io.Writer) {
 	}
 }
 
-// printEnd prints what was done and what to do now.
+// printEnd prints what was done and the next steps.
 func (r *lossReport) printEnd(w io.Writer) {
 	fmt.Fprintln(w)
 	if r.NewClusterID == "" {

@@ -12,20 +12,20 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 )
 
-// Limits of the file with the cluster's secret.
+// Limits of the cluster secret file.
 const (
 	minSecret  = 16 // characters
 	maxSecrets = 4  // lines
 )
 
-// clusterSecret is what the nodes of the cluster show each other. New connections get
-// what was last loaded well.
+// clusterSecret is the secret shared by the nodes of the cluster. New connections use the last
+// valid version of the file.
 type clusterSecret struct {
 	path  string
 	lines atomic.Pointer[[][]byte]
 }
 
-// loadClusterSecret reads the file that o names. It returns nil where none is asked for.
+// loadClusterSecret reads the file named by o. It returns nil if none is configured.
 func loadClusterSecret(o *config.Cluster) (*clusterSecret, error) {
 	if o.SecretFile == "" {
 		return nil, nil //nolint:nilnil // off is no error
@@ -37,7 +37,7 @@ func loadClusterSecret(o *config.Cluster) (*clusterSecret, error) {
 	return s, nil
 }
 
-// refresh reads the file again. Where it is bad, what was read before stays in use.
+// refresh rereads the file. If it is invalid, the previous secrets stay in use.
 func (s *clusterSecret) refresh() error {
 	text, err := os.ReadFile(s.path)
 	if err != nil {
@@ -60,16 +60,16 @@ func (s *clusterSecret) refresh() error {
 	return nil
 }
 
-// secrets returns the secret that is shown, and others that are taken.
+// secrets returns the secret to send, and others that are accepted.
 func (s *clusterSecret) secrets() [][]byte { return *s.lines.Load() }
 
-// openToOthers reports whether others than the owner of the file and its group may read it.
+// openToOthers reports whether users other than the owner and group of the file may read it.
 func (s *clusterSecret) openToOthers() bool {
 	about, err := os.Stat(s.path)
 	return err == nil && about.Mode()&fs.FileMode(0o004) != 0
 }
 
-// guardCluster refuses to serve other machines' nodes where anybody could be one.
+// guardCluster refuses to serve other machines' nodes without authentication.
 func guardCluster(o *config.Cluster, bound []net.Listener) error {
 	if o.SecretFile != "" || o.TLS.CAFile != "" || o.Insecure {
 		return nil

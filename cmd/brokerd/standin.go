@@ -14,11 +14,11 @@ type standInArg struct {
 	flag        bool
 }
 
-// standInArgs is what a program that brokerd stands in for was started with.
+// standInArgs are the arguments of the stand-in.
 type standInArgs struct {
 	options []standInOption
 	flags   []standInArg
-	file    []standInArg // of the configuration file, once it is read
+	file    []standInArg // of the configuration file, after it was read
 	unknown []string     // keys of the file
 }
 
@@ -35,7 +35,7 @@ func (r *recorder) Set(value string) error {
 	return nil
 }
 
-// IsBoolFlag lets the option stand without a value.
+// IsBoolFlag makes the value of the option optional.
 func (r *recorder) IsBoolFlag() bool { return r.option.bool }
 
 // parseStandIn reads a command line with options of one dash or two.
@@ -69,7 +69,7 @@ func (a *standInArgs) has(name string) bool {
 	return false
 }
 
-// last returns the value of an option on the command line that counts, or "".
+// last returns the effective value of an option on the command line, or "".
 func (a *standInArgs) last(name string) string {
 	value := ""
 	for _, g := range a.flags {
@@ -80,7 +80,7 @@ func (a *standInArgs) last(name string) string {
 	return value
 }
 
-// complain warns of each option that has no meaning here, once.
+// complain logs a warning for each option without effect, once.
 func (a *standInArgs) complain(log *slog.Logger) {
 	said := map[string]bool{}
 	for _, g := range append(a.file, a.flags...) {

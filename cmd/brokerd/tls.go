@@ -17,12 +17,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/metrics"
 )
 
-// certificatePoll is how often certificate files are looked at: tools that
-// renew them rarely tell anyone.
+// certificatePoll is the interval at which certificate files are checked, because tools that renew
+// them rarely notify anyone.
 const certificatePoll = 30 * time.Second
 
-// certificates is the TLS material of the process. New connections get what
-// was last loaded well; a bad file never replaces a good one.
+// certificates is the TLS material of the process. New connections use the last valid version of
+// the files; an invalid file never replaces it.
 type certificates struct {
 	from    config.TLS
 	flags   certificateFlags
@@ -37,13 +37,13 @@ type certificates struct {
 // certificateFlags names the settings that the files come from.
 type certificateFlags struct{ cert, key, roots string }
 
-// loadCertificates reads the files that o names. It returns nil where TLS is off.
+// loadCertificates reads the files named by o. It returns nil if TLS is off.
 func loadCertificates(o config.TLS) (*certificates, error) {
 	return loadFiles(o, certificateFlags{"tls-cert", "tls-key", "tls-root-ca-file"})
 }
 
-// loadClusterCertificates reads what this node shows others, and what they must
-// show. It returns nil where nodes talk without TLS.
+// loadClusterCertificates reads the certificate of this node for cluster connections, and the
+// authorities for those of other nodes. It returns nil if cluster TLS is off.
 func loadClusterCertificates(o config.ClusterTLS) (*certificates, error) {
 	files := config.TLS{
 		CertFile: o.CertFile, KeyFile: o.KeyFile, RootCAFile: o.CAFile, ClientAuthPolicy: "require-verify", MinVersion: "tls1.2",
@@ -73,17 +73,17 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
-// server returns the configuration for the next connection that is accepted.
+// server returns the configuration for the next accepted connection.
 func (c *certificates) server() *tls.Config { return c.current.Load() }
 
-// client returns the configuration for the next connection that is made: the
-// same certificate, and the same authorities for the other side's.
+// client returns the configuration for the next outgoing connection: the same certificate, and the
+// same authorities for the peer's.
 func (c *certificates) client() *tls.Config {
 	s := c.current.Load()
 	return &tls.Config{Certificates: s.Certificates, RootCAs: s.ClientCAs, MinVersion: s.MinVersion}
 }
 
-// figures tells of the certificate that new connections get; nothing where there is none.
+// figures returns the expiry of the certificate in use; nothing if there is none.
 func (c *certificates) figures(usage string) []metrics.Certificate {
 	if c == nil {
 		return nil
@@ -94,8 +94,8 @@ func (c *certificates) figures(usage string) []metrics.Certificate {
 	}}
 }
 
-// refresh reads the files and, where they have changed and fit together, gives
-// them to new connections. It tells whether it did.
+// refresh reads the files and, if they have changed and match, uses them for new connections. It
+// reports whether it did.
 func (c *certificates) refresh() (bool, error) {
 	cert, err := os.ReadFile(c.from.CertFile)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *certificates) know(sum [sha256.Size]byte) {
 	c.seen = sum
 }
 
-// serverConfig turns PEM files into a server's configuration.
+// serverConfig converts PEM files to a server configuration.
 func serverConfig(o config.TLS, flags certificateFlags, cert, key, roots []byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -161,7 +161,7 @@ func serverConfig(o config.TLS, flags certificateFlags, cert, key, roots []byte)
 	return c, nil
 }
 
-// watch refreshes until ctx is done. It says a failure once, until it changes.
+// watch refreshes until ctx is done. It logs a failure once, until it changes.
 func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(certificatePoll)
 	defer tick.Stop()
@@ -176,8 +176,8 @@ func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// refreshAndSay refreshes, logs what is news beside what was said before, and
-// returns what is said now.
+// refreshAndSay refreshes, logs a result that differs from the previous one, and returns the
+// result.
 func (c *certificates) refreshAndSay(log *slog.Logger, said string) string {
 	changed, err := c.refresh()
 	switch {

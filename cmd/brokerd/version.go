@@ -7,8 +7,7 @@ import (
 	"github.com/brokerd/brokerd/internal/build"
 )
 
-// nsqVersion is the release of nsqd that clients and tools are told; some
-// of them parse it and compare.
+// nsqVersion is the nsqd version reported to clients and tools; some of them parse and compare it.
 const nsqVersion = "1.3.0"
 
 // version is the version of brokerd.
@@ -19,8 +18,7 @@ func versionLine() string {
 	return fmt.Sprintf("brokerd v%s (%s, NSQ %s compatible, built w/%s)", version, build.This(), nsqVersion, runtime.Version())
 }
 
-// standInVersion is the version line of the program that is stood in for;
-// tools parse it.
+// standInVersion is the version line of the replaced program, which tools parse.
 func standInVersion(name string) string {
 	return fmt.Sprintf("%s v%s (built w/%s)", name, nsqVersion, runtime.Version())
 }
