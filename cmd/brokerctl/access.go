@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// around is what the options of access are completed by.
+// around holds the dependencies of the commands for access control.
 func (g *globals) around() accessctl.Around {
 	return accessctl.Around{Addresses: g.nodeAddresses(), Getenv: g.env.getenv, Stdin: g.env.stdin, Stderr: g.env.stderr}
 }
@@ -29,7 +29,7 @@ func (g *globals) accessCommands() []*cobra.Command {
 	return s.Commands()
 }
 
-// showAnswer prints what such a command found out.
+// showAnswer prints the result of such a command.
 func (g *globals) showAnswer(cmd *cobra.Command, a accessctl.Answer) error {
 	return g.show(cmd, view{object: a.Object, lines: a.Lines, names: a.Names, text: func(p *page) {
 		if a.Header == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// followEvery is how often events -f asks for more.
+// followEvery is the polling interval of events -f.
 const followEvery = time.Second
 
-// journalOptions say which entries of the audit log or of the events are shown.
+// journalOptions select entries of the audit log or events.
 type journalOptions struct {
 	since, actor, object string
 	max                  int
@@ -40,7 +40,7 @@ func (o *journalOptions) request(now time.Time) (api.JournalOptions, error) {
 	}
 	text := o.since
 	if !strings.Contains(text, "-") {
-		text = "-" + text // an age
+		text = "-" + text // a duration before now
 	}
 	at, err := parseSeek("--since", text, now)
 	if err != nil || at.Time == nil {
@@ -129,7 +129,7 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 			if ctx.Err() == nil && api.CodeOf(err) != failure.Unavailable {
 				return err
 			}
-			log = &api.EventLog{} // the cluster does not answer for a while
+			log = &api.EventLog{} // the cluster does not respond for a while
 		}
 	}
 }
@@ -146,7 +146,7 @@ func eventsView(log *api.EventLog) view {
 		func(e api.Event) []any { return []any{timeText(e.At), e.Kind, e.Object, e.What} })
 }
 
-// plainReason makes a text fit for a header.
+// plainReason converts a text to a valid header value.
 func plainReason(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -20,7 +20,7 @@ func newBackupCommand(g *globals) *cobra.Command {
 		newBackupCreateCommand(g), newBackupListCommand(g), newBackupVerifyCommand(g), newBackupRestoreCommand(g))
 }
 
-// inDirectory makes a command act on a directory of backups.
+// inDirectory creates a command for a directory of backups.
 func inDirectory(cmd *cobra.Command, run func(cmd *cobra.Command, d backup.Dir) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
@@ -31,7 +31,8 @@ func inDirectory(cmd *cobra.Command, run func(cmd *cobra.Command, d backup.Dir) 
 	return cmd
 }
 
-// refusedBackup gives an error of backups the exit code of what it says. Others, and nil, stay as they are.
+// refusedBackup adds the exit code to an error of package backup. Other errors, and nil, are
+// unchanged.
 func refusedBackup(err error) error {
 	if _, known := errors.AsType[*exitError](err); known || err == nil {
 		return err
@@ -54,20 +55,20 @@ func (g *globals) backedUp() *backups.Cluster {
 	return &backups.Cluster{Client: g.client, Timeout: g.timeout, Now: g.env.now}
 }
 
-// backupSummary is a backup in a list.
+// backupSummary is a backup in the list.
 type backupSummary struct {
 	ID       string `json:"id"`
 	Created  string `json:"created,omitempty"`
 	Complete bool   `json:"complete"`
 	Topics   int    `json:"topics"`
 	Messages int    `json:"messages"`
-	Bytes    int64  `json:"bytes"` // of its chunks, those that it shares with other backups included
+	Bytes    int64  `json:"bytes"` // of its chunks, including those shared with other backups
 	Cluster  string `json:"cluster,omitempty"`
 	Tool     string `json:"tool,omitempty"`
-	Error    string `json:"error,omitempty"` // why its manifest cannot be read
+	Error    string `json:"error,omitempty"` // why its manifest is unreadable
 }
 
-// state says in a word what a backup is good for.
+// state returns the state of a backup in one word.
 func (b *backupSummary) state() string {
 	switch {
 	case b.Error != "":

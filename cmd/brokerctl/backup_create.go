@@ -40,9 +40,9 @@ again after a restore; no message is missing.`,
 			ID       string   `json:"id"`
 			Topics   int      `json:"topics"`
 			Messages int      `json:"messages"`
-			Copied   int      `json:"copied"` // the others were in the directory already
+			Copied   int      `json:"copied"` // the others were already in the directory
 			Bytes    int64    `json:"bytes"`
-			Gone     []string `json:"gone"` // topics that were deleted meanwhile
+			Gone     []string `json:"gone"` // topics deleted during the backup
 		}{m.ID, len(m.Topics), messages, made.Copied, stored, append([]string{}, made.Gone...)}
 		return g.show(cmd, view{object: report, names: []string{m.ID}, text: func(p *page) {
 			p.line("backup %s: %s of %s, %d of them copied now", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), made.Copied)

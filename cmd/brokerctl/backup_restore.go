@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// restoreOptions say what is restored, and where to.
+// restoreOptions define what is restored, and under which names.
 type restoreOptions struct {
 	id, topic, as string
 	replicas      int
@@ -97,7 +97,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error
 	})
 }
 
-// restore restores topics, once it is known that no name is in use.
+// restore restores topics after it has checked that no name is in use.
 func (o *restoreOptions) restore(cmd *cobra.Command, g *globals, d backup.Dir, topics []backup.Topic) (all []backups.Restored, err error) {
 	for _, dry := range []bool{true, false} {
 		if o.dry && !dry {

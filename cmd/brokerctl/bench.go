@@ -15,10 +15,10 @@ func newBenchCommand(g *globals) *cobra.Command {
 		newBenchPubCommand(g), newBenchSubCommand(g), newBenchE2ECommand(g))
 }
 
-// minE2EBody is what a body needs to tell when and by which run it was sent.
+// minE2EBody is the minimum size of a body that contains the time and the run.
 const minE2EBody = 16
 
-// loadOptions say what is published.
+// loadOptions define the published load.
 type loadOptions struct {
 	messages  int64
 	duration  time.Duration
@@ -60,7 +60,7 @@ func (o *loadOptions) validate(minSize units.Size) error {
 	return nil
 }
 
-// benchReport is what a bench found out. Parts that it did not measure are left out.
+// benchReport is the result of a benchmark. Unmeasured parts are omitted.
 type benchReport struct {
 	Topic        string       `json:"topic"`
 	Channel      string       `json:"channel,omitempty"`
@@ -70,7 +70,7 @@ type benchReport struct {
 	PubToDeliver *percentiles `json:"pub_to_deliver,omitempty"` // of messages
 }
 
-// throughput counts messages. Bytes are those of their bodies.
+// throughput counts messages. Bytes are those of the bodies.
 type throughput struct {
 	Messages          int64   `json:"messages"`
 	Failed            int64   `json:"failed"`
@@ -102,7 +102,7 @@ func (t throughput) text(did string) string {
 	return text
 }
 
-// metric writes a rate: 950, 20.0k, 1.25M.
+// metric formats a rate: 950, 20.0k, 1.25M.
 func metric(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -113,7 +113,7 @@ func metric(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// text shows the report as a person wants it.
+// text formats the report for people.
 func (r benchReport) text(p *page) {
 	if r.Publish != nil {
 		p.line("%s", r.Publish.text("published"))
@@ -133,7 +133,7 @@ func (r benchReport) text(p *page) {
 	p.details(t)
 }
 
-// showReport shows a report; what failed is partial, or a failure where all did.
+// showReport prints a report. Failed messages make the result partial, or a failure if all failed.
 func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) error {
 	if err := g.show(cmd, view{object: r, names: []string{r.Topic}, text: r.text}); err != nil {
 		return err

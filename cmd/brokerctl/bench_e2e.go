@@ -39,7 +39,7 @@ func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 	durationVar(cmd.Flags(), &o.idle, "idle", "stop after this long without a message")
 }
 
-// drain says what is consumed: what is published, as far as that is known.
+// drain returns the options of the consumers: the published messages, as far as known.
 func (o *e2eOptions) drain() drainOptions {
 	const ready = 2000
 	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready, tcp: o.load.tcp}
@@ -62,7 +62,7 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	}
 	load := &load{target: target, o: o.load, stamp: s}
 	if err := load.open(ctx); err != nil {
-		_ = d.leave() // the first error counts
+		_ = d.leave() // the first error is returned
 		return err
 	}
 	var consuming sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// counts are what one connection did.
+// counts are the results of one connection.
 type counts struct {
 	messages    int64
 	failed      int64
@@ -30,8 +30,8 @@ func (c *counts) add(d counts) {
 	c.bytes += d.bytes
 }
 
-// histogram counts latencies from 1 µs to a minute, to three digits. It is for
-// one goroutine at a time.
+// histogram counts latencies from 1 µs to a minute, to three digits. It is not safe for concurrent
+// use.
 type histogram struct{ h *hdrhistogram.Histogram }
 
 func newHistogram() histogram {
@@ -39,12 +39,12 @@ func newHistogram() histogram {
 }
 
 func (h histogram) record(d time.Duration) {
-	_ = h.h.RecordValue(min(max(int64(d), int64(time.Microsecond)), int64(time.Minute))) // it is within the bounds
+	_ = h.h.RecordValue(min(max(int64(d), int64(time.Microsecond)), int64(time.Minute))) // the value is within the bounds
 }
 
 func (h histogram) merge(other histogram) { h.h.Merge(other.h) }
 
-// percentiles sum up latencies, in nanoseconds.
+// percentiles summarize latencies, in nanoseconds.
 type percentiles struct {
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
@@ -54,7 +54,7 @@ type percentiles struct {
 	Mean time.Duration `json:"mean_ns"`
 }
 
-// percentiles returns nil where nothing was recorded.
+// percentiles returns nil if nothing was recorded.
 func (h histogram) percentiles() *percentiles {
 	if h.h.TotalCount() == 0 {
 		return nil
@@ -63,11 +63,11 @@ func (h histogram) percentiles() *percentiles {
 	return &percentiles{at(50), at(90), at(99), at(99.9), time.Duration(h.h.Max()), time.Duration(h.h.Mean())}
 }
 
-// budget hands out the messages of a run to its producers, and with a rate the
-// time at which each is due.
+// budget distributes the messages of a run among its producers and, with a rate, the time at which
+// each is due.
 type budget struct {
 	start   time.Time
-	each    time.Duration // from one message to the next; 0: at once
+	each    time.Duration // interval between messages; 0: no rate
 	limit   int64         // 0: none
 	claimed atomic.Int64
 }
@@ -83,8 +83,8 @@ func newBudget(o loadOptions, start time.Time) *budget {
 	return b
 }
 
-// claim takes up to n messages and says when they are due, the zero time for at
-// once. It returns 0 when there are no more.
+// claim reserves up to n messages and returns when they are due, the zero time without a rate. It
+// returns 0 when there are no more.
 func (b *budget) claim(n int64) (int64, time.Time) {
 	first := b.claimed.Add(n) - n
 	if b.limit > 0 {
@@ -99,13 +99,13 @@ func (b *budget) claim(n int64) (int64, time.Time) {
 	return n, b.start.Add(time.Duration(first) * b.each)
 }
 
-// producer publishes with a client of its own, which finds the leaders and goes from node to
-// node. Latency counts from when a batch was due, so that a slow answer is not hidden by what
-// it kept from being sent.
+// producer publishes with its own client, which finds the leaders and reconnects to other nodes.
+// Latency is measured from when a batch was due, so that delays caused by a slow answer are
+// included.
 type producer struct {
 	load   *load
 	client *client.Client
-	free   chan [][]byte // batches that may be filled: as many as may be unanswered
+	free   chan [][]byte // free batches, as many as may be unanswered
 
 	mu     sync.Mutex // guards what follows
 	acks   histogram
@@ -113,8 +113,8 @@ type producer struct {
 	err    error // the first that was answered
 }
 
-// run publishes until the budget or the context ends, or no broker is reachable, and waits
-// for the answers.
+// run publishes until the budget or the context ends, or no broker is reachable, and waits for the
+// answers.
 func (p *producer) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -143,14 +143,14 @@ func (p *producer) run(ctx context.Context) {
 		done := func(err error) {
 			p.answered(n, due, err)
 			if errors.Is(err, client.ErrUnreachable) {
-				stop() // it has been tried for long enough
+				stop() // the timeout has passed
 			}
 			p.free <- bodies
 			answers.Done()
 		}
 		if err := p.client.SendAsync(ctx, client.Outgoing{Topic: p.load.target.topic, Bodies: bodies[:n]}, done); err != nil {
 			done(err)
-			return // the run is over
+			return // the run has ended
 		}
 	}
 }
@@ -171,9 +171,9 @@ func (p *producer) answered(n int64, due time.Time, err error) {
 	p.counts.bytes += n * int64(p.load.o.size)
 }
 
-// bodies makes a batch of bodies that do not compress.
+// bodies creates a batch of incompressible bodies.
 func (l *load) bodies() [][]byte {
-	source := rand.New(rand.NewPCG(1, 2)) // the same in every run
+	source := rand.New(rand.NewPCG(1, 2)) // deterministic
 	bodies := make([][]byte, l.o.batch)
 	for i := range bodies {
 		bodies[i] = make([]byte, l.o.size)
@@ -184,7 +184,7 @@ func (l *load) bodies() [][]byte {
 	return bodies
 }
 
-// stamp marks bodies with the run and the time. The zero stamp marks nothing.
+// stamp writes the run and the time into bodies. The zero stamp writes nothing.
 type stamp struct {
 	run  uint64 // 0: none
 	base time.Time
@@ -200,7 +200,7 @@ func (s stamp) put(body []byte, at time.Time) {
 	}
 }
 
-// get returns the time of a body, if it is of this run.
+// get returns the time in a body, if it is of this run.
 func (s stamp) get(body []byte) (time.Time, bool) {
 	if s.run == 0 || len(body) < minE2EBody || binary.BigEndian.Uint64(body) != s.run {
 		return time.Time{}, false
@@ -218,7 +218,7 @@ type load struct {
 	budget    *budget
 }
 
-// open makes the clients.
+// open creates the clients.
 func (l *load) open(ctx context.Context) error {
 	at, err := l.target.places(ctx)
 	if err != nil {
@@ -238,16 +238,16 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
-// close ends the clients; nothing is in progress.
+// close closes the clients, when nothing is in progress.
 func (l *load) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	for _, p := range l.producers {
-		_ = p.client.Close(ctx) // it only disconnects
+		_ = p.client.Close(ctx) // only disconnects
 	}
 }
 
-// run publishes with every client and returns what came of it. The clients are closed.
+// run publishes with every client and returns the sums. The clients are closed.
 func (l *load) run(ctx context.Context) (counts, histogram, time.Duration, error) {
 	if l.o.duration > 0 {
 		var cancel context.CancelFunc

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// drainOptions say what is consumed.
+// drainOptions define what is consumed.
 type drainOptions struct {
 	channel   string
 	messages  int64
@@ -87,12 +87,13 @@ type drain struct {
 	o         drainOptions
 	stamp     stamp
 	left      atomic.Int64 // of o.messages
-	seen      atomic.Int64 // messages, to notice that none come
+	seen      atomic.Int64 // messages, to detect idleness
 	full      chan struct{}
 	consumers []*consumer
 }
 
-// consumer is what one client consumed. Its fields belong to its goroutine until that has ended.
+// consumer holds the results of one client. Its fields belong to its goroutine until that has
+// ended.
 type consumer struct {
 	from        *subscription
 	counts      counts
@@ -106,12 +107,12 @@ func newDrain(o drainOptions, s stamp) *drain {
 	return d
 }
 
-// open joins the channel with all consumers, or none.
+// open subscribes all consumers to the channel, or none.
 func (d *drain) open(ctx context.Context, target *nsqTarget) error {
 	for range max(d.o.consumers, 1) {
 		from, err := target.subscribe(ctx, d.o.channel, client.WithMaxInFlight(d.o.ready))
 		if err != nil {
-			_ = d.leave() // the first error counts
+			_ = d.leave() // the first error is returned
 			return err
 		}
 		d.consumers = append(d.consumers, &consumer{from: from, delays: newHistogram()})
@@ -119,7 +120,8 @@ func (d *drain) open(ctx context.Context, target *nsqTarget) error {
 	return nil
 }
 
-// leave ends the consumers once what they finished has arrived. It returns what made one fail.
+// leave closes the consumers once their finishes were confirmed. It returns the first failure of a
+// consumer.
 func (d *drain) leave() (failed error) {
 	for _, c := range d.consumers {
 		failed = cmp.Or(failed, c.from.leave())
@@ -127,8 +129,8 @@ func (d *drain) leave() (failed error) {
 	return failed
 }
 
-// run consumes until one of the limits is reached, or the context ends. It returns what made a
-// consumer fail.
+// run consumes until one of the limits is reached, or the context ends. It returns the failure of
+// a consumer.
 func (d *drain) run(ctx context.Context) error {
 	if d.o.duration > 0 {
 		var cancel context.CancelFunc
@@ -140,7 +142,7 @@ func (d *drain) run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	for _, c := range d.consumers {
 		reading.Go(func() {
-			defer stop() // the others go on without one at most until the next limit
+			defer stop() // the others continue at most until the next limit
 			for m := range c.from.consumer.Messages(c.from.ctx) {
 				d.receive(c, m)
 			}
@@ -152,7 +154,7 @@ func (d *drain) run(ctx context.Context) error {
 	return err
 }
 
-// wait returns when the run is over.
+// wait returns when the run has ended.
 func (d *drain) wait(ctx, running context.Context) {
 	idle := time.NewTicker(d.o.idle)
 	defer idle.Stop()
@@ -174,8 +176,8 @@ func (d *drain) wait(ctx, running context.Context) {
 	}
 }
 
-// receive counts a message and finishes it. What comes beyond the limit goes back;
-// what is not of the run that is measured is finished and not counted.
+// receive counts a message and finishes it. Messages beyond the limit are requeued; messages of
+// other runs are finished and not counted.
 func (d *drain) receive(by *consumer, m *client.Message) {
 	sent, ours := d.stamp.get(m.Body)
 	if d.stamp.run != 0 && !ours {
@@ -209,7 +211,7 @@ func (d *drain) receive(by *consumer, m *client.Message) {
 	_ = m.Finish()
 }
 
-// sum adds up the consumers, once run has returned.
+// sum adds up the consumers after run has returned.
 func (d *drain) sum() (counts, time.Duration, histogram) {
 	var total counts
 	var first, last time.Time

@@ -19,7 +19,7 @@ func newChannelCommand(g *globals) *cobra.Command {
 // channelColumns are the columns of a list of channels.
 var channelColumns = []string{"CHANNEL", "DEPTH", "IN-FLIGHT", "DEFERRED", "OLDEST", "CONSUMERS", "STATE"}
 
-// channelRow returns what stands in those columns.
+// channelRow returns the cells of these columns.
 func channelRow(c api.ChannelSummary) []any {
 	return []any{
 		c.Name, count(c.Depth), count(c.InFlight), count(c.Deferred), age(c.OldestAge), c.Consumers,
@@ -27,7 +27,7 @@ func channelRow(c api.ChannelSummary) []any {
 	}
 }
 
-// channelTable shows the channels of one topic.
+// channelTable lists the channels of one topic.
 func channelTable(p *page, channels []api.ChannelSummary) {
 	t := newTable(channelColumns...)
 	for _, c := range channels {
@@ -53,7 +53,7 @@ func channelState(paused bool, order string, ephemeral bool) string {
 	return state
 }
 
-// channelView shows a channel, its consumers and its places.
+// channelView shows a channel, its consumers and its positions.
 func channelView(c *api.Channel) view {
 	return view{
 		object: c,
@@ -84,7 +84,7 @@ func channelView(c *api.Channel) view {
 	}
 }
 
-// keyBlockTable names the keys for which messages wait.
+// keyBlockTable lists the keys that block messages.
 func keyBlockTable(p *page, partitions []api.ChannelPartition) {
 	t := newTable("P", "BLOCKED KEY", "AT SEQ", "WHICH IS", "WAITING", "OF ALL KEYS", "+FULL")
 	for _, q := range partitions {
@@ -95,7 +95,7 @@ func keyBlockTable(p *page, partitions []api.ChannelPartition) {
 	p.details(t)
 }
 
-// spinningTable names the messages that consumers requeue as soon as they get them.
+// spinningTable lists the messages that consumers requeue immediately.
 func spinningTable(p *page, partitions []api.ChannelPartition) {
 	t := newTable("P", "SPINNING SEQ", "REQUEUES/S")
 	for _, q := range partitions {

@@ -61,7 +61,7 @@ func orderVar(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "order", "", "`ORDER` of delivery (none, strict, key): strict delivers the messages of a partition one at a time, key those of one key")
 }
 
-// orderOf returns the order that was asked for; nil: none was.
+// orderOf returns the requested order; nil if none.
 func orderOf(cmd *cobra.Command, order string) (*string, error) {
 	if !cmd.Flags().Changed("order") {
 		return nil, nil

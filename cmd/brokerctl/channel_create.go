@@ -50,7 +50,7 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 		}, channelView)
 		return about(err, at.topic, "")
 	})
-	cmd.ValidArgsFunction = topicForm.complete(g) // the channel is not there
+	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
 	o.addFlags(cmd)
 	return cmd
 }

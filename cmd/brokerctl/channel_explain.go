@@ -27,7 +27,7 @@ func explanationView(e *api.Explanation) view {
 	return view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }}
 }
 
-// explanation prints a verdict, and the causes in their order.
+// explanation prints the result and the causes, in order.
 func explanation(p *page, e *api.Explanation) {
 	verdict := "is moving"
 	switch {

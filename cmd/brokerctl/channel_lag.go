@@ -51,7 +51,7 @@ func lagView(lag *api.Lag) view {
 
 func milliseconds(n int64) api.Duration { return api.Duration(time.Duration(n) * time.Millisecond) }
 
-// perSecond writes a rate: 0, 0.3, 12, 4,110.
+// perSecond formats a rate: 0, 0.3, 12, 4,110.
 func perSecond(rate float64) string {
 	switch {
 	case rate <= 0:
@@ -64,7 +64,7 @@ func perSecond(rate float64) string {
 	return count(int64(rate + 0.5))
 }
 
-// drainsIn writes when nothing will be waiting.
+// drainsIn formats the time until no message waits.
 func drainsIn(ms *int64) string {
 	switch {
 	case ms == nil:

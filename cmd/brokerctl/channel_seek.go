@@ -56,7 +56,7 @@ func (o *seekOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 }
 
-// parseSeek reads a place. An age counts from now.
+// parseSeek parses a position. An age counts from now.
 func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 	switch edge := api.SeekEdge(text); edge {
 	case api.SeekStart, api.SeekEnd:
@@ -77,7 +77,7 @@ func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 	return api.Seek{}, usageError("%s %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", flag, text)
 }
 
-// parseTime reads a time in one of the forms that people write, where now is.
+// parseTime parses a time in one of the accepted forms.
 func parseTime(text string, now time.Time) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
@@ -87,10 +87,12 @@ func parseTime(text string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// surprising is how many messages a seek drops or repeats that is asked about first.
+// surprising is the number of redelivered or skipped messages above which a seek asks for
+// confirmation.
 const surprising = 1000
 
-// seekOrAsk moves a channel. What drops or repeats many messages is asked about.
+// seekOrAsk moves a channel. It asks for confirmation if many messages would be redelivered or
+// skipped.
 func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.Seek) error {
 	plan, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MovePlan, error) {
 		return g.client.History.PlanSeek(ctx, at.topic, at.channel, to)
@@ -116,8 +118,8 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 	}, channelView)
 }
 
-// elsewhere says where a seek goes that names an offset outside the log of a partition, or a time
-// that is to come; "" for any other.
+// elsewhere returns a note about the actual position of a seek to an offset outside the log of a
+// partition, or to a time in the future; "" otherwise.
 func elsewhere(plan *api.MovePlan, text string, to api.Seek, now time.Time) string {
 	var targets []string
 	future := to.Time != nil && to.Time.After(now)

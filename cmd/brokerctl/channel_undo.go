@@ -79,7 +79,7 @@ func savedView(h *api.ChannelHistory) view {
 	}
 }
 
-// skipOptions say what a channel passes over.
+// skipOptions define what a channel skips.
 type skipOptions struct {
 	id        string
 	partition int

@@ -30,7 +30,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 { // a monitor would take help for success
+		if len(args) == 0 { // a monitoring system would take the help text for success
 			return usageError("check requires a check: %s", list(listing.Names(cmd.Commands(), (*cobra.Command).Name)))
 		}
 		return groupOnly(cmd, args)
@@ -38,7 +38,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// showCheck shows the result of a check, and ends with its state.
+// showCheck prints the result of a check, and returns its state as exit code.
 func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (err error) {
 	switch form {
 	case checks.FormNagios, checks.FormPrometheus:
@@ -58,7 +58,7 @@ func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (e
 	return err
 }
 
-// checkExit returns the exit code of a check that ended with one of the other codes.
+// checkExit returns the exit code of a check for other exit codes.
 func checkExit(exit int) int {
 	switch exit {
 	case failure.ExitUnavailable, failure.ExitNotFound:
@@ -67,12 +67,12 @@ func checkExit(exit int) int {
 	return int(checks.Unknown)
 }
 
-// isCheck says whether a command is a check, or one without the name of a check.
+// isCheck reports whether a command is a check, or the group of checks.
 func isCheck(cmd *cobra.Command) bool {
 	return cmd != nil && cmd.HasParent() && (cmd.Name() == "check" || cmd.Parent().Name() == "check")
 }
 
-// secure says whether nodes are to be asked over TLS, as the one is whose address was given.
+// secure reports whether to use TLS for the nodes, as for the given address.
 func (g *globals) secure() bool {
 	known := g.nodeAddresses()
 	return len(known) > 0 && strings.HasPrefix(known[0], "https://")

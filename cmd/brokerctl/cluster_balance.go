@@ -53,7 +53,7 @@ func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 	})
 }
 
-// balanceNames names the partitions that change.
+// balanceNames lists the partitions that change.
 func balanceNames(b *api.Balance) []string {
 	names := listing.Names(b.Leaders, func(m api.LeaderMove) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })
 	return append(names, listing.Names(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)

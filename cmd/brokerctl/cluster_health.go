@@ -28,7 +28,7 @@ func showHealth(cmd *cobra.Command, g *globals) error {
 	}
 	var c *api.Cluster
 	if g.format == formatTable || g.format == formatWide {
-		c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // an ornament
+		c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // optional detail
 	}
 	word, exit := judge(h)
 	err = g.show(cmd, view{
@@ -42,7 +42,7 @@ func showHealth(cmd *cobra.Command, g *globals) error {
 	return err
 }
 
-// judge says what a health is called and how the program ends with it.
+// judge returns the name of a health and its exit code.
 func judge(h *api.Health) (word string, exit int) {
 	switch {
 	case h.Healthy && !h.Degraded:
@@ -53,7 +53,7 @@ func judge(h *api.Health) (word string, exit int) {
 	return "UNHEALTHY", exitUnhealthy
 }
 
-// healthText shows the verdict and its reasons; c may be nil.
+// healthText prints the health and its reasons; c may be nil.
 func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 	summary := word
 	if c != nil {
@@ -75,7 +75,7 @@ func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 	p.table(t)
 }
 
-// upOf writes how many of all nodes are up.
+// upOf formats the number of nodes that are up.
 func upOf(nodes []api.Node) string {
 	up := 0
 	for _, n := range nodes {

@@ -37,7 +37,7 @@ func clusterView(c *api.Cluster) view {
 	}
 }
 
-// levelOf writes the feature level of a cluster, and the one that it could have.
+// levelOf formats the feature level of a cluster, and the level to which it could be raised.
 func levelOf(c *api.Cluster) string {
 	if c.Attainable > c.Level {
 		return fmt.Sprintf("%d (%d when finalized)", c.Level, c.Attainable)

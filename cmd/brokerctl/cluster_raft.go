@@ -59,7 +59,7 @@ func raftText(p *page, r *api.Raft) {
 	p.table(t)
 }
 
-// tolerates says what may fail yet.
+// tolerates formats how many failures are tolerated.
 func tolerates(n int) string {
 	if n < 0 {
 		return fmt.Sprintf("%d more must be up", -n)

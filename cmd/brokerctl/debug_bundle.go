@@ -45,7 +45,7 @@ that does not respond is listed in index.json, and the exit code is 7.`,
 	f.StringSliceVar(&o.nodes, "node", nil, "besides the cluster, only these `NODES` (default: all)")
 	f.BoolVar(&o.all, "all-nodes", false, "all nodes, which is the default")
 	durationVar(f, &o.profile, "profile", "also take a CPU profile of each node for this long, and a memory profile")
-	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(g)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(g)) // the flag exists
 	return cmd
 }
 
@@ -117,7 +117,7 @@ func bundleView(file string, index *bundle.Index) view {
 	}}
 }
 
-// fileName makes a part of a file name of an address.
+// fileName converts an address to a part of a file name.
 func fileName(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

@@ -62,7 +62,7 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// rateOf reads a rate; 0 is none.
+// rateOf parses a rate; 0 means none.
 func rateOf(text string) (int, error) {
 	if text == "none" {
 		return 0, nil
@@ -74,7 +74,7 @@ func rateOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// letterAction is what happens to dead letters.
+// letterAction is an action on dead letters.
 type letterAction struct {
 	action    string
 	request   func(context.Context, string, string, api.DeadLetterAction) (*api.DeadLetterResult, error)
@@ -83,7 +83,8 @@ type letterAction struct {
 	filter    string // "": all
 }
 
-// processDeadLetters redrives or purges all dead letters of a channel, so many each second.
+// processDeadLetters redrives or purges all dead letters of a channel at a maximum rate per
+// second.
 func processDeadLetters(cmd *cobra.Command, g *globals, at target, s letterAction) error {
 	total := api.DeadLetterResult{Topic: at.topic, Channel: at.channel, DryRun: s.dry}
 	most := lettersAtOnce

@@ -13,37 +13,37 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// The exit codes. docs/brokerctl.md promises them; those of failures are the registry's.
+// The exit codes, as documented in docs/brokerctl.md. Those of failures come from the registry.
 const (
-	// exitOK: it was done, or an interrupted command that only reads.
+	// exitOK: success, or an interrupted read-only command.
 	exitOK = 0
-	// exitUnhealthy: the cluster, or what is checked, does not work as expected.
+	// exitUnhealthy: the cluster, or the checked object, does not work as expected.
 	exitUnhealthy = 10
-	// exitDegraded: it works, with reduced redundancy.
+	// exitDegraded: works with reduced redundancy.
 	exitDegraded = 11
 )
 
-// exitError is what the program ends with when it does not end well.
+// exitError is the error with which the program exits.
 type exitError struct {
 	answer api.Error
 	exit   int
-	shown  bool // the answer has said it all: nothing is added on stderr
+	shown  bool // the output already contains the reason: print nothing to stderr
 	cause  error
 }
 
 // Error returns the message.
 func (f *exitError) Error() string { return f.answer.Message }
 
-// Unwrap returns what the failure came from, or nil.
+// Unwrap returns the cause of the failure, or nil.
 func (f *exitError) Unwrap() error { return f.cause }
 
-// usageError returns a failure of the command line. %w works.
+// usageError returns a command line error. %w works.
 func usageError(text string, args ...any) *exitError {
 	err := fmt.Errorf(text, args...)
 	return &exitError{answer: api.Error{Code: failure.Usage, Message: err.Error()}, exit: failure.ExitUsage, cause: err}
 }
 
-// verdict ends the program with an exit code, after the answer has said why.
+// verdict exits with a code after the output has given the reason.
 func verdict(exit int) error { return &exitError{exit: exit, shown: true} }
 
 // named is an error about a topic, or about a channel of it.
@@ -55,8 +55,8 @@ type named struct {
 // Unwrap returns the error without the names.
 func (n named) Unwrap() error { return n.error }
 
-// about says what an error is about, so that the name can be said and a better
-// one be proposed, unless it was said before. A nil err stays nil.
+// about adds the name of the object to an error, so that it is printed and a similar name can be
+// suggested, unless it was added before. A nil err is returned unchanged.
 func about(err error, topic, channel string) error {
 	if _, said := errors.AsType[named](err); said || err == nil || topic == "" {
 		return err
@@ -64,7 +64,7 @@ func about(err error, topic, channel string) error {
 	return named{err, topic, channel}
 }
 
-// diagnose says how the program ends with err, which is not nil.
+// diagnose returns the exit code and message for err, which is not nil.
 func diagnose(ctx context.Context, g *globals, err error) *exitError {
 	if f, ok := errors.AsType[*exitError](err); ok {
 		return f
@@ -73,7 +73,7 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: failure.ExitInterrupted, cause: err}
 	}
 	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: failure.ExitFailed, cause: err}
-	if strings.HasPrefix(err.Error(), "required flag(s) ") { // cobra has no type for it
+	if strings.HasPrefix(err.Error(), "required flag(s) ") { // cobra has no type for this error
 		f.answer.Code, f.exit = failure.Usage, failure.ExitUsage
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
@@ -97,20 +97,20 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 	return f
 }
 
-// said makes the failure one that a broker answered with over the NSQ protocol. Its code is that
-// of the error frame, and its exit code that of the code of /v1 that means the same. A publish that
-// failed was refused, or its outcome is unknown: the text says which.
+// said marks a failure as an answer of a broker over the NSQ protocol. Its code is that of the
+// error frame, and its exit code that of the corresponding code of /v1. The text of a failed
+// publish says whether it was refused or its outcome is unknown.
 func (f *exitError) said(code, text string) {
 	means, became := failure.Read(code, text)
 	f.answer.Code, f.answer.Fate, f.exit = failure.Code(code), became.String(), means.Exit()
 }
 
-// print writes the failure the way the output was asked for.
+// print writes the failure in the requested format.
 func (f *exitError) print(w io.Writer, as format) {
 	if as == formatJSON || as == formatNDJSON {
 		raw, err := json.Marshal(api.ErrorAnswer{Error: &f.answer})
 		if err == nil {
-			_, _ = fmt.Fprintf(w, "%s\n", raw) // there is nobody to tell
+			_, _ = fmt.Fprintf(w, "%s\n", raw) // an error of stderr cannot be reported
 			return
 		}
 	}
@@ -118,5 +118,5 @@ func (f *exitError) print(w io.Writer, as format) {
 	if f.answer.Hint != "" {
 		text += " (" + f.answer.Hint + ")"
 	}
-	_, _ = fmt.Fprintln(w, text) // there is nobody to tell
+	_, _ = fmt.Fprintln(w, text) // an error of stderr cannot be reported
 }

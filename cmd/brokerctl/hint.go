@@ -9,14 +9,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// hintTimeout bounds what is spent on finding a better name.
+// hintTimeout limits the time for finding a similar name.
 const hintTimeout = 2 * time.Second
 
-// didYouMean is the hint that proposes another name.
+// didYouMean is the hint that suggests another name.
 func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
-// nameWhatIsMissing reports whether the topic or the channel is missing, and which
-// name comes near. It leaves the answer as it is where the broker cannot tell.
+// nameWhatIsMissing adds whether the topic or the channel is missing, and a similar name. It
+// returns the error unchanged if the broker cannot tell.
 func nameWhatIsMissing(ctx context.Context, g *globals, n named, answer *api.Error) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()

@@ -21,11 +21,11 @@ func newMessageCommand(g *globals) *cobra.Command {
 		newMessageTraceCommand(g))
 }
 
-// bodyWidth is how much of a body a table shows.
+// bodyWidth is the displayed length of a body in a table.
 const bodyWidth = 60
 
-// bodyText makes a body fit for one line of a terminal: quoted where it is not
-// plain text, cut after width characters; 0: not cut.
+// bodyText formats a body for one line of a terminal: quoted if it is not plain text, truncated
+// after width characters (0: never).
 func bodyText(body []byte, width int) string {
 	text := string(body)
 	plain := utf8.Valid(body) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
@@ -38,7 +38,7 @@ func bodyText(body []byte, width int) string {
 	return text
 }
 
-// bodyCell is a body in a table: cut, unless it is wide.
+// bodyCell formats a body for a table: truncated, unless the table is wide.
 func (g *globals) bodyCell(body []byte) string {
 	if g.format == formatWide {
 		return bodyText(body, 0)
@@ -46,14 +46,13 @@ func (g *globals) bodyCell(body []byte) string {
 	return bodyText(body, bodyWidth)
 }
 
-// timeText writes a time in the form that --to and --from take.
+// timeText formats a time as accepted by --to and --from.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// place is a message's place in its topic: PARTITION/SEQ.
+// place formats the position of a message in its topic: PARTITION/SEQ.
 func place(m api.Peeked) string { return fmt.Sprintf("%d/%d", m.Partition, m.Seq) }
 
-// writeMessage prints one message of a stream: its body alone, or for wide with
-// what is known of it.
+// writeMessage prints one message of a stream: only the body, or with details in wide format.
 func (g *globals) writeMessage(p *page, m api.Peeked) error {
 	if g.format == formatYAML {
 		p.line("---")

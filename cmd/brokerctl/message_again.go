@@ -24,7 +24,7 @@ there. It is published at the end of its partition for this channel only.`,
 		},
 	}
 	o.addFlags(cmd, "`CHANNEL` to redeliver it to")
-	_ = cmd.MarkFlagRequired("channel") // it is there
+	_ = cmd.MarkFlagRequired("channel") // the flag exists
 	return cmd
 }
 

@@ -16,7 +16,7 @@ import (
 // deferredAtOnce is how many deferred messages one request lists or names.
 const deferredAtOnce = 1000
 
-// dueWindow is the span in which the deferred messages are due that a command is about.
+// dueWindow is the range of due times of the messages that a command is about.
 type dueWindow struct{ since, until string }
 
 func (w *dueWindow) addFlags(cmd *cobra.Command) {
@@ -25,7 +25,7 @@ func (w *dueWindow) addFlags(cmd *cobra.Command) {
 	f.StringVar(&w.until, "until", "", "only messages due before this `TIME`")
 }
 
-// query returns what the window asks for.
+// query returns the query for the window.
 func (w *dueWindow) query(now time.Time) (q api.DeferredQuery, err error) {
 	if q.Since, err = dueTime("--since", w.since, now); err != nil {
 		return q, err
@@ -34,7 +34,7 @@ func (w *dueWindow) query(now time.Time) (q api.DeferredQuery, err error) {
 	return q, err
 }
 
-// dueTime reads when something is due: a time, or a duration from now on; "": the zero time.
+// dueTime parses a due time: a time, or a duration from now; "" is the zero time.
 func dueTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -117,7 +117,7 @@ func bytesText(n int) string {
 // rescheduling is a command that changes deferred messages.
 type rescheduling struct {
 	verb   string // cancel or advance
-	would  string // what would be done with the messages
+	would  string // the action in the conditional, for dry runs
 	about  oneMessage
 	window dueWindow
 	all    bool
@@ -190,7 +190,7 @@ func (r *rescheduling) run(cmd *cobra.Command, g *globals, args []string) error 
 	return about(r.change(cmd, g, at, args), at.topic, at.channel)
 }
 
-// change does it with the messages that are named, or those of the window.
+// change performs the action on the named messages, or on those of the window.
 func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names []string) error {
 	q, err := r.window.query(g.env.now())
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/backup"
 )
 
-// exportPage is how many messages one request of an export asks for; the broker answers with
-// fewer where they are large.
+// exportPage is how many messages one request of an export asks for. The broker returns fewer if
+// they are large.
 const exportPage = 1000
 
-// exported is a line of an exported file: a message as it stands in its topic.
+// exported is a line of an exported file: a message as stored in its topic.
 type exported struct {
 	Partition int `json:"partition"`
 	backup.Message
 }
 
-// exporting is what an export writes, and where to.
+// exporting defines what an export writes, and where.
 type exporting struct {
 	partition      int
 	from, to, file string
@@ -52,7 +52,7 @@ Messages that retention deletes meanwhile are missing; their number is reported.
 	return cmd
 }
 
-// exportResult is what an export did.
+// exportResult is the result of an export.
 type exportResult struct {
 	Topic    string `json:"topic"`
 	File     string `json:"file"`
@@ -115,7 +115,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 	return o.report(cmd, g, &result)
 }
 
-// report says what was exported, on standard error where the messages went to standard output.
+// report prints the result, to standard error if the messages were written to standard output.
 func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) error {
 	text := plural(r.Messages, "message") + " of " + r.Topic + " exported"
 	if o.file != "-" {
@@ -137,8 +137,7 @@ func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) erro
 	}})
 }
 
-// open returns where messages are written, and what ends that. A file that is not complete is
-// left for who wants it.
+// open returns the output for messages, and a function that closes it. An incomplete file is kept.
 func (o *exporting) open(cmd *cobra.Command) (*bufio.Writer, func(failed bool) error, error) {
 	if o.file == "-" {
 		w := bufio.NewWriter(cmd.OutOrStdout())
@@ -173,8 +172,8 @@ func (r *logRange) page(ctx context.Context, from uint64, max int) ([]api.Peeked
 	})
 }
 
-// resolve returns the offset in the range that a place means. Of a time it is that of the first
-// message that was published then or later, found by looking at few messages.
+// resolve returns the offset in the range for a position. For a time, it is that of the first
+// message published at or after it, found by reading few messages.
 func (r *logRange) resolve(ctx context.Context, to api.Seek) (uint64, error) {
 	switch {
 	case to.To == api.SeekStart:
@@ -200,7 +199,7 @@ func (r *logRange) resolve(ctx context.Context, to api.Seek) (uint64, error) {
 	return low, nil
 }
 
-// each calls f with the messages of the range, and counts those in gone that retention deleted.
+// each calls f with the messages of the range, and counts those deleted by retention in gone.
 func (r *logRange) each(ctx context.Context, gone *uint64, f func(*api.Peeked) error) error {
 	for next := r.start; next < r.end; {
 		list, err := r.page(ctx, next, exportPage)
@@ -227,7 +226,7 @@ func (r *logRange) each(ctx context.Context, gone *uint64, f func(*api.Peeked) e
 	return nil
 }
 
-// readExported reads one line of an exported file.
+// readExported parses one line of an exported file.
 func readExported(line []byte) (e exported, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return e, err
@@ -240,8 +239,8 @@ func readExported(line []byte) (e exported, err error) {
 
 var errTruncated = errors.New("the file ends within the line: it was truncated")
 
-// exportedLines calls f with the messages of an exported file, and the number of the line, from
-// 1. Empty lines are skipped. It holds one line in memory. No line is longer than longest.
+// exportedLines calls f with the messages of an exported file and their line numbers, from 1.
+// Empty lines are skipped. It holds one line in memory, of at most longest bytes.
 func exportedLines(from io.Reader, longest int, f func(number int, e exported) error) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	for number := 1; ; number++ {
@@ -268,7 +267,7 @@ func exportedLines(from io.Reader, longest int, f func(number int, e exported) e
 	}
 }
 
-// trimLine returns a line without its end.
+// trimLine removes the line end.
 func trimLine(line []byte) []byte { return bytes.TrimRight(line, "\r\n") }
 
 func badLine(number int, err error) error {
@@ -277,7 +276,7 @@ func badLine(number int, err error) error {
 	return e
 }
 
-// readLine reads a line without its end; whole says that it had one.
+// readLine reads a line without its end. whole reports whether the line had an end.
 func readLine(r *bufio.Reader, longest int) (line []byte, whole bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')

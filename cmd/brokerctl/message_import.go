@@ -16,20 +16,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// longestExported is how long a line of an exported file may be: the largest message, in
+// longestExported is the maximum length of a line of an exported file: the largest message, in
 // base64, with the largest header.
 const longestExported = 32 << 20
 
-// importing is what an import publishes, and how.
+// importing defines what an import publishes, and how.
 type importing struct {
 	file   string
 	rate   string
 	once   bool
-	same   bool // partition as partition
-	from   int  // the first line
+	same   bool // keep the partitions
+	from   int  // number of the first line
 	dry    bool
 	batch  int
-	second int // messages a second; 0: as fast as possible
+	second int // messages per second; 0: as fast as possible
 }
 
 func newMessageImportCommand(g *globals) *cobra.Command {
@@ -58,16 +58,16 @@ many lines are stored, and how to continue: --from-line. --dry-run reads the fil
 	return cmd
 }
 
-// importResult is what an import did.
+// importResult is the result of an import.
 type importResult struct {
 	Topic    string `json:"topic"`
 	File     string `json:"file"`
 	Lines    int    `json:"lines"`    // read
-	Messages int    `json:"messages"` // published; of a dry run: that would be
+	Messages int    `json:"messages"` // published, or in a dry run, to be published
 	DryRun   bool   `json:"dry_run"`
 }
 
-// pending is what an import is about to publish.
+// pending holds the messages that an import publishes next.
 type pending struct {
 	messages  []api.Message
 	partition int
@@ -91,7 +91,7 @@ func (o *importing) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if err != nil {
 			return usageError("%w", err)
 		}
-		defer func() { _ = file.Close() }() // it was only read
+		defer func() { _ = file.Close() }() // the file was only read
 		from = file
 	}
 	result := importResult{Topic: topic, File: o.file, DryRun: o.dry}
@@ -116,7 +116,7 @@ func (o *importing) run(cmd *cobra.Command, g *globals, topic string) (err error
 	}})
 }
 
-// publishLines publishes the messages of a file, and returns up to which line they are stored.
+// publishLines publishes the messages of a file, and returns the last line that is stored.
 func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader, result *importResult) (stored int, err error) {
 	var b pending
 	flush := func() error {
@@ -163,14 +163,14 @@ func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader
 		return nil
 	})
 	if _, bad := errors.AsType[*exitError](err); err == nil || bad {
-		if failed := flush(); failed != nil { // what stands before a bad line is stored
+		if failed := flush(); failed != nil { // the messages before an invalid line are stored
 			return stored, failed
 		}
 	}
 	return stored, err
 }
 
-// messageOf returns the message that is published for an exported one.
+// messageOf returns the message to publish for an exported one.
 func (o *importing) messageOf(e *exported, now time.Time) (m api.Message, err error) {
 	m = api.Message{Body: e.Body, Key: e.Key, Dedup: e.Dedup, TTLMS: e.TTLMS, Headers: e.Headers, TraceIDHex: e.TraceID}
 	if e.DeliverAt != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// oneMessage says which message a command is about, beside its id.
+// oneMessage identifies the message of a command together with its id.
 type oneMessage struct{ topic, channel string }
 
 func (o *oneMessage) addFlags(cmd *cobra.Command, channelUsage string) {
@@ -65,8 +65,7 @@ func holds(t *api.Topic, id string) bool {
 	return ok && m.Partition() < len(t.Partitions)
 }
 
-// id returns the id that an argument means: 16 digits, or PARTITION/SEQ as tables show
-// it.
+// id returns the id for an argument: 16 digits, or PARTITION/SEQ as in tables.
 func (o *oneMessage) id(ctx context.Context, g *globals, text string) (string, error) {
 	partition, offset, ok := strings.Cut(text, "/")
 	if !ok {
@@ -152,7 +151,7 @@ deferred, or in flight, in which case the FIN of its consumer fails. Other chann
 		RunE:    func(cmd *cobra.Command, args []string) error { return finishMessage(cmd, g, o, args[0]) },
 	}
 	o.addFlags(cmd, "`CHANNEL` in which it is finished")
-	_ = cmd.MarkFlagRequired("channel") // it is there
+	_ = cmd.MarkFlagRequired("channel") // the flag exists
 	return cmd
 }
 

@@ -19,7 +19,7 @@ type pubOptions struct {
 	key       string
 	dedup     string
 	ttl       time.Duration
-	sent      int // messages so far, which number their dedup ids
+	sent      int // messages so far, for numbering dedup ids
 	delay     time.Duration
 	file      string
 	batch     int
@@ -79,7 +79,7 @@ func (o *pubOptions) validate(messages []string) error {
 	return nil
 }
 
-// published is what pub did.
+// published is the result of pub.
 type published struct {
 	Topic      string              `json:"topic"`
 	Messages   int                 `json:"messages"`
@@ -105,7 +105,7 @@ func (r *published) add(b api.Published) {
 	}
 }
 
-// dedupOf returns the dedup id of the next of so many messages; 0: lines, as many as come.
+// dedupOf returns the dedup id of the next message of several; 0: an unknown number of lines.
 func (o *pubOptions) dedupOf(messages int) string {
 	o.sent++
 	if o.dedup == "" || messages == 1 {
@@ -153,7 +153,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 	return shown
 }
 
-// partial says that something was done before err.
+// partial reports that part of the work was done before err.
 func partial(ctx context.Context, g *globals, err error, did string) error {
 	f := *diagnose(ctx, g, err)
 	f.answer.Message = did + ", then: " + f.answer.Message
@@ -163,7 +163,7 @@ func partial(ctx context.Context, g *globals, err error, did string) error {
 	return &f
 }
 
-// publishAll sends the messages, or the lines of the file, in batches.
+// publishAll publishes the arguments, or the lines of the file, in batches.
 func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([][]byte) error) error {
 	limits := batching.Limits{Messages: o.batch, Bytes: batching.MaxBytes, Linger: batching.Linger}
 	if o.file == "" {
@@ -184,7 +184,7 @@ func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([
 		if err != nil {
 			return usageError("%w", err)
 		}
-		defer func() { _ = file.Close() }() // it was only read
+		defer func() { _ = file.Close() }() // the file was only read
 		from = file
 	}
 	return batching.SendLines(cmd.Context(), from, limits, send)

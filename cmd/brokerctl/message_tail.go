@@ -18,10 +18,10 @@ type tailOptions struct {
 	tag     string
 }
 
-// redialPause lies between two attempts to reach a node.
+// redialPause is the delay between two attempts to connect to a node.
 const redialPause = 300 * time.Millisecond
 
-// chosen returns the filter of a topic's messages; "": all.
+// chosen returns the filter of a topic's messages; "": all messages.
 func (o *tailOptions) chosen() string {
 	switch {
 	case o.tag == "":
@@ -32,7 +32,7 @@ func (o *tailOptions) chosen() string {
 	return "tag == " + strconv.Quote(o.tag) + " && (" + o.filter + ")"
 }
 
-// pollInterval is how often a topic is asked for new messages.
+// pollInterval is how often a topic is polled for new messages.
 const pollInterval = 200 * time.Millisecond
 
 func newMessageTailCommand(g *globals) *cobra.Command {
@@ -92,7 +92,7 @@ func (o *tailOptions) validate(channel string) error {
 	return err
 }
 
-// tail ends well when it is interrupted: that is how one leaves it.
+// tail succeeds when it is interrupted, which is the usual way to end it.
 func tail(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) error {
 	var err error
 	if channel == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// traceOptions say of which messages a trace is shown, beside an id.
+// traceOptions select the messages whose traces are shown, in addition to an id.
 type traceOptions struct{ topic, traceID, key string }
 
 func newMessageTraceCommand(g *globals) *cobra.Command {
@@ -97,7 +97,7 @@ func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
 	}})
 }
 
-// timeLine shows what happened to a message, and how long after the event before.
+// timeLine shows the events of a message, each with the time since the previous one.
 func timeLine(p *page, m *api.MessageTrace) {
 	p.line("message %s, %s %d/%d", m.ID, m.Topic, m.Partition, m.Seq)
 	t := newTable("TIME", "AFTER", "NODE", "WHAT", "CHANNEL", "ATTEMPT", "CLIENT", "DETAILS")
@@ -135,7 +135,7 @@ func eventDetails(e *api.TraceEvent) string {
 	return strings.Join(out, ", ")
 }
 
-// traceNotes says what is missing.
+// traceNotes lists what is missing.
 func traceNotes(p *page, missing []string, truncated bool) {
 	if len(missing) > 0 {
 		p.line("incomplete: no answer from %s", strings.Join(missing, ", "))

@@ -14,7 +14,7 @@ func newNodeCommand(g *globals) *cobra.Command {
 		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
 }
 
-// nodeTable shows nodes, one a line.
+// nodeTable shows nodes, one per line.
 func nodeTable(p *page, nodes []api.Node) {
 	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS", "+LEVELS")
 	for _, n := range nodes {
@@ -24,7 +24,7 @@ func nodeTable(p *page, nodes []api.Node) {
 	p.table(t)
 }
 
-// levels writes the feature levels that a program supports.
+// levels formats the feature levels that a program supports.
 func levels(l api.Levels) string {
 	if l.Min == l.Max {
 		return fmt.Sprint(l.Min)
@@ -32,8 +32,8 @@ func levels(l api.Levels) string {
 	return fmt.Sprintf("%d-%d", l.Min, l.Max)
 }
 
-// stateOf writes the state of a node, and that it does not answer the node that was
-// asked.
+// stateOf formats the state of a node, and whether it does not respond to the node that served the
+// request.
 func stateOf(n api.Node) string {
 	if n.Silent && n.State != api.NodeDown {
 		return string(n.State) + ", silent"

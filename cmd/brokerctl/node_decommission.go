@@ -87,7 +87,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	return g.show(cmd, v)
 }
 
-// evacuated reports whether a node holds nothing any more.
+// evacuated reports whether a node holds no replicas.
 func evacuated(n *api.NodeDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s holds %s", n.ID, plural(n.Replicas, "replica"))
 	if n.Left.Moving > 0 {

@@ -22,7 +22,7 @@ func newNodeDescribeCommand(g *globals) *cobra.Command {
 	}
 }
 
-// nodeView shows a node and what it is to the partitions.
+// nodeView shows a node and its roles in the partitions.
 func nodeView(n *api.NodeDetail) view {
 	return view{object: n, names: []string{n.ID}, text: func(p *page) {
 		nodeLine(p, n)
@@ -40,14 +40,14 @@ func nodeView(n *api.NodeDetail) view {
 	}}
 }
 
-// deletedLine says what becomes of deleted topics when the node goes.
+// deletedLine says what happens to deleted topics when the node is removed.
 func deletedLine(p *page, n *api.NodeDetail) {
 	if text := deletedAt(n); text != "" {
 		p.line("deleted topics: %s", text)
 	}
 }
 
-// deletedAt says what a node has of deleted topics; "": nothing.
+// deletedAt formats the deleted topics on a node; "" if none.
 func deletedAt(n *api.NodeDetail) string {
 	if n.DeletedTopics == 0 {
 		return ""
@@ -59,7 +59,7 @@ func deletedAt(n *api.NodeDetail) string {
 	return text
 }
 
-// nodeSummary shows a node on a line, and what is left.
+// nodeSummary shows a node in one line, and its remaining work.
 func nodeSummary(n *api.NodeDetail) view {
 	return view{object: n, names: []string{n.ID}, text: func(p *page) {
 		nodeLine(p, n)
@@ -94,8 +94,7 @@ func moveOf(q api.NodePartition) string {
 	return ""
 }
 
-// nodeLeft says what has to happen before the node is rid of what it is to be
-// rid of; "": nothing.
+// nodeLeft formats the remaining work of a drain or decommission; "" if none.
 func nodeLeft(n *api.NodeDetail) string {
 	var parts []string
 	if n.Left.Leaders > 0 {
@@ -121,7 +120,7 @@ func completeNodes(g *globals) completer {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		nodes, _ := g.client.Nodes(ctx) // no names without a broker
+		nodes, _ := g.client.Nodes(ctx) // no completion without a broker
 		return withPrefix(listing.Names(nodes, func(n api.Node) string { return n.ID }), typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -55,7 +55,7 @@ func nodeOf(g *globals, id string) func(context.Context) (*api.NodeDetail, error
 	return func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, id) }
 }
 
-// drained reports whether a node leads nothing any more.
+// drained reports whether a node leads no partition.
 func drained(n *api.NodeDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s leads %s", n.ID, plural(n.Leaders, "partition"))
 	if len(n.Troubles) > 0 {

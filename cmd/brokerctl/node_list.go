@@ -28,7 +28,7 @@ func nodesView(nodes []api.Node) view {
 	}
 }
 
-// httpAddresses returns where the nodes of the cluster serve HTTP.
+// httpAddresses returns the HTTP addresses of the cluster's nodes.
 func (g *globals) httpAddresses(ctx context.Context) ([]string, error) {
 	nodes, err := query(ctx, g, g.client.Nodes)
 	if err != nil {

@@ -24,7 +24,7 @@ copy are named before it is removed.`,
 	return cmd
 }
 
-// removed is the answer of node remove.
+// removed is the result of node remove.
 type removed struct {
 	Node   string `json:"node"`
 	Action string `json:"action"`

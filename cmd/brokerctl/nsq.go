@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// leaveTimeout bounds how long the brokers may take to see us off.
+// leaveTimeout limits the time for closing the consumers.
 const leaveTimeout = 2 * time.Second
 
 // sharedOutput is a writer for several goroutines.
@@ -43,7 +43,7 @@ type nsqTarget struct {
 	warn  io.Writer  // what is done about connections that end; for several goroutines
 }
 
-// targetOf returns a topic, which exists or is created if create says so.
+// targetOf returns a topic, which exists, or is created if create is set.
 func targetOf(cmd *cobra.Command, g *globals, topic string, given []string, create bool) (*nsqTarget, error) {
 	found, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
 	if create && api.CodeOf(err) == failure.NotFound {
@@ -58,8 +58,8 @@ func (t *nsqTarget) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.warn, format+"\n", args...) // an error of stderr cannot be reported
 }
 
-// places returns what a client is made of: the NSQ addresses that were given, or else the
-// HTTP addresses of all nodes, which tell who leads.
+// places returns the addresses for a client: the given NSQ addresses, or else the HTTP addresses
+// of all nodes, which return the leaders.
 func (t *nsqTarget) places(ctx context.Context) ([]string, error) {
 	for _, a := range t.given {
 		if _, _, err := net.SplitHostPort(a); err != nil {
@@ -91,8 +91,8 @@ func (t *nsqTarget) places(ctx context.Context) ([]string, error) {
 	return at, nil
 }
 
-// newClient makes a client that tells of connections that are lost and found again, and links
-// of each that stands or cannot be made.
+// newClient creates a client that reports lost and restored connections, and notifies links of
+// each connection that is opened or fails to open.
 func (t *nsqTarget) newClient(at []string, links *linkState) (*client.Client, error) {
 	overHTTP, err := t.g.access.HTTPClient()
 	if err != nil {
@@ -114,16 +114,16 @@ func (t *nsqTarget) newClient(at []string, links *linkState) (*client.Client, er
 	return c, nil
 }
 
-// linkState is what is known of the connections of a client.
+// linkState is the state of the connections of a client.
 type linkState struct {
 	target *nsqTarget
-	ended  func(ever bool, err error) // called when a connection is lost, or could not be opened (ever is false); may be nil
-	first  func()                     // called when the first connection is open; may be nil
+	ended  func(ever bool, err error) // called when a connection is lost, or could not be opened (ever is false); optional
+	first  func()                     // called when the first connection is open; optional
 
 	mu   sync.Mutex // guards what follows
 	up   map[string]int
-	ever bool // one has stood
-	lost bool // and was lost
+	ever bool // a connection was open
+	lost bool // it was lost
 }
 
 func (l *linkState) connected(address string) {
@@ -145,7 +145,7 @@ func (l *linkState) connected(address string) {
 
 func (l *linkState) disconnected(address string, err error) {
 	if err == nil {
-		return // we closed it
+		return // closed by this client
 	}
 	l.mu.Lock()
 	stood, ever := l.up[address] > 0, l.ever
@@ -162,21 +162,21 @@ func (l *linkState) disconnected(address string, err error) {
 	}
 }
 
-// subscription consumes a channel with a client of its own.
+// subscription consumes a channel with its own client.
 type subscription struct {
 	target   *nsqTarget
 	channel  string
 	client   *client.Client
 	consumer *client.Consumer
-	ctx      context.Context // ends with the command, or when nothing more can be consumed
+	ctx      context.Context // ends with the command, or when consuming is no longer possible
 	end      context.CancelFunc
 
 	mu       sync.Mutex // guards what follows
-	failures int        // before a connection has stood
-	why      error      // nothing more can be consumed; nil: nothing has failed
+	failures int        // before the first connection was open
+	why      error      // why consuming is no longer possible; nil: it is
 }
 
-// subscribe joins a channel, and returns once a node has taken us on.
+// subscribe subscribes to a channel, and returns once a node has accepted it.
 func (t *nsqTarget) subscribe(ctx context.Context, channel string, options ...client.ConsumerOption) (*subscription, error) {
 	at, err := t.places(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (t *nsqTarget) subscribe(ctx context.Context, channel string, options ...cl
 	return nil, cmp.Or(s.leave(), context.Cause(ctx))
 }
 
-// ended looks at a connection that was lost, or could not be made, before another one is.
+// ended checks a connection that was lost or failed to open, before another one is tried.
 func (s *subscription) ended(ever bool, err error) {
 	gone := ever && s.deleted()
 	s.mu.Lock()
@@ -213,7 +213,7 @@ func (s *subscription) ended(ever bool, err error) {
 	case gone:
 		s.why = api.Errorf(failure.NotFound, "channel %s/%s was deleted", s.target.topic, s.channel)
 		s.end()
-		_ = s.consumer.Close(s.ctx) // at once: to subscribe again would create it
+		_ = s.consumer.Close(s.ctx) // at once: another subscription would create it again
 	case ever || s.failures < len(s.target.given):
 		return
 	case said:
@@ -224,7 +224,8 @@ func (s *subscription) ended(ever bool, err error) {
 	s.end()
 }
 
-// deleted reports whether the channel has gone. One that goes with its last consumer may.
+// deleted reports whether the channel was deleted. An ephemeral channel may be deleted with its
+// last consumer.
 func (s *subscription) deleted() bool {
 	if strings.HasSuffix(s.channel, "#ephemeral") {
 		return false
@@ -235,19 +236,19 @@ func (s *subscription) deleted() bool {
 	return api.CodeOf(err) == failure.NotFound
 }
 
-// leave disconnects once the brokers know what was finished. It returns why nothing more could
-// be consumed; nil: it could.
+// leave disconnects once the brokers have confirmed the finishes. It returns why consuming ended
+// early, or nil.
 func (s *subscription) leave() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), leaveTimeout)
 	defer cancel()
-	_ = s.client.Close(ctx) // what a broker does not confirm is delivered again
+	_ = s.client.Close(ctx) // unconfirmed messages are redelivered
 	s.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.why, s.consumer.Err())
 }
 
-// passing reports whether a failed request may succeed at another node, or soon.
+// passing reports whether a failed request may succeed on another node, or soon.
 func passing(err error) bool {
 	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
 }

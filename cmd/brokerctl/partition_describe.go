@@ -19,7 +19,7 @@ func newPartitionDescribeCommand(g *globals) *cobra.Command {
 	}, func(cmd *cobra.Command, at target) error { return answer(cmd, g, at.describe(g), partitionView) })
 }
 
-// partitionView shows a partition and its copies.
+// partitionView shows a partition and its replicas.
 func partitionView(d *api.PartitionDetail) view {
 	return view{object: d, names: []string{partitionName(d.Partition)}, text: func(p *page) {
 		t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
@@ -69,8 +69,8 @@ func copyTable(p *page, d *api.PartitionDetail) {
 	p.table(t)
 }
 
-// checked says when a copy was last read in full to find damage, and how much of it
-// has been read since.
+// checked formats when a copy was last scrubbed completely, and how much of it has been read
+// since.
 func checked(c api.Copy) string {
 	at := "never"
 	if c.CheckedAt != nil {
@@ -79,7 +79,7 @@ func checked(c api.Copy) string {
 	return fmt.Sprintf("%s, %.0f%% since", at, 100*c.Checking)
 }
 
-// behind says for how long a copy has been behind.
+// behind formats for how long a replica has been behind.
 func behind(d api.Duration) string {
 	if d < 0 {
 		return "always"
@@ -87,8 +87,7 @@ func behind(d api.Duration) string {
 	return age(d)
 }
 
-// lostBy says what an unclean election of a node may lose, as far as the copies
-// tell.
+// lostBy formats what an unclean election of a node may lose, to the extent that it is known.
 func lostBy(d *api.PartitionDetail, to string) string {
 	k := slices.IndexFunc(d.Copies, func(c api.Copy) bool { return c.Node == to })
 	if k < 0 {

@@ -33,7 +33,7 @@ func (o *partitionListOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.leader, "leader", "", "only partitions led by this `NODE`")
 }
 
-// wants reports whether a partition is to be shown.
+// wants reports whether to show a partition.
 func (o *partitionListOptions) wants(q api.Partition) bool {
 	return (!o.offline || q.Leader == "") &&
 		(!o.underReplicated || len(q.ISR) < len(q.Replicas)) &&

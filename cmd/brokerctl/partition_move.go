@@ -88,8 +88,8 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 	return g.show(cmd, partitionView(d))
 }
 
-// showDryRun asks the broker whether a change could begin, and shows what it would do. Its name is what it
-// is about.
+// showDryRun asks the broker whether a change is possible, and shows what it would do. The name is
+// that of the object.
 func showDryRun[T any](cmd *cobra.Command, g *globals, check func(context.Context) (*T, error), what, name string) error {
 	d, err := query(cmd.Context(), g, check)
 	if err != nil {
@@ -98,7 +98,7 @@ func showDryRun[T any](cmd *cobra.Command, g *globals, check func(context.Contex
 	return g.show(cmd, view{object: d, names: []string{name}, text: func(p *page) { p.line("dry run: %s", what) }})
 }
 
-// moved reports whether a partition's move has come to its end.
+// moved reports whether a partition's move is complete.
 func moved(d *api.PartitionDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s: adding %s, removing %s", partitionName(d.Partition), list(d.Adding), list(d.Removing))
 	text += prefixed(", ", progress(d.Left))

@@ -47,7 +47,7 @@ func (o *repairOptions) addFlags(cmd *cobra.Command) {
 	o.sure.addYes(cmd)
 }
 
-// changes reports whether something is to be changed.
+// changes reports whether the command changes anything.
 func (o *repairOptions) changes() bool { return o.req.Discard != "" || o.req.AcceptLoss }
 
 func (o *repairOptions) validate() error {
@@ -85,7 +85,7 @@ func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at target)
 	return g.show(cmd, repairView(r))
 }
 
-// lostWith says what a set-aside copy has that no in-sync copy has, as far as is known.
+// lostWith formats what a set-aside copy contains that no in-sync replica has, as far as known.
 func lostWith(r *api.Repair, req api.RepairPartition) string {
 	k := slices.IndexFunc(r.SetAside, func(s api.SetAsideCopy) bool { return s.Node == req.Node && s.Name == req.Discard })
 	if k < 0 {
@@ -139,7 +139,7 @@ func repairView(r *api.Repair) view {
 	}}
 }
 
-// repairState says in a word or two what is wrong with a copy in use.
+// repairState formats what is wrong with a copy in use.
 func repairState(c api.RepairCopy) string {
 	switch {
 	case c.Lost:

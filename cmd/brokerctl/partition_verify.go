@@ -49,7 +49,7 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 	return err
 }
 
-// digests writes node=digest, by node.
+// digests formats node=digest pairs, sorted by node.
 func digests(byNode map[string]string) string {
 	var parts []string
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {

@@ -13,13 +13,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// policyOptions are how a channel treats messages that fail. prefix stands before the
-// names of the flags, which are for all channels of a topic with one.
+// policyOptions are the policy flags of a channel. prefix precedes the names of the flags; with a
+// prefix, they are the defaults of a topic's channels.
 type policyOptions struct {
 	prefix, maxAttempts, onExhausted, onExpired, deadLetterTopic, backoff, rate string
 }
 
-// inherit is the value of a flag that leaves the choice to the topic or the cluster again.
+// inherit is the flag value that restores the setting of the topic or the cluster.
 const inherit = "default"
 
 func (o *policyOptions) addFlags(f *pflag.FlagSet, prefix string) {
@@ -70,7 +70,7 @@ func textInto(to **string) func(string) error {
 	}
 }
 
-// oneOf reads one of several words.
+// oneOf parses one of several words.
 func oneOf(to **string, words ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(words, text) {
@@ -81,7 +81,7 @@ func oneOf(to **string, words ...string) func(string) error {
 	}
 }
 
-// numberInto reads a number, perhaps with a unit behind it; none is 0.
+// numberInto parses a number with an optional unit; none is 0.
 func numberInto(to **int, unit string) func(string) error {
 	return func(text string) error {
 		n := 0
@@ -99,21 +99,21 @@ func numberInto(to **int, unit string) func(string) error {
 
 var errNumber = errors.New("must be a whole number, none or default")
 
-// filterExample is what the help of a filter's flag ends with.
+// filterExample is the end of the help text of a filter flag.
 const filterExample = `, such as 'header.type == "order" && key != ""'`
 
-// filterLong says what a filter may look at.
+// filterLong describes filters.
 const filterLong = `A filter is an expression over header (an object, as
 header.type), key, tag, partition, timestamp (compare with date("2026-11-25T10:00:00Z")), attempts and size (bytes
 of the body), with ==, !=, <, <=, >, >=, &&, ||, !, in, contains, startsWith, endsWith, matches "REGEXP" and ??.
 What cannot be evaluated, as where a field is missing, is not chosen.`
 
-// filterVar is the flag of a command that chooses messages.
+// filterVar adds the flag with which a command chooses messages.
 func filterVar(f *pflag.FlagSet, p *string, what string) {
 	f.StringVar(p, "filter", "", "only "+what+" that `EXPR` chooses"+filterExample)
 }
 
-// filterTable shows the filter of a channel, if it has one or had one.
+// filterTable shows the filter of a channel, if it has or had one.
 func filterTable(p *page, c *api.Channel) {
 	if c.Filter == "" && c.FilteredTotal == 0 {
 		return
@@ -124,7 +124,7 @@ func filterTable(p *page, c *api.Channel) {
 	p.line("")
 }
 
-// policyTable shows the policy of a channel, and what has become of messages by it.
+// policyTable shows the policy of a channel and its counters.
 func policyTable(p *page, c *api.Channel) {
 	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
 	exhausted := c.Policy.OnExhausted
@@ -136,7 +136,7 @@ func policyTable(p *page, c *api.Channel) {
 	p.table(t)
 }
 
-// numberOr writes a number with its unit; 0: none.
+// numberOr formats a number with its unit; 0: none.
 func numberOr(n int, unit string) string {
 	if n == 0 {
 		return "none"

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/internal/listing"
 )
 
-// format is a form of output.
+// format is an output format.
 type format string
 
 const (
@@ -24,7 +24,7 @@ const (
 	formatNDJSON format = "ndjson"
 	formatYAML   format = "yaml"
 	formatName   format = "name"
-	// formatTemplate has the template behind it.
+	// formatTemplate is followed by the template.
 	formatTemplate format = "go-template"
 )
 
@@ -47,14 +47,14 @@ func parseFormat(text string) (format, error) {
 	return formatTable, usageError("unknown output format %q: use one of %s or %s=TEMPLATE", text, strings.Join(formatNames(), ", "), formatTemplate)
 }
 
-// view is what a command found out, in every form that can be asked for.
+// view is the result of a command, in all output formats.
 type view struct {
-	object any           // for json and yaml: what /v1 answers
-	lines  []any         // for ndjson, an object a line; nil: the object is one
-	names  []string      // for name, one a line
+	object any           // for json and yaml: the object of /v1
+	lines  []any         // for ndjson, one object per line; nil: only object
+	names  []string      // for name, one per line
 	text   func(p *page) // for table and wide
-	order  string        // the column by which it is sorted unless --sort-by says another; "": as it is
-	rows   int           // how many rows there are at most; 0: all
+	order  string        // the default sort column; "": unsorted
+	rows   int           // maximum number of rows; 0: all
 }
 
 // write prints the view in one form.
@@ -89,14 +89,14 @@ func (v view) write(p *page, f format) error {
 	return p.err
 }
 
-// writeJSON writes one line, so that every json answer is ndjson, too.
+// writeJSON writes one line, so that JSON output is also valid ndjson.
 func writeJSON(w io.Writer, object any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(object)
 }
 
-// writeYAML goes by way of JSON, so that both have the same names and order.
+// writeYAML converts JSON, so that both have the same names and order.
 func writeYAML(w io.Writer, object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {
@@ -117,8 +117,8 @@ func writeYAML(w io.Writer, object any) error {
 	return err
 }
 
-// blockStyle drops the braces and quotes of JSON; what needs quotes gets them
-// again when it is written.
+// blockStyle removes the braces and quotes of JSON; strings that need quotes are quoted again when
+// written.
 func blockStyle(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
@@ -128,18 +128,18 @@ func blockStyle(n *yaml.Node) {
 	}
 }
 
-// page is where text is written. The first error of the writer stays.
+// page is the output of text. It keeps the first write error.
 type page struct {
 	w       io.Writer
 	wide    bool
 	headers bool
-	sort    string             // the column of the first table by which its rows are sorted; "": as they are
-	rows    int                // of the first table at most; 0: all
+	sort    string             // the sort column of the first table; "": unsorted
+	rows    int                // maximum rows of the first table; 0: all
 	program *template.Template // of -o go-template
 	err     error
 }
 
-// parseTemplate reads what stands behind -o go-template=.
+// parseTemplate parses the template of -o go-template=.
 func parseTemplate(output string) (*template.Template, error) {
 	text := strings.TrimPrefix(output, string(formatTemplate)+"=")
 	t, err := template.New("output").Option("missingkey=error").Parse(text)
@@ -151,14 +151,14 @@ func parseTemplate(output string) (*template.Template, error) {
 	return t, nil
 }
 
-// execute writes an object by the template, which sees what -o json shows.
+// execute writes an object with the template, which gets the object of -o json.
 func (p *page) execute(object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // as they are written
+	d.UseNumber() // keep numbers as written
 	var fields any
 	if err = d.Decode(&fields); err != nil {
 		return err
@@ -181,16 +181,16 @@ func (p *page) line(text string, args ...any) {
 	}
 }
 
-// columns is a table that is being filled.
+// columns is a table being built.
 type columns struct {
 	header []string
 	rows   [][]string
 }
 
-// newTable starts a table. A header that begins with + is for wide only.
+// newTable starts a table. A header with the prefix + is shown in wide format only.
 func newTable(header ...string) *columns { return &columns{header: header} }
 
-// row adds a row. Each cell is printed as fmt.Sprint does, none is left empty.
+// row adds a row. Each cell is formatted by fmt.Sprint; empty cells are filled.
 func (c *columns) row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -201,7 +201,7 @@ func (c *columns) row(cells ...any) {
 	c.rows = append(c.rows, row)
 }
 
-// details writes a table behind an empty line, if it has rows.
+// details writes a table after an empty line, if it has rows.
 func (p *page) details(c *columns) {
 	if len(c.rows) > 0 {
 		p.line("")
@@ -219,7 +219,7 @@ func (p *page) table(c *columns) {
 	if p.rows > 0 && len(c.rows) > p.rows {
 		c.rows = c.rows[:p.rows]
 	}
-	p.sort, p.rows = "", 0 // what follows are details
+	p.sort, p.rows = "", 0 // the following tables are details
 	var out bytes.Buffer
 	tab := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	write := func(cells []string) {
@@ -243,8 +243,8 @@ func (p *page) table(c *columns) {
 	}
 }
 
-// listView shows a list: object is what /v1 answers, each item is a line of ndjson, has a name, and row
-// returns its cells in the table t. after writes what follows the table.
+// listView shows a list: object is the object of /v1, each item is a line of ndjson and has a
+// name, and row returns its cells in table t. after writes the text after the table.
 func listView[T any](object any, items []T, name func(T) string, t *columns, row func(T) []any, after ...func(p *page)) view {
 	return view{object: object, lines: listing.Lines(items), names: listing.Names(items, name), text: func(p *page) {
 		for _, item := range items {

@@ -15,7 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// defaultStepTimeout is how long one step of a rolling restart may take: a node with much data starts for minutes.
+// defaultStepTimeout is the default time limit of one step of a rolling restart: a node with much
+// data takes minutes to start.
 const defaultStepTimeout = 10 * time.Minute
 
 type rollingOptions struct {
@@ -96,7 +97,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 		return err
 	}
 	for _, n := range c.Nodes {
-		g.client.Know(n.HTTPAddress) // the one that was asked goes, too
+		g.client.Know(n.HTTPAddress) // the node in use is restarted, too
 	}
 	p, err := o.plan(cmd, g, c)
 	if err != nil {
@@ -118,7 +119,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 
 var errNothingLeft = errors.New("the audit log has no interrupted rolling run")
 
-// plan returns which nodes go, after a look at what the last run has left behind.
+// plan returns the nodes to restart, after checking the state that the last run has left.
 func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (rolling.Plan, error) {
 	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.AuditLog, error) {
 		return g.client.Insights.Audit(ctx, api.JournalOptions{Max: rolling.Journal})
@@ -142,7 +143,7 @@ func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (r
 		return p, fmt.Errorf("%s; to abandon it: brokerctl node undrain %s", text, last.Node)
 	}
 	if !g.quiet {
-		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) // its loss does no harm
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) // a failed write is ignored
 	}
 	return p, nil
 }
@@ -152,7 +153,7 @@ func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options
 		Verb: cmd.Name(), Reason: plainReason(g.reason), Version: o.version, Changed: o.upgrade, Timeout: o.timeout, Request: g.timeout, Now: g.env.now, Pause: g.env.pause,
 		Say: func(node string, _ rolling.Step, text string) {
 			if !g.quiet {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // progress: its loss does no harm
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // progress: a failed write is ignored
 			}
 		},
 		Exec: func(ctx context.Context, n *api.NodeDetail) error {
@@ -161,7 +162,7 @@ func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options
 	}
 }
 
-// show answers --dry-run.
+// show prints the result of --dry-run.
 func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p rolling.Plan, results []rolling.Result) error {
 	h, err := query(cmd.Context(), g, g.client.Health)
 	if err != nil {

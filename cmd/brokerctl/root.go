@@ -18,19 +18,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// environment is what the program has around it.
+// environment is the program's environment.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	now            func() time.Time
-	pause          func(context.Context, time.Duration) // waits, or until the context ends
-	readSecret     func() (string, error)               // from a terminal, without showing it; nil: it cannot
-	isTerminal     bool                                 // somebody can answer a question on stdin
-	isScreen       bool                                 // somebody sees stdout, and it can be cleared
+	pause          func(context.Context, time.Duration) // sleeps, at most until the context ends
+	readSecret     func() (string, error)               // from a terminal, without echo; nil: not possible
+	isTerminal     bool                                 // stdin is interactive
+	isScreen       bool                                 // stdout is a terminal that can be cleared
 }
 
-// globals are the options that every command has, and what follows from them.
+// globals are the global options, and the values derived from them.
 type globals struct {
 	env       environment
 	addresses []string
@@ -53,7 +53,7 @@ const (
 	defaultTimeout  = 10 * time.Second
 )
 
-// run carries out one command line and returns the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, env environment) int {
 	g := &globals{env: env}
 	root := newRootCommand(g)
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	}
 	f := diagnose(ctx, g, err)
 	if !f.shown {
-		f.print(env.stderr, format(g.output)) // what is no format is not JSON either
+		f.print(env.stderr, format(g.output)) // an invalid format is not JSON either
 		if isCheck(cmd) {
 			return checkExit(f.exit)
 		}
@@ -85,7 +85,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 5 not authorized, 6 unreachable or timed out, 7 partial success, 10 cluster unhealthy,
 11 cluster degraded.`,
 		Version:           thisProgram().String(),
-		Args:              cobra.ArbitraryArgs, // groupOnly refuses them in our words
+		Args:              cobra.ArbitraryArgs, // groupOnly refuses them with its own text
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
@@ -105,14 +105,14 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	return root
 }
 
-// newGroup returns a command that only holds others.
+// newGroup returns a command that only contains subcommands.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, RunE: groupOnly}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// groupOnly shows the help of a group, and refuses a command that it has not.
+// groupOnly prints the help of a group, and refuses unknown subcommands.
 func groupOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -138,10 +138,10 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.reason, "reason", "", "reason for a change, as `TEXT` for the audit log")
 	g.addWatch(root)
 	g.access.AddFlags(f)
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// prepare checks the global options, before any command.
+// prepare validates the global options before any command.
 func (g *globals) prepare() error {
 	if err := g.prepareFormat(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (g *globals) prepare() error {
 	return g.connect()
 }
 
-// prepareFormat checks those that need no node.
+// prepareFormat validates the options that need no node.
 func (g *globals) prepareFormat() error {
 	f, err := parseFormat(g.output)
 	if err != nil {
@@ -167,7 +167,7 @@ func (g *globals) prepareFormat() error {
 	return nil
 }
 
-// nodeAddresses returns the addresses that were given, by flag or variable.
+// nodeAddresses returns the addresses given by flag or variable.
 func (g *globals) nodeAddresses() []string {
 	if len(g.addresses) > 0 {
 		return g.addresses
@@ -175,7 +175,7 @@ func (g *globals) nodeAddresses() []string {
 	return strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// connect makes the client. It sends nothing yet.
+// connect creates the client. It sends no request.
 func (g *globals) connect() error {
 	var err error
 	if g.addresses, err = g.access.Choose(g.around()); err != nil {
@@ -193,14 +193,14 @@ func (g *globals) connect() error {
 	return nil
 }
 
-// query asks for something and returns it.
+// query sends a request and returns the result.
 func query[T any](ctx context.Context, g *globals, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// answer asks for something and shows it.
+// answer sends a request and prints the result.
 func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T, error), show func(T) view) error {
 	v, err := query(cmd.Context(), g, ask)
 	if err != nil {
@@ -209,12 +209,12 @@ func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T,
 	return g.show(cmd, show(v))
 }
 
-// page returns where a command writes.
+// page returns the output of a command.
 func (g *globals) page(cmd *cobra.Command) *page {
 	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders, program: g.program}
 }
 
-// show prints what a command found out.
+// show prints the result of a command.
 func (g *globals) show(cmd *cobra.Command, v view) error {
 	if g.sortBy != "" {
 		v.order = g.sortBy
@@ -232,7 +232,7 @@ func (g *globals) show(cmd *cobra.Command, v view) error {
 	return nil
 }
 
-// noArgs and exactArgs check the arguments, naming those that are missing.
+// noArgs and exactArgs validate the arguments, and name the missing ones.
 func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }
 
 func exactArgs(names ...string) cobra.PositionalArgs {
@@ -251,5 +251,5 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// isInterrupted reports whether the person at the keyboard has had enough.
+// isInterrupted reports whether the user has interrupted the command.
 func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

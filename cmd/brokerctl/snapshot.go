@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// snapshotResult is what brokerctl snapshot answers.
+// snapshotResult is the result of brokerctl snapshot.
 type snapshotResult struct {
 	File string `json:"file"`
 	*snapshots.Summary
@@ -41,7 +41,7 @@ messages are intact.`,
 			if err != nil {
 				return err
 			}
-			result, err := readSnapshot(args[0], s.Content) // it may have been damaged on its way
+			result, err := readSnapshot(args[0], s.Content) // it may be damaged in transit
 			if err != nil {
 				return err
 			}
@@ -78,11 +78,11 @@ that is damaged, or was written by a newer release, is refused with exit code 4.
 	}
 }
 
-// readSnapshot checks a snapshot and counts what it holds.
+// readSnapshot verifies a snapshot and counts its contents.
 func readSnapshot(file string, content []byte) (*snapshotResult, error) {
 	s, err := snapshots.Inspect(content)
 	if err != nil {
-		code := failure.Precondition // it is of a newer release
+		code := failure.Precondition // written by a newer release
 		if errors.Is(err, meta.ErrCorrupt) {
 			code = failure.Corrupt
 		}

@@ -19,8 +19,8 @@ func (c *columns) sort(by listing.Column) error {
 	return nil
 }
 
-// arranged returns the view in the order that it names, with no more than its rows, in a
-// form for programs. Tables are sorted when they are printed.
+// arranged returns the view in its sort order, limited to its rows, for programs. Tables are
+// sorted when they are printed.
 func (v view) arranged(f format) (view, error) {
 	if f == formatTable || f == formatWide || len(v.lines) == 0 {
 		return v, nil
@@ -45,7 +45,7 @@ func (v view) arranged(f format) (view, error) {
 // sorted returns the view with its objects in another order. The objects are of one type, which has the column as a field of its JSON.
 func (v view) sorted(by listing.Column) (view, error) {
 	if reflect.TypeOf(v.lines[0]).Kind() != reflect.Struct {
-		return v, nil // there are no fields to choose from
+		return v, nil // no fields to choose from
 	}
 	keys := fieldsOf(reflect.TypeOf(v.lines[0]))
 	i, ok := by.In(keys)
@@ -70,7 +70,7 @@ func (v view) sorted(by listing.Column) (view, error) {
 	return v.picked(places), nil
 }
 
-// picked returns the view with those of its objects that stand at some places.
+// picked returns the view with some of its objects, by index.
 func (v view) picked(places []int) view {
 	lines := make([]any, len(places))
 	names := make([]string, len(places))
@@ -106,8 +106,7 @@ func (v view) picked(places []int) view {
 	return v
 }
 
-// fieldsOf returns the names of a struct's fields in its JSON, with those of what it
-// embeds.
+// fieldsOf returns the names of a struct's fields in JSON, including those of embedded structs.
 func fieldsOf(t reflect.Type) (names []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

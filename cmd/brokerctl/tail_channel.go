@@ -44,7 +44,7 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 	return s.take(o.n, func(m *client.Message) error { return g.writeMessage(page, peekedOf(m, ids)) })
 }
 
-// numberingOf returns what tells the places of a topic's messages from their ids.
+// numberingOf returns the numbering that converts the ids of a topic's messages to positions.
 func numberingOf(ctx context.Context, g *globals, topic string) (*seq.Numbering, error) {
 	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
 	if err != nil {
@@ -57,17 +57,17 @@ func numberingOf(ctx context.Context, g *globals, topic string) (*seq.Numbering,
 	return new(seq.NumberingFrom(first)), nil
 }
 
-// take calls show for n messages, 0: for all, finishes those that were shown, and leaves.
+// take calls show for n messages (0: all), finishes them, and disconnects.
 func (s *subscription) take(n int, show func(*client.Message) error) error {
-	left := n // below 1: without end
+	left := n // below 1: unlimited
 	var failed error
 	for m := range s.consumer.Messages(s.ctx) {
 		if failed = show(m); failed != nil {
-			_ = m.Requeue(0) // where it fails the message is delivered again, too
+			_ = m.Requeue(0) // on failure the message is redelivered anyway
 			break
 		}
 		if left--; left >= 0 && left < tailReady {
-			s.consumer.SetMaxInFlight(left) // before the FIN, or one too many comes
+			s.consumer.SetMaxInFlight(left) // before the FIN, otherwise one more message arrives
 		}
 		_ = m.Finish() // likewise
 		if left == 0 {
@@ -80,8 +80,8 @@ func (s *subscription) take(n int, show func(*client.Message) error) error {
 	return failed
 }
 
-// peekedOf describes a delivered message as a peek would. Without a numbering, and of a
-// message that it does not know, the partition is -1.
+// peekedOf converts a delivered message to a peeked one. Without a numbering, or for an unknown
+// message, the partition is -1.
 func peekedOf(m *client.Message, ids *seq.Numbering) api.Peeked {
 	p := api.Peeked{
 		Partition: -1,

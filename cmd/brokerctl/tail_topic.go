@@ -14,10 +14,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// tailFrom is where tail begins in each partition.
+// tailFrom is where tail starts in each partition.
 type tailFrom struct {
 	edge   api.SeekEdge // "": the default
-	offset uint64       // where edge is none of the others
+	offset uint64       // if edge is neither start nor end
 }
 
 const tailAtOffset api.SeekEdge = "offset"
@@ -34,8 +34,7 @@ func parseTailFrom(text string) (tailFrom, error) {
 	return tailFrom{tailAtOffset, n}, nil
 }
 
-// first returns where to begin in a partition, if n messages are wanted; 0:
-// all that come.
+// first returns the first offset in a partition for n messages; 0: new messages only.
 func (f tailFrom) first(q api.Partition, n int) uint64 {
 	switch f.edge {
 	case api.SeekStart:
@@ -48,26 +47,26 @@ func (f tailFrom) first(q api.Partition, n int) uint64 {
 	return q.CommittedEnd - min(uint64(n), q.CommittedEnd-q.LogStart)
 }
 
-// topicTail reads the log of a topic on and on. While nodes do not answer it continues with
-// what the others have, and says so.
+// topicTail reads the log of a topic continuously. While nodes do not respond, it continues with
+// the partitions of the others, and prints a note.
 type topicTail struct {
 	g      *globals
 	topic  string
 	from   tailFrom
-	n      int            // the last ones that are shown first; 0: those that come
-	chosen string         // the filter; "": all are
+	n      int            // number of last messages; 0: only new ones
+	chosen string         // the filter; "": all messages
 	next   map[int]uint64 // by partition
-	none   map[int]looked // by partition, where nothing was chosen
+	none   map[int]looked // by partition: ranges without a match
 	warn   io.Writer
-	state  string // what was said last
+	state  string // the last note
 }
 
-// looked is a part of a partition in which nothing was chosen, as far as the leader of an epoch
-// knew it. A new leader may not know yet that all of it is committed, and then has not looked at
-// the end: so it counts once that epoch is seen behind the question, too.
+// looked is a range of a partition without a match, as far as the leader of an epoch knew the log.
+// A new leader may not know yet that the whole log is committed, and then has not searched the
+// end, so the range counts only if the epoch is unchanged after the query.
 type looked struct{ from, end, epoch uint64 }
 
-// skip goes on behind what was looked at in vain, if that was all there.
+// skip continues after a range without a match, if it was searched completely.
 func (t *topicTail) skip(q api.Partition) {
 	if l, ok := t.none[q.Partition]; ok && l.epoch == q.Epoch && l.from == t.next[q.Partition] {
 		t.next[q.Partition] = l.end
@@ -75,7 +74,7 @@ func (t *topicTail) skip(q api.Partition) {
 	delete(t.none, q.Partition)
 }
 
-// tailPeekMax is how many messages are asked for at a time.
+// tailPeekMax is how many messages one request asks for.
 const tailPeekMax = 100
 
 func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) error {
@@ -89,7 +88,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		tail.n = 0
 	}
 	t, err := tail.describe(ctx)
-	if err == nil && tail.chosen != "" { // one that is not valid fails now, not with the next message
+	if err == nil && tail.chosen != "" { // an invalid filter fails now instead of with the next message
 		_, err = query(ctx, g, func(ctx context.Context) ([]api.Peeked, error) {
 			return g.client.Peek(ctx, topic, "", api.PeekOptions{Partition: new(int), From: &t.Partitions[0].CommittedEnd, Max: 1, Filter: tail.chosen})
 		})
@@ -106,7 +105,7 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		}
 		tail.report(t.MissingNodes, err)
 		if from.edge == "" && left == o.n && tail.n > 0 {
-			messages = messages[max(0, len(messages)-o.n):] // the last of all partitions
+			messages = messages[max(0, len(messages)-o.n):] // the last messages over all partitions
 		}
 		for _, m := range messages {
 			if err := g.writeMessage(page, m); err != nil {
@@ -134,8 +133,8 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 	}
 }
 
-// describe returns the topic as it is now. A partition that answers for the first time
-// begins at its place.
+// describe returns the current topic. A partition that responds for the first time starts at its
+// position.
 func (t *topicTail) describe(ctx context.Context) (*api.Topic, error) {
 	d, err := query(ctx, t.g, func(ctx context.Context) (*api.Topic, error) { return t.g.client.Topic(ctx, t.topic) })
 	if err != nil {
@@ -149,18 +148,18 @@ func (t *topicTail) describe(ctx context.Context) (*api.Topic, error) {
 	return d, nil
 }
 
-// learn has the client know every node: the one that it was given may stop.
+// learn adds all nodes to the client, because the given one may stop.
 func (t *topicTail) learn(ctx context.Context) {
 	c, err := query(ctx, t.g, t.g.client.Cluster)
 	if err != nil {
-		return // it continues with those that were given
+		return // continue with the given addresses
 	}
 	for _, n := range c.Nodes {
 		t.g.client.Know(n.HTTPAddress)
 	}
 }
 
-// report says what is not seen, when that changes.
+// report prints what is missing, when that changes.
 func (t *topicTail) report(missing []string, err error) {
 	state := ""
 	switch {
@@ -178,9 +177,9 @@ func (t *topicTail) report(missing []string, err error) {
 	_, _ = fmt.Fprintln(t.warn, state) // an error of stderr cannot be reported
 }
 
-// read returns what has come to the partitions, by time of publishing. It asks
-// only those that have something new, and each for all of it. With an error, it is
-// what the other partitions have.
+// read returns the new messages of the partitions, by time of publishing. It queries only
+// partitions with new messages, and reads all of them. With an error, it returns the messages of
+// the other partitions.
 func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api.Peeked, error) {
 	var all []api.Peeked
 	var failed error
@@ -195,15 +194,15 @@ func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api
 				return t.g.client.Peek(ctx, t.topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPeekMax, Filter: t.chosen})
 			})
 			if err != nil {
-				failed = err // the other partitions go on
+				failed = err // continue with the other partitions
 				break
 			}
-			if len(some) == 0 && t.chosen != "" { // none of those that it has looked at
+			if len(some) == 0 && t.chosen != "" { // no match in the searched range
 				t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
 				break
 			}
 			if len(some) == 0 {
-				break // retention was faster
+				break // deleted by retention meanwhile
 			}
 			all = append(all, some...)
 			t.next[q.Partition] = some[len(some)-1].Seq + 1

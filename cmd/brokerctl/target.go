@@ -14,11 +14,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// completionTimeout bounds what a press of the tab key may take.
+// completionTimeout limits the time of a completion.
 const completionTimeout = time.Second
 
-// form is what a command acts on, as its usage has it. A topic may be a word of
-// its own in place of what stands before the slash.
+// form is the kind of object that a command acts on, as in its usage. The topic may be a separate
+// argument instead of the part before the slash.
 type form string
 
 const (
@@ -30,7 +30,7 @@ const (
 	partitionForm form = "TOPIC/PARTITION"
 )
 
-// target is what a command acts on: a topic, a channel or a partition of it.
+// target is the object of a command: a topic, a channel or a partition.
 type target struct {
 	text      string
 	topic     string
@@ -38,7 +38,7 @@ type target struct {
 	partition int
 }
 
-// String returns the target in one word.
+// String returns the target as one word.
 func (t target) String() string { return t.text }
 
 func (t target) describe(g *globals) func(context.Context) (*api.PartitionDetail, error) {
@@ -47,7 +47,8 @@ func (t target) describe(g *globals) func(context.Context) (*api.PartitionDetail
 	}
 }
 
-// acting makes cmd act on what the second word of its Use says. Its errors are about that.
+// acting makes cmd act on the object named by the second word of its Use, and adds its name to
+// errors.
 func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at target) error) *cobra.Command {
 	f := form(strings.Fields(cmd.Use)[1])
 	cmd.ValidArgsFunction = f.complete(g)
@@ -61,7 +62,7 @@ func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at targ
 	return cmd
 }
 
-// parse reads a target from all arguments of a command.
+// parse parses a target from all arguments of a command.
 func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 	text := strings.Join(args, "/")
 	topic, rest, slash := strings.Cut(text, "/")
@@ -88,7 +89,7 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 	return at, e
 }
 
-// missingOf returns the nodes that were missing for any of some objects.
+// missingOf returns the nodes that are missing in any of the objects.
 func missingOf[T any](all []T, of func(T) []string) (missing []string) {
 	for _, x := range all {
 		missing = api.Union(missing, of(x))
@@ -96,7 +97,7 @@ func missingOf[T any](all []T, of func(T) []string) (missing []string) {
 	return missing
 }
 
-// missing warns of nodes that lead partitions and have not answered.
+// missing prints a warning about nodes that lead partitions and did not respond.
 func (p *page) missing(nodes []string) {
 	if len(nodes) > 0 {
 		p.line("")
@@ -104,7 +105,7 @@ func (p *page) missing(nodes []string) {
 	}
 }
 
-// change carries out a change that has no more to say than which action was done.
+// change performs a change whose only result is the action.
 func (g *globals) change(cmd *cobra.Command, at target, action string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
 	defer cancel()
@@ -136,18 +137,18 @@ func (c *confirmation) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation; cannot be undone")
 }
 
-// addYes adds --yes to what can be undone, with effort.
+// addYes adds --yes for changes that are hard to undo.
 func (c *confirmation) addYes(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation")
 }
 
-// ask has the name typed, unless --yes was given. Where nobody is there to type
-// it, it refuses.
+// ask asks for the name as confirmation, unless --yes was given. It refuses if stdin is not a
+// terminal.
 func (c *confirmation) ask(cmd *cobra.Command, g *globals, what, name string) error {
 	return c.askAfter(cmd, g, fmt.Sprintf("%s %s cannot be undone", what, name), name)
 }
 
-// askAfter has the name typed after a warning, unless --yes was given.
+// askAfter asks for the name after a warning, unless --yes was given.
 func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name string) error {
 	if c.yes {
 		return nil
@@ -157,7 +158,7 @@ func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name st
 		e.answer.Hint = "add --yes"
 		return e
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type the name to confirm: ", warning) // the answer counts
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type the name to confirm: ", warning) // the answer decides
 	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if strings.TrimSpace(typed) != name {
 		f := usageError("confirmation does not match %q: nothing was changed", name)
@@ -169,8 +170,7 @@ func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name st
 
 type completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// complete proposes targets of the form with names from the broker: none without
-// a broker.
+// complete completes targets of the form with names from the broker, if it responds.
 func (f form) complete(g *globals) completer {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if g.connect() != nil {
@@ -190,7 +190,7 @@ func (f form) complete(g *globals) completer {
 	}
 }
 
-// names lists all targets of the form that there are.
+// names lists all existing targets of the form.
 func (f form) names(ctx context.Context, client *api.Client) (names []string) {
 	if f == partitionForm {
 		all, _ := client.Partitions(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// topOptions say what top shows.
+// topOptions define what top shows.
 type topOptions struct {
 	topics, channels, nodes, clients bool
 	once                             bool
@@ -64,7 +64,7 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 		ask := func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, "", "") }
 		return answer(cmd, g, ask, func(lag *api.Lag) view { return ordered(lagView(lag), "depth") })
 	}
-	if o.once || g.watch > 0 { // the loop of --watch stands around it
+	if o.once || g.watch > 0 { // --watch runs the loop
 		return once()
 	}
 	return g.repeat(cmd, defaultWatch, once)

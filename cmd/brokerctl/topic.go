@@ -19,8 +19,8 @@ func newTopicCommand(g *globals) *cobra.Command {
 		newTopicEmptyCommand(g), newTopicDeleteCommand(g), newTopicRestoreCommand(g))
 }
 
-// configOptions are the settings that a topic can be given at any time. Those
-// that are not set on the command line stay nil in the patch.
+// configOptions are the settings that a topic can be given at any time. Settings without a flag on
+// the command line stay nil in the patch.
 type configOptions struct {
 	minISR         int
 	sync           string
@@ -82,14 +82,14 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	return p, err
 }
 
-// setIf lets to point at v if the flag was given.
+// setIf sets to to the address of v if the flag was given.
 func setIf[T any](f *pflag.FlagSet, flag string, to **T, v T) {
 	if f.Changed(flag) {
 		*to = &v
 	}
 }
 
-// topicTable shows topics, one a line.
+// topicTable shows topics, one per line.
 func topicTable(p *page, topics ...api.Topic) {
 	t := newTable("NAME", "PARTITIONS", "REPLICAS", "MIN-ISR", "RETENTION", "SIZE", "ACK MEANS", "STATE",
 		"+DEPTH", "+MESSAGES", "+CHANNELS", "+MAX-MESSAGE")
@@ -105,7 +105,7 @@ func topicTable(p *page, topics ...api.Topic) {
 	p.table(t)
 }
 
-// retention writes the age and the size that a log is kept to: 72h/50GiB.
+// retention formats the retention age and size of a log: 72h/50GiB.
 func retention(c api.Config) string {
 	text := "finished"
 	if c.Retention > 0 {
@@ -117,7 +117,7 @@ func retention(c api.Config) string {
 	return text
 }
 
-// ackMeans says what is true once a message is acknowledged.
+// ackMeans formats what an acknowledgement guarantees.
 func ackMeans(c api.Config) string {
 	where := plural(max(c.MinISR, 1), "replica")
 	if c.MinISR < c.Replicas {

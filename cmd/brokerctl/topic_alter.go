@@ -61,7 +61,7 @@ func alterTopic(cmd *cobra.Command, g *globals, name string, patch api.ConfigPat
 	return g.show(cmd, topicView(t))
 }
 
-// replicated reports whether every partition has as many replicas as it is to have.
+// replicated reports whether every partition has the required number of replicas.
 func replicated(t *api.Topic) (text string, done bool) {
 	moving, waiting := 0, 0
 	for _, q := range t.Partitions {

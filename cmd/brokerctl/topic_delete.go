@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// deletion says which topic is deleted, and whether for good.
+// deletion defines which topic is deleted, and whether for good.
 type deletion struct {
 	purge       bool
 	incarnation uint64

@@ -43,7 +43,7 @@ func partitionTable(p *page, partitions []api.Partition) {
 	p.table(t)
 }
 
-// leader marks a leader that is the preferred one with a star.
+// leader marks the preferred leader with a star.
 func leader(q api.Partition) string {
 	switch {
 	case q.Leader == "":

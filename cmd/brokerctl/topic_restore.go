@@ -27,7 +27,7 @@ to restore deletes the new topic in the same step; it can be restored likewise.`
 		if replace && which.Incarnation == 0 {
 			return usageError("--replace needs --incarnation: topic list --deleted -o wide shows it")
 		}
-		if replace { // this one, and none that is made meanwhile
+		if replace { // only this one, and not one created meanwhile
 			var err error
 			if which.Replaces, err = query(cmd.Context(), g, func(ctx context.Context) (uint64, error) { return g.client.Trash.Holder(ctx, at.topic) }); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// program says which program this is.
+// program describes this program.
 type program struct {
 	Version  string `json:"version"`
 	Tag      string `json:"tag"`      // "": not known
@@ -33,7 +33,7 @@ func (b program) String() string {
 	return fmt.Sprintf("brokerctl %s (%s, %s)", b.Version, o, b.Go)
 }
 
-// userAgent is what brokers are told that we are.
+// userAgent is the user agent sent to brokers.
 func userAgent() string { return "brokerctl/" + build.Version() }
 
 func newVersionCommand(g *globals) *cobra.Command {
@@ -54,12 +54,12 @@ func newVersionCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// versions says which release runs where.
+// versions lists the release of each node.
 type versions struct {
 	Brokerctl string        `json:"brokerctl"`
 	Nodes     []nodeVersion `json:"nodes"` // by id
 	Level     uint32        `json:"level"` // the feature level of the cluster
-	Skew      bool          `json:"skew"`  // they differ
+	Skew      bool          `json:"skew"`  // the versions differ
 }
 
 type nodeVersion struct {

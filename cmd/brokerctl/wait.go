@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// waitEvery is how often it is asked whether something is done.
+	// waitEvery is the polling interval.
 	waitEvery = time.Second
-	// waitThrough is how many questions in a row may go unanswered: the node that
-	// was asked may be the one that goes.
+	// waitThrough is how many consecutive requests may fail, because the node in use may be the
+	// one that stops.
 	waitThrough = 15
 )
 
-// waitFor asks repeatedly until done says so, and tells on standard error
-// what is left whenever that changes. It returns the last answer.
+// waitFor polls until done returns true, and prints the remaining work to standard error whenever
+// it changes. It returns the last result.
 func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*T, error), left func(*T) (text string, done bool)) (*T, error) {
 	ctx := cmd.Context()
 	said, silent := "", 0
@@ -49,7 +49,7 @@ func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*
 	}
 }
 
-// progress writes what is left of copying: 1.2 GiB at 50.0 MiB/s, 24s.
+// progress formats the remaining copying: 1.2 GiB at 50.0 MiB/s, 24s.
 func progress(p api.Progress) string {
 	if p.Bytes <= 0 {
 		return ""
@@ -64,7 +64,7 @@ func progress(p api.Progress) string {
 	return text
 }
 
-// troubleLines writes what the controller cannot do.
+// troubleLines formats what the controller cannot do.
 func troubleLines(p *page, all []api.Trouble) {
 	for _, t := range all {
 		p.line("stuck: %s/%d: %s (%s)", t.Topic, t.Partition, t.What, list(t.Nodes))

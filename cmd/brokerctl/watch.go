@@ -10,16 +10,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// defaultWatch is how often --watch asks again, and minWatch how often it may.
+// defaultWatch is the default interval of --watch, and minWatch its minimum.
 const (
 	defaultWatch = 2 * time.Second
 	minWatch     = 100 * time.Millisecond
 )
 
-// watchable are the names of the commands that only read: --watch can repeat them.
+// watchable are the names of the read-only commands, which --watch can repeat.
 var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "events", "deferred"}
 
-// clearScreen moves to the upper left of a terminal and clears what is there.
+// clearScreen moves to the upper left of a terminal and clears it.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func (g *globals) addWatch(cmd *cobra.Command) {
@@ -28,7 +28,7 @@ func (g *globals) addWatch(cmd *cobra.Command) {
 	f.Lookup("watch").NoOptDefVal = units.FormatDuration(defaultWatch)
 }
 
-// makeWatchable has every command below cmd obey --watch, or refuse it.
+// makeWatchable makes every command below cmd obey --watch, or refuse it.
 func (g *globals) makeWatchable(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		g.makeWatchable(c)
@@ -50,8 +50,8 @@ func (g *globals) makeWatchable(cmd *cobra.Command) {
 	}
 }
 
-// repeat runs something repeatedly until it is interrupted. An answer that is a
-// verdict, and a cluster that does not answer for a while, do not end it.
+// repeat repeats a command until it is interrupted. It continues after a negative result, and
+// while the cluster does not respond.
 func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() error) error {
 	ctx := cmd.Context()
 	for {

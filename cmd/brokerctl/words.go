@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// count writes a number with commas: 48,112.
+// count formats a number with commas: 48,112.
 func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
 	text := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -22,7 +22,7 @@ func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
 	return sign + text
 }
 
-// age writes a duration for people: 1.2s, 42s, 3h12m. 0 is nothing: "-".
+// age formats a duration for people: 1.2s, 42s, 3h12m; "-" for 0.
 func age(d api.Duration) string {
 	v := time.Duration(d)
 	switch {
@@ -38,7 +38,7 @@ func age(d api.Duration) string {
 	return units.FormatDuration(v.Round(time.Minute))
 }
 
-// latency writes a duration to two or three digits: 1.9ms, 31ms, 120µs.
+// latency formats a duration with two or three digits: 1.9ms, 31ms, 120µs.
 func latency(d time.Duration) string {
 	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
 		if d < 100*unit {
@@ -48,7 +48,7 @@ func latency(d time.Duration) string {
 	return d.String()
 }
 
-// list writes names with commas; none: "-".
+// list formats names with commas; "-" for none.
 func list(names []string) string {
 	if len(names) == 0 {
 		return "-"
