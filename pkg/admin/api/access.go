@@ -10,24 +10,24 @@ import (
 // PathAccess is the path below which users, tokens and rules are.
 const PathAccess = "/v1/access"
 
-// AccessStatus says whether access control is on, and what there is of it.
+// AccessStatus reports whether access control is on, and counts its objects.
 type AccessStatus struct {
 	Enabled bool `json:"enabled"`
-	// Administrator says whether there is an administrator with a credential that does not
+	// Administrator reports whether there is an administrator with a credential that does not
 	// expire: access control can be enabled.
 	Administrator bool `json:"administrator"`
 	Users         int  `json:"users"`
 	Tokens        int  `json:"tokens"`
 }
 
-// Rule grants a right. Topic and Channel are patterns in which * stands for any characters.
+// Rule grants a right. Topic and Channel are patterns in which * matches any characters.
 type Rule struct {
 	Right   string `json:"right"`             // publish, subscribe, manage, read or admin
 	Topic   string `json:"topic,omitempty"`   // of publish, subscribe and manage
 	Channel string `json:"channel,omitempty"` // of subscribe
 }
 
-// User is somebody who may be granted something.
+// User is a user to whom rights can be granted.
 type User struct {
 	Name         string   `json:"name"`
 	HasPassword  bool     `json:"has_password"`
@@ -41,7 +41,7 @@ type UserList struct {
 	Users []User `json:"users"`
 }
 
-// CreateUser makes a user. Password is the only secret: "": none.
+// CreateUser is a request to create a user. Password is the only secret; "": none.
 type CreateUser struct {
 	Name         string   `json:"name"`
 	Password     string   `json:"password,omitempty"`
@@ -49,7 +49,7 @@ type CreateUser struct {
 	Rules        []Rule   `json:"rules,omitempty"`
 }
 
-// SetPassword gives a user another password.
+// SetPassword is a request to change a user's password.
 type SetPassword struct {
 	Password string `json:"password"`
 }
@@ -59,13 +59,13 @@ type Rules struct {
 	Rules []Rule `json:"rules"`
 }
 
-// CreateToken makes a token of a user.
+// CreateToken is a request to create a token of a user.
 type CreateToken struct {
 	Description string `json:"description,omitempty"`
 	ExpiresInMS int64  `json:"expires_in_ms,omitempty"` // 0: it does not expire
 }
 
-// Token describes a token. Secret is the token itself, and is shown only where it was made.
+// Token describes a token. Secret is the token itself, and is only set when it was created.
 type Token struct {
 	ID          string     `json:"id"`
 	User        string     `json:"user"`
@@ -81,9 +81,9 @@ type TokenList struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// Self says who the caller is.
+// Self describes the caller.
 type Self struct {
-	User    string `json:"user"` // "": nobody known
+	User    string `json:"user"` // "": unknown
 	Enabled bool   `json:"enabled"`
 	Rules   []Rule `json:"rules"`
 }
@@ -91,7 +91,7 @@ type Self struct {
 // Access are the requests about users, tokens and rules. A Client has them.
 type Access struct{ t *transport }
 
-// Status says whether access control is on.
+// Status reports whether access control is on.
 func (c Access) Status(ctx context.Context) (*AccessStatus, error) {
 	return into[AccessStatus](ctx, c.t, path("access"))
 }
@@ -105,7 +105,7 @@ func (c Access) Enable(ctx context.Context, on bool) (*AccessStatus, error) {
 	return post[AccessStatus](ctx, c.t, path("access", verb), nil)
 }
 
-// Self says who the broker takes the caller for.
+// Self returns the user as whom the broker authenticates the caller.
 func (c Access) Self(ctx context.Context) (*Self, error) {
 	return into[Self](ctx, c.t, path("access", "self"))
 }
@@ -122,7 +122,7 @@ func (c Access) User(ctx context.Context, name string) (*User, error) {
 	return into[User](ctx, c.t, path("access", "users", name))
 }
 
-// CreateUser makes a user.
+// CreateUser creates a user.
 func (c Access) CreateUser(ctx context.Context, req CreateUser) (*User, error) {
 	return post[User](ctx, c.t, path("access", "users"), req)
 }
@@ -132,7 +132,7 @@ func (c Access) DeleteUser(ctx context.Context, name string) error {
 	return c.t.send(ctx, http.MethodDelete, path("access", "users", name), nil, nil)
 }
 
-// SetPassword gives a user another password.
+// SetPassword changes a user's password.
 func (c Access) SetPassword(ctx context.Context, name, password string) (*User, error) {
 	return post[User](ctx, c.t, path("access", "users", name, "password"), SetPassword{password})
 }
@@ -142,7 +142,7 @@ func (c Access) Grant(ctx context.Context, user string, rules []Rule) (*User, er
 	return post[User](ctx, c.t, path("access", "users", user, "grant"), Rules{rules})
 }
 
-// Revoke takes rules from a user, all of which it has.
+// Revoke removes rules from a user, who must have all of them.
 func (c Access) Revoke(ctx context.Context, user string, rules []Rule) (*User, error) {
 	return post[User](ctx, c.t, path("access", "users", user, "revoke"), Rules{rules})
 }
@@ -158,7 +158,7 @@ func (c Access) Tokens(ctx context.Context, user string) ([]Token, error) {
 	return out.Tokens, err
 }
 
-// CreateToken makes a token of a user.
+// CreateToken creates a token of a user.
 func (c Access) CreateToken(ctx context.Context, user string, req CreateToken) (*Token, error) {
 	return post[Token](ctx, c.t, path("access", "users", user, "tokens"), req)
 }

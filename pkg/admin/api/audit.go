@@ -21,13 +21,13 @@ type Act struct {
 	Index    uint64    `json:"index"` // grows with each
 	At       time.Time `json:"at"`
 	Node     string    `json:"node"`  // that was asked
-	Actor    string    `json:"actor"` // the address that it came from
+	Actor    string    `json:"actor"` // the address of the client
 	Identity string    `json:"identity,omitempty"`
 	Agent    string    `json:"agent,omitempty"` // the program that asked
 	Verb     string    `json:"verb"`            // method and path
 	Object   string    `json:"object,omitempty"`
 	Request  string    `json:"request,omitempty"`
-	Before   string    `json:"before,omitempty"` // the object as it was, in JSON, where it is another since
+	Before   string    `json:"before,omitempty"` // the object before the change, in JSON, if it has changed
 	After    string    `json:"after,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Status   int       `json:"status"` // of the answer
@@ -50,7 +50,7 @@ type Event struct {
 // JournalOptions selects entries. The zero value selects the last 1,000.
 type JournalOptions struct {
 	Since  time.Time
-	After  uint64 // the index of an entry: those behind it
+	After  uint64 // the index of an entry: only later entries
 	Actor  string // a part of the address or identity
 	Object string // a topic is that of its channels and partitions, too
 	Max    int    // the last ones; 0: 1,000
@@ -76,12 +76,12 @@ func (o JournalOptions) query() url.Values {
 	return q
 }
 
-// Audit returns what operators did.
+// Audit returns operators' changes.
 func (i Insights) Audit(ctx context.Context, o JournalOptions) (*AuditLog, error) {
 	return find[AuditLog](ctx, i.t, path("audit"), o.query())
 }
 
-// Events returns what happened.
+// Events returns events of the cluster.
 func (i Insights) Events(ctx context.Context, o JournalOptions) (*EventLog, error) {
 	return find[EventLog](ctx, i.t, path("events"), o.query())
 }

@@ -55,9 +55,9 @@ func ChannelsOf(topics []Topic) AllChannels {
 type CreateChannel struct {
 	Name    string `json:"name"`
 	Ordered bool   `json:"ordered,omitempty"` // the same as order strict
-	// Order is none, strict (one message of a partition at a time) or key (one message of each
-	// key of a partition at a time); "" means strict in an ordered topic, which refuses
-	// none, and elsewhere none, or as Ordered says.
+	// Order is none, strict (one message of a partition at a time) or key (one message of each key
+	// of a partition at a time). "" means strict in an ordered topic, which refuses none, and
+	// otherwise the value of Ordered.
 	Order string `json:"order,omitempty"`
 	// Policy applies to a new channel only; an existing one is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`
@@ -140,7 +140,7 @@ type Channel struct {
 }
 
 // ChannelPartition is a channel's position in one partition. Lag is the committed end minus
-// Confirmed; it includes finished messages behind an unfinished one.
+// Confirmed; it includes finished messages above an unfinished one.
 type ChannelPartition struct {
 	Partition int    `json:"partition"`
 	Leader    string `json:"leader"`
@@ -181,7 +181,7 @@ type Consumer struct {
 }
 
 // Seek moves a channel in every partition. Exactly one of To, Offset and Time is set. Messages
-// behind the new position are finished, messages ahead of it are redelivered.
+// below the new position are finished, messages above it are redelivered.
 type Seek struct {
 	To     SeekEdge   `json:"to,omitempty"`
 	Offset *uint64    `json:"offset,omitempty"` // of the next message to deliver
@@ -196,7 +196,7 @@ type SeekEdge string
 // The edges.
 const (
 	SeekStart SeekEdge = "start" // the oldest message that is kept
-	SeekEnd   SeekEdge = "end"   // only what is published from now on
+	SeekEnd   SeekEdge = "end"   // only messages published from now on
 )
 
 // KeyBlock is the key for which most messages wait in a channel ordered by key.

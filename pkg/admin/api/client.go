@@ -14,7 +14,7 @@ import (
 // DefaultAddress is the HTTP address of a broker with default configuration.
 const DefaultAddress = "http://127.0.0.1:4151"
 
-// DialTimeout bounds how long connecting to an address may take.
+// DialTimeout limits the time for connecting to an address.
 const DialTimeout = 3 * time.Second
 
 // Client calls the /v1 API of any of several nodes. Its methods are safe for concurrent use;
@@ -38,13 +38,13 @@ type ClientOptions struct {
 	// Addresses of nodes, as URLs or host:port. None: DefaultAddress.
 	Addresses []string
 	// HTTP sends the requests. nil: a client that gives up on an unresponsive address after
-	// DialTimeout. Other deadlines come from the contexts. CheckRedirect is used for reads
-	// only: a redirected change fails with failure.Invalid.
+	// DialTimeout. Other deadlines come from the contexts. CheckRedirect is used for reads only: a
+	// redirected change fails with failure.Invalid.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
-	// Authorization is sent as the header of that name, to the Addresses and to nodes that
-	// the client is told of: Bearer and a token, or Basic. "": none.
+	// Authorization is sent as the header of that name, to the Addresses and to nodes that the
+	// client learns of: Bearer and a token, or Basic. "": none.
 	Authorization string
 	// Reason is recorded in the audit log with each change; optional.
 	Reason string
@@ -99,7 +99,7 @@ func (c *Client) CreateTopic(ctx context.Context, req CreateTopic) (*Topic, erro
 	return post[Topic](ctx, &c.t, path("topics"), req)
 }
 
-// AlterTopic applies a patch and returns the topic as it is afterwards.
+// AlterTopic applies a patch and returns the changed topic.
 func (c *Client) AlterTopic(ctx context.Context, name string, patch ConfigPatch) (*Topic, error) {
 	out := new(Topic)
 	return out, c.t.send(ctx, http.MethodPatch, path("topics", name), patch, out)
@@ -163,7 +163,7 @@ func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChan
 	return post[Channel](ctx, &c.t, path("topics", topic, "channels"), req)
 }
 
-// AlterChannel changes a channel and returns it as it is afterwards.
+// AlterChannel changes a channel and returns it.
 func (c *Client) AlterChannel(ctx context.Context, topic, channel string, req AlterChannel) (*Channel, error) {
 	out := new(Channel)
 	return out, c.t.send(ctx, http.MethodPatch, path("topics", topic, "channels", channel), req, out)
@@ -179,7 +179,7 @@ func (c *Client) EmptyChannel(ctx context.Context, topic, channel string) error 
 	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "empty"), nil, nil)
 }
 
-// SeekChannel moves a channel and returns it as it is afterwards.
+// SeekChannel moves a channel and returns it.
 func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek) (*Channel, error) {
 	return post[Channel](ctx, &c.t, path("topics", topic, "channels", channel, "seek"), to)
 }
@@ -197,10 +197,10 @@ func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Publi
 	return post[Published](ctx, &c.t, path("topics", topic, "messages"), req)
 }
 
-// MaxFiltered is how many messages of a partition a node looks at for one Peek with a Filter.
+// MaxFiltered is how many messages of a partition a node evaluates for one Peek with a Filter.
 const MaxFiltered = 100_000
 
-// PeekOptions selects messages to look at.
+// PeekOptions select the messages to return.
 type PeekOptions struct {
 	Partition *int    // nil: all of them
 	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message

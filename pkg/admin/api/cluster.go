@@ -27,8 +27,8 @@ type Node struct {
 	ClusterAddress string    `json:"cluster_address"`
 	Zone           string    `json:"zone"`
 	Version        string    `json:"version"`
-	Incarnation    uint64    `json:"incarnation"` // changes when the node starts anew
-	Intent         Intent    `json:"intent"`      // what an operator wants of it
+	Incarnation    uint64    `json:"incarnation"` // changes at each start of the node
+	Intent         Intent    `json:"intent"`      // what an operator has requested
 	Leaders        int       `json:"leaders"`     // partitions that it leads
 	Replicas       int       `json:"replicas"`    // partitions that it holds a copy of
 	Levels         Levels    `json:"levels"`      // feature levels that its program supports
@@ -36,8 +36,8 @@ type Node struct {
 	HTTPSAddress   string    `json:"https_address"`
 }
 
-// URL returns where the node is asked by itself, over TLS if secure: a token must not be sent without, so there is no
-// way back to plain HTTP. "": the node advertises no such address.
+// URL returns the address of the node itself, over TLS if secure: a token must not be sent without
+// TLS, so it never falls back to plain HTTP. "": the node advertises no such address.
 func (n *Node) URL(secure bool) string {
 	scheme, at := "http://", n.HTTPAddress
 	if secure {
@@ -55,8 +55,8 @@ type Intent string
 // The intents.
 const (
 	IntentNone         Intent = ""
-	IntentDrain        Intent = "drain"        // it is to lead nothing
-	IntentDecommission Intent = "decommission" // its replicas are to move away, too
+	IntentDrain        Intent = "drain"        // lead no partition
+	IntentDecommission Intent = "decommission" // also move its replicas to other nodes
 )
 
 // NodeList is every node, by id.
@@ -70,7 +70,7 @@ type Cluster struct {
 	Controller string `json:"controller"` // leads the metadata; "": none known
 	Self       string `json:"self"`       // the node that answers
 	Nodes      []Node `json:"nodes"`      // by id
-	Level      uint32 `json:"level"`      // the feature level: what the nodes rely on of each other
+	Level      uint32 `json:"level"`      // the feature level of the cluster
 	Attainable uint32 `json:"attainable"` // the highest level that every node supports
 }
 
@@ -81,9 +81,9 @@ type NodeDetail struct {
 	Partitions []NodePartition `json:"partitions"` // by topic and number
 	Left       Progress        `json:"left"`
 	Removable  bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
-	Troubles   []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
-	// DeletedTopics counts the deleted topics of which the node has a copy; copies are not moved.
-	// OnlyCopies names those that cannot be restored without it.
+	Troubles   []Trouble       `json:"troubles"`  // with partitions that the controller cannot move away
+	// DeletedTopics is the number of deleted topics of which the node has a copy; copies are not
+	// moved. OnlyCopies names those that cannot be restored without the node.
 	DeletedTopics int      `json:"deleted_topics,omitempty"`
 	OnlyCopies    []string `json:"only_copies,omitempty"`
 }
@@ -94,14 +94,14 @@ type NodePartition struct {
 	Partition int    `json:"partition"`
 	Leader    bool   `json:"leader"`
 	InSync    bool   `json:"in_sync"`
-	Adding    bool   `json:"adding"`   // its copy is being made
+	Adding    bool   `json:"adding"`   // its replica is being copied
 	Removing  bool   `json:"removing"` // its copy is about to go
 }
 
 // Progress is the remaining work of an operation. Bytes, rate and time cover the copies in
 // progress; queued ones are only counted.
 type Progress struct {
-	Leaders        int      `json:"leaders"`          // partitions still to be handed over
+	Leaders        int      `json:"leaders"`          // leaderships still to be transferred
 	Replicas       int      `json:"replicas"`         // partitions still to be moved
 	Moving         int      `json:"moving"`           // of those, under way
 	Bytes          int64    `json:"bytes"`            // still to be copied
@@ -132,7 +132,7 @@ type Balance struct {
 	Nodes   []NodeLoad   `json:"nodes"`   // by id
 	Leaders []LeaderMove `json:"leaders"` // leaderships that could go to their preferred replica
 	Moves   []Move       `json:"moves"`   // replicas that could move
-	Started bool         `json:"started"` // it was not only looked at
+	Started bool         `json:"started"` // the changes were started
 }
 
 // NodeLoad is a node's share of all partitions.
@@ -182,7 +182,7 @@ type Raft struct {
 // if the other nodes are too few.
 type DecommissionNode struct {
 	Force  bool `json:"force,omitempty"`
-	DryRun bool `json:"dry_run,omitempty"` // only say whether it could begin; the answer is the node as it is
+	DryRun bool `json:"dry_run,omitempty"` // only check whether it is possible; the response is the unchanged node
 }
 
 // RaftMember is one member of the Raft group. Fields after Address are known only for nodes

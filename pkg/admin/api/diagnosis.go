@@ -24,7 +24,7 @@ type Diagnosis struct {
 	UptimeMS   int64     `json:"uptime_ms"`
 	Goroutines int       `json:"goroutines"`
 	HeapBytes  uint64    `json:"heap_bytes"`
-	// Config is every setting, as TOML, with where it came from.
+	// Config has every setting, as TOML, with its source.
 	Config string `json:"config"`
 	// Stacks are all goroutines, those with the same stack together.
 	Stacks string `json:"stacks"`

@@ -9,9 +9,9 @@ import (
 // Error is a failure, as answered by /v1 and returned by the Client.
 type Error struct {
 	Code    failure.Code `json:"code"`
-	Message string       `json:"message"`        // what went wrong, a sentence without full stop
-	Hint    string       `json:"hint,omitempty"` // what to do about it
-	Fate    string       `json:"fate,omitempty"` // what became of the data: refused, uncertain or corrupt
+	Message string       `json:"message"`        // the error, a sentence without full stop
+	Hint    string       `json:"hint,omitempty"` // a remedy
+	Fate    string       `json:"fate,omitempty"` // the fate of the data
 	cause   error
 }
 

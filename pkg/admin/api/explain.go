@@ -12,7 +12,7 @@ type Explanation struct {
 	Deferred    int64   `json:"deferred"`
 	OldestAgeMS int64   `json:"oldest_age_ms"` // of the oldest unfinished message; 0: none
 	Consumers   int     `json:"consumers"`
-	Causes      []Cause `json:"causes"` // the one to look at first comes first
+	Causes      []Cause `json:"causes"` // in the order in which to check them
 	// MissingNodes lead partitions but did not answer; their messages are not counted.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
@@ -22,8 +22,8 @@ type Explanation struct {
 type Cause struct {
 	Code  CauseCode `json:"code"`
 	What  string    `json:"what"`  // for people
-	Do    string    `json:"do"`    // what helps, for people
-	Count int64     `json:"count"` // of partitions, consumers or messages, as What says
+	Do    string    `json:"do"`    // the remedy, for people
+	Count int64     `json:"count"` // the number of partitions, consumers or messages, as in What
 }
 
 // CauseCode identifies a cause for programs.
@@ -34,7 +34,7 @@ const (
 	CauseNoLeader     CauseCode = "no_leader"      // partitions have no leader, or it does not answer
 	CausePaused       CauseCode = "paused"         // the channel is
 	CauseTopicPaused  CauseCode = "topic_paused"   // messages wait before all channels
-	CauseNoConsumer   CauseCode = "no_consumer"    // nobody subscribes
+	CauseNoConsumer   CauseCode = "no_consumer"    // no subscription
 	CauseBackoff      CauseCode = "backoff"        // consumers that requeued messages ask for none (RDY 0)
 	CauseReadyZero    CauseCode = "rdy_zero"       // consumers ask for none (RDY 0)
 	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
@@ -44,5 +44,5 @@ const (
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
 	CauseFiltered     CauseCode = "filtered"       // the channel's filter leaves messages out, or cannot be used
-	CauseDeferred     CauseCode = "deferred"       // what there is is not due
+	CauseDeferred     CauseCode = "deferred"       // all messages are deferred
 )

@@ -27,7 +27,7 @@ type PartitionMove struct {
 type SavedPosition struct {
 	ID         uint64           `json:"id"`
 	At         time.Time        `json:"at"`
-	Verb       string           `json:"verb"` // what was done then: seek, skip, empty, delete
+	Verb       string           `json:"verb"` // the change: seek, skip, empty, delete
 	Partitions []SavedPartition `json:"partitions"`
 }
 
@@ -49,7 +49,7 @@ type ChannelHistory struct {
 type UndoneMove struct {
 	Topic      string            `json:"topic"`
 	Channel    string            `json:"channel"`
-	Verb       string            `json:"verb"` // that was taken back
+	Verb       string            `json:"verb"` // the change that was undone
 	At         time.Time         `json:"at"`   // when that was done
 	Partitions []UndonePartition `json:"partitions"`
 }
@@ -67,7 +67,7 @@ type Skip struct {
 	To        uint64 `json:"to"`
 }
 
-// PlanSeek returns what SeekChannel would do.
+// PlanSeek returns the effect of SeekChannel without performing it.
 func (h History) PlanSeek(ctx context.Context, topic, channel string, to Seek) (*MovePlan, error) {
 	q := url.Values{}
 	switch {

@@ -20,7 +20,7 @@ type Message struct {
 	Text    string          `json:"text,omitempty"`
 	Delay   Duration        `json:"delay,omitempty"`    // it is delivered no earlier than this from now
 	DelayMS int64           `json:"delay_ms,omitempty"` // the same in milliseconds
-	Key     string          `json:"key,omitempty"`      // what it is about: up to 255 bytes
+	Key     string          `json:"key,omitempty"`      // the key, up to
 	Dedup   string          `json:"dedup,omitempty"`    // up to 64 bytes: it is stored once within the topic's dedup window
 	TTL     Duration        `json:"ttl,omitempty"`      // it is not delivered later than this from now; 0s: the topic's
 	TTLMS   int64           `json:"ttl_ms,omitempty"`   // the same in milliseconds
@@ -31,8 +31,8 @@ type Message struct {
 	TraceIDHex string `json:"trace_id_hex,omitempty"`
 }
 
-// Size returns how many bytes the message adds to a request, to the limits of which it counts: its
-// body, which the request holds in base64, its header and its key.
+// Size returns how many bytes the message adds to the size of a request: its body in base64, its
+// header and its key.
 func (m *Message) Size() int { return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.Key) }
 
 // Published is the answer to Publish: the messages are as durable as the topic's sync policy.
@@ -43,7 +43,7 @@ type Published struct {
 	Partition int    `json:"partition"`
 	FirstSeq  uint64 `json:"first_seq"`
 	Count     int    `json:"count"`
-	// IDs are the message ids that consumers see, in order.
+	// IDs are the message ids for consumers, in order.
 	IDs []string `json:"ids"`
 	// Parts lists the messages per partition, ordered by first message, unless they are simply
 	// Count messages from FirstSeq in Partition.
@@ -83,12 +83,12 @@ type Peeked struct {
 	TraceID   uint64     `json:"trace_id,omitempty"`
 	// TraceIDHex is the trace id as 16 hexadecimal digits, because browsers round the number.
 	TraceIDHex string          `json:"trace_id_hex,omitempty"`
-	Headers    json.RawMessage `json:"headers"` // an object; {} where there is none
+	Headers    json.RawMessage `json:"headers"` // an object; {} if there are no headers
 	Key        string          `json:"key,omitempty"`
 	Dedup      string          `json:"dedup,omitempty"`
 	TTLMS      int64           `json:"ttl_ms,omitempty"` // as its publisher named it
 	Body       []byte          `json:"body"`
-	Text       *string         `json:"text,omitempty"` // the body, where it is UTF-8
+	Text       *string         `json:"text,omitempty"` // the body, if it is UTF-8
 }
 
 // PeekedList is the answer to a peek.

@@ -27,7 +27,7 @@ type FinishedMessage struct {
 	ID        string    `json:"id"`
 	Partition int       `json:"partition"`
 	Seq       uint64    `json:"seq"`
-	Was       PeekState `json:"was"` // where it was before; finished: nothing was done
+	Was       PeekState `json:"was"` // the previous state; finished: nothing was changed
 }
 
 // Message returns a message by its id, and its state in a channel of its topic; "" means all

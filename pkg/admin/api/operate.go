@@ -10,7 +10,7 @@ import (
 // Client implements them.
 type Operations struct{ t *transport }
 
-// Node describes one node and what it does.
+// Node describes one node and its state.
 func (c Operations) Node(ctx context.Context, id string) (*NodeDetail, error) {
 	return into[NodeDetail](ctx, c.t, path("nodes", id))
 }

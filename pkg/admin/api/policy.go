@@ -1,7 +1,7 @@
 package api
 
-// Policy is the effective policy of a channel for unfinished messages and delivery rate,
-// including what its topic and the cluster decide.
+// Policy is the effective policy of a channel for unfinished messages and the delivery rate,
+// including the settings of its topic and the cluster.
 type Policy struct {
 	MaxAttempts     int    `json:"max_attempts"`      // deliveries of one message; 0: no limit
 	OnExhausted     string `json:"on_exhausted"`      // of a message that has had them: see OnExhausted
@@ -13,9 +13,9 @@ type Policy struct {
 	Own []string `json:"own"`
 }
 
-// What becomes of a message that has used up its attempts.
+// Outcomes for a message that has used up its attempts.
 const (
-	OnExhaustedDeadLetter = "dead-letter" // it goes to the dead-letter topic
+	OnExhaustedDeadLetter = "dead-letter" // move it to the dead-letter topic
 	OnExhaustedDrop       = "drop"        // it is finished
 	OnExhaustedBlock      = "block"       // it stays and is not delivered; an ordered channel waits
 )
@@ -38,5 +38,5 @@ type AlterChannel struct {
 	Ordered *bool        `json:"ordered,omitempty"` // the same as order strict, or none
 	Order   *string      `json:"order,omitempty"`   // none, strict or key
 	Policy  *PolicyPatch `json:"policy,omitempty"`
-	Filter  *string      `json:"filter,omitempty"` // "": none any more
+	Filter  *string      `json:"filter,omitempty"` // "": removes the filter
 }

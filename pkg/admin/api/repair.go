@@ -18,16 +18,16 @@ type RepairCopy struct {
 	Node         string `json:"node"`
 	Leader       bool   `json:"leader"`
 	InSync       bool   `json:"in_sync"`
-	Open         bool   `json:"open"` // false: the node cannot open it, see its log; what follows is not known
+	Open         bool   `json:"open"` // false: the node cannot open it, see its log; the following fields are unknown
 	LogStart     uint64 `json:"log_start"`
 	CommittedEnd uint64 `json:"committed_end"`
 	LogEnd       uint64 `json:"log_end"`
-	// Damaged: part of it cannot be read. Damage lists the known ranges.
+	// Damaged: part of it is unreadable. Damage lists the known ranges.
 	Damaged bool          `json:"damaged"`
 	Damage  []DamageRange `json:"damage"`
 	// Refusing: it refuses its leader, which lacks committed messages of this copy.
 	Refusing bool `json:"refusing"`
-	// Lost: its data is gone, and no other replica is in sync.
+	// Lost: its data is missing, and no other replica is in sync.
 	Lost bool `json:"lost"`
 }
 
@@ -38,9 +38,9 @@ type SetAsideCopy struct {
 	Name         string        `json:"name"`
 	Path         string        `json:"path"`
 	LogStart     uint64        `json:"log_start"`
-	CommittedEnd uint64        `json:"committed_end"` // as far as its log notes it
+	CommittedEnd uint64        `json:"committed_end"` // as recorded in its log
 	LogEnd       uint64        `json:"log_end"`
-	Damage       []DamageRange `json:"damage"` // in what was read of it
+	Damage       []DamageRange `json:"damage"` // in the data read so far
 	// Unreadable is the reason why its extent is unknown; absent if it is known.
 	Unreadable string `json:"unreadable,omitempty"`
 	// Why is the reason for keeping it; "" means that the replica has replaced it and it is
@@ -72,8 +72,7 @@ func (c Operations) Repair(ctx context.Context, topic string, partition int) (*R
 	return into[Repair](ctx, c.t, partitionPath(topic, partition, "repair"))
 }
 
-// RepairPartition carries out what an operator decided, and returns the copies that
-// are left.
+// RepairPartition performs an operator's decision, and returns the remaining copies.
 func (c Operations) RepairPartition(ctx context.Context, topic string, partition int, req RepairPartition) (*Repair, error) {
 	return post[Repair](ctx, c.t, partitionPath(topic, partition, "repair"), req)
 }

@@ -2,8 +2,9 @@ package api
 
 import "context"
 
-// MetadataSnapshot is the metadata of a cluster as one node knows it: nodes, topics, channels and their settings, who may
-// do what, and what operators did, without messages and positions. It holds hashes of passwords.
+// MetadataSnapshot is the metadata of a cluster as known on one node: nodes, topics, channels and
+// their settings, users and rules, and the audit log, without messages and positions. It contains
+// hashes of passwords.
 type MetadataSnapshot struct {
 	Node  string `json:"node"`  // that was asked
 	Index uint64 `json:"index"` // of the last change in it
@@ -11,7 +12,7 @@ type MetadataSnapshot struct {
 	Content []byte `json:"content"`
 }
 
-// PathSnapshot is where a node gives its MetadataSnapshot.
+// PathSnapshot is the path of a node's MetadataSnapshot.
 const PathSnapshot = "/v1/snapshot"
 
 // MetadataSnapshot returns the metadata as the node knows it that answers.

@@ -19,19 +19,19 @@ type Config struct {
 	Sync             Sync     `json:"sync"`          // when an acknowledged message is on disk
 	SyncInterval     Duration `json:"sync_interval"` // counts unless sync is always
 	SyncIntervalMS   int64    `json:"sync_interval_ms"`
-	Ordered          bool     `json:"ordered"`   // consumers must take it in order
+	Ordered          bool     `json:"ordered"`   // channels deliver in order
 	Ext              bool     `json:"ext"`       // messages may carry a JSON header
 	Retention        Duration `json:"retention"` // finished messages older than this may go; 0s: at once
 	RetentionMS      int64    `json:"retention_ms"`
 	RetentionBytes   int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
 	MaxMessageBytes  int      `json:"max_message_bytes"` // largest body, at most the node's max-msg-size; 0: that
-	DedupWindow      Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
+	DedupWindow      Duration `json:"dedup_window"`      // how long a dedup id is stored once; 0s: no id was used yet
 	DedupWindowMS    int64    `json:"dedup_window_ms"`
 	KeyFrom          string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
 	TTL              Duration `json:"ttl"`      // messages that name none expire after this; 0s: they do not
 	TTLMS            int64    `json:"ttl_ms"`
 	MaxBytes         int64    `json:"max_bytes"`       // of the logs, each partition an equal share; 0: no limit
-	OnFull           string   `json:"on_full"`         // what becomes of a publish beyond that
+	OnFull           string   `json:"on_full"`         // what happens to publishes beyond that
 	Trace            string   `json:"trace"`           // which messages are traced: off, on, 1/N, id:ID, with channel:NAME only there
 	RetentionTrash   Duration `json:"retention_trash"` // how long it can be restored once it is deleted; 0s: it cannot
 	RetentionTrashMS int64    `json:"retention_trash_ms"`
@@ -84,7 +84,7 @@ type AddPartitions struct {
 // Topic describes a topic, its partitions and its channels.
 type Topic struct {
 	Name        string `json:"name"`
-	Incarnation uint64 `json:"incarnation"` // tells it from others of the name, before and after it
+	Incarnation uint64 `json:"incarnation"` // distinguishes it from earlier and later topics of the name
 	Config      Config `json:"config"`
 	// FirstID is the id of the first message of partition 0, as 16 hexadecimal digits. Add 2^50
 	// per partition and 1 per message for any other.
@@ -97,7 +97,7 @@ type Topic struct {
 	Bytes         int64  `json:"bytes"`          // on disk
 	// DuplicatesTotal counts duplicates not stored because of their dedup ids, RefusedTotal
 	// messages refused because of max_bytes, and DroppedTotal messages deleted because of it
-	// although some channel had not finished them.
+	// although a channel had not finished them.
 	DuplicatesTotal uint64           `json:"duplicates_total"`
 	RefusedTotal    uint64           `json:"refused_total"`
 	DroppedTotal    uint64           `json:"dropped_total"`
@@ -127,7 +127,7 @@ type Partition struct {
 	CommittedEnd uint64   `json:"committed_end"` // also the number of messages ever stored
 	LogEnd       uint64   `json:"log_end"`
 	Bytes        int64    `json:"bytes"`              // on the leader's disk
-	Adding       []string `json:"adding,omitempty"`   // replicas that are being made
+	Adding       []string `json:"adding,omitempty"`   // replicas being added
 	Removing     []string `json:"removing,omitempty"` // replicas that go once those are in sync
 	// MissingNodes is the leader if it did not answer; ends and bytes are unknown then.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
@@ -138,7 +138,7 @@ type PartitionDetail struct {
 	Partition
 	Copies   []Copy    `json:"copies"`   // in the order of the replicas
 	Left     Progress  `json:"left"`     // of a move
-	Troubles []Trouble `json:"troubles"` // what the controller cannot do for it
+	Troubles []Trouble `json:"troubles"` // changes that the controller cannot make
 }
 
 // Copy is one replica of a partition. Ends and bytes are reported by its node if it answered.
@@ -160,7 +160,7 @@ type Copy struct {
 	BytesPerSecond int64    `json:"bytes_per_second"`
 	BehindFor      Duration `json:"behind_for"` // 0s: it is level; negative: it never was
 	BehindForMS    int64    `json:"behind_for_ms"`
-	// Damaged: part of it cannot be read.
+	// Damaged: part of it is unreadable.
 	Damaged bool `json:"damaged"`
 	// CheckedAt is when it was last scrubbed completely; absent if never.
 	CheckedAt *time.Time `json:"checked_at,omitempty"`
@@ -183,7 +183,7 @@ type ElectLeader struct {
 // MovePartition requests other nodes for a partition's replicas.
 type MovePartition struct {
 	Replicas []string `json:"replicas"`          // preferred leader first
-	DryRun   bool     `json:"dry_run,omitempty"` // only say whether it could begin; the answer is the partition as it is
+	DryRun   bool     `json:"dry_run,omitempty"` // only check whether it is possible; the response is the unchanged partition
 }
 
 // PartitionList is the partitions of every topic, by topic and number.

@@ -9,7 +9,7 @@ import (
 // TraceEvent is one event in the life of a message.
 type TraceEvent struct {
 	Time time.Time `json:"time"` // by the clock of the node
-	Node string    `json:"node"` // that noted it: the leader then
+	Node string    `json:"node"` // that recorded it: the leader at that time
 	// What is one of published, committed, delivered, touched, requeued, timed_out, deferred,
 	// dead_lettered and finished.
 	What      string `json:"what"`

@@ -21,17 +21,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// maxAnswerBytes bounds what the client reads of an answer.
+// maxAnswerBytes limits the size of a response that the client reads.
 const maxAnswerBytes = 256 << 20
 
 // maxRedirects bounds how often a read is redirected.
 const maxRedirects = 10
 
-// transport carries one request to the first of several nodes that takes it.
+// transport sends one request to the first of several nodes that accepts it.
 type transport struct {
 	http  *http.Client
 	agent string
-	// reason is sent with what changes something.
+	// reason is sent with requests that change something.
 	reason        string
 	authorization string
 
@@ -41,7 +41,7 @@ type transport struct {
 }
 
 func newHTTPClient() *http.Client {
-	t := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
+	t := http.DefaultTransport.(*http.Transport).Clone() // documented by net/http
 	t.DialContext = (&net.Dialer{Timeout: DialTimeout}).DialContext
 	return &http.Client{Transport: t}
 }
@@ -171,7 +171,7 @@ func (t *transport) know(base *url.URL) {
 	t.bases = append(t.bases, base)
 }
 
-// request is what one node is asked.
+// request is one request to a node.
 type request struct {
 	base   *url.URL
 	method string
@@ -190,8 +190,8 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 	return t.try(ctx, r, out)
 }
 
-// try asks one node. again says that the next one may be asked: nothing was
-// changed, or asking twice does no harm.
+// try sends the request to one node. again reports whether the next node may be tried: nothing was
+// changed, or repeating the request does no harm.
 func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
 	if slices.ContainsFunc(strings.Split(r.path, "/"), isDotSegment) {
 		return false, Errorf(failure.Invalid, "topics and channels named . or .. can only be deleted")
@@ -271,11 +271,11 @@ func unreached(r request, cause error) (again bool, err error) {
 	return false, Errorf(failure.Uncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
 }
 
-// tlsRequired is what a node answers without TLS that requires it.
+// tlsRequired is the response of a node that requires TLS to a request without it.
 const tlsRequired = "TLS_REQUIRED"
 
-// readError reads the failure that a broker answered, or makes one up for an
-// answer that is not a broker's.
+// readError parses the error in a response, or constructs one if the response is not that of a
+// broker.
 func readError(base *url.URL, resp *http.Response) *Error {
 	const maxErrorBytes = 64 << 10
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes)) // a part is better than nothing

@@ -13,7 +13,7 @@ import (
 // DeletedTopic is a deleted topic that can be restored.
 type DeletedTopic struct {
 	Name        string    `json:"name"`
-	Incarnation uint64    `json:"incarnation"` // tells it from others of the name
+	Incarnation uint64    `json:"incarnation"` // distinguishes it from others of the name
 	DeletedAt   time.Time `json:"deleted_at"`
 	KeptUntil   time.Time `json:"kept_until"` // it is purged then, or before if a disk is nearly full
 	Partitions  int       `json:"partitions"`

@@ -12,12 +12,12 @@ type Levels struct {
 type Upgrade struct {
 	Level        uint32   `json:"level"`        // the feature level of the cluster
 	Target       uint32   `json:"target"`       // that the program of the node that answers supports at most
-	Lagging      []string `json:"lagging"`      // nodes that do not support the target, with what they support
-	Unregistered []string `json:"unregistered"` // members of which it is not known
+	Lagging      []string `json:"lagging"`      // nodes that do not support the target level, with their levels
+	Unregistered []string `json:"unregistered"` // members with unknown levels
 	Finalized    bool     `json:"finalized"`    // the cluster has the target
 }
 
-// FinalizeUpgrade raises the feature level to what all nodes support.
+// FinalizeUpgrade raises the feature level to the highest that all nodes support.
 type FinalizeUpgrade struct {
 	DryRun bool `json:"dry_run,omitempty"` // only look
 }

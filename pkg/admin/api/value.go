@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Duration is a time.Duration encoded as a string such as "72h0m0s" in JSON and YAML. It parses
-// what units.ParseDuration parses, and negative durations, because ages can be negative if
-// clocks differ.
+// Duration is a time.Duration encoded as a string such as "72h0m0s" in JSON and YAML. It accepts
+// everything that units.ParseDuration accepts, and negative durations, because ages can be
+// negative if clocks differ.
 type Duration time.Duration
 
 // String returns the duration as time.Duration prints it.
@@ -35,7 +35,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Milliseconds returns a duration as a number for JSON. It rounds away from 0: what is not nothing is not 0.
+// Milliseconds returns a duration as a number for JSON. It rounds away from 0, so that only 0
+// becomes 0.
 func Milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -Milliseconds(-d)
@@ -89,7 +90,7 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int(s))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and a number in a string.
+// UnmarshalJSON parses the output of MarshalJSON, and a number in a string.
 func (s *Sync) UnmarshalJSON(raw []byte) error {
 	text := string(raw)
 	if len(raw) > 0 && raw[0] == '"' {
