@@ -27,7 +27,7 @@ const (
 	maxState   = 800 // of the object before and after
 )
 
-// audited records what operators do over HTTP.
+// audited records operators' changes over HTTP.
 type audited struct {
 	broker  v1.Broker
 	observe func(action string, status int)
@@ -77,8 +77,8 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	return pattern
 }
 
-// actionOf returns the name of an act in metrics, of which there are few: clients do not
-// choose it.
+// actionOf returns the name of an action in metrics. The number of names is bounded, because
+// clients do not choose them.
 func actionOf(method, pattern string) string {
 	switch {
 	case pattern == "":
@@ -89,13 +89,13 @@ func actionOf(method, pattern string) string {
 	return "other"
 }
 
-// aboutAccess says whether a request is about users, tokens and rules: of its body, which may hold
-// credentials, nothing is recorded but what the endpoint notes.
+// aboutAccess reports whether a request is about users, tokens and rules: of its body, which may
+// contain credentials, only what the endpoint notes is recorded.
 func aboutAccess(path string) bool {
 	return path == api.PathAccess || strings.HasPrefix(path, api.PathAccess+"/")
 }
 
-// changes says whether a request is an operator's, and may change something.
+// changes reports whether a request is an operator's and may change something.
 func changes(r *http.Request) bool {
 	path := r.URL.Path
 	switch {
@@ -112,8 +112,7 @@ func changes(r *http.Request) bool {
 	return false
 }
 
-// objectOf returns what a request is about: TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a
-// node.
+// objectOf returns the object of a request: TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a node.
 func objectOf(u *url.URL) string {
 	topic, rest, q := "", "", u.Query()
 	if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 3 && parts[0] == "v1" {
@@ -134,7 +133,7 @@ func objectOf(u *url.URL) string {
 	return topic + "/" + rest
 }
 
-// createdBy returns the name of what a request creates, as its body has it; "": it has none.
+// createdBy returns the name in the body of a request that creates an object; "" if there is none.
 func createdBy(path string, body []byte) string {
 	if !strings.HasSuffix(path, "/topics") && !strings.HasSuffix(path, "/channels") {
 		return ""
@@ -179,7 +178,7 @@ func (a audited) state(object string) string {
 	return clipped(string(raw), maxState)
 }
 
-// identityOf returns who a verified client certificate is of; "": nobody showed one.
+// identityOf returns the identity of a verified client certificate; "" if there is none.
 func identityOf(r *http.Request) string {
 	if c := guard.Verified(r.TLS); c != nil {
 		return c.Subject.String()
@@ -191,7 +190,7 @@ func reasonOf(r *http.Request) string {
 	return clipped(cmp.Or(r.Header.Get(api.ReasonHeader), r.URL.Query().Get("reason")), maxReason)
 }
 
-// queryOf returns the parameters of a request that its object and reason do not say.
+// queryOf returns the parameters of a request that are not part of its object or reason.
 func queryOf(u *url.URL) string {
 	q := u.Query()
 	for _, known := range []string{"topic", "channel", "reason"} {
@@ -200,7 +199,7 @@ func queryOf(u *url.URL) string {
 	return q.Encode()
 }
 
-// clipped bounds a text, makes it fit for a line, and leaves the secrets of tokens out.
+// clipped truncates a text, makes it fit for one line, and removes the secrets of tokens.
 func clipped(text string, most int) string {
 	text = access.Redact(text)
 	text = strings.ToValidUTF8(strings.Map(func(r rune) rune {
@@ -231,7 +230,7 @@ func (b *firstBytes) Read(p []byte) (int, error) {
 
 func (b *firstBytes) Close() error { return b.r.Close() }
 
-// statusOnly notes the status of an answer.
+// statusOnly records the status of a response.
 type statusOnly struct {
 	http.ResponseWriter
 	status int

@@ -14,14 +14,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// startPatience is how long a request waits for a node that is starting before it
-// is answered that the node is. One that waits for no others takes less: programs
-// that ping until there is an answer, and continue from there, find it ready.
+// startPatience is how long a request waits for a starting node before it is answered with an
+// error. A node that does not wait for others starts faster, so programs that wait for the first
+// response to a ping find it ready.
 const startPatience = time.Second
 
-// Front answers for a node from the moment its sockets are bound: that it lives
-// and is not ready, until Open gives it something to serve. With Wait it also
-// says what the node waits for. It may be used by many goroutines.
+// Front answers requests from the moment the sockets are bound: the node is alive and not ready,
+// until Open provides the handler. With Wait it also reports what the node waits for. It is safe
+// for concurrent use.
 type Front struct {
 	open    atomic.Pointer[http.Handler]
 	opened  signal.Signal
@@ -34,13 +34,12 @@ func (f *Front) Open(h http.Handler) {
 	f.opened.Fire()
 }
 
-// Wait has a node that waits for its cluster tell what it knows, until Open.
+// Wait provides the state of a node that waits for its cluster, until Open.
 func (f *Front) Wait(of v1.Waiting) {
 	f.waiting.Store(&waiting{of, v1.NewWaiting(of), time.Now()})
 }
 
-// await returns what is served, once there is something, or nil after
-// startPatience or the end of ctx.
+// await returns the handler once there is one, or nil after startPatience or the end of ctx.
 func (f *Front) await(ctx context.Context) *http.Handler {
 	opened := f.opened.Wait()
 	if h := f.open.Load(); h != nil {
@@ -86,7 +85,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// waiting is what a node answers that waits for its cluster. nil knows nothing yet.
+// waiting answers requests to a node that waits for its cluster. nil: no state is known yet.
 type waiting struct {
 	of    v1.Waiting
 	api   *v1.API

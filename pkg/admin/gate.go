@@ -20,10 +20,10 @@ import (
 // gate lets requests in that have the right which their endpoint needs.
 type gate struct {
 	guard *guard.Guard
-	// match returns the pattern of the endpoint that next takes for a request; "": none.
+	// match returns the pattern of the endpoint of next for a request; "" if there is none.
 	match func(*http.Request) string
 	needs map[string]need
-	open  map[string]bool // patterns that need no right here, whatever needs says
+	open  map[string]bool // patterns that require no right on this address, whatever needs says
 	next  func(http.ResponseWriter, *http.Request) string
 
 	refused    func() // is called for each request that is not let in
@@ -39,7 +39,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 	case g.open[pattern] || needed.open:
 		return g.next(w, r)
 	case pattern == "":
-		needed = anyUser // it is told that there is no such path
+		needed = anyUser // answered with 404
 	case !known:
 		needed = admin // a test sees to it that there is none
 	}
@@ -62,7 +62,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 	return g.next(w, r.WithContext(guard.WithCaller(r.Context(), caller)))
 }
 
-// permit returns why a caller may not make a request; nil: he may.
+// permit returns why a caller may not send a request; nil if he may.
 func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 	if n.always && c.Who.First() {
 		return nil
@@ -77,7 +77,7 @@ func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 	want := access.Demand{Right: n.right}
 	if n.of == atTopic || n.of == atChannel {
 		if want.Topic = nameOf(r, pattern, "topic"); want.Topic == "" {
-			want.Topic = "*" // the endpoint says that a name is missing, to who may all
+			want.Topic = "*" // a missing name is reported by the endpoint, to callers with rights for all names
 		}
 	}
 	if n.of == atChannel {
@@ -98,8 +98,8 @@ func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 	return nil
 }
 
-// nameOf returns what a request names in its path or, where the pattern has no place for it, in
-// its query: as the endpoints read it.
+// nameOf returns the name in the path of a request or, if the pattern has none, in its query, as
+// the endpoints read it.
 func nameOf(r *http.Request, pattern, what string) string {
 	_, path, _ := strings.Cut(pattern, " ")
 	parts := strings.Split(r.URL.EscapedPath(), "/")
@@ -112,8 +112,8 @@ func nameOf(r *http.Request, pattern, what string) string {
 	return r.URL.Query().Get(what)
 }
 
-// identify returns who makes a request; nil and no error: he shows nothing. Passwords are
-// checked only where somebody has to be known.
+// identify returns the caller of a request; nil and no error if it has no credentials. Passwords
+// are checked only if an identity is required.
 func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Identity, error) {
 	shown := r.Header.Values("Authorization")
 	from := remoteAddr(r)
@@ -137,7 +137,7 @@ func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Ide
 	return guard.Certificate(guard.Verified(r.TLS)), nil
 }
 
-// remoteAddr returns where a request comes from; nil: not over TCP.
+// remoteAddr returns the client's address; nil if the request did not arrive over TCP.
 func remoteAddr(r *http.Request) net.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -18,7 +18,7 @@ type probe struct {
 	Percent *int         `json:"percent,omitempty"` // of the start
 }
 
-// probes answer whoever watches over the node.
+// probes answer health probes.
 type probes struct {
 	live    func() []health.Reason
 	ready   func() []health.Reason
@@ -47,7 +47,7 @@ func (s *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	answerProbe(w, probe{Reasons: reasons})
 }
 
-// startupz reports whether the node has read what it had on disk.
+// startupz reports whether recovery from disk is complete.
 func (s *probes) startupz(w http.ResponseWriter, _ *http.Request) {
 	percent := int(100 * min(max(s.startup(), 0), 1))
 	p := probe{Percent: &percent, Reasons: []api.Reason{}}

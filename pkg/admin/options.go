@@ -16,8 +16,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// Options configures a Server. The node is required; what else is zero is off, or
-// has the default that its type names.
+// Options configures a Server. The node is required; other zero values disable a feature, or mean
+// the default of its type.
 type Options struct {
 	// The node, as each interface asks it.
 	Publisher web.Publisher
@@ -31,51 +31,51 @@ type Options struct {
 	Traces    v1.Traces
 	Upgrades  v1.Upgrades
 	Access    v1.Accesses
-	// Guard lets callers in. nil: everybody may everything, but change who may do what.
+	// Guard authenticates callers. nil: every caller may do everything, except change users and
+	// rules.
 	Guard *guard.Guard
-	// AnonymousLookup has /lookup and /nodes, AnonymousMetrics has /metrics answered to
-	// everybody while access control is on.
+	// AnonymousLookup opens /lookup and /nodes, and AnonymousMetrics opens /metrics, to all
+	// callers while access control is on.
 	AnonymousLookup, AnonymousMetrics bool
-	// Diagnose says what the process is, for a debug bundle. nil: nothing is told.
+	// Diagnose returns diagnostic data of the process, for a debug bundle. Optional.
 	Diagnose v1.Diagnose
-	// Snapshot returns the metadata, for a copy of it. nil: none is given.
+	// Snapshot returns a copy of the metadata. Optional.
 	Snapshot v1.Snapshot
 
 	Identity nsqform.Identity
 	Limits   web.Limits
 	// Memory is charged for bodies and long answers. nil: no limit.
 	Memory *limit.Memory
-	// Turns bounds how many requests do at a time what takes a processor for long. nil:
-	// there is no bound.
+	// Turns limits how many requests perform long computations at a time. nil: no limit.
 	Turns *limit.Turns
-	// Drops paces what is read of refused bodies. nil: no limit.
+	// Drops limits the rate of reading refused bodies. nil: no limit.
 	Drops *limit.Drops
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []stats.Client
 	// Config serves /config. nil: no option is known.
 	Config nsqd.Config
-	// ConfigFrom is where clients come from that may change options, and profile.
+	// ConfigFrom are the networks of clients that may change options, and profile.
 	ConfigFrom web.Networks
 	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Observe is told of every request. It must not block.
+	// Observe is called with every request. It must not block.
 	Observe func(web.Exchange)
-	// ObserveAct is told of every act of an operator: its method and the pattern of its
-	// path, "other" for an unknown one, and the status of the answer. It must not block.
+	// ObserveAct is called with every operator action: its method, the pattern of its path
+	// ("other" for an unknown one), and the status of the response. It must not block.
 	ObserveAct func(action string, status int)
-	// ObserveRefusal is told of every request that access control refuses. nil: nobody is.
+	// ObserveRefusal is called with every request that access control refuses. Optional.
 	ObserveRefusal func()
 	// Startup returns how much of the start is done, from 0 to 1. nil: all.
 	Startup func() float64
-	// Live says why the process should be killed. nil, or an empty answer: it
-	// should not. It must not depend on other nodes.
+	// Live returns why the process should be killed. nil, or an empty result: it should not. It
+	// must not depend on other nodes.
 	Live func() []health.Reason
-	// TLSRequired answers every request without TLS with TLS_REQUIRED, but for
-	// those of probes: what probes has seldom a certificate.
+	// TLSRequired answers every request without TLS with TLS_REQUIRED, except probes, which rarely
+	// have certificates.
 	TLSRequired bool
-	// Figures tell how depths and latencies are put in the form of nsqd.
+	// Figures define how depths and latencies are converted to the form of nsqd.
 	Figures nsqd.Figures
-	// PlainMetrics has /metrics answer without TLS, too, where it is required.
+	// PlainMetrics serves /metrics without TLS, even if TLS is required.
 	PlainMetrics bool
 	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory to ConfigFrom.
 	Debug bool

@@ -6,12 +6,12 @@ import (
 
 // need is which right a request must have.
 type need struct {
-	right access.Right // "": see open and anybody
-	// of is where the names of the topic and the channel are that the right is about.
+	right access.Right // "": see open and known
+	// of is where the request has the names of the topic and the channel for the right.
 	of place
-	// open: everybody may, also without an identity.
+	// open: all callers, also without an identity.
 	open bool
-	// known: whoever has an identity may.
+	// known: all callers with an identity.
 	known bool
 	// always: the right is needed also while access control is off, and the secret of the
 	// first administrator is one, too.
@@ -21,12 +21,12 @@ type need struct {
 	secret bool
 }
 
-// place is where a request names what it is about.
+// place is the location of the object's name in a request.
 type place uint8
 
 const (
 	nowhere place = iota
-	atTopic       // in the path, or where that has none in the query: the topic alone, any channel
+	atTopic       // in the path, or else in the query: only the topic, any channel
 	atChannel
 	inBody // the endpoint asks, too: here, the right for some topic is enough
 )
@@ -36,7 +36,7 @@ var (
 	anyUser    = need{known: true}
 	reading    = need{right: access.Read}
 	admin      = need{right: access.Admin}
-	changing   = need{right: access.Admin, always: true} // who may do what
+	changing   = need{right: access.Admin, always: true} // users, tokens and rules
 	keeping    = need{right: access.Admin, secret: true}
 	publishing = need{right: access.Publish, of: atTopic}
 	managing   = need{right: access.Manage, of: atTopic}
@@ -45,7 +45,7 @@ var (
 	peeking    = need{right: access.Subscribe, of: atChannel}
 )
 
-// rightsOfV1 says which right each endpoint of /v1 needs.
+// rightsOfV1 are the rights that the endpoints of /v1 require.
 var rightsOfV1 = map[string]need{
 	"GET /v1/access":                                                   reading,
 	"POST /v1/access/enable":                                           changing,
@@ -136,7 +136,7 @@ var rightsOfV1 = map[string]need{
 	"POST /v1/topics/{topic}/channels/{channel}/dead-letters/purge":    managing,
 }
 
-// rightsOfNode says which right each other endpoint of the HTTP address needs.
+// rightsOfNode are the rights that the other endpoints of the HTTP address require.
 var rightsOfNode = map[string]need{
 	"GET /livez":    openToAll,
 	"GET /healthz":  openToAll,
@@ -181,7 +181,7 @@ var rightsOfNode = map[string]need{
 	"POST /debug/freememory":   admin,
 }
 
-// rightsOfLookup says which right each endpoint of the lookup address needs.
+// rightsOfLookup are the rights that the endpoints of the lookup address require.
 var rightsOfLookup = map[string]need{
 	"GET /ping":             openToAll,
 	"GET /info":             reading,

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// Server answers the HTTP requests of a node. Make one with New. Its handlers
-// may be used by any number of listeners at once.
+// Server answers the HTTP requests of a node. Create one with New. Its handlers are safe for use
+// by several listeners.
 type Server struct {
 	node   http.Handler
 	lookup http.Handler
@@ -72,8 +72,8 @@ func (o *Options) anonymous() map[string]bool {
 	return map[string]bool{"GET /lookup": o.AnonymousLookup, "GET /nodes": o.AnonymousLookup, "GET /metrics": o.AnonymousMetrics}
 }
 
-// Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's
-// endpoints, the reading ones of nsqlookupd, health, metrics and /v1.
+// Handler serves the HTTP and HTTPS addresses of a node: nsqd's endpoints, the read-only ones of
+// nsqlookupd, health, metrics and /v1.
 func (s *Server) Handler() http.Handler { return s.node }
 
 // LookupHandler serves nsqlookupd's endpoints in that program's meaning.
@@ -112,7 +112,7 @@ func lookupRoutes(lookups *lookup.Lookup, answers *web.Answers) *nsqform.Router 
 	return t
 }
 
-// handler returns what every request of an address passes.
+// handler returns the common handler of all requests of an address.
 func (o *Options) handler(serve func(http.ResponseWriter, *http.Request) string) *web.Handler {
 	return &web.Handler{Serve: serve, Refuse: Refuse, Observe: o.Observe, Logger: o.Logger, DrainBytes: o.Limits.DrainBytes(), Drops: o.Drops}
 }

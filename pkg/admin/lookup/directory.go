@@ -75,8 +75,8 @@ func (d *directory) producer(n api.Node) lookupProducer {
 		BroadcastAddress: host,
 		TCPPort:          tcpPort,
 		HTTPPort:         httpPort,
-		// The version that clients are told is the one whose interface is spoken,
-		// the same on every node.
+		// The version reported to clients is that of the compatible nsqlookupd, the same on every
+		// node.
 		Version:      cmp.Or(d.id.Version, n.Version),
 		TopologyZone: n.Zone,
 	}
@@ -122,10 +122,9 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 	return a
 }
 
-// shown returns the leader of a partition, or where that has a tombstone a node that
-// serves in its place: a replica in sync, else any replica, else any node, since each
-// takes publishes and serves consumers for the leader. It returns false where all have
-// tombstones.
+// shown returns the leader of a partition or, if it has a tombstone, another node that serves in
+// its place: an in-sync replica, else any replica, else any node, since each accepts publishes and
+// serves consumers for the leader. It returns false if all nodes have tombstones.
 func (d *directory) shown(topic string, leader api.Node, p *meta.Partition) (api.Node, bool) {
 	if !d.isHidden(topic, leader) {
 		return leader, true
@@ -188,7 +187,7 @@ type lookupPeer struct {
 	Epoch    uint64
 }
 
-// peers lists where one can look up: every node on its HTTP address.
+// peers lists the addresses for lookups: the HTTP address of every node.
 func (d *directory) peers() []lookupPeer {
 	list := []lookupPeer{}
 	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {

@@ -14,8 +14,8 @@ import (
 // tombstonedFor is how long /lookup leaves a tombstoned node out.
 const tombstonedFor = 45 * time.Second
 
-// Broker is what this package asks of a node. All of it is required; its methods may be
-// called at any time by any number of goroutines.
+// Broker is the part of a node that this package uses. All methods are required and safe for
+// concurrent use.
 type Broker struct {
 	Directory
 	ChannelDeleter
@@ -27,14 +27,13 @@ type Broker struct {
 // Directory knows the topics of the cluster, and changes them.
 type Directory interface {
 	nsqform.TopicMaker
-	// Topics returns every topic, sorted by name. Neither the slice's topics
-	// nor what they hold may be changed.
+	// Topics returns every topic, sorted by name. The result must not be changed.
 	Topics() []*meta.Topic
-	// MadeOnFirstUse returns what a publish to no topic would make; false: nothing.
+	// MadeOnFirstUse returns the configuration of a topic created by a publish; false if publishes
+	// create no topics.
 	MadeOnFirstUse() (meta.TopicConfig, bool)
 	DeleteTopic(ctx context.Context, name string) error
-	// CreateChannel makes a channel of an existing topic. One that is there
-	// already is no error.
+	// CreateChannel creates a channel of an existing topic. It is not an error if it exists.
 	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
 }
 
@@ -43,7 +42,7 @@ type ChannelDeleter interface {
 	DeleteChannel(ctx context.Context, topic, channel string) error
 }
 
-// Lookup answers as nsqlookupd does, from the cluster's metadata. Make one with New.
+// Lookup answers like nsqlookupd, from the cluster's metadata. Create one with New.
 type Lookup struct {
 	names   nsqform.Catalog
 	broker  Broker
@@ -65,7 +64,7 @@ func (s *Lookup) HasDeleted(topic, channel string, now time.Time) bool {
 	return s.deleted.Has(topic, channel, now)
 }
 
-// RouteReads adds what a client looks up, on both addresses.
+// RouteReads adds the read-only endpoints, on both addresses.
 func (s *Lookup) RouteReads(t *nsqform.Router) {
 	t.Add(http.MethodGet, "/lookup", s.lookup)
 	t.Add(http.MethodGet, "/topics", s.topics)
@@ -74,8 +73,8 @@ func (s *Lookup) RouteReads(t *nsqform.Router) {
 	t.Add(http.MethodGet, "/listlookup", s.listPeers)
 }
 
-// RouteWrites adds the rest of nsqlookupd, whose names stand for something else
-// on the HTTP address.
+// RouteWrites adds the other endpoints of nsqlookupd, whose names have another meaning on the HTTP
+// address.
 func (s *Lookup) RouteWrites(t *nsqform.Router) {
 	t.Add(http.MethodGet, "/debug", s.registrations)
 	t.Add(http.MethodPost, "/topic/create", s.names.CreateTopic("INVALID_ARG_TOPIC"))
@@ -111,8 +110,8 @@ func (s *Lookup) TombstonedHere(topic string, now time.Time) bool {
 	return s.hidden.Has(topic, p.tombstone(), now)
 }
 
-// lookup answers where a topic is. A publisher that asks for a topic that there is
-// not is sent to this node, where topics are made on first use: publishing makes it.
+// lookup returns the nodes of a topic. A publisher that asks for a missing topic is referred to
+// this node, if topics are created on first use: its publish creates the topic.
 func (s *Lookup) lookup(r *http.Request) (any, error) {
 	p, err := nsqform.ReadParams(r)
 	if err != nil {
@@ -151,8 +150,8 @@ func (s *Lookup) lookup(r *http.Request) (any, error) {
 	return a, nil
 }
 
-// lookupNew answers for a topic that a publish would make: this node takes it, on
-// any partition.
+// lookupNew answers for a topic that a publish would create: this node accepts it, for any
+// partition.
 func (s *Lookup) lookupNew(p nsqform.Params, config meta.TopicConfig) (any, error) {
 	d := s.directory()
 	t := &meta.Topic{Config: config, Partitions: make([]meta.Partition, config.Partitions)}
@@ -332,7 +331,7 @@ func sameAddress(a, b string) bool {
 	return b == host+":"+strconv.Itoa(port)
 }
 
-// createChannel makes a channel, and its topic first if need be.
+// createChannel creates a channel, and its topic first if necessary.
 func (s *Lookup) createChannel(r *http.Request) (any, error) {
 	topic, channel, err := nsqform.NewChannelParams(r)
 	if err != nil {

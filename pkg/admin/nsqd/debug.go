@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// routeDebug adds what Go knows of the process, for clients of some networks: a profile takes a processor, and tells
-// what the process does.
+// routeDebug adds the profiling endpoints of Go, for clients of some networks: a profile uses a
+// processor and reveals what the process does.
 func routeDebug(t *nsqform.Router, from web.Networks) {
 	profile := func(method, path string, serve http.HandlerFunc) {
 		t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func (s *reports) option(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// setOption changes an option and answers its new value, to who may.
+// setOption changes an option and returns its new value, if the client may do so.
 func (s *reports) setOption(r *http.Request) (any, error) {
 	if !s.o.ConfigFrom.Has(r) {
 		return nil, errForeign

@@ -29,7 +29,7 @@ type placed struct {
 	RawSize     int64      `json:"rawsize"`
 }
 
-// wireError is what the NSQ protocol has a code for.
+// wireError is an error with a code of the NSQ protocol.
 func wireError(w failure.Wire) error {
 	if w == failure.TopicNotExist {
 		return nsqform.NotFound(w.String())
@@ -37,7 +37,7 @@ func wireError(w failure.Wire) error {
 	return nsqform.Refuse(w.String())
 }
 
-// existing returns a topic for the endpoints that make none.
+// existing returns a topic for the endpoints that create none.
 func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, error) {
 	p, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
 	if err != nil {
@@ -78,8 +78,8 @@ func (s publishing) pubTrace(r *http.Request) (any, error) {
 	})
 }
 
-// place publishes the body as one message to a topic that exists, when what else there is
-// has been given to it, and answers where it is if the publisher wants to know.
+// place publishes the body as one message to an existing topic, after the caller has set its other
+// options, and returns its position if the publisher requested it.
 func (s publishing) place(r *http.Request, give func(nsqform.Params, *meta.Topic, *topic.Message) (traced bool, err error)) (any, error) {
 	b, err := s.Bodies.Read(r, s.Limits.MaxMessage)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s publishing) place(r *http.Request, give func(nsqform.Params, *meta.Topic
 	}, nil
 }
 
-// described is a header that was taken, and what it says to the broker.
+// described is a parsed header with the values for the broker.
 type described struct {
 	header.Reserved
 	raw []byte // kept with the message; nil: the topic has no headers
@@ -140,7 +140,7 @@ func (s publishing) checkHeader(raw []byte, t *meta.Topic) (described, error) {
 	return described{said, nil}, nil
 }
 
-// give gives a message what its header says.
+// give applies a header to a message.
 func (d *described) give(m *topic.Message) {
 	m.Header, m.TraceID = d.raw, d.TraceID
 	if d.Key != nil {

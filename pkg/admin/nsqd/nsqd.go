@@ -20,13 +20,12 @@ type TopicWriter interface {
 	nsqform.TopicMaker
 	DeleteTopic(ctx context.Context, name string) error
 	PauseTopic(ctx context.Context, name string, paused bool) error
-	// CreateChannel makes a channel of an existing topic. One that is there
-	// already is no error.
+	// CreateChannel creates a channel of an existing topic. It is not an error if it exists.
 	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
 }
 
-// Contents changes what topics and channels hold, and counts it. Every change returns once
-// this node has it.
+// Contents changes and counts the contents of topics and channels. Every change returns once this
+// node has applied it.
 type Contents interface {
 	// EmptyTopic drops the messages that no channel has got yet.
 	EmptyTopic(ctx context.Context, name string) error
@@ -34,15 +33,15 @@ type Contents interface {
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
 	SeekChannel(ctx context.Context, topic, channel string, to operate.SeekTo) error
-	// NodeStats is TopicStats and, of topics that are led elsewhere, what the cluster
-	// has: of the one that is asked for, or of those that clients of this node use.
+	// NodeStats is TopicStats and, for topics led elsewhere, the counts of the cluster: of the
+	// requested topic, or of those that clients of this node use.
 	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 	// ClusterStats is TopicStats over all nodes that lead.
 	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 }
 
-// Broker is what this package asks of a node, but for publishing. All of it is required; its
-// methods may be called at any time by any number of goroutines.
+// Broker is the part of a node that this package uses, except for publishing. All methods are
+// required and safe for concurrent use.
 type Broker struct {
 	TopicWriter
 	Contents
@@ -51,7 +50,7 @@ type Broker struct {
 	nsqform.ClusterReader
 }
 
-// Lookups knows what the lookup endpoints of this node were told recently.
+// Lookups knows the recent requests to the lookup endpoints of this node.
 type Lookups interface {
 	// HasDeleted reports whether they have deleted a topic, or with a name a channel.
 	HasDeleted(topic, channel string, now time.Time) bool
@@ -64,14 +63,13 @@ type Lookups interface {
 type Config interface {
 	// Option returns an option's value. known is false for no option.
 	Option(name string) (value any, known bool)
-	// SetOption gives an option that may change at run time a new value, as it
-	// came over HTTP. It is ErrUnknownOption for one that may not, and any other
-	// error for a bad value.
+	// SetOption sets an option that may change at run time to a value received over HTTP. It
+	// returns ErrUnknownOption for other options, and another error for an invalid value.
 	SetOption(name string, value []byte) error
 }
 
-// Options is what the endpoints work with. All is required but ConfigFrom,
-// Figures and Debug.
+// Options are the dependencies of the endpoints. All are required except ConfigFrom, Figures and
+// Debug.
 type Options struct {
 	Broker     Broker
 	Publishing *web.Publishing
@@ -80,7 +78,7 @@ type Options struct {
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []stats.Client
 	Config  Config // serves /config
-	// ConfigFrom is where clients come from that may change options, and profile.
+	// ConfigFrom are the networks of clients that may change options, and profile.
 	ConfigFrom web.Networks
 	// Figures tell how depths and latencies are put in the form of nsqd.
 	Figures Figures

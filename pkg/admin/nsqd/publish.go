@@ -19,13 +19,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// publishing takes messages over HTTP.
+// publishing publishes messages received over HTTP.
 type publishing struct {
 	*web.Publishing
 	cluster func() string // its id
 }
 
-// bodyError is what a body is answered with that was not read to its end.
+// bodyError returns the response to a body that was not read completely.
 func bodyError(err error, tooLarge string) error {
 	switch {
 	case errors.Is(err, web.ErrBodyTooLarge):
@@ -85,7 +85,7 @@ func (s publishing) pub(r *http.Request) (any, error) {
 	return s.publishNSQ(r.Context(), p, publish.Request{Topic: name, Messages: messages})
 }
 
-// mpub publishes each line of the body, or what a binary body counts up.
+// mpub publishes each line of the body, or the messages of a binary body.
 func (s publishing) mpub(r *http.Request) (any, error) {
 	if r.ContentLength > int64(s.Limits.MaxBody) {
 		return nil, nsqform.TooLarge("BODY_TOO_BIG")
@@ -130,7 +130,7 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 	return s.publishNSQ(r.Context(), p, req)
 }
 
-// describe gives messages the options of a request, and returns what chooses their partition.
+// describe applies the options of a request to messages, and returns what chooses their partition.
 // With a dedup id, message n has ID/n.
 func (s publishing) describe(p nsqform.Params, messages []topic.Message) (route []byte, err error) {
 	o, err := s.options(p)
@@ -153,7 +153,7 @@ func (s publishing) describe(p nsqform.Params, messages []topic.Message) (route 
 	return route, nil
 }
 
-// options reads what a request says of its messages.
+// options parses the message options of a request.
 func (s publishing) options(p nsqform.Params) (o web.Options, err error) {
 	o.Key, _ = p.Lookup("key")
 	o.Dedup, _ = p.Lookup("dedup")
@@ -197,7 +197,7 @@ func (s publishing) parseDefer(text string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// countLines returns how many messages splitLines makes room for.
+// countLines returns the number of messages for which splitLines allocates space.
 func countLines(body []byte) int { return bytes.Count(body, []byte{'\n'}) + 1 }
 
 // countBinary is that of splitBinary: no more than there are bytes for, as the count is
@@ -209,8 +209,8 @@ func countBinary(body []byte) int {
 	return max(min(int(int32(binary.BigEndian.Uint32(body))), (len(body)-countBytes)/(sizeBytes+1)), 0)
 }
 
-// splitLines makes a message of every line that is not empty, and passes the caller's turn
-// on now and then. The messages alias body.
+// splitLines creates a message for every non-empty line, and periodically passes on the caller's
+// turn. The messages alias body.
 func splitLines(body []byte, l web.Limits, turns *limit.Turns) ([]topic.Message, error) {
 	messages := make([]topic.Message, 0, countLines(body))
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
@@ -232,9 +232,8 @@ const (
 	sizeBytes  = 4
 )
 
-// splitBinary takes apart the body that an MPUB has on the wire. The messages
-// alias body. What follows the last message is refused: it is a sign that the
-// client counts in another way.
+// splitBinary splits a body in the format of an MPUB. The messages alias body. Trailing data is
+// refused, because it indicates that the client counts differently.
 func splitBinary(body []byte, l web.Limits, turns *limit.Turns) ([]topic.Message, error) {
 	if len(body) < countBytes {
 		return nil, nsqform.TooLarge("BAD_BODY")

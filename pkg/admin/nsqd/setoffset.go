@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// maxOffsetBody is the longest body that says where a channel is moved to, in bytes.
+// maxOffsetBody is the maximum size of the body of /channel/setoffset, in bytes.
 const maxOffsetBody = 256
 
 // setOffset moves a channel to the place that the body names, as SUB_ADVANCED does, in total

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// nsqStats is the JSON of /stats. Its names and what may be null are nsqd's.
+// nsqStats is the JSON of /stats. Its names, and which fields may be null, are those of nsqd.
 type nsqStats struct {
 	Version   string           `json:"version"`
 	Health    string           `json:"health"`
@@ -44,12 +44,12 @@ type nsqChannelStats struct {
 	RequeueCount  uint64           `json:"requeue_count"`
 	TimeoutCount  uint64           `json:"timeout_count"`
 	ClientCount   int              `json:"client_count"`
-	Clients       []nsqClientStats `json:"clients"` // null where they were not asked for
+	Clients       []nsqClientStats `json:"clients"` // null if they were not requested
 	Paused        bool             `json:"paused"`
 	Latency       nsqLatency       `json:"e2e_processing_latency"`
 }
 
-// nsqLatency is always an object: tools that add up nodes take it for granted.
+// nsqLatency is always an object, because tools that merge nodes rely on it.
 type nsqLatency struct {
 	Count       uint64          `json:"count"`
 	Percentiles []nsqPercentile `json:"percentiles"` // null: none are configured
@@ -94,7 +94,7 @@ type nsqPubCount struct {
 	Count uint64 `json:"count"`
 }
 
-// reports is what a node says of itself.
+// reports are the endpoints about the node itself.
 type reports struct {
 	nsqform.Catalog
 	o Options
@@ -153,27 +153,26 @@ func (s *reports) knows(p nsqform.Params, topic string) error {
 	}
 	t, err := s.Topic(topic)
 	if err != nil {
-		return nil //nolint:nilerr // of a topic that there is not, there is nothing to say
+		return nil //nolint:nilerr // a missing topic has no statistics
 	}
 	_, err = p.PartitionOf(t)
 	return err
 }
 
-// Figures tell how statistics are put in the form of nsqd.
+// Figures define how statistics are converted to the form of nsqd.
 type Figures struct {
-	// MemQueueSize is how many waiting messages of a topic or channel nsqd keeps in memory.
-	// All messages are on disk here. But monitors of nsqd read backend_depth as what a queue
-	// has beyond its memory, and raise an alarm at the first message there.
+	// MemQueueSize is how many waiting messages of a topic or channel nsqd would keep in memory.
+	// Here all messages are on disk. But monitoring of nsqd reads backend_depth as the messages
+	// beyond its memory, and raises an alarm at the first one.
 	MemQueueSize int64
-	// Quantiles of the time that messages take from publish to FIN are shown, each greater
-	// than 0 and at most 1.
+	// Quantiles of the time from publish to FIN to show, each greater than 0 and at most 1.
 	Quantiles []float64
 }
 
 // beyond returns the backend_depth of a queue.
 func (f *Figures) beyond(depth int64) int64 { return max(0, depth-f.MemQueueSize) }
 
-// latency puts what is kept of latencies in the form of /stats.
+// latency converts latencies to the form of /stats.
 func (f *Figures) latency(h *latency.Histogram) nsqLatency {
 	if len(f.Quantiles) == 0 {
 		return nsqLatency{}
@@ -188,7 +187,7 @@ func (f *Figures) latency(h *latency.Histogram) nsqLatency {
 	return l
 }
 
-// topicLatency returns what is kept of the latencies of all channels of a topic.
+// topicLatency returns the latencies of all channels of a topic.
 func topicLatency(t *stats.Topic) (all *latency.Histogram) {
 	for i := range t.Channels {
 		all = latency.Merged(all, t.Channels[i].Latency)

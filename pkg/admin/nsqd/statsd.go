@@ -20,19 +20,19 @@ import (
 // statsdDial is the patience with finding a statsd.
 const statsdDial = time.Second
 
-// StatsdOptions say what is pushed to a statsd, and where.
+// StatsdOptions define what is pushed to statsd, and where.
 type StatsdOptions struct {
 	Address string // host:port, over UDP
-	// Prefix is what every name begins with; a %s in it becomes the node's broadcast
-	// address and HTTP port, with _ for . and :.
+	// Prefix is the prefix of every name; %s is replaced by the node's broadcast address and HTTP
+	// port, with _ for . and :.
 	Prefix     string
 	Interval   time.Duration
 	Memory     bool // push the figures of the process's memory, too
-	PacketSize int  // the most bytes of one packet; a longer line goes alone
+	PacketSize int  // maximum size of a packet; a longer line is sent alone
 	// NoEphemeral leaves out ephemeral topics and channels.
 	NoEphemeral bool
 
-	Figures  Figures // tell how depths and latencies are put in the form of nsqd
+	Figures  Figures // how depths and latencies are converted to the form of nsqd
 	Identity nsqform.Identity
 	// Topics describes the topics with partitions that this node leads.
 	Topics func() []stats.Topic
@@ -46,9 +46,9 @@ type StatsdOptions struct {
 type Statsd struct {
 	o      StatsdOptions
 	prefix string
-	last   map[string]uint64 // what counters were when they were pushed
+	last   map[string]uint64 // values of counters at the last push
 	lines  []byte
-	failed bool // the last push; it is said once
+	failed bool // the last push failed, which is logged once
 }
 
 // NewStatsd returns a Statsd that has pushed nothing.
@@ -101,7 +101,7 @@ func (s *Statsd) push(ctx context.Context) error {
 	return err
 }
 
-// collect writes the lines of a push. Counters that are not there any more are forgotten.
+// collect writes the lines of a push. Counters that no longer exist are removed.
 func (s *Statsd) collect() {
 	s.lines = s.lines[:0]
 	before := s.last

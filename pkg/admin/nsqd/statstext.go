@@ -124,7 +124,7 @@ func (c *nsqChannelStats) writeText(b *bytes.Buffer) {
 	}
 }
 
-// String returns the percentiles, each in the largest unit of which it has one.
+// String formats the percentiles, each in the largest unit of which it has at least one.
 func (l nsqLatency) String() string {
 	texts := make([]string, len(l.Percentiles))
 	for i, p := range l.Percentiles {

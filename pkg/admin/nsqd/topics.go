@@ -9,19 +9,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// nodeTopics is what nsqd lets one do with topics and channels. Each acts on the
-// whole topic, on whatever nodes its partitions are.
+// nodeTopics are nsqd's endpoints for topics and channels. Each acts on the whole topic, on all
+// nodes that have its partitions.
 type nodeTopics struct {
 	nsqform.Catalog
 	broker  Broker
-	lookups Lookups           // knows what was deleted or tombstoned recently
-	own     *nsqform.Recently // what these endpoints have deleted
+	lookups Lookups           // recent deletions and tombstones
+	own     *nsqform.Recently // recent deletions through these endpoints
 	bodies  *web.Bodies
 }
 
-// gone reports whether what there is not was deleted recently, and not by these
-// endpoints: an admin page deletes at one node after the other what they have in
-// common.
+// gone reports whether a missing object was deleted recently, and not through these endpoints:
+// nsqadmin deletes an object at one node after another.
 func (s *nodeTopics) gone(topic, channel string, now time.Time) bool {
 	return s.lookups.HasDeleted(topic, channel, now) || s.broker.DeletedLately(topic, channel) && !s.own.Has(topic, channel, now)
 }
@@ -73,7 +72,7 @@ func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 	return nil, nsqform.UnlessMissing(err) // it was there: another was faster
 }
 
-// emptyTopic drops what no channel has got.
+// emptyTopic drops the messages that no channel has received.
 func (s *nodeTopics) emptyTopic(r *http.Request) (any, error) {
 	_, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
 	if err != nil {
@@ -98,7 +97,7 @@ func (s *nodeTopics) pauseTopic(paused bool) nsqform.Endpoint {
 	}
 }
 
-// createChannel makes a channel of an existing topic.
+// createChannel creates a channel of an existing topic.
 func (s *nodeTopics) createChannel(r *http.Request) (any, error) {
 	topic, channel, err := nsqform.NewChannelParams(r)
 	if err != nil {

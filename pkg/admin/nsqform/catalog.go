@@ -15,45 +15,45 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// Broker is what a Catalog asks of a node.
+// Broker is the part of a node that a Catalog uses.
 type Broker struct {
 	TopicMaker
 	Node
 }
 
-// TopicMaker makes topics, and knows those that there are.
+// TopicMaker creates topics, and lists the existing ones.
 type TopicMaker interface {
 	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
-	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
-	// exists with the same configuration is no error, one with another is
+	// CreateTopic creates a topic; zero fields of cfg get defaults. If a topic with the same
+	// configuration exists, it is not an error; with another one, the error is
 	// failure.TopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 }
 
-// Node tells of itself.
+// Node describes itself.
 type Node interface {
 	// TopicStats describes topics and their channels, as far as this node leads
 	// them, sorted by name. A filter that is "" lets all pass. Clients are listed
 	// if asked for.
 	TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic
-	// Ready says what keeps this node from serving. Empty: it is ready.
+	// Ready returns the reasons why this node does not serve; empty if it is ready.
 	Ready() []health.Reason
 }
 
-// Deletions knows what was deleted recently.
+// Deletions records recent deletions.
 type Deletions interface {
 	// DeletedLately reports whether a topic, or with a name one of its channels, was
 	// deleted within the last seconds, at whatever node.
 	DeletedLately(topic, channel string) bool
 }
 
-// ClusterReader tells of the cluster as this node sees it.
+// ClusterReader returns the state of the cluster as known on this node.
 type ClusterReader interface {
 	Cluster() api.Cluster
 }
 
-// Catalog is what there is: topics and channels by their names.
+// Catalog finds topics and channels by name.
 type Catalog struct{ Broker Broker }
 
 // Topic returns the topic of a name that may be no name at all.
@@ -64,16 +64,15 @@ func (c Catalog) Topic(name string) (*meta.Topic, error) {
 	return c.Broker.Topic(name)
 }
 
-// Find returns the error of a topic that there is not. Asking first keeps the
-// order of the checks the same whatever the broker looks at first.
+// Find returns the error for a missing topic. Checking first keeps the order of checks independent
+// of the broker's.
 func (c Catalog) Find(name string) error {
 	_, err := c.Topic(name)
 	return err
 }
 
-// Whole returns the error of a topic that there is not, or of a request that names a
-// partition, which is not all of the topic: what acts on topics and channels acts on
-// all partitions, and must not do more than it is asked.
+// Whole returns the error for a missing topic, or for a request that names a partition: requests
+// for topics and channels act on all partitions, and must not do more than requested.
 func (c Catalog) Whole(r *http.Request, name string) error {
 	t, err := c.Topic(name)
 	if err != nil {
@@ -90,16 +89,15 @@ func (c Catalog) Whole(r *http.Request, name string) error {
 	return err
 }
 
-// Make makes a topic of default configuration unless there is one. It is what
-// an explicit request asks for, so it does so where topics are not made on
-// first use, too.
+// Make creates a topic with the default configuration unless it exists. It serves explicit
+// requests, so it also works if topics are not created on first use.
 func (c Catalog) Make(ctx context.Context, name string) error {
 	if c.Find(name) == nil {
 		return nil
 	}
 	_, err := c.Broker.CreateTopic(ctx, name, meta.TopicConfig{})
 	if errors.Is(err, failure.TopicExists) {
-		return nil // someone else was faster
+		return nil // created concurrently
 	}
 	return err
 }
@@ -125,9 +123,8 @@ func (c Catalog) Has(topic, channel string) bool {
 	return err == nil && t.Channels[channel] != nil
 }
 
-// CreateTopic makes a topic of default configuration. One that exists is left
-// as it is, however it is configured. A bad name is answered with the word
-// invalid.
+// CreateTopic creates a topic with the default configuration. An existing topic is unchanged,
+// whatever its configuration. An invalid name is answered with the word invalid.
 func (c Catalog) CreateTopic(invalid string) Endpoint {
 	return func(r *http.Request) (any, error) {
 		_, name, err := TopicParam(r, invalid)

@@ -19,7 +19,7 @@ func (e *Error) Error() string { return e.Word }
 // Refuse returns the Error of a bad request.
 func Refuse(word string) error { return &Error{http.StatusBadRequest, word} }
 
-// NotFound returns the Error of what is not there.
+// NotFound returns the Error for a missing object.
 func NotFound(word string) error { return &Error{http.StatusNotFound, word} }
 
 // TooLarge returns the Error of a body that is too large, or not as it claims.

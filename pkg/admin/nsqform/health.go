@@ -6,15 +6,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 )
 
-// The reasons for which /ping and /stats say NOK.
+// The reasons for which /ping and /stats answer NOK.
 const (
 	reasonDiskFailed = "disk_failed"
 	reasonDiskFull   = "disk_full"
 	reasonLogCorrupt = "log_corrupt"
 )
 
-// Health is the word or two that nsqd gives on its health: whether this node's
-// disk takes what is written. ready is what keeps the node from serving.
+// Health returns nsqd's short text about its health: whether this node's disk accepts writes.
+// ready are the reasons why the node does not serve.
 func Health(ready []health.Reason) string {
 	for _, r := range ready {
 		switch r.Code {
@@ -25,7 +25,7 @@ func Health(ready []health.Reason) string {
 	return "OK"
 }
 
-// Ping says that the process answers and that its disk takes what is written.
+// Ping reports that the process responds and that its disk accepts writes.
 func Ping(ready func() []health.Reason) Endpoint {
 	return func(*http.Request) (any, error) {
 		if h := Health(ready()); h != "OK" {

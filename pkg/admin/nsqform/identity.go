@@ -2,7 +2,7 @@ package nsqform
 
 import "time"
 
-// Identity is what the node says of itself in /info, /stats and /lookup.
+// Identity is the description of the node in /info, /stats and /lookup.
 type Identity struct {
 	// Version is the version that clients see. Tools parse it, so it must be a
 	// semantic version.
@@ -13,7 +13,7 @@ type Identity struct {
 	TCPPort, HTTPPort, HTTPSPort int
 	Zone, Region                 string
 	Started                      time.Time
-	// What IDENTIFY accepts at most.
+	// Limits of IDENTIFY.
 	MaxHeartbeatInterval   time.Duration
 	MaxOutputBufferSize    int64
 	MaxOutputBufferTimeout time.Duration

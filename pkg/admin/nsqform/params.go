@@ -41,8 +41,7 @@ func (p Params) Needed(key, word string) (string, error) {
 	return v, nil
 }
 
-// Flag returns a boolean parameter, or absent without it, or where it is
-// neither true nor false.
+// Flag returns a boolean parameter, or absent if it is missing, or neither true nor false.
 func (p Params) Flag(key string, absent bool) bool {
 	v, ok := p.Lookup(key)
 	if !ok {
@@ -80,8 +79,8 @@ func (p Params) PartitionOf(t *meta.Topic) (int, error) {
 	return n, err
 }
 
-// TopicParam returns the name of a topic that is used or made. What is wrong with
-// another is MISSING_ARG_TOPIC or the word invalid.
+// TopicParam returns the name of a topic to use or create. The error for an invalid one is
+// MISSING_ARG_TOPIC or the word invalid.
 func TopicParam(r *http.Request, invalid string) (Params, string, error) {
 	return nameParam(r, meta.ValidTopicName, invalid)
 }
@@ -98,7 +97,7 @@ func nameParam(r *http.Request, valid func(string) bool, invalid string) (Params
 	return p, topic, err
 }
 
-// NewChannelParams returns the names of a topic and of a channel that is made.
+// NewChannelParams returns the names of a topic and of a channel to create.
 func NewChannelParams(r *http.Request) (topic, channel string, err error) {
 	return pairParams(r, meta.ValidTopicName)
 }
@@ -120,8 +119,8 @@ func pairParams(r *http.Request, valid func(string) bool) (topic, channel string
 	return topic, channel, err
 }
 
-// ExistingTopic returns the parameter topic, which may be anything. A name that
-// names nothing, valid or not, is found missing by whoever uses it.
+// ExistingTopic returns the parameter topic without validation. A name without a topic, valid or
+// not, is reported as missing by the caller.
 func ExistingTopic(r *http.Request) (string, error) {
 	p, err := ReadParams(r)
 	if err != nil {

@@ -10,7 +10,7 @@ const (
 	// remembered: an admin page calls them once for every lookup address it has
 	// and then the nodes, and only the first of these calls finds the name.
 	DeletedFor = 10 * time.Second
-	// maxRecent bounds what is remembered. Beyond it the oldest are forgotten.
+	// maxRecent limits the number of recorded entries; the oldest are dropped.
 	maxRecent = 4096
 )
 
@@ -21,7 +21,7 @@ type Recently struct {
 
 	mu   sync.Mutex // guards what follows
 	seen map[recentKey]time.Time
-	ring []recentEntry // as they came; those of seen that were not renewed have equal times
+	ring []recentEntry // in the order of recording; entries of seen that were not renewed have equal times
 }
 
 // recentKey is a topic and a channel or node; the latter may be "".

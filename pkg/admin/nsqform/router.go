@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// The header that says in which form an answer is.
+// The header with the format of a response.
 const (
 	typeHeader = "X-NSQ-Content-Type"
 	typeV1     = "nsq; version=1.0"
@@ -19,15 +19,15 @@ const (
 // exceptions its error is an *Error or one that web.Explain knows.
 type Endpoint func(r *http.Request) (any, error)
 
-// route is what one path of the NSQ endpoints answers, by method.
+// route holds the handlers of one path of the NSQ endpoints, by method.
 type route struct {
 	methods map[string]http.HandlerFunc
-	prefix  bool // serves what is below the path, too
+	prefix  bool // also serves the paths below
 }
 
 // Router finds the endpoints of an address. The zero Router has none.
 type Router struct {
-	// Answers makes the answers of what is added with Add. nil: without limits.
+	// Answers builds the responses of handlers added with Add. nil: without limits.
 	Answers *web.Answers
 
 	routes map[string]route
@@ -95,8 +95,8 @@ func (rt route) method(r *http.Request) string {
 	return r.Method
 }
 
-// Match returns the method and the path of the handler that Serve takes for a request; "":
-// there is none.
+// Match returns the method and the path of the handler that Serve uses for a request; "" if there
+// is none.
 func (t *Router) Match(r *http.Request) string {
 	pattern, rt, ok := t.find(r.URL.Path)
 	if method := rt.method(r); ok && rt.methods[method] != nil {
@@ -169,7 +169,7 @@ func answerPlain(w http.ResponseWriter, v any, err error) {
 	}
 }
 
-// AnswerWithoutTLS tells a client in plain text at which port to come with TLS.
+// AnswerWithoutTLS tells a client without TLS which port serves TLS.
 func AnswerWithoutTLS(w http.ResponseWriter, httpsPort int) {
 	w.Header().Set(typeHeader, typeV1)
 	web.WriteJSON(w, http.StatusForbidden, struct {

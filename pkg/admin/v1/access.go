@@ -15,17 +15,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// Accesses knows and changes who may do what.
+// Accesses reads and changes users, tokens and rules.
 type Accesses interface {
-	// Directory returns who may do what, as this node knows it.
+	// Directory returns the users and rules as known on this node.
 	Directory() *access.Directory
-	// Administrator says whether there is one whose credential counts at this node and does not expire.
+	// Administrator reports whether there is an administrator whose credential is valid at this
+	// node and does not expire.
 	Administrator() bool
 	// Change returns once this node has the change.
 	Change(ctx context.Context, c access.Change) error
 }
 
-// Access is what the endpoints of users, tokens and rules work with. All of it is required.
+// Access holds the dependencies of the endpoints of users, tokens and rules. All are required.
 type Access struct {
 	Accesses
 	// Hashing calls a function that hashes a password when there is room for it.
@@ -35,8 +36,8 @@ type Access struct {
 // maxExpiry is how long a token may last that expires.
 const maxExpiry = 100 * 365 * 24 * time.Hour
 
-// accessAPI is users, tokens and rules. What may hold a credential is neither logged nor kept for
-// the audit log: see web.Note.
+// accessAPI serves users, tokens and rules. Data that may contain credentials is neither logged
+// nor recorded in the audit log; see web.Note.
 type accessAPI struct{ of Access }
 
 func (v accessAPI) route(t *API) {
@@ -56,7 +57,7 @@ func (v accessAPI) route(t *API) {
 	t.handle("DELETE /v1/access/tokens/{id}", v.revokeToken)
 }
 
-// change makes a change in the name of the caller, and notes it for the audit log.
+// change performs a change on behalf of the caller, and notes it for the audit log.
 func (v accessAPI) change(r *http.Request, object string, c access.Change) error {
 	act := web.ActOf(r.Context())
 	act.Object, act.Text = object, access.Redact(c.String())
@@ -93,7 +94,7 @@ func (v accessAPI) users(*http.Request) (answer, error) {
 	return success(list)
 }
 
-// aUser answers with a user, who may be gone.
+// aUser returns a user, who may be deleted.
 func (v accessAPI) aUser(name string, of func(any) (answer, error)) (answer, error) {
 	d := v.of.Directory()
 	u := d.User(name)
@@ -123,7 +124,7 @@ func (v accessAPI) createUser(r *http.Request) (answer, error) {
 	return v.aUser(req.Name, created)
 }
 
-// hash returns what is stored of a password; "": none.
+// hash returns the stored form of a password; "" if there is none.
 func (v accessAPI) hash(ctx context.Context, password string) (stored string, err error) {
 	if password == "" {
 		return "", nil
@@ -268,11 +269,12 @@ func rulesOf(rules []api.Rule) []access.Rule {
 	return out
 }
 
-// permitLetters refuses a caller that would have messages written to a topic to which he may
-// not publish: as dead letters of a channel that he manages. levels are the policy that he changes
-// with patch, and those that count, in turn, where it has no choice. The default dead-letter topic
-// may be one that he manages instead; of all channels of a topic, "*", it is every one. A choice of
-// dead letters counts though nothing limits the attempts yet: another level may later.
+// permitLetters refuses a caller who would have messages written to a topic to which he may not
+// publish, as dead letters of a channel that he manages. levels are the policy that he changes
+// with patch, and the policies that apply, in order, for its unset settings. The right to manage
+// the default dead-letter topic suffices instead; for all channels of a topic, "*", that of every
+// one. A choice of dead letters is checked even if nothing limits the attempts yet, because
+// another level may do so later.
 func permitLetters(r *http.Request, topic, channel string, patch policy.Patch, levels ...policy.Policy) error {
 	if patch == (policy.Patch{Backoff: patch.Backoff, Rate: patch.Rate}) {
 		return nil

@@ -30,7 +30,7 @@ type API struct {
 	patterns []string // of mux
 }
 
-// Options is what the interface works with. All is required but Answers.
+// Options are the dependencies of the interface. All are required except Answers.
 type Options struct {
 	Broker     Broker
 	Operator   Operator
@@ -38,7 +38,7 @@ type Options struct {
 	Deferrals  Deferrals
 	Trash      Trash
 	Traces     Traces
-	Diagnose   Diagnose // nil: the node tells nothing
+	Diagnose   Diagnose // optional
 	Snapshot   Snapshot // nil: the node gives none
 	Upgrades   Upgrades
 	Access     Access
@@ -73,19 +73,18 @@ func New(o Options) *API {
 	return v
 }
 
-// answer is what an endpoint of /v1 has to say: a status and a value for JSON,
-// or none with 204.
+// answer is the result of an endpoint of /v1: a status and a value for JSON, or none with 204.
 type answer struct {
 	status  int
 	value   any
 	turns   *limit.Turns // in which a long value is encoded
-	written func()       // called when it has been written; nil: nothing is to be done
+	written func()       // called when it was written; optional
 }
 
 func success(v any) (answer, error) { return answer{status: http.StatusOK, value: v}, nil }
 func created(v any) (answer, error) { return answer{status: http.StatusCreated, value: v}, nil }
 
-// reply is the answer of what has something to say, or its error.
+// reply returns a value as answer, or its error.
 func reply(v any, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
@@ -93,7 +92,7 @@ func reply(v any, err error) (answer, error) {
 	return success(v)
 }
 
-// then answers a change that was made with what an endpoint says afterwards.
+// then answers a change with the result of a read after it.
 func then(err error, r *http.Request, say func(*http.Request) (answer, error)) (answer, error) {
 	if err != nil {
 		return answer{}, err
@@ -101,7 +100,7 @@ func then(err error, r *http.Request, say func(*http.Request) (answer, error)) (
 	return say(r)
 }
 
-// done is the answer of what has nothing to say but its error.
+// done is the answer without a value, or its error.
 func done(err error) (answer, error) { return answer{status: http.StatusNoContent}, err }
 
 // handle adds an endpoint under a method and a pattern.
@@ -132,7 +131,7 @@ func write(w http.ResponseWriter, status int, body []byte, err error) {
 	}
 }
 
-// handleCharged adds an endpoint that charges for its answers by what is in them.
+// handleCharged adds an endpoint that charges for its answers by their content.
 func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error)) {
 	v.patterns = append(v.patterns, pattern)
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -148,10 +147,9 @@ func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error
 	})
 }
 
-// straight reports whether a path names what it seems to: no segment of it is empty,
-// "." or "..", or holds a slash, also not percent-encoded. Proxies, libraries and
-// ServeMux clean such paths, and the clean one names another resource. The last
-// segment may be empty: no endpoint has such a path.
+// straight reports whether a path is unambiguous: no segment is empty, "." or "..", or contains a
+// slash, even percent-encoded. Proxies, libraries and ServeMux clean such paths, and the cleaned
+// path names another resource. The last segment may be empty: no endpoint has such a path.
 func straight(u *url.URL) bool {
 	segments := strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/"), "/")
 	for s := range segments {
@@ -189,8 +187,8 @@ func (v *API) Serve(w http.ResponseWriter, r *http.Request) (pattern string) {
 	return ""
 }
 
-// Match returns the pattern, with its method, of the endpoint that Serve takes for a request;
-// "": there is none.
+// Match returns the pattern, with its method, of the endpoint that Serve uses for a request; "" if
+// there is none.
 func (v *API) Match(r *http.Request) string {
 	if !straight(r.URL) {
 		return ""

@@ -10,10 +10,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// defaultJournal is how many entries are answered where the request names no number.
+// defaultJournal is the default number of returned entries.
 const defaultJournal = 1000
 
-// auditAPI tells what operators did, and what happened.
+// auditAPI returns operators' changes and cluster events.
 type auditAPI struct{ broker Audit }
 
 func (v auditAPI) route(t *API) {
@@ -68,7 +68,7 @@ func (v auditAPI) audit(r *http.Request) (answer, error) {
 	return success(out)
 }
 
-// about reports whether an object is the one that is wanted, or is of it; "": all are.
+// about reports whether an object is the requested one, or belongs to it; "" matches all.
 func about(object, wanted string) bool {
 	return wanted == "" || object == wanted || strings.HasPrefix(object, wanted+"/")
 }

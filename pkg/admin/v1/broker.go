@@ -15,8 +15,7 @@ import (
 
 // TopicReader knows the topics of the cluster.
 type TopicReader interface {
-	// Topics returns every topic, sorted by name. Neither the slice's topics
-	// nor what they hold may be changed.
+	// Topics returns every topic, sorted by name. The result must not be changed.
 	Topics() []*meta.Topic
 	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
@@ -24,8 +23,8 @@ type TopicReader interface {
 
 // TopicWriter changes topics. Every call returns once this node has the change.
 type TopicWriter interface {
-	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
-	// exists with the same configuration is no error, one with another is
+	// CreateTopic creates a topic; zero fields of cfg get defaults. If a topic with the same
+	// configuration exists, it is not an error; with another one, the error is
 	// failure.TopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 	// AlterTopic applies change to the topic's configuration. change may be
@@ -38,8 +37,8 @@ type TopicWriter interface {
 
 // ReplicaFitter changes how many replicas there are.
 type ReplicaFitter interface {
-	// FitReplicas starts to give each partition of a topic as many replicas as its
-	// configuration says, and returns how many of them have still to begin.
+	// FitReplicas starts to give each partition of a topic the configured number of replicas, and
+	// returns how many partitions are not started yet.
 	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
 }
 
@@ -56,13 +55,13 @@ type Trash interface {
 
 // Upgrades is the feature level of the cluster.
 type Upgrades interface {
-	// Upgrade returns how far an upgrade has come.
+	// Upgrade returns the progress of an upgrade.
 	Upgrade() api.Upgrade
-	// Finalize raises the feature level to what this node's program supports.
+	// Finalize raises the feature level to that of this node's program.
 	Finalize(ctx context.Context) (api.Upgrade, error)
 }
 
-// ContentWriter changes what topics and channels hold.
+// ContentWriter changes the contents of topics and channels.
 type ContentWriter interface {
 	// EmptyTopic drops the messages that no channel has got yet.
 	EmptyTopic(ctx context.Context, name string) error
@@ -74,7 +73,7 @@ type ContentWriter interface {
 
 // Policies is how channels treat messages that fail.
 type Policies interface {
-	// CreateChannel makes a channel with a policy. One that is there is not changed.
+	// CreateChannel creates a channel with a policy. An existing channel is not changed.
 	CreateChannel(ctx context.Context, c meta.CreateChannel) error
 	// AlterChannel changes a durable channel.
 	AlterChannel(ctx context.Context, c meta.AlterChannel) error
@@ -89,7 +88,7 @@ type Policies interface {
 	RedriveOrPurge(ctx context.Context, a operate.DeadLetterAction) (deadletter.Processed, error)
 }
 
-// Observer looks at messages and counts and changes nothing.
+// Observer reads messages and counts, and changes nothing.
 type Observer interface {
 	// ClusterStats describes topics and their channels over all nodes that lead them,
 	// sorted by name. A filter that is "" lets all pass. Clients are listed if asked
@@ -100,7 +99,7 @@ type Observer interface {
 	Digest(ctx context.Context, topic string) ([]api.PartitionDigest, error)
 }
 
-// Audit knows what happened to the cluster, and what operators did.
+// Audit returns cluster events and operators' changes.
 type Audit interface {
 	// RecordAct adds to the audit log, and logs.
 	RecordAct(ctx context.Context, a meta.Act)
@@ -109,11 +108,11 @@ type Audit interface {
 
 // Positions knows where channels were before operators moved them.
 type Positions interface {
-	// PlanMove says what SeekChannel would do.
+	// PlanMove returns the effect of SeekChannel without performing it.
 	PlanMove(ctx context.Context, topic, channel string, to *operate.SeekTo) ([]api.PartitionMove, error)
-	// ChannelHistory returns where a channel was, the last first.
+	// ChannelHistory returns the saved positions of a channel, the last first.
 	ChannelHistory(topic, channel string) ([]*meta.Saved, error)
-	// UndoChannel takes back the last move.
+	// UndoChannel undoes the last move.
 	UndoChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
 	// RestoreChannel brings back a channel that was deleted.
 	RestoreChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
@@ -126,24 +125,24 @@ type MessageOperator interface {
 	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (api.PeekState, error)
 }
 
-// ClusterReader tells of the cluster as this node sees it.
+// ClusterReader returns the state of the cluster as known on this node.
 type ClusterReader interface {
 	Cluster() api.Cluster
 	// ClusterHealth is the cluster's.
 	ClusterHealth(ctx context.Context) health.Report
 }
 
-// NodeOperator looks after nodes. What it starts continues automatically.
+// NodeOperator changes nodes. What it starts continues automatically.
 type NodeOperator interface {
 	DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDetail, error)
-	// DrainNode asks that a node lead nothing. It is refused where that costs a
-	// partition its leader, or with stopping its min ISR, unless it is forced.
+	// DrainNode requests that a node lead nothing. It is refused if a partition would lose its
+	// leader, or with stopping fall below its minimum ISR, unless it is forced.
 	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
-	// UndrainNode takes back a drain or a decommission.
+	// UndrainNode cancels a drain or a decommission.
 	UndrainNode(ctx context.Context, id meta.NodeID) error
 	// DecommissionNode asks that a node's replicas move away. A dry run changes nothing.
 	DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error
-	// RemoveNode takes a node that holds nothing out of the cluster.
+	// RemoveNode removes a node without replicas from the cluster.
 	RemoveNode(ctx context.Context, id meta.NodeID) error
 }
 
@@ -165,7 +164,7 @@ type PartitionOperator interface {
 
 // Repairer looks after damaged copies of partitions.
 type Repairer interface {
-	// Copies lists what the nodes have of a partition.
+	// Copies lists the copies of a partition on the nodes.
 	Copies(ctx context.Context, topic string, partition int) (*api.Repair, error)
 	// DiscardCopy deletes a copy that a node has set aside.
 	DiscardCopy(ctx context.Context, topic string, partition int, node meta.NodeID, name string) error
@@ -180,8 +179,7 @@ type Agreement interface {
 	TransferController(ctx context.Context) error
 }
 
-// Operator looks after the cluster. All of it is required; its methods may be called at any
-// time by any number of goroutines.
+// Operator changes the cluster. All methods are required and safe for concurrent use.
 type Operator struct {
 	NodeOperator
 	PartitionOperator
@@ -189,9 +187,8 @@ type Operator struct {
 	Agreement
 }
 
-// Broker is what this package asks of a node about topics, channels and messages, but
-// for publishing, and about the cluster. All of it is required; its methods may be called at
-// any time by any number of goroutines.
+// Broker is the part of a node that this package uses for topics, channels, messages, except for
+// publishing, and the cluster. All methods are required and safe for concurrent use.
 type Broker struct {
 	TopicReader
 	TopicWriter

@@ -92,7 +92,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, failure.InvalidChannel
 	}
 	order, err := orderOf(req.Order, req.Ordered)
-	if err == nil && req.Order != "" { // "": what the topic has
+	if err == nil && req.Order != "" { // "": the topic's order
 		err = permitOrder(t, order)
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	return v.made(r, t, req.Name, existed)
 }
 
-// made answers with a channel that was asked for.
+// made returns a created channel.
 func (v channelsAPI) made(r *http.Request, t *meta.Topic, name string, existed bool) (answer, error) {
 	c := v.info(r.Context(), t, name)
 	if existed {
@@ -210,8 +210,7 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 	return to, nil
 }
 
-// info describes a channel with its counts of now. One of which no leader
-// answers has none.
+// info describes a channel with its current counts. Without a leader there are none.
 func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
 	var missing []string
 	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, name, true) {
@@ -235,7 +234,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 	return out
 }
 
-// configured adds what the metadata says of a channel.
+// configured adds the settings of a channel in the metadata.
 func (v channelsAPI) configured(out *api.Channel, t *meta.Topic) {
 	out.Policy = apiPolicy(t, out.Name, v.policies.ChannelDefaults())
 	if c := t.Channels[out.Name]; c != nil {

@@ -41,8 +41,8 @@ func apiConfig(c meta.TopicConfig) api.Config {
 	}
 }
 
-// patchConfig gives a configuration the settings that a patch names. It refuses
-// numbers below zero, and zero where it would read as "the default".
+// patchConfig applies the settings of a patch to a configuration. It refuses negative numbers, and
+// zero where it would mean the default.
 func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	for _, n := range []struct {
 		name  string
@@ -134,9 +134,8 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 	return nil
 }
 
-// patchSync changes a sync policy. An interval without a policy to go with it
-// means sync by interval where the topic syncs always: it would count for
-// nothing otherwise.
+// patchSync changes a sync policy. An interval without a policy implies sync by interval if the
+// topic syncs always, since it would have no effect otherwise.
 func patchSync(sync *meta.SyncPolicy, p api.ConfigPatch) {
 	if p.Sync != nil {
 		sync.Every = int(*p.Sync)

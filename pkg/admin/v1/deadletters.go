@@ -36,7 +36,7 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 	}
 	list := api.DeadLetterList{Channels: []api.DeadLetters{}}
 	for _, l := range v.policies().DeadLetters(r.Context(), q.Get("topic"), q.Get("channel")) {
-		if chosen != "" { // which ones are counted says what is in them
+		if chosen != "" { // the filter chooses those to count
 			if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Subscribe, Topic: l.Topic, Channel: l.Channel}); err != nil {
 				return answer{}, err
 			}
@@ -82,7 +82,7 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 	for _, m := range messages {
 		o, err := deadletter.ReadOrigin(m.Header)
 		if err != nil {
-			continue // who answers chose none of them
+			continue // the responding leaders chose none
 		}
 		size += len(m.Body) + len(m.Header)
 		list.Messages = append(list.Messages, api.DeadLetter{Origin: apiOrigin(&o), Peeked: apiPeeked(m)})

@@ -22,7 +22,7 @@ import (
 type Deferrals interface {
 	// List returns a page of them, by when they are due.
 	List(ctx context.Context, l operate.ListDeferred) (operate.DeferredList, error)
-	// Reschedule cancels or advances some. Where it fails, some may be done.
+	// Reschedule cancels or advances messages. On failure, some may be done.
 	Reschedule(ctx context.Context, r operate.Reschedule) ([]operate.Rescheduled, error)
 }
 
@@ -78,7 +78,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 	return success(out)
 }
 
-// deferredPlace reads where a page goes on.
+// deferredPlace parses the position at which a page continues.
 func deferredPlace(text string) (*operate.DeferredPlace, error) {
 	parts := strings.Split(text, ".")
 	bad := api.Errorf(failure.Invalid, "next %q was not returned for this request", text)

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Diagnose returns what a node says of its process.
+// Diagnose returns diagnostic data of a node's process.
 type Diagnose func() api.Diagnosis
 
 func (d Diagnose) route(t *API) {

@@ -15,13 +15,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// How long a channel is looked at, and how often: until it moves.
+// How long, and how often, a channel is observed until it makes progress.
 const (
 	explainFor   = time.Second
 	explainEvery = 100 * time.Millisecond
 )
 
-// explain tells what keeps a channel from moving.
+// explain reports what prevents a channel from making progress.
 func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	before := v.info(r.Context(), t, channel)
 	now, err := v.untilItMoves(r.Context(), t, before)
@@ -31,8 +31,8 @@ func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (an
 	return success(explained(new(v.topics.info(r.Context(), t)), &before, &now))
 }
 
-// untilItMoves returns a channel as it is once a message was finished, or has had the time
-// for that.
+// untilItMoves returns the state of a channel once a message was finished, or after the maximum
+// time.
 func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, c api.Channel) (api.Channel, error) {
 	ticker := time.NewTicker(explainEvery)
 	defer ticker.Stop()
@@ -57,7 +57,7 @@ func unfinished(c *api.Channel) int64 { return c.Depth + c.InFlight + c.Deferred
 // heldBack reports whether messages of a topic wait before its channels, since it is paused.
 func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
 
-// explained says what holds back the messages of a channel, of which there were two looks.
+// explained returns the causes that delay the messages of a channel, from two observations.
 func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
 	e := api.Explanation{
 		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || now.FilteredTotal > before.FilteredTotal || unfinished(now) == 0 && !heldBack(t),
@@ -88,7 +88,7 @@ func (d *diagnosis) add(code api.CauseCode, count int64, do, what string, args .
 	d.found = append(d.found, api.Cause{Code: code, What: fmt.Sprintf(what, args...), Do: do, Count: count})
 }
 
-// ofThePlace looks for partitions that nobody leads.
+// ofThePlace finds partitions without a leader.
 func (d *diagnosis) ofThePlace() {
 	var without, silent []string
 	for _, p := range d.topic.Partitions {
@@ -109,7 +109,7 @@ func (d *diagnosis) ofThePlace() {
 	}
 }
 
-// ofTheOperator looks for what an operator has paused.
+// ofTheOperator finds channels and topics that an operator has paused.
 func (d *diagnosis) ofTheOperator() {
 	name := d.topic.Name + "/" + d.now.Name
 	if d.now.Paused && unfinished(d.now) > 0 {
@@ -121,8 +121,8 @@ func (d *diagnosis) ofTheOperator() {
 	}
 }
 
-// ofTheFilter tells what the channel's filter leaves out, though that holds nothing back: who
-// misses messages asks here.
+// ofTheFilter reports what the channel's filter skips. That delays nothing, but explains missing
+// messages.
 func (d *diagnosis) ofTheFilter() {
 	name := d.topic.Name + "/" + d.now.Name
 	switch {
@@ -139,7 +139,7 @@ func (d *diagnosis) ofTheFilter() {
 	}
 }
 
-// ofTheConsumers looks for consumers who take no messages, or do not finish them.
+// ofTheConsumers finds consumers that accept no messages, or do not finish them.
 func (d *diagnosis) ofTheConsumers() {
 	if len(d.now.Consumers) == 0 {
 		d.add(api.CauseNoConsumer, unfinished(d.now), "start a consumer of the channel", "no consumer is subscribed")
@@ -185,7 +185,7 @@ func (d *diagnosis) ofTheConsumers() {
 	}
 }
 
-// held says who holds the messages that are in flight.
+// held names the consumers that hold the messages in flight.
 func (d *diagnosis) held(full []api.Consumer, messages int64) {
 	what := "%d of %d consumers hold as many messages as their RDY allows, %d in all: %s"
 	do := "raise RDY (max_in_flight), add consumers, or find out what the consumers wait for"
@@ -196,15 +196,15 @@ func (d *diagnosis) held(full []api.Consumer, messages int64) {
 	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, those(full))
 }
 
-// silentAfter is how long a consumer of a channel that moves has been connected at least that is
-// said to answer nothing.
+// silentAfter is how long a consumer of a channel that makes progress must have been connected
+// before it is reported as not answering.
 const silentAfter = 10 * time.Second
 
 // neverAnswered reports whether a consumer has finished and requeued nothing since it connected.
 func neverAnswered(c api.Consumer) bool { return c.FinishedTotal+c.RequeuedTotal == 0 }
 
-// answersNone reports whether a consumer, who holds messages, answers none of them: between the
-// looks of a channel that does not move, or ever of one that does.
+// answersNone reports whether a consumer that holds messages answers none of them: between the
+// observations of a channel that makes no progress, or at all for one that does.
 func (d *diagnosis) answersNone(c api.Consumer) bool {
 	if d.now.FinishedTotal > d.before.FinishedTotal {
 		return neverAnswered(c) && time.Since(c.ConnectedAt) >= silentAfter
@@ -214,7 +214,8 @@ func (d *diagnosis) answersNone(c api.Consumer) bool {
 	})
 }
 
-// unanswered says who holds messages in flight and answers none of them, though RDY allows more.
+// unanswered names the consumers that hold messages in flight and answer none of them, although
+// RDY allows more.
 func (d *diagnosis) unanswered(silent []api.Consumer) {
 	held, since, names := int64(0), "since they connected", make([]string, len(silent))
 	for i, c := range silent {
@@ -234,7 +235,7 @@ func (d *diagnosis) unanswered(silent []api.Consumer) {
 		"%d of %d consumers hold %s messages in flight and have answered none %s: %s", len(silent), len(d.now.Consumers), of, since, list(names))
 }
 
-// ofThePolicy looks for what the channel's policy holds back.
+// ofThePolicy finds what the channel's policy delays.
 func (d *diagnosis) ofThePolicy() {
 	name, p := d.topic.Name+"/"+d.now.Name, &d.now.Policy
 	var blocked []string
@@ -278,7 +279,7 @@ func (d *diagnosis) ofThePolicy() {
 	}
 }
 
-// keyAdvice says what to do about a key that holds up others.
+// keyAdvice returns a remedy for a key that blocks other messages.
 func keyAdvice(name string, partition int, b *api.KeyBlock) string {
 	switch b.State {
 	case "in_flight":
@@ -289,7 +290,7 @@ func keyAdvice(name string, partition int, b *api.KeyBlock) string {
 	return fmt.Sprintf("wait until it is delivered, or finish it: brokerctl channel skip %s --id %d/%d", name, partition, b.Seq)
 }
 
-// ofTheMessages looks for messages that come back, or are not due.
+// ofTheMessages finds messages that are redelivered repeatedly, or are not due.
 func (d *diagnosis) ofTheMessages() {
 	var spinning []string
 	for _, p := range d.now.Partitions {

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// historyAPI takes back what operators did to channels.
+// historyAPI undoes operators' changes of channels.
 type historyAPI struct{ channels channelsAPI }
 
 func (v historyAPI) route(t *API) {
@@ -23,7 +23,7 @@ func (v historyAPI) route(t *API) {
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/restore", v.channels.topics.of(v.restore))
 }
 
-// plan says what a seek would do.
+// plan returns the effect of a seek.
 func (v historyAPI) plan(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	req, err := seekOf(r)
 	if err != nil {
@@ -61,7 +61,7 @@ func seekOf(r *http.Request) (req api.Seek, err error) {
 	return req, err
 }
 
-// skip passes over what a channel has not finished in a partition.
+// skip skips the unfinished messages of a channel in a partition.
 func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	var req api.Skip
 	if err := readJSON(r, &req); err != nil {

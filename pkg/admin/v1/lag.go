@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// lagAPI is how far channels are behind.
+// lagAPI returns the lag of channels.
 type lagAPI struct{ channels channelsAPI }
 
 func (v lagAPI) route(t *API) {
@@ -44,7 +44,7 @@ func (v lagAPI) lag(r *http.Request) (answer, error) {
 	return success(lagOf(topics, b.ClusterStats(r.Context(), q.Get("topic"), channel, false), channel))
 }
 
-// lagOf returns how far the channels of topics are behind, or the one of a name.
+// lagOf returns the lag of the channels of topics, or of the channel with a name.
 func lagOf(topics []*meta.Topic, figures []stats.Topic, channel string) api.Lag {
 	byName := make(map[string]*stats.Topic, len(figures))
 	for i := range figures {
@@ -71,8 +71,8 @@ func lagOf(topics []*meta.Topic, figures []stats.Topic, channel string) api.Lag 
 	return lag
 }
 
-// withSilent adds the channels to those that leaders told of of which none did, by name.
-// Only the one of a name counts, unless that is "".
+// withSilent adds the channels of which no leader has reported anything, by name. If a name is
+// given, only that one.
 func withSilent(t *meta.Topic, told []stats.Channel, channel string) []stats.Channel {
 	all := slices.Clone(told)
 	for name, c := range t.Channels {
@@ -100,7 +100,7 @@ func channelLag(topic string, c stats.Channel) api.ChannelLag {
 // rounded leaves three decimals of a rate.
 func rounded(rate float64) float64 { return math.Round(rate*1000) / 1000 }
 
-// consumers lists who takes messages, of all channels.
+// consumers lists the consumers of all channels.
 func (v lagAPI) consumers(r *http.Request) (answer, error) {
 	out := api.ConsumerList{Consumers: []api.TopicConsumer{}}
 	for _, t := range v.channels.topics.broker.ClusterStats(r.Context(), "", "", true) {

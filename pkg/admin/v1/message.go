@@ -40,7 +40,7 @@ func (v messagesAPI) placed(t *meta.Topic, text string, ids seq.Numbering) (seq.
 	return m, nil
 }
 
-// notFound says that nothing was changed.
+// notFound reports that nothing was changed.
 func notFound(e *api.Error) *api.Error {
 	e.Fate = "refused"
 	return e
@@ -50,7 +50,7 @@ func missingMessage(id string) error {
 	return notFound(api.Errorf(failure.NotFound, "message %s not found: deleted by retention, or not published yet", id))
 }
 
-// get shows a message, and what it is to every channel.
+// get returns a message, and its state in every channel.
 func (v messageAPI) get(r *http.Request) (answer, error) {
 	t, err := v.messages.channels.topics.known(r)
 	if err != nil {
@@ -100,11 +100,11 @@ func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.
 	return out, nil
 }
 
-// maxMessageChannels is how many channels a message is looked at in.
+// maxMessageChannels is the maximum number of channels in which the state of a message is read.
 const maxMessageChannels = 100
 
-// channelsOf returns the names of the channels in which a message is looked at: the one
-// that the query names, or all.
+// channelsOf returns the names of the channels in which to read the state of a message: the one in
+// the query, or all.
 func (v messageAPI) channelsOf(r *http.Request, t *meta.Topic) []string {
 	if only := r.URL.Query().Get("channel"); only != "" {
 		return []string{only}

@@ -56,7 +56,7 @@ func (v againAPI) copy(r *http.Request) (answer, error) {
 	})
 }
 
-// publish reads the message whose id the request has, and publishes what is made of it.
+// publish reads the message whose id is in the request, and publishes a message derived from it.
 func (v againAPI) publish(r *http.Request, t *meta.Topic, of func(seq.MessageID, *operate.Peeked, topic.Message) publish.Request) (answer, error) {
 	m, err := v.one.placed(r, t)
 	if err != nil {

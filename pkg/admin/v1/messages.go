@@ -34,17 +34,17 @@ import (
 const (
 	// longJSON is how many bytes are encoded as JSON, or decoded, without a turn.
 	longJSON = 64 << 10
-	// defaultPeek is how many messages are answered where the request names no number.
+	// defaultPeek is the default number of returned messages.
 	defaultPeek = 10
 	// peekBytes is how many bytes of messages one answer has, and the rest of the
 	// message with which it does.
 	peekBytes = 1 << 20
-	// peekGrowth is by how much an answer is larger than its messages while it is made:
-	// each is there as bytes and as text, and JSON escapes a byte with six.
+	// peekGrowth is the ratio of the size of an answer to that of its messages while it is built:
+	// each body is present as bytes and as text, and JSON escapes a byte with up to six.
 	peekGrowth = 16
 )
 
-// messagesAPI publishes messages and looks at them.
+// messagesAPI publishes and reads messages.
 type messagesAPI struct {
 	channels   channelsAPI
 	publishing *web.Publishing
@@ -58,8 +58,8 @@ func (v messagesAPI) route(t *API) {
 	t.handleCharged("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
 }
 
-// publish stores messages: those of a JSON body, or a body of any other type
-// as one. Where the type is not given, what begins as such a JSON body does is one.
+// publish stores messages: those of a JSON body, or a body of any other type as one message.
+// Without a content type, a body that begins like such JSON is JSON.
 func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
@@ -110,7 +110,7 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	return success(v.published(name, &receipt))
 }
 
-// published describes what was stored.
+// published describes the stored messages.
 func (v messagesAPI) published(name string, r *topic.Receipt) api.Published {
 	out := api.Published{Topic: name, Partition: r.Partition, FirstSeq: uint64(r.First), Count: r.Count, IDs: make([]string, r.Count)}
 	numbers := v.numbering(name)
@@ -123,7 +123,7 @@ func (v messagesAPI) published(name string, r *topic.Receipt) api.Published {
 	return out
 }
 
-// partsOf returns what each partition has of what was stored.
+// partsOf returns the stored messages by partition.
 func partsOf(r *topic.Receipt) (parts []api.PublishedPart) {
 	for _, id := range r.IDs {
 		i := slices.IndexFunc(parts, func(p api.PublishedPart) bool { return p.Partition == id.Partition() })
@@ -136,7 +136,7 @@ func partsOf(r *topic.Receipt) (parts []api.PublishedPart) {
 	return parts
 }
 
-// numbering says by which ids clients know a topic's messages.
+// numbering returns the numbering that converts positions to ids of a topic's messages.
 func (v messagesAPI) numbering(name string) seq.Numbering {
 	b := v.channels.topics.broker
 	cluster := v.cluster.Load()
@@ -151,7 +151,7 @@ func (v messagesAPI) numbering(name string) seq.Numbering {
 	return seq.NumberingOf(*cluster, uint64(t.Incarnation))
 }
 
-// formType is what curl -d says of a body for which nobody gave a type.
+// formType is the content type that curl -d sends by default.
 const formType = "application/x-www-form-urlencoded"
 
 // beginsWithMessages reports whether a body is a JSON object whose first name is messages.
@@ -173,8 +173,8 @@ func (v messagesAPI) turnsFor(bytes int) *limit.Turns {
 	return v.publishing.Turns
 }
 
-// payJSON pays for what is decoded of a body: its texts, and its messages, of which
-// there are at most as many as commas and one. The list of them doubles as it grows.
+// payJSON reserves memory for the decoded body: its texts, and its messages, of which there are at
+// most as many as commas plus one. The list of messages doubles as it grows.
 func payJSON(ctx context.Context, b *web.Body) error {
 	const each = 3*unsafe.Sizeof(api.Message{}) + unsafe.Sizeof(topic.Message{})
 	if err := b.PayList(ctx, len(b.Bytes()), 1); err != nil {
@@ -193,7 +193,7 @@ func publishError(err error) error {
 	return e
 }
 
-// readRaw makes one message of a body. The query string has the rest.
+// readRaw creates one message from a body. Its options are in the query string.
 func (v messagesAPI) readRaw(r *http.Request, body []byte) (publish.Request, error) {
 	q := r.URL.Query()
 	partition, err := partitionOf(q.Get("partition"))
@@ -214,7 +214,7 @@ func (v messagesAPI) readRaw(r *http.Request, body []byte) (publish.Request, err
 	return v.publishOf(r, api.Publish{Messages: []api.Message{m}, Partition: partition})
 }
 
-// readMessages makes messages of a JSON body.
+// readMessages creates messages from a JSON body.
 func (v messagesAPI) readMessages(r *http.Request, body []byte) (publish.Request, error) {
 	var req api.Publish
 	if err := decodeJSON(body, &req); err != nil {
@@ -223,8 +223,9 @@ func (v messagesAPI) readMessages(r *http.Request, body []byte) (publish.Request
 	return v.publishOf(r, req)
 }
 
-// publishOf checks a publish and puts it in the broker's form. Dead letters, as backups and exports
-// have them, are for administrators: who publishes one says where a redrive brings it.
+// publishOf validates a publish and converts it for the broker. Only administrators may publish
+// dead letters, as backups and exports contain them, because their publisher determines where a
+// redrive sends them.
 func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Request, error) {
 	out := publish.Request{Partition: host.AnyPartition}
 	if len(req.Messages) == 0 {
@@ -305,7 +306,7 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	return out, nil
 }
 
-// optionsOf returns what is said of a message besides its body.
+// optionsOf returns the options of a message.
 func optionsOf(m *api.Message) web.Options {
 	o := web.Options{Key: m.Key, Dedup: m.Dedup, TTL: time.Duration(m.TTL)}
 	if m.TTLMS != 0 {
@@ -333,7 +334,7 @@ func partitionOf(text string) (*int, error) {
 	return &n, nil
 }
 
-// peek shows messages of a topic, or what they are to one of its channels.
+// peek returns messages of a topic, or their states in one of its channels.
 func (v messagesAPI) peek(r *http.Request) (answer, error) {
 	req := operate.Peek{Partition: host.AnyPartition, Max: defaultPeek}
 	if r.PathValue("channel") != "" {

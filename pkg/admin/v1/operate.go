@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// operateAPI is what an operator does to nodes, leaders and replicas. Every
-// change is answered with what it was about, as it is then.
+// operateAPI performs operators' changes of nodes, leaders and replicas. Every change is answered
+// with the state of its object after it.
 type operateAPI struct{ of Operator }
 
 func (v operateAPI) route(t *API) {
@@ -155,7 +155,7 @@ func (v operateAPI) startBalance(r *http.Request) (answer, error) {
 	if err != nil && len(b.Leaders)+len(b.Moves) == 0 {
 		return answer{}, err
 	}
-	return success(b) // what could not be done shows in the next plan
+	return success(b) // changes that failed are in the next plan
 }
 
 func (v operateAPI) raft(r *http.Request) (answer, error) {

@@ -21,7 +21,7 @@ func orderOf(text string, ordered bool) (policy.Order, error) {
 	return order, nil
 }
 
-// permitOrder refuses to deliver what is in an ordered topic without an order.
+// permitOrder refuses order none for channels of an ordered topic.
 func permitOrder(t *meta.Topic, order policy.Order) error {
 	if t.Config.Ordered && !order.Some() {
 		return api.Errorf(failure.Precondition, "topic %s is ordered, and order none is refused: nothing was changed; order must be strict or key", t.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// patchPolicy reads what a request changes of a policy.
+// patchPolicy parses the changes of a policy in a request.
 func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 	var out policy.Patch
 	if p == nil {
@@ -70,7 +70,7 @@ func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
 	return out, nil
 }
 
-// limitOf reads a number of which 0 is no limit.
+// limitOf parses a number of which 0 means no limit.
 func limitOf(name string, n *int) (*int, error) {
 	switch {
 	case n == nil:
@@ -83,7 +83,7 @@ func limitOf(name string, n *int) (*int, error) {
 	return n, nil
 }
 
-// apiPolicy describes what counts for a channel.
+// apiPolicy describes the effective policy of a channel.
 func apiPolicy(t *meta.Topic, channel string, defaults policy.Policy) api.Policy {
 	p := meta.PolicyOf(t, channel, defaults)
 	out := api.Policy{
@@ -99,7 +99,7 @@ func apiPolicy(t *meta.Topic, channel string, defaults policy.Policy) api.Policy
 	return out
 }
 
-// chosen names what a policy does not leave open.
+// chosen names the settings that a policy contains.
 func chosen(p policy.Policy) []string {
 	names := []string{}
 	for _, f := range []struct {
@@ -120,7 +120,7 @@ func chosen(p policy.Policy) []string {
 	return names
 }
 
-// apiChoice describes what a topic chose for its channels; nil: nothing.
+// apiChoice describes a topic's settings for its channels; nil if there are none.
 func apiChoice(p policy.Policy) *api.PolicyPatch {
 	if p == (policy.Policy{}) {
 		return nil

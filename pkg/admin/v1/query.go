@@ -9,8 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// numberIn reads the parameter n of a query, which must be at least so large; without it, it is
-// what it is otherwise.
+// numberIn parses the parameter n of a query, with a minimum, and a default if it is missing.
 func numberIn(q url.Values, otherwise, least int) (int, error) {
 	text := q.Get("n")
 	if text == "" {

@@ -40,8 +40,8 @@ func (v topicsAPI) route(t *API) {
 	t.handle("GET /v1/partitions", v.listPartitions)
 }
 
-// named returns a name that a request has in its path, or where the path has none,
-// in its query. A query can carry the names that a path cannot: . and ...
+// named returns a name in the path of a request or, if the path has none, in its query. A query
+// can contain the names that a path cannot: . and ...
 func named(r *http.Request, what string) string {
 	if name := r.PathValue(what); name != "" {
 		return name
@@ -110,8 +110,7 @@ func (v topicsAPI) list(r *http.Request) (answer, error) {
 	return success(list)
 }
 
-// create makes a topic. One that is there with the configuration asked for
-// is answered as it is.
+// create creates a topic. If a topic with the same configuration exists, it returns that.
 func (v topicsAPI) create(r *http.Request) (answer, error) {
 	var req api.CreateTopic
 	if err := readJSON(r, &req); err != nil {
@@ -203,7 +202,7 @@ func (v topicsAPI) checkMessageSize(p api.ConfigPatch) error {
 	return e
 }
 
-// checkAlter refuses what altering cannot do.
+// checkAlter refuses changes that altering does not support.
 func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	fixed := func(what, instead string) error {
 		e := api.Errorf(failure.Precondition, "%s of a topic cannot be altered", what)
@@ -276,7 +275,7 @@ func (v topicsAPI) listPartitions(r *http.Request) (answer, error) {
 	return success(list)
 }
 
-// verify compares what the replicas hold.
+// verify compares the logs of the replicas.
 func (v topicsAPI) verify(r *http.Request, t *meta.Topic) (answer, error) {
 	digests, err := v.broker.Digest(r.Context(), t.Name)
 	if err != nil {
@@ -293,7 +292,7 @@ func statsByName(figures []stats.Topic) map[string]*stats.Topic {
 	return m
 }
 
-// apiTopic describes a topic of a cluster. stats may be nil: nobody leads any of it.
+// apiTopic describes a topic of a cluster. stats may be nil: no partition has a leader.
 func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 	out := api.Topic{
 		Name:        t.Name,
@@ -316,8 +315,8 @@ func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 	return out
 }
 
-// apiPartitions describes every partition: as the metadata has it, and with the
-// log's ends where a leader told them.
+// apiPartitions describes every partition, from the metadata, with the ends of its log if a leader
+// reported them.
 func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 	out := make([]api.Partition, 0, len(t.Partitions))
 	for i, p := range t.Partitions {
@@ -338,7 +337,7 @@ func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 			o.CommittedEnd = uint64(p.CommittedEnd)
 			o.LogEnd = uint64(p.LogEnd)
 			o.Bytes = p.Bytes
-			o.MissingNodes = nil // it leads another partition that it has told nothing of
+			o.MissingNodes = nil // it leads another partition that it has not reported
 		}
 	}
 	return out

@@ -15,13 +15,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Traces knows what happened to messages.
+// Traces returns trace events of messages.
 type Traces interface {
 	// Trace asks all nodes for messages.
 	Trace(ctx context.Context, q trace.Query) (operate.Traced, error)
 }
 
-// traceAPI is what happened to messages.
+// traceAPI serves trace events of messages.
 type traceAPI struct {
 	topics topicsAPI
 	traces Traces
@@ -86,7 +86,7 @@ func (v traceAPI) nowhere(only, id string) error {
 	return notFound(api.Errorf(failure.NotFound, "message %s does not belong to topic %q, whose ids begin at %s", id, only, v.topics.numbering(t).First()))
 }
 
-// untraced says why nothing is known of a message.
+// untraced explains why there are no trace events of a message.
 func untraced(asked []trace.Message, candidates map[uint64]*meta.Topic, id string, silent []string) error {
 	e := notFound(api.Errorf(failure.NotFound, "no trace of message %s: it was not traced, or its events have been deleted as the oldest", id))
 	if len(asked) == 1 {

@@ -9,21 +9,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Waiting is what is known of a node that waits for its cluster. Its methods may be
-// called by many goroutines.
+// Waiting is the known state of a node that waits for its cluster. Its methods are safe for
+// concurrent use.
 type Waiting interface {
 	ClusterReader
 	// Topics returns the topics as far as this node knows them.
 	Topics() []*meta.Topic
 	Raft(ctx context.Context) api.Raft
-	// Ready says what keeps this node from serving.
+	// Ready returns the reasons why this node does not serve.
 	Ready() []health.Reason
 }
 
-// waiting answers what an operator asks to find out why a cluster does not form.
+// waiting answers the requests that help an operator find out why a cluster does not form.
 type waiting struct{ of Waiting }
 
-// NewWaiting returns what of the interface a node answers that waits for its cluster.
+// NewWaiting returns the part of the interface that a node serves while it waits for its cluster.
 func NewWaiting(of Waiting) *API {
 	v, w := &API{mux: http.NewServeMux()}, waiting{of}
 	clusterAPI{of}.route(v)

@@ -14,8 +14,8 @@ func IsProbe(path string) bool {
 // WriteJSON writes one JSON value and no newline.
 func WriteJSON(w http.ResponseWriter, status int, v any) { WriteEncoded(w, status, EncodeJSON(v)) }
 
-// EncodeJSON returns what WriteJSON writes. It escapes nothing for HTML: headers of messages are
-// answered as they were published, and do not grow.
+// EncodeJSON returns the output of WriteJSON. It does not escape for HTML, so that headers of
+// messages are returned as published, and do not grow.
 func EncodeJSON(v any) []byte {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
@@ -26,7 +26,7 @@ func EncodeJSON(v any) []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
-// WriteEncoded writes what EncodeJSON returned.
+// WriteEncoded writes the output of EncodeJSON.
 func WriteEncoded(w http.ResponseWriter, status int, body []byte) {
 	write(w, status, "application/json; charset=utf-8", body)
 }

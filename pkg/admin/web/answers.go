@@ -8,39 +8,38 @@ import (
 )
 
 const (
-	// shortAnswer is the longest answer, in bytes, that is made without a charge or a turn.
+	// shortAnswer is the maximum size, in bytes, of an answer that is built without a charge or a
+	// turn.
 	shortAnswer = 64 << 10
-	// answerGrowth is how much memory the making of an answer takes, in lengths of the
-	// answer: for the statistics or lists, their form for clients, and the text.
+	// answerGrowth is the memory for building an answer relative to its size: for the statistics
+	// or lists, their form for clients, and the text.
 	answerGrowth = 3
 )
 
 // JSON is a value that is encoded.
 type JSON []byte
 
-// Answers makes the answers of endpoints, of which some are as long as there are topics
-// and clients. Long ones are made in turns, and are part of the memory budget until they
-// are written. A nil *Answers has no limits. It may be used by many goroutines.
+// Answers builds the answers of endpoints, some of which grow with the number of topics and
+// clients. Long ones are built in turns, and count towards the memory budget until they are
+// written. A nil *Answers has no limits. It is safe for concurrent use.
 type Answers struct {
 	Memory *limit.Memory // nil: no limit
 	Turns  *limit.Turns  // nil: no limit
 }
 
-// Lengths is what the answers of one endpoint have been like recently. The zero value has
-// seen none.
+// Lengths records the recent sizes of the answers of one endpoint. The zero value is ready.
 type Lengths struct{ most atomic.Int64 }
 
-// observe takes in the length of an answer. One that is long counts for many short ones
-// that follow, so that who asks for both in turn pays for each long one.
+// observe records the size of an answer. A long answer outweighs many short ones after it, so that
+// a client that alternates between both is charged for each long one.
 func (l *Lengths) observe(n int) {
 	most := l.most.Load()
 	l.most.Store(max(int64(n), most-most/64))
 }
 
-// Make calls an endpoint and encodes its value as JSON, unless that is nil or text. What
-// it takes is charged by what the endpoint's answers took before. It is failure.NoMemory
-// if the budget is spent. The caller calls written in any case, once it has written the
-// answer.
+// Make calls an endpoint and encodes its value as JSON, unless it is nil or text. It reserves
+// memory according to the endpoint's previous answers, and returns failure.NoMemory if the budget
+// is exhausted. The caller must call written in any case, after it has written the answer.
 func (a *Answers) Make(ctx context.Context, l *Lengths, endpoint func() (any, error)) (v any, written func(), err error) {
 	if a == nil {
 		a = &Answers{}

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// firstRead is the most memory that a body gets before any of it is there.
+	// firstRead is the maximum memory for a body before any of it has arrived.
 	firstRead = 64 << 10
 	peekBytes = 512
-	// minDrain and drainTime bound what is read of a body that is refused for its
-	// size, or because the node is busy, so that the client sees the answer and not a
-	// reset connection. With larger bodies as the limit, twice as much is read.
+	// minDrain and drainTime limit how much is read of a body that is refused for its size, or
+	// because the node is busy, so that the client receives the response instead of a connection
+	// reset. If larger bodies are allowed, twice as much is read.
 	minDrain  = 16 << 20
 	drainTime = 5 * time.Second
 	drainRead = 16 << 10 // at a time
 )
 
-// What is wrong with a body that is not read to its end.
+// Errors of a body that is not read completely.
 var (
 	ErrBodyTooLarge = errors.New("request body too large")
 	ErrBodyBroken   = errors.New("cannot read request body")
@@ -40,7 +40,8 @@ type Bodies struct {
 // NewBodies returns Bodies that are paid for from memory; nil: from no budget.
 func NewBodies(memory *limit.Memory) *Bodies { return &Bodies{memory: memory} }
 
-// Body is one body in a lent buffer, and what is paid for it and what is made of it.
+// Body is one body in a pooled buffer, with the memory reserved for it and for the data derived
+// from it.
 type Body struct {
 	from  *Bodies
 	buf   *[]byte
@@ -59,8 +60,8 @@ func (b *Body) Release() {
 	b.buf = nil
 }
 
-// lend gives the body a buffer for at least n bytes, with what it had, when it is
-// paid for.
+// lend replaces the buffer of the body by one of at least n bytes, with its contents, after
+// reserving memory.
 func (b *Body) lend(ctx context.Context, n int) error {
 	if err := b.share.Reserve(ctx, nsq.BufferCap(n)); err != nil {
 		return err
@@ -75,14 +76,14 @@ func (b *Body) lend(ctx context.Context, n int) error {
 	return nil
 }
 
-// PayList pays for a list of so many things that is made of the body, of a size each.
+// PayList reserves memory for a list of n elements of a size, derived from the body.
 func (b *Body) PayList(ctx context.Context, n int, size uintptr) error {
 	return b.share.Reserve(ctx, n*int(size))
 }
 
-// Read reads a request's body of at most this many bytes. It is ErrBodyTooLarge for
-// a longer one, failure.NoMemory if the budget is spent. The caller releases what
-// it gets without an error.
+// Read reads a request's body of at most this many bytes. It returns ErrBodyTooLarge for a longer
+// one, and failure.NoMemory if the budget is exhausted. The caller must release a body that it
+// gets without an error.
 func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 	if r.ContentLength > int64(most) {
 		return nil, ErrBodyTooLarge
@@ -123,12 +124,12 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 // them to be read. A client that waited to be asked for its body is asked.
 func Peek(r *http.Request) []byte {
 	b := bufio.NewReaderSize(r.Body, peekBytes)
-	head, _ := b.Peek(peekBytes) // what failed fails again when the body is read
+	head, _ := b.Peek(peekBytes) // an error recurs when the body is read
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{b, r.Body}
-	r.Header.Del("Expect") // what is sent now has to be drained
+	r.Header.Del("Expect") // data sent from now on must be drained
 	return head
 }
 

@@ -14,8 +14,7 @@ import (
 // AnyHost in a list of hosts allows all.
 const AnyHost = "*"
 
-// privateSuffixes are domains in which nobody can have a name that the public DNS
-// knows.
+// privateSuffixes are domains that do not exist in the public DNS.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc"}
 
 // Hosts are the names that a node is asked under. A page whose name its owner lets
@@ -28,7 +27,7 @@ type Hosts struct {
 	names []string // in lower case
 }
 
-// NewHosts returns what allows names, and names below those that begin with a dot.
+// NewHosts returns Hosts that allow names, and the names below those that begin with a dot.
 func NewHosts(names []string) Hosts {
 	var h Hosts
 	for _, name := range names {
@@ -56,9 +55,8 @@ func (h Hosts) allows(host string) bool {
 
 func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// Guard refuses what asks for another host. Probes are answered whatever they ask
-// for, and so is what comes over TLS, whose certificate has the name, and over a unix
-// socket, which no browser reaches.
+// Guard refuses requests for other hosts. Exempt are probes, requests over TLS, whose certificate
+// has the name, and over a unix socket, which browsers cannot use.
 func (h Hosts) Guard(next http.Handler, refuse Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -72,10 +70,10 @@ func (h Hosts) Guard(next http.Handler, refuse Refuse) http.Handler {
 	})
 }
 
-// maxHostShown bounds what an error repeats of a host.
+// maxHostShown limits how much of a host name an error repeats.
 const maxHostShown = 64
 
-// Networks are addresses that clients come from.
+// Networks are networks of clients.
 type Networks []netip.Prefix
 
 // Has reports whether a request comes from one of the networks, or over a unix socket.

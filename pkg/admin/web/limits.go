@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// JSONGrowth is by how much JSON makes messages larger: base64, and the names and
-// quotes around it.
+// JSONGrowth is the factor by which JSON makes messages larger: base64, and the names and quotes
+// around it.
 const JSONGrowth = 2
 
-// Default limits, those of nsqd where it has them.
+// Default limits; those of nsqd, if it has them.
 const (
 	defaultMaxMessage     = 1 << 20          // bytes of one message
 	defaultMaxBody        = 5 << 20          // bytes of a body of many messages
@@ -18,8 +18,7 @@ const (
 	defaultMaxPeek        = 1000             // messages in one answer
 )
 
-// Limits bounds what one request, or all of them, may take. Zero fields have
-// the defaults.
+// Limits limits the resources of one request, or of all requests. Zero fields have the defaults.
 type Limits struct {
 	// MaxMessage is the largest message in bytes (nsqd: max-msg-size).
 	MaxMessage int
@@ -27,8 +26,8 @@ type Limits struct {
 	MaxBody int
 	// MaxDefer is the longest delay of a message (nsqd: max-req-timeout).
 	MaxDefer time.Duration
-	// PublishTimeout is how long a publish is waited for. After it the client is
-	// told that the outcome is not known.
+	// PublishTimeout is the timeout of a publish. After it the client is told that the outcome is
+	// unknown.
 	PublishTimeout time.Duration
 	// MaxPeek is the most messages of one peek.
 	MaxPeek int

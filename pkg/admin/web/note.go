@@ -2,8 +2,8 @@ package web
 
 import "context"
 
-// Act is what an endpoint says of a request for the audit log, where neither the path nor the
-// body of the request may say it.
+// Act is what an endpoint records in the audit log if neither the path nor the body of the request
+// may be recorded.
 type Act struct {
 	Object, Text string // without credentials
 	DryRun       bool   // it changes nothing and is not recorded
@@ -11,14 +11,14 @@ type Act struct {
 
 type actKey struct{}
 
-// WithAct returns ctx for a request, and where its endpoint says what it does.
+// WithAct returns a context for a request, in which its endpoint can record its action.
 func WithAct(ctx context.Context) (context.Context, *Act) {
 	a := new(Act)
 	return context.WithValue(ctx, actKey{}, a), a
 }
 
-// ActOf returns what the endpoint of a request says of it for the audit log. It is not nil: where
-// nothing is recorded, what is said is not kept.
+// ActOf returns the action recorded by the endpoint of a request. It is never nil: without an
+// audit log, the record is dropped.
 func ActOf(ctx context.Context) *Act {
 	if a, ok := ctx.Value(actKey{}).(*Act); ok {
 		return a

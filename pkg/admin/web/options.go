@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Options are what a publisher says of a message besides its body.
+// Options are the options of a message in addition to its body.
 type Options struct {
 	Key, Dedup string
 	TTL        time.Duration
@@ -30,7 +30,7 @@ type OptionError struct {
 	text   string
 }
 
-// Error says what of the option is wrong.
+// Error describes the error of the option.
 func (e *OptionError) Error() string { return e.text }
 
 // Apply gives the options to a message.

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Publisher is what publishing over HTTP asks of a node. All of it is required.
+// Publisher is the part of a node used for publishing over HTTP. All methods are required.
 type Publisher struct {
 	Sender
 	TopicEnsurer
@@ -23,26 +23,25 @@ type Sender interface {
 	Publish(ctx context.Context, p publish.Request)
 }
 
-// TopicEnsurer makes topics that are used for the first time.
+// TopicEnsurer creates topics on first use.
 type TopicEnsurer interface {
 	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
-	// EnsureTopic makes a topic of default configuration unless there is one.
-	// Where topics are not made on first use it is failure.TopicNotFound.
+	// EnsureTopic creates a topic with the default configuration unless it exists. If topics are
+	// not created on first use, it returns failure.TopicNotFound.
 	EnsureTopic(ctx context.Context, name string) error
 }
 
-// Publishing takes messages over HTTP.
+// Publishing publishes messages received over HTTP.
 type Publishing struct {
 	Broker Publisher
 	Bodies *Bodies
 	Limits Limits
-	// Turns bounds how many requests do at a time what takes a processor for long. nil:
-	// there is no bound.
+	// Turns limits how many requests perform long computations at a time. nil: no limit.
 	Turns *limit.Turns
 }
 
-// Ensure makes a topic that there is not for someone who uses it. The name is valid.
+// Ensure creates a missing topic on first use. The name must be valid.
 func (s *Publishing) Ensure(ctx context.Context, name string) error {
 	if _, err := s.Broker.Topic(name); err == nil {
 		return nil
@@ -50,9 +49,8 @@ func (s *Publishing) Ensure(ctx context.Context, name string) error {
 	return s.Broker.EnsureTopic(ctx, name)
 }
 
-// Publish hands messages to the broker and waits for its receipt, or for the
-// end of the request, or for the limit of waiting. The messages may be reused
-// when it returns.
+// Publish passes messages to the broker and waits for the result, the end of the request, or the
+// timeout. The messages may be reused when it returns.
 func (s *Publishing) Publish(ctx context.Context, req publish.Request) (topic.Receipt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.PublishTimeout, failure.OutcomeUnknown)
 	defer cancel()

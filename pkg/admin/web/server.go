@@ -25,9 +25,9 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// NewHTTPServer returns an http.Server for a handler, with timeouts and limits fit
-// for clients that are slow, broken or hostile. The caller gives it listeners and stops it. logger gets what net/http says of
-// connections, at debug level; nil drops it.
+// NewHTTPServer returns an http.Server for a handler, with timeouts and limits for slow, broken or
+// hostile clients. The caller adds listeners and stops it. logger receives net/http's messages
+// about connections, at debug level; optional.
 func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -50,20 +50,20 @@ type Exchange struct {
 	Duration time.Duration
 }
 
-// Refuse answers a request that comes to no endpoint, in the form of the interface
-// that it asks: with the word on NSQ's, with e on /v1.
+// Refuse answers a request that reaches no endpoint, in the format of its interface: with the word
+// on NSQ's, with e on /v1.
 type Refuse func(w http.ResponseWriter, r *http.Request, word string, e *api.Error)
 
-// Handler is what every request passes before its endpoint, and after it. Serve,
-// Refuse, Observe and Logger are required.
+// Handler wraps the endpoints with the common steps before and after each request. Serve, Refuse,
+// Observe and Logger are required.
 type Handler struct {
 	// Serve answers a request and returns the pattern that its path matched, or "".
 	Serve   func(w http.ResponseWriter, r *http.Request) (pattern string)
 	Refuse  Refuse
-	Observe func(Exchange) // is told of every request; must not block
+	Observe func(Exchange) // called with every request; must not block
 	Logger  *slog.Logger   // gets the panics of handlers
-	// WithoutTLS answers a request without TLS where it is required, but for those of
-	// probes and, with PlainMetrics, of metrics. nil: TLS is not required.
+	// WithoutTLS answers requests without TLS if it is required, except those of probes and, with
+	// PlainMetrics, of metrics. nil: TLS is not required.
 	WithoutTLS   http.HandlerFunc
 	PlainMetrics bool
 	// DrainBytes of a refused body are read, so that the client sees the answer.
@@ -95,8 +95,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) string {
 		h.WithoutTLS(w, r)
 		return ""
 	}
-	// A page of another site must not change anything, nor publish, through the
-	// browser of someone who can reach the node.
+	// A page of another site must neither change anything nor publish through the browser of a
+	// user who can reach the node.
 	if err := h.origin.Check(r); err != nil {
 		h.Refuse(w, r, "CROSS_ORIGIN", api.Errorf(failure.Forbidden, "%w", err))
 		return ""
@@ -104,7 +104,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) string {
 	return h.Serve(w, r)
 }
 
-// plain reports whether a path is answered without TLS whoever asks.
+// plain reports whether a path is always served without TLS.
 func (h *Handler) plain(path string) bool {
 	return IsProbe(path) || h.PlainMetrics && path == "/metrics"
 }
@@ -120,8 +120,8 @@ func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
 	}
 }
 
-// statusWriter remembers the status of an answer. Where a request is refused for its
-// size or because the node is busy, it sees to it that the client gets to see that.
+// statusWriter records the status of a response. If a request is refused for its size, or because
+// the node is busy, it makes sure that the client receives the response.
 type statusWriter struct {
 	http.ResponseWriter
 	request *http.Request
