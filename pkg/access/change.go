@@ -13,13 +13,13 @@ type Verb string
 
 // The verbs, and the fields of a Change that each needs.
 const (
-	CreateUser  Verb = "create-user"  // User, and what of Password, Certificates and Rules there is
-	DeleteUser  Verb = "delete-user"  // User; its tokens go, too
+	CreateUser  Verb = "create-user"  // User, and optionally Password, Certificates and Rules
+	DeleteUser  Verb = "delete-user"  // User, which also deletes its tokens
 	SetPassword Verb = "set-password" // User, Password
 	CreateToken Verb = "create-token" // Token
 	RevokeToken Verb = "revoke-token" // ID
-	Grant       Verb = "grant"        // User, Rules; those that it has already stay
-	Revoke      Verb = "revoke"       // User, Rules, all of which it has
+	Grant       Verb = "grant"        // User, Rules; existing ones stay
+	Revoke      Verb = "revoke"       // User, Rules, all of which it must have
 	Enable      Verb = "enable"
 	Disable     Verb = "disable"
 )
@@ -36,7 +36,7 @@ type Change struct {
 	By           string   `json:"by,omitempty"` // who changes it, for the event; "": unknown
 }
 
-// String describes the change without what it holds of credentials.
+// String describes the change without its credentials.
 func (c Change) String() string {
 	text := string(c.Verb)
 	if c.User != "" {
@@ -96,7 +96,8 @@ func (c Change) Validate() error {
 
 func (c Change) user() *User { return &User{c.User, c.Password, c.Certificates, c.Rules} }
 
-// Apply returns the directory after a change. One that is refused makes none.
+// Apply returns the directory after a change, or an error if the change is
+// refused.
 func (d *Directory) Apply(c Change) (*Directory, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

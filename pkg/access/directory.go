@@ -11,10 +11,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Why a change or a credential is refused. Nothing was changed.
+// ErrExpired refuses a token that has expired.
 var ErrExpired = fate.Refuse("token has expired")
 
-// Bounds of what a directory holds.
+// Limits of a directory.
 const (
 	maxUsers        = 1000
 	maxTokens       = 5000
@@ -24,8 +24,8 @@ const (
 	maxText         = 256 // bytes, of a description or a name in a certificate
 )
 
-// User is someone who may be granted something. What a Directory hands out must not be
-// changed.
+// User is a user with credentials and rules. Callers must not change a User of a
+// Directory.
 type User struct {
 	Name         string   `json:"name"`
 	Password     string   `json:"password,omitempty"`     // as HashPassword returns it; "": none
@@ -33,7 +33,8 @@ type User struct {
 	Rules        []Rule   `json:"rules,omitempty"`
 }
 
-// Token is what is stored of a token. What a Directory hands out must not be changed.
+// Token is the stored part of a token. Callers must not change a Token of a
+// Directory.
 type Token struct {
 	ID          string `json:"id"`
 	User        string `json:"user"`
@@ -43,8 +44,8 @@ type Token struct {
 	Expires     int64  `json:"expires,omitempty"` // likewise; 0: never
 }
 
-// Directory is who may do what. The zero value, and nil, has no user and is off. It never
-// changes and may be read by many goroutines.
+// Directory is the set of users, tokens and rules. The zero value and nil have no user
+// and are off. A Directory is immutable and safe for concurrent use.
 type Directory struct {
 	on     bool
 	users  map[string]*User
@@ -91,8 +92,8 @@ func (d *Directory) Check(user string, want Demand) (Rule, bool) {
 	return Rule{}, false
 }
 
-// May says whether some rule lets a user do something of a kind: on a topic, or with any of
-// its channels; "": on some topic.
+// May reports whether some rule gives a user a right: on a topic, or on any of its
+// channels; with topic "", on any topic.
 func (d *Directory) May(user string, right Right, topic string) bool {
 	u := d.User(user)
 	return u != nil && slices.ContainsFunc(u.Rules, func(r Rule) bool {
@@ -108,8 +109,9 @@ func (d *Directory) Token(id string) *Token {
 	return d.tokens[id]
 }
 
-// ByToken returns the token that a text is, at a moment, ns since 1970. It is failure.TokenNotFound
-// for another text, also for one with the id of a token, and ErrExpired.
+// ByToken returns the token with a text, at a time in ns since 1970. It returns
+// failure.TokenNotFound if there is none, also if only the id matches, and ErrExpired for an
+// expired token.
 func (d *Directory) ByToken(text string, now int64) (*Token, error) {
 	id, ok := idOf(text)
 	if !ok || d == nil {
@@ -125,8 +127,8 @@ func (d *Directory) ByToken(text string, now int64) (*Token, error) {
 	return t, nil
 }
 
-// FirstEnd returns when the first of the tokens expires that are valid at a time; zero: none
-// does.
+// FirstEnd returns when the first of the tokens that are valid at now expires; zero: none
+// expires.
 func (d *Directory) FirstEnd(now time.Time) (first time.Time) {
 	if d == nil {
 		return first
@@ -242,20 +244,21 @@ func (d *Directory) HasAdmin(certificates bool) bool {
 	return false
 }
 
-// Stored is a directory as it is stored.
+// Stored is the stored form of a directory.
 type Stored struct {
 	On     bool     `json:"on,omitempty"`
 	Users  []*User  `json:"users,omitempty"`
 	Tokens []*Token `json:"tokens,omitempty"`
 }
 
-// Store returns what Restore makes the directory of.
+// Store returns the form from which Restore creates the directory again.
 func (d *Directory) Store() Stored { return Stored{d.On(), d.Users(), d.Tokens()} }
 
-// errOrder is wrong with what is stored in another way than Store does it.
+// errOrder is the error of a stored form that Store cannot have returned.
 var errOrder = errors.New("users or tokens out of order")
 
-// Restore returns the directory that was stored. What no Store returned is an error.
+// Restore returns the directory that was stored. A form that Store cannot have
+// returned is an error.
 func Restore(s Stored) (*Directory, error) {
 	byName := func(a, b *User) int { return cmp.Compare(a.Name, b.Name) }
 	byID := func(a, b *Token) int { return cmp.Compare(a.ID, b.ID) }

@@ -7,10 +7,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Right is a kind of thing that may be done.
+// Right is a kind of operation.
 type Right string
 
-// The rights. Admin includes all others, and what needs no topic, such as draining nodes.
+// The rights. Admin includes all others, and operations without a topic, such as draining
+// nodes.
 const (
 	Publish   Right = "publish"   // messages to a topic
 	Subscribe Right = "subscribe" // to a channel of a topic, and see its messages
@@ -19,7 +20,7 @@ const (
 	Admin     Right = "admin"
 )
 
-// maxPattern is the longest pattern, in bytes: as long as a name may be.
+// maxPattern is the maximum length of a pattern, in bytes: that of a name.
 const maxPattern = 64
 
 // Rule grants a right. Topic and Channel are patterns: * stands for any number of
@@ -30,7 +31,7 @@ type Rule struct {
 	Channel string `json:"channel,omitempty"` // of Subscribe
 }
 
-// String returns the rule as people write it.
+// String returns the rule in text form.
 func (r Rule) String() string {
 	text := string(r.Right)
 	if r.Topic != "" {
@@ -42,7 +43,7 @@ func (r Rule) String() string {
 	return text
 }
 
-// validate says what is wrong with a rule.
+// validate returns why a rule is invalid, or nil.
 func (r Rule) validate() error {
 	topic, channel := false, false
 	switch r.Right {
@@ -63,7 +64,7 @@ func (r Rule) validate() error {
 	return nil
 }
 
-// validPattern checks a pattern that is needed, or must not be there.
+// validPattern checks a pattern, which is either needed or must be empty.
 func validPattern(of, pattern string, needed bool) error {
 	switch {
 	case !needed && pattern != "":
@@ -88,14 +89,14 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Demand is something that someone wants to do.
+// Demand is an operation that a client requests.
 type Demand struct {
 	Right   Right
 	Topic   string // "": of no topic
 	Channel string // "": of no channel
 }
 
-// grants reports whether the rule permits what is demanded.
+// grants reports whether the rule permits a demand.
 func (r Rule) grants(d Demand) bool {
 	switch {
 	case r.Right == Admin:
@@ -112,11 +113,11 @@ func (r Rule) grants(d Demand) bool {
 	return d.Channel != "" && match(r.Channel, d.Channel)
 }
 
-// match reports whether a name is one that a pattern means. It takes no more steps than the
+// match reports whether a name matches a pattern. It takes at most as many steps as the
 // product of both lengths.
 func match(pattern, name string) bool {
 	p, n := 0, 0
-	star, from := -1, 0 // the last * so far, and from where of the name it was tried
+	star, from := -1, 0 // the last * so far, and the position in the name from which it was tried
 	for n < len(name) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

@@ -24,8 +24,8 @@ const (
 // tokenLength is the length of a token, in bytes.
 var tokenLength = len(tokenPrefix) + 2*tokenID + 1 + base64.RawURLEncoding.EncodedLen(tokenSecret)
 
-// NewToken makes a token of random bytes. It returns the text, which is to be shown once
-// and never stored, and what is stored of it. An error is that of the random source.
+// NewToken creates a token of random bytes. It returns the text, which is shown once and
+// never stored, and the part that is stored. An error is that of the random source.
 func NewToken(random io.Reader) (text string, stored Token, err error) {
 	raw := make([]byte, tokenID+tokenSecret)
 	if _, err := io.ReadFull(random, raw); err != nil {
@@ -36,14 +36,15 @@ func NewToken(random io.Reader) (text string, stored Token, err error) {
 	return text, Token{ID: id, Hash: hashToken(text)}, nil
 }
 
-// IsToken reports whether a secret has the form of a token. Others are those of auth servers.
+// IsToken reports whether a secret has the form of a token. Other secrets are for auth
+// servers.
 func IsToken(secret string) bool {
 	_, ok := idOf(secret)
 	return ok
 }
 
-// Redact returns a text without the secrets of the tokens in it, also of one that the end of the text
-// cuts off. Their ids stay.
+// Redact returns a text without the secrets of the tokens in it, even of one that is truncated at the
+// end of the text. Their ids stay.
 func Redact(text string) string {
 	var b strings.Builder
 	for {
@@ -74,19 +75,20 @@ func idOf(text string) (id string, ok bool) {
 
 func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
 
-// hashToken is what is stored of a token. One pass of SHA-256 is enough for 256 random bits.
+// hashToken returns the stored hash of a token. One pass of SHA-256 suffices for 256 random
+// bits.
 func hashToken(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// is reports whether a text is the token, in a time that does not depend on where they differ.
+// is reports whether a text is the token, in constant time.
 func (t *Token) is(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.Hash), []byte(hashToken(text))) == 1
 }
 
-// What a password costs to check: argon2id with 19 MiB and two passes, the least that OWASP
-// recommends. More would let fewer strangers take the node's memory.
+// The cost of checking a password: argon2id with 19 MiB and two passes, the minimum that
+// OWASP recommends. With more, fewer concurrent attempts would exhaust the node's memory.
 const (
 	passwordMemory  = 19 << 10 // KiB
 	passwordPasses  = 2
@@ -96,14 +98,14 @@ const (
 	passwordForm    = "argon2id-19456-2-1$"
 )
 
-// The bounds of a password, in bytes.
+// The limits of a password's length, in bytes.
 const (
 	minPassword = 8
 	MaxPassword = 256
 )
 
-// HashPassword returns what is stored of a password. It takes 19 MiB of memory and
-// some hundredths of a second. A password of another length than allowed is failure.InvalidAccess.
+// HashPassword returns the stored hash of a password. It takes 19 MiB of memory and some
+// hundredths of a second. A password of an invalid length is refused with failure.InvalidAccess.
 func HashPassword(password string, random io.Reader) (string, error) {
 	if len(password) < minPassword || len(password) > MaxPassword {
 		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", failure.InvalidAccess, len(password), minPassword, MaxPassword)
@@ -130,8 +132,9 @@ func parsePassword(stored string) (salt, key []byte, ok bool) {
 	return salt, key, ok
 }
 
-// HasPassword reports whether a password is the user's, at the cost of HashPassword. It is the
-// same for a user that is nil or has none: who asks does not learn which users there are.
+// HasPassword reports whether a password is the user's, at the cost of HashPassword. The cost
+// is the same for a nil user or one without a password, so that a client does not learn which
+// users exist.
 func HasPassword(u *User, password string) bool {
 	var salt, key []byte
 	known := false

@@ -12,13 +12,13 @@ import (
 // maxPairs bounds how many pairs a Clock remembers: the newest ones.
 const maxPairs = 32
 
-// PairTolerance is how far timestamps may move against this node's monotonic
-// clock before a new pair begins, and by how much an age may therefore be wrong.
-// It covers what a batch may take on its way to a replica that is in sync.
+// PairTolerance is how far timestamps may drift from this node's monotonic clock
+// before a new pair begins, and so the maximum error of an age. It covers the
+// time that a batch takes to reach an in-sync replica.
 const PairTolerance = 2 * time.Second
 
-// Clock tells the age of the batches of one replica. Its methods may be called
-// at the same time.
+// Clock determines the age of the batches of one replica. Its methods are safe
+// for concurrent use.
 type Clock struct {
 	wall func(now time.Time) int64
 
@@ -26,8 +26,8 @@ type Clock struct {
 	pairs []pair     // by offset, ascending
 }
 
-// pair is what the wall clock of an epoch's leader showed at a local moment. It
-// holds for the batches from an offset on, until the next pair.
+// pair is the reading of the wall clock of an epoch's leader at a local moment.
+// It applies to the batches from an offset on, until the next pair.
 type pair struct {
 	from  seq.Offset
 	epoch seq.Epoch
@@ -35,16 +35,16 @@ type pair struct {
 	at    time.Time
 }
 
-// Batch is what a Clock has to know of a batch.
+// Batch is the part of a batch that a Clock needs.
 type Batch struct {
 	First     seq.Offset
 	Epoch     seq.Epoch
 	Timestamp int64 // ns since 1970, by the wall clock of the epoch's leader
 }
 
-// NewClock returns a clock that has seen no batch. wall returns what this node's
-// wall clock showed at a moment, in ns since 1970; nil: what the moment says, which
-// is the system's, read together with the monotonic one.
+// NewClock returns a clock that has seen no batch. wall returns the reading of this
+// node's wall clock at a moment, in ns since 1970; nil: the moment's own, which is
+// the system's clock, read together with the monotonic one.
 func NewClock(wall func(now time.Time) int64) *Clock {
 	if wall == nil {
 		wall = time.Time.UnixNano
@@ -52,18 +52,18 @@ func NewClock(wall func(now time.Time) int64) *Clock {
 	return &Clock{wall: wall}
 }
 
-// Wall returns what this node's wall clock showed at now, in ns since 1970.
+// Wall returns the reading of this node's wall clock at now, in ns since 1970.
 func (c *Clock) Wall(now time.Time) int64 { return c.wall(now) }
 
-// Appended notes that the leader of the batch's epoch appended it at the local
-// moment at. A follower calls it only for batches that reach it as they are
-// written: for one that is copied later, at would be wrong.
+// Appended records that the leader of the batch's epoch appended it at the
+// local moment at. A follower calls it only for batches that it receives as
+// they are written: for one that is copied later, at would be wrong.
 func (c *Clock) Appended(b Batch, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.pairs)
 	for n > 0 && c.pairs[n-1].from > b.First {
-		n-- // what was appended there was cut off
+		n-- // what was appended there was truncated
 	}
 	c.pairs = c.pairs[:n]
 	if n > 0 {
@@ -93,8 +93,9 @@ func (c *Clock) Age(b Batch, now time.Time) time.Duration {
 	return max(0, time.Duration(c.wall(now)-b.Timestamp))
 }
 
-// Leader returns what the wall clock of the leader that appended last shows at
-// now, in ns since 1970: this node's own wall clock if no append was noted.
+// Leader returns the reading at now of the wall clock of the leader that
+// appended last, in ns since 1970: that of this node's own wall clock if no
+// append was recorded.
 func (c *Clock) Leader(now time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

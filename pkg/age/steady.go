@@ -3,21 +3,21 @@ package age
 import "time"
 
 // StepTrust is how long a wall clock that was set forward must stay there before
-// data is dropped by it.
+// data is deleted by it.
 const StepTrust = time.Hour
 
-// stepTolerance is how far a wall clock may move against the monotonic one
+// stepTolerance is how far a wall clock may drift from the monotonic one
 // between two readings without counting as set.
 const stepTolerance = time.Second
 
-// Steady reads a wall clock for what deletes data by age. A clock that is set
-// forward would age everything at once; Steady continues at the pace of the
+// Steady reads a wall clock for code that deletes data by age. A clock that is
+// set forward would age all data at once; Steady continues at the pace of the
 // monotonic clock until the new time has held for StepTrust. A clock that is set
 // back is followed at once: data then counts as younger and stays longer. The
-// clock that a process starts with is trusted. The zero Steady has read nothing.
-// It is for one goroutine.
+// clock at the start of a process is trusted. The zero Steady has read nothing.
+// One goroutine uses it.
 type Steady struct {
-	wall  int64     // the last reading that was trusted
+	wall  int64     // the last trusted reading
 	at    time.Time // when it was taken
 	ahead time.Time // since when the clock has been ahead; zero: it is not
 }

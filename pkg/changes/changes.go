@@ -10,8 +10,8 @@ import (
 
 // A file is records of changes that follow one snapshot, little endian. The
 // checksum is CRC-32C over everything after it. synced is how much of the file was
-// known to be on disk when the record was written: what is unreadable below it is
-// damage, what is unreadable elsewhere may be a torn write.
+// known to be on disk when the record was written: an unreadable part below it is
+// damage, any other may be a torn write.
 //
 //	+----------+--------+-------------------+--------+--------+
 //	| checksum | length | snapshot's number | synced | change |
@@ -22,12 +22,12 @@ const (
 	summed      = 4 // where the checksum starts to count
 	baseAt      = 8 // where the snapshot's number is
 
-	// MaxChange is the most bytes of a change that is read.
+	// MaxChange is the maximum size of a change, in bytes.
 	MaxChange = 8 << 20
 )
 
-// Append appends the record of a change that follows the snapshot base to dst. So much of the
-// file is known to be on disk: synced.
+// Append appends to dst the record of a change that follows the snapshot base. synced is how
+// much of the file is known to be on disk.
 func Append(dst []byte, base, synced uint64, change []byte) []byte {
 	le := binary.LittleEndian
 	from := len(dst)
@@ -40,15 +40,15 @@ func Append(dst []byte, base, synced uint64, change []byte) []byte {
 	return dst
 }
 
-// Record is a record that was read.
+// Record is a decoded record.
 type Record struct {
 	At, Size int // Size 0 if none
 	Synced   uint64
 	Change   []byte
 }
 
-// Next returns the first intact record of a file, from a place on, that
-// follows the snapshot of base.
+// Next returns the first intact record of a file, at or after from, that
+// follows the snapshot base.
 func Next(data []byte, from int, base uint64) Record {
 	if r := recordAt(data, from, base); r.Size > 0 {
 		return r
@@ -67,7 +67,7 @@ func Next(data []byte, from int, base uint64) Record {
 	return Record{}
 }
 
-// recordAt returns the record at a place, if it is intact.
+// recordAt returns the record at a position, if it is intact.
 func recordAt(data []byte, at int, base uint64) Record {
 	le := binary.LittleEndian
 	if len(data)-at < headerBytes {

@@ -24,14 +24,14 @@ const (
 // errInvalid is wrapped by the errors of Compile.
 var errInvalid = fate.Refuse("invalid filter")
 
-// Message is what an expression may look at.
+// Message is the part of a message that an expression can read.
 type Message struct {
 	Header    []byte    // a JSON object; nil: none
 	Key       []byte    // nil: none
 	Tag       string    // "": none; used only if UsesTag
 	Partition int       // that it is stored in
-	Timestamp time.Time // of its publishing
-	Attempts  int       // deliveries, with the one that is being decided on
+	Timestamp time.Time // when it was published
+	Attempts  int       // deliveries, including the one being decided
 	Size      int       // bytes of the body
 }
 
@@ -46,15 +46,14 @@ type variables struct {
 	Size      int            `expr:"size"`
 }
 
-// builtins are the functions that expressions may call. Each takes time proportional to its
-// arguments at most, and returns nothing larger.
+// builtins are the functions that expressions may call. Each takes at most time
+// proportional to the size of its arguments, and its result is not larger than they are.
 var builtins = []string{
 	"abs", "ceil", "date", "duration", "float", "floor", "hasPrefix", "hasSuffix", "indexOf", "int", "lastIndexOf", "len",
 	"lower", "round", "string", "trim", "trimPrefix", "trimSuffix", "type", "upper",
 }
 
-// Filter is a compiled expression. It is immutable, and its methods may be called by many
-// goroutines.
+// Filter is a compiled expression. It is immutable and safe for concurrent use.
 type Filter struct {
 	text    string
 	program *vm.Program
@@ -62,14 +61,14 @@ type Filter struct {
 	machine sync.Pool       // of *machine
 }
 
-// machine is what an evaluation needs, kept for the next one.
+// machine is the memory of an evaluation, reused for the next one.
 type machine struct {
 	vm   vm.VM
 	vars variables
 }
 
-// Compile compiles an expression. An error wraps errInvalid and says where in the text the
-// mistake is.
+// Compile compiles an expression. An error wraps errInvalid and names the position in the
+// text.
 func Compile(text string) (f *Filter, err error) {
 	switch {
 	case text == "":
@@ -80,7 +79,7 @@ func Compile(text string) (f *Filter, err error) {
 		return nil, fmt.Errorf("%w: the expression is not valid UTF-8", errInvalid)
 	}
 	defer func() {
-		if r := recover(); r != nil { // the library's, on a text that it cannot read
+		if r := recover(); r != nil { // a panic of the library on invalid text
 			f, err = nil, fmt.Errorf("%w: the expression cannot be compiled: %v", errInvalid, r)
 		}
 	}()
@@ -102,7 +101,7 @@ func Compile(text string) (f *Filter, err error) {
 	return &Filter{text: text, program: program, uses: rules.uses}, nil
 }
 
-// located says where in a text a mistake is, in one line.
+// located adds the position in the text to an error, in one line.
 func located(text string, err error) error {
 	var at *file.Error
 	if !errors.As(err, &at) {
@@ -120,11 +119,12 @@ func located(text string, err error) error {
 // String returns the text of the expression.
 func (f *Filter) String() string { return f.text }
 
-// UsesTag reports whether Match looks at the message's tag.
+// UsesTag reports whether Match reads the message's tag.
 func (f *Filter) UsesTag() bool { return f.uses["tag"] }
 
-// Match reports whether a message is chosen. An error says why that cannot be evaluated, as when
-// a text is compared with a number; then it is not chosen. It keeps nothing of the message.
+// Match reports whether a message is chosen. An error is why the expression cannot be evaluated,
+// for example because it compares a text with a number; the message is then not chosen. Match
+// retains no part of the message.
 func (f *Filter) Match(m *Message) (bool, error) {
 	at, _ := f.machine.Get().(*machine)
 	if at == nil {
@@ -147,6 +147,6 @@ func (f *Filter) Match(m *Message) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	chosen, _ := v.(bool) // AsBool: it is one
+	chosen, _ := v.(bool) // a bool because of AsBool
 	return chosen, nil
 }

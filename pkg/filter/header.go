@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// exact is up to which value each whole number is a float64 of its own.
+// exact is the largest value up to which float64 represents every whole number.
 const exact = 1 << 53
 
-// readHeader returns a JSON object as expressions see it. Whole numbers are ints, as they are in an
-// expression: a float64 takes large ones for their neighbours, and has no remainder.
+// readHeader returns a JSON object as expressions see it. Whole numbers are ints, as in an
+// expression: a float64 cannot distinguish large neighbouring ones, and has no remainder operator.
 func readHeader(raw []byte) (map[string]any, error) {
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
@@ -30,8 +30,8 @@ func readHeader(raw []byte) (map[string]any, error) {
 	return header, nil
 }
 
-// withNumbers returns a value with its numbers as expressions have them. It changes what the value
-// consists of.
+// withNumbers returns a value with its numbers converted for expressions. It changes the value in
+// place.
 func withNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -48,15 +48,15 @@ func withNumbers(v any) any {
 	return v
 }
 
-// number returns an int for a whole number that has one, however it is written, and a float64 for
-// any other.
+// number returns an int for a whole number that fits, in any notation, and a float64 for any
+// other number.
 func number(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return int(n)
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	switch {
-	case err != nil: // it is too large: infinite, on the right side
+	case err != nil: // it is too large: infinite, with the right sign
 		return f
 	case f == math.Trunc(f) && math.Abs(f) < exact:
 		return int(f)

@@ -8,15 +8,15 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// maxPattern is how large all regular expressions of a filter together may be: characters and
-// operators, with what is repeated counted as often. A match costs at most so many steps for
-// each byte of a text.
+// maxPattern is the maximum size of all regular expressions of a filter together: characters
+// and operators, where repeated parts count as often as they are repeated. A match takes at
+// most so many steps for each byte of a text.
 const maxPattern = 500
 
-// patterns adds up the regular expressions of an expression.
+// patterns adds up the sizes of the regular expressions of an expression.
 type patterns struct {
 	size  int
-	wrong *file.Error // where they are too large
+	wrong *file.Error // the position at which they become too large
 }
 
 // Visit implements ast.Visitor.
@@ -27,7 +27,7 @@ func (p *patterns) Visit(node *ast.Node) {
 	}
 	text, constant := n.Right.(*ast.StringNode)
 	if !constant {
-		return // it is refused for that
+		return // refused elsewhere
 	}
 	re, err := syntax.Parse(text.Value, syntax.Perl)
 	if err != nil {
@@ -38,9 +38,10 @@ func (p *patterns) Visit(node *ast.Node) {
 	}
 }
 
-// sizeOf returns how large a regular expression is, up to a bit more than maxPattern.
+// sizeOf returns the size of a regular expression, up to slightly more than
+// maxPattern.
 func sizeOf(re *syntax.Regexp) int {
-	n := max(len(re.Rune), 1) // of a literal its length, of a class twice its ranges
+	n := max(len(re.Rune), 1) // the length of a literal, or twice the number of ranges of a class
 	for _, part := range re.Sub {
 		n = min(n+sizeOf(part), maxPattern+1)
 	}
@@ -50,8 +51,8 @@ func sizeOf(re *syntax.Regexp) int {
 	return n
 }
 
-// checkPatterns refuses an expression with large regular expressions, before anybody compiles
-// them. What cannot be read is left to the compiler.
+// checkPatterns refuses an expression with large regular expressions before they are
+// compiled. It leaves syntax errors to the compiler.
 func checkPatterns(text string) error {
 	tree, err := parser.Parse(text)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/expr-lang/expr/file"
 )
 
-// rules refuse what would let an evaluation cost more than its expression and the message
-// are long, and note which variables an expression uses.
+// rules refuse constructs whose evaluation is not bounded by the lengths of the
+// expression and the message, and record which variables an expression uses.
 type rules struct {
 	uses  map[string]bool
-	wrong *file.Error // the first one that was found
+	wrong *file.Error // the first violation
 }
 
 // Visit implements ast.Visitor.
 func (r *rules) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
-		if n.Value == "$env" { // it would go around what is noted
+		if n.Value == "$env" { // it would bypass the record of used variables
 			r.refuse(n, "$env is not a variable of a filter")
 		}
 		r.uses[n.Value] = true
@@ -47,14 +47,14 @@ func (r *rules) binary(n *ast.BinaryNode) {
 		if _, constant := n.Right.(*ast.StringNode); !constant {
 			r.refuse(n, "matches needs a regular expression in quotes")
 		}
-	case "+": // of texts it would make long ones
+	case "+": // concatenation would build long texts
 		if !numeric(n.Left) && !numeric(n.Right) {
 			r.refuse(n, "+ needs a number on one side")
 		}
 	}
 }
 
-// numeric reports whether a node is a number whatever the message is.
+// numeric reports whether a node is a number for every message.
 func numeric(n ast.Node) bool {
 	t := n.Type()
 	if t == nil {
@@ -74,7 +74,8 @@ func (r *rules) refuse(n ast.Node, why string) {
 	}
 }
 
-// broken returns an error about the first rule that an expression breaks.
+// broken returns the error of the first rule that the expression violates, or
+// nil.
 func (r *rules) broken() error {
 	if r.wrong == nil {
 		return nil

@@ -2,25 +2,25 @@ package filter
 
 import "sync/atomic"
 
-// Selection is which messages a channel gets: the choice of its filter, which may change at
-// any time, and how many it has left out. The zero value chooses all. Its methods may be
-// called by many goroutines.
+// Selection decides which messages a channel gets: by its filter, which may change at any
+// time. It counts the messages that were skipped. The zero value chooses all. It is safe
+// for concurrent use.
 type Selection struct {
 	now    atomic.Pointer[choice] // nil: all
 	left   atomic.Uint64
 	failed atomic.Uint64
 }
 
-// choice is a filter, or why there is none that can be used.
+// choice is a filter, or why it cannot be used.
 type choice struct {
 	text   string
 	filter *Filter
 	err    error
 }
 
-// Set changes the filter; "": all messages are chosen. A text that does not compile, as one
-// that another release of the program took, breaks the selection: see Broken. It returns
-// whether it was another one before.
+// Set sets the filter; "" chooses all messages. A text that does not compile, for example
+// one that another release accepted, breaks the selection: see Broken. Set reports whether
+// the text has changed.
 func (s *Selection) Set(text string) (changed bool) {
 	switch was := s.now.Load(); {
 	case was == nil && text == "", was != nil && was.text == text:
@@ -37,8 +37,8 @@ func (s *Selection) Set(text string) (changed bool) {
 // All reports whether all messages are chosen.
 func (s *Selection) All() bool { return s.now.Load() == nil }
 
-// Broken returns why the filter cannot be used; nil: it can. Nothing may be delivered, nor
-// left out, until there is another.
+// Broken returns why the filter cannot be used, or nil. While it is broken, no message may
+// be delivered or skipped.
 func (s *Selection) Broken() error {
 	if c := s.now.Load(); c != nil {
 		return c.err
@@ -46,9 +46,10 @@ func (s *Selection) Broken() error {
 	return nil
 }
 
-// Chooses reports whether a message is to be delivered, and counts it if it is left out. It is asked
-// before each delivery: how often a message was taken does not say whether anybody got it. tagOf
-// returns the tag of a header; it is called only if it matters.
+// Chooses reports whether a message is to be delivered, and counts it if it is skipped. It is called
+// before each delivery, also of a message that was taken before, because that does not mean that a
+// consumer received it. tagOf returns the tag of a header; it is called only if the filter uses the
+// tag.
 func (s *Selection) Chooses(m *Message, tagOf func(header []byte) string) bool {
 	c := s.now.Load()
 	if c == nil || c.filter == nil {
@@ -67,13 +68,13 @@ func (s *Selection) Chooses(m *Message, tagOf func(header []byte) string) bool {
 	return chosen
 }
 
-// Counts are the figures of a Selection.
+// Counts are the counters of a Selection.
 type Counts struct {
 	Left   uint64 // messages that were not chosen
-	Failed uint64 // of these: the evaluation failed
+	Failed uint64 // of these, because the evaluation failed
 }
 
-// Counts returns the figures.
+// Counts returns the counters.
 func (s *Selection) Counts() Counts { return Counts{s.left.Load(), s.failed.Load()} }
 
 // Plus returns the sums of two.

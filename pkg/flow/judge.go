@@ -7,33 +7,35 @@ import (
 	"time"
 )
 
-// What health says of channels.
+// Criteria by which the health reports channels.
 const (
-	// StallAfter is how long messages wait while none is finished, until a channel is
-	// said to be stalled.
+	// StallAfter is how long messages must have waited, without one being finished,
+	// for a channel to count as stalled.
 	StallAfter = 10 * time.Minute
-	// GrowDepth is how many messages a channel has at least that is said to grow. It has
-	// grown for Long, by growShare of what it has at least, and still does.
+	// GrowDepth is the minimum depth of a channel that counts as growing. It must have
+	// grown for Long, by at least the fraction 1/growShare of its depth, and still grow.
 	GrowDepth = 10_000
 	growShare = 0.1
 )
 
-// Grows reports whether a channel of some depth grows, by its rates, so that someone should
-// look at it: more came in than went out over both windows, and not just a little.
+// Grows reports whether a channel of a depth grows by its rates so that an operator should
+// look at it: more messages came in than went out over both windows, by a significant
+// amount.
 func (r Rates) Grows(depth int64) bool {
 	grown := (r.InLong - r.OutLong) * Long.Seconds()
 	return depth >= GrowDepth && r.In > r.Out && grown >= growShare*float64(depth)
 }
 
-// Suspect is a channel that may be stalled, or grow, as far as someone knows it.
+// Suspect is a channel that may be stalled or growing, by the partitions that
+// were measured.
 type Suspect struct {
 	Name    string        `json:"name"` // TOPIC/CHANNEL
 	Depth   int64         `json:"depth"`
-	Stalled time.Duration `json:"stalled"` // the longest of its partitions; 0: all move
+	Stalled time.Duration `json:"stalled"` // the longest of its partitions; 0: none is stalled
 	Rates   Rates         `json:"rates"`
 }
 
-// Suspicious reports whether a channel with messages that wait may be stalled, or was
+// Suspicious reports whether a channel with waiting messages may be stalled, or was
 // measured for long enough to know whether it grows.
 func (m *Meter) Suspicious(now time.Time) bool {
 	return m.Stalled(now) >= StallAfter || m.Observed(now) >= Long

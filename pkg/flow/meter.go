@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Windows over which rates are measured, and how often totals are to be noted.
+// Windows over which rates are measured, and the period of measurements.
 const (
 	Short = time.Minute
 	Long  = 15 * time.Minute
-	// Every is how often a meter wants to be told of the totals.
+	// Every is the period at which Observe must be called.
 	Every = 10 * time.Second
 )
 
-// How many samples cover a window, with one at its far edge and one to spare. Those of
-// the long window are a minute apart.
+// Numbers of samples that cover a window, with one at its far edge and one to spare.
+// Those of the long window are a minute apart.
 const (
 	shortSamples = int(Short/Every) + 2
 	longSamples  = int(Long/longEvery) + 2
 	longEvery    = time.Minute
 )
 
-// Totals are the figures of a channel at a moment. In and Out only grow.
+// Totals are the counters of a channel at a moment. In and Out only grow.
 type Totals struct {
-	In      uint64 // messages that came to it
+	In      uint64 // messages that it received
 	Out     uint64 // of those, finished
-	Waiting bool   // some are ready, and nothing keeps the broker from delivering them
+	Waiting bool   // some are ready, and could be delivered to a consumer
 }
 
 // Rates are messages a second, into a channel and out of it.
@@ -45,11 +45,11 @@ func (r *Rates) Add(o Rates) {
 // heldAfter is the age of the oldest message from which on DrainsIn counts what is in flight.
 const heldAfter = 10 * time.Second
 
-// DrainsIn says how long a channel takes until none of its messages waits, depth of them, if
-// it continues as in the last minute: what goes out less what comes in counts. Where none
-// waits, but some are in flight and the oldest is unfinished for more than 10 seconds, it is
-// how long those in flight take at the rate of what goes out. It returns false where that is
-// never: as much comes in as goes out, or more, or nothing goes out.
+// DrainsIn returns how long a channel takes until none of its depth messages waits, at the
+// rates of the last minute: the outgoing rate minus the incoming rate. If none waits, but
+// some are in flight and the oldest has been unfinished for more than 10 seconds, it is how
+// long those in flight take at the outgoing rate. It returns false if the channel never
+// drains: at least as much comes in as goes out, or nothing goes out.
 func (r Rates) DrainsIn(depth, inFlight int64, oldest time.Duration) (time.Duration, bool) {
 	net := r.Out - r.In
 	if depth <= 0 {
@@ -68,21 +68,21 @@ func (r Rates) DrainsIn(depth, inFlight int64, oldest time.Duration) (time.Durat
 	return time.Duration(seconds * float64(time.Second)), true
 }
 
-// maxDrain is the longest time that DrainsIn tells: what takes longer is noise of the
+// maxDrain is the longest time that DrainsIn returns: longer ones are noise of the
 // measurement.
 const maxDrain = 10 * 365 * 24 * time.Hour
 
-// sample is what was noted at a moment.
+// sample is a measurement.
 type sample struct {
 	at      time.Time
 	in, out uint64
 }
 
 // Meter measures one channel on one partition. The zero value is ready for use. Its
-// methods is safe for concurrent use.
+// methods are safe for concurrent use.
 type Meter struct {
 	mu    sync.Mutex // guards what follows
-	since sample     // the totals have been these from then, until last
+	since sample     // the totals were the same from this measurement until last
 	last  sample
 	still time.Time // since when messages have been waiting and none was finished
 	rings *rings    // nil: nothing has changed for Long
@@ -136,7 +136,7 @@ func (r *rings) add(s sample) {
 	}
 }
 
-// push adds a sample to those that a slice has room for: the oldest goes.
+// push adds a sample to a slice, and drops the oldest if the slice is full.
 func push(all []sample, s sample) []sample {
 	if len(all) == cap(all) {
 		copy(all, all[1:])
@@ -145,7 +145,7 @@ func push(all []sample, s sample) []sample {
 	return append(all, s)
 }
 
-// Rates returns the rates at a moment at which the totals are these.
+// Rates returns the rates at now, given the current totals.
 func (m *Meter) Rates(now time.Time, t Totals) Rates {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,8 +163,8 @@ func (m *Meter) Rates(now time.Time, t Totals) Rates {
 	return r
 }
 
-// rate compares totals with those of a window ago. Where the samples begin later, the
-// window is as long as they are, but a second.
+// rate compares totals with those of a window ago. If the samples begin later, the
+// window is as long as they reach, but at least a second.
 func rate(all []sample, now sample, window time.Duration) (in, out float64) {
 	edge := now.at.Add(-window)
 	wasIn, wasOut, at := float64(all[0].in), float64(all[0].out), all[0].at
@@ -186,8 +186,8 @@ func rate(all []sample, now sample, window time.Duration) (in, out float64) {
 	return max(0, float64(now.in)-wasIn) / took, max(0, float64(now.out)-wasOut) / took
 }
 
-// Stalled returns for how long messages have been waiting and none was finished, as far
-// as it was noted.
+// Stalled returns for how long messages have been waiting without one being finished,
+// according to the measurements.
 func (m *Meter) Stalled(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +197,7 @@ func (m *Meter) Stalled(now time.Time) time.Duration {
 	return max(0, now.Sub(m.still))
 }
 
-// Observed returns for how long the channel has been measured, Long at most.
+// Observed returns for how long the channel has been measured, at most Long.
 func (m *Meter) Observed(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

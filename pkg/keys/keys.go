@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// maxKey is the most bytes of a key.
+	// maxKey is the maximum size of a key, in bytes.
 	maxKey = 255
-	// maxBody is how much of a body is looked at. What stands behind has no key.
+	// maxBody is how much of a body is searched. A key beyond it is not found.
 	maxBody = 64 << 10
-	// maxRule is the most bytes of a rule.
+	// maxRule is the maximum size of a rule, in bytes.
 	maxRule = 256
-	// maxDepth is the most parts of a JSON pointer.
+	// maxDepth is the maximum number of parts of a JSON pointer.
 	maxDepth = 16
 )
 
 // Rule says where the key of a message is. The zero Rule finds none.
 type Rule struct {
-	pointer []string // of "json:"; nil: it is none
+	pointer []string // of "json:"; nil: another rule
 	until   byte     // of "prefix:"
 	prefix  bool
 }
 
 // ParseRule reads "json:/a/b", an RFC 6901 pointer to a string, number or boolean, or
-// "prefix:C", what stands before the first byte C. "" is the rule that finds none.
+// "prefix:C", the bytes before the first byte C. "" is the rule that finds none.
 func ParseRule(text string) (Rule, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch {
@@ -67,7 +67,7 @@ func parsePointer(text string) (Rule, error) {
 	return Rule{pointer: parts}, nil
 }
 
-// Of returns the key of a body, or nil: it has none, or one that is empty or too long.
+// Of returns the key of a body; nil if it has none, or one that is empty or too long.
 func (r Rule) Of(body []byte) []byte {
 	if len(body) > maxBody {
 		body = body[:maxBody]
@@ -87,7 +87,7 @@ func (r Rule) Of(body []byte) []byte {
 	return key
 }
 
-// find goes down a pointer, reading no more than it takes.
+// find follows a pointer, and reads no more than necessary.
 func find(d *json.Decoder, pointer []string) []byte {
 	d.UseNumber()
 	for _, part := range pointer {
@@ -123,7 +123,7 @@ func find(d *json.Decoder, pointer []string) []byte {
 	return nil
 }
 
-// enterMember reads an object up to the value of its first member of a name.
+// enterMember reads an object up to the value of its first member with a name.
 func enterMember(d *json.Decoder, name string) bool {
 	for d.More() {
 		member, err := d.Token()

@@ -21,11 +21,12 @@ import (
 	"sync"
 )
 
-// Level is a feature level. 0 is that of clusters from before there were levels.
+// Level is a feature level. 0 is the level of clusters from before levels
+// existed.
 type Level uint32
 
-// Feature is something that a node writes or sends only in a cluster in which everybody
-// understands it.
+// Feature is a format or request that a node writes or sends only in a cluster in which
+// every node supports it.
 type Feature struct{ since Level }
 
 // The features, each since the level of the release that brought it.
@@ -67,7 +68,7 @@ func (r Range) String() string {
 const oldest Level = 0
 
 // newest is the highest level that this release supports. The linker may set it, so that a
-// build can stand for the release after this one: see test/cluster.
+// build can simulate the next release: see test/cluster.
 var newest = "1"
 
 // Supported returns the levels that this program supports.

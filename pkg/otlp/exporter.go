@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxEvents is how many events wait to become spans.
+	// maxEvents is the maximum number of events that wait to become spans.
 	maxEvents = 16 << 10
-	// batchSpans is how many spans are sent at once, at the most, and maxBatches how many
-	// such batches wait to be sent.
+	// batchSpans is the maximum number of spans in a batch, and maxBatches the maximum
+	// number of batches that wait to be sent.
 	batchSpans, maxBatches = 512, 32
-	// batchDelay is how long a span waits for others.
+	// batchDelay is how long a span waits for others in its batch.
 	batchDelay = time.Second
-	// closeTime is how long closing may take while the collector answers.
+	// closeTime bounds Close while the collector responds.
 	closeTime = time.Second
 )
 
@@ -35,22 +35,22 @@ type Options struct {
 	// Failed, if set, is called with the reason when spans were lost or are late. It is called
 	// by one goroutine, once for each request that failed.
 	Failed func(error)
-	// Transport is what sends requests. nil: http.DefaultTransport's settings.
+	// Transport sends the requests. nil: the settings of http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
-// Stats are the figures of an Exporter.
+// Stats are the statistics of an Exporter.
 type Stats struct {
 	Enabled  bool
-	Sent     uint64 // spans that the collector took
-	Rejected uint64 // spans that the collector refused for good
-	Unsent   uint64 // spans that were dropped since the collector did not take them in time
+	Sent     uint64 // spans that the collector accepted
+	Rejected uint64 // spans that the collector refused permanently
+	Unsent   uint64 // spans that were dropped because the collector did not accept them in time
 	Missed   uint64 // events that were dropped before they became spans
 	Waiting  int    // spans that wait to be sent
 }
 
-// Exporter sends spans. It implements trace.Exporter. Its methods may be called by many
-// goroutines; those of nil do nothing.
+// Exporter sends spans. It implements trace.Exporter. Its methods are safe for
+// concurrent use; those of nil do nothing.
 type Exporter struct {
 	o       Options
 	url     string
@@ -65,8 +65,8 @@ type Exporter struct {
 	waiting                        atomic.Int64
 }
 
-// New starts an Exporter. It does not speak to the collector yet: one that cannot be reached
-// is no error.
+// New starts an Exporter. It does not connect to the collector yet: an unreachable one is
+// not an error.
 func New(o Options) (*Exporter, error) {
 	url, err := ParseEndpoint(o.Endpoint)
 	if err != nil {
@@ -89,7 +89,7 @@ func New(o Options) (*Exporter, error) {
 	return x, nil
 }
 
-// Export implements trace.Exporter: it takes an event, or drops it.
+// Export implements trace.Exporter: it queues an event, or drops it.
 func (x *Exporter) Export(e trace.Exported) {
 	if x == nil {
 		return
@@ -101,7 +101,7 @@ func (x *Exporter) Export(e trace.Exported) {
 	}
 }
 
-// Stats returns the figures.
+// Stats returns the statistics.
 func (x *Exporter) Stats() Stats {
 	if x == nil {
 		return Stats{}
@@ -112,8 +112,8 @@ func (x *Exporter) Stats() Stats {
 	}
 }
 
-// Close sends what is known, for a second at the most, and not at all to a collector that
-// does not answer. What is exported afterwards is dropped.
+// Close sends the remaining spans, for at most a second, and not at all if the collector
+// does not respond. Events exported afterwards are dropped.
 func (x *Exporter) Close() {
 	if x == nil {
 		return
@@ -122,7 +122,7 @@ func (x *Exporter) Close() {
 	<-x.done
 }
 
-// build makes batches of spans until the exporter is closed.
+// build builds batches of spans until the exporter is closed.
 func (x *Exporter) build() {
 	defer close(x.batches)
 	var batch []*tracepb.Span

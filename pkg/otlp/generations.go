@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// generations is a map of a bounded size: when the young half is full, the old one goes.
+// generations is a map of bounded size: when the young half is full, the old half is
+// dropped.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
 	gone       func(V) // called with each value that is dropped for lack of room; may be nil
@@ -44,7 +45,7 @@ func (g *generations[K, V]) take(k K) (V, bool) {
 	return v, ok
 }
 
-// rotate has the old half go, and the young one be old.
+// rotate drops the old half, and makes the young half the old one.
 func (g *generations[K, V]) rotate() {
 	old := g.old
 	g.young, g.old = nil, g.young
@@ -55,7 +56,7 @@ func (g *generations[K, V]) rotate() {
 	}
 }
 
-// valid returns text that protobuf takes: short, and of valid characters.
+// valid returns text that protobuf accepts: short, and valid UTF-8.
 func valid(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD")
 }

@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// tracesPath is where a collector takes spans.
+	// tracesPath is the path at which a collector accepts spans.
 	tracesPath = "/v1/traces"
-	// requestTime is how long a collector may take to answer.
+	// requestTime bounds one request.
 	requestTime = 10 * time.Second
-	// retryTime is how long a batch is tried.
+	// retryTime is how long a batch is retried.
 	retryTime = time.Minute
-	// firstPause is how long the first pause between two tries is, and maxPause the longest.
+	// firstPause is the first pause between two attempts, and maxPause the longest.
 	firstPause, maxPause = time.Second, 30 * time.Second
-	// maxAnswer is how much of an answer is read.
+	// maxAnswer bounds what is read of a response.
 	maxAnswer = 64 << 10
 )
 
-// ParseEndpoint returns the URL to which spans are posted: an endpoint is that of a collector,
-// such as http://localhost:4318, or ends with /v1/traces.
+// ParseEndpoint returns the URL to which spans are posted. An endpoint is the base URL of a
+// collector, such as http://localhost:4318, or a URL that ends with /v1/traces.
 func ParseEndpoint(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -81,15 +81,15 @@ func token(s string) bool {
 	})
 }
 
-// sender posts batches, one after the other.
+// sender posts batches, one at a time.
 type sender struct {
 	x        *Exporter
 	client   *http.Client
 	resource *resourcepb.Resource
 	scope    *commonpb.InstrumentationScope
-	ctx      context.Context // ends when closing may take no longer
+	ctx      context.Context // ends when the time for closing is over
 	cancel   context.CancelFunc
-	failing  atomic.Bool // the last try failed
+	failing  atomic.Bool // the last attempt failed
 }
 
 func newSender(x *Exporter) sender {
@@ -110,7 +110,8 @@ func newSender(x *Exporter) sender {
 	}
 }
 
-// watch has requests end soon after the exporter is closed: at once if the last one failed.
+// watch cancels requests after the exporter is closed: at once if the last one failed,
+// otherwise after closeTime.
 func (s *sender) watch() (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -136,8 +137,8 @@ func (s *sender) watch() (stop func()) {
 	}
 }
 
-// deliver posts a batch until it is taken or refused for good, or time is up. It returns how
-// many of its spans were taken and how many were refused.
+// deliver posts a batch until it is accepted or permanently refused, or the time is over. It
+// returns how many of its spans were accepted and how many were refused.
 func (s *sender) deliver(batch []*tracepb.Span) (taken, rejected int, err error) {
 	body, err := proto.Marshal(&collectorpb.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
 		Resource:   s.resource,
@@ -172,12 +173,12 @@ func (s *sender) deliver(batch []*tracepb.Span) (taken, rejected int, err error)
 	}
 }
 
-// answer is what became of a request.
+// answer is the result of a request.
 type answer struct {
 	err      error
-	rejected int           // spans that were refused of those that were taken
-	again    bool          // it may be tried again
-	after    time.Duration // not sooner than this; 0: nothing was said
+	rejected int           // spans of an accepted batch that were refused
+	again    bool          // it may be retried
+	after    time.Duration // not before this time; 0: unspecified
 }
 
 func (s *sender) post(body []byte) answer {
@@ -196,7 +197,7 @@ func (s *sender) post(body []byte) answer {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case resp.StatusCode/100 == 2:
-		return partial(data) // an answer that breaks off is a success all the same
+		return partial(data) // a truncated response to a success is still a success
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusBadGateway,
 		resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
 		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -206,7 +207,7 @@ func (s *sender) post(body []byte) answer {
 	return answer{err: errors.Join(fmt.Errorf("%s answers %s: spans are dropped", s.x.url, resp.Status), err)}
 }
 
-// partial reads how many spans of a request a collector has refused.
+// partial reads how many spans of a request the collector has refused.
 func partial(data []byte) answer {
 	var r collectorpb.ExportTraceServiceResponse
 	if proto.Unmarshal(data, &r) != nil {

@@ -13,36 +13,37 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Topic is what spans say of a topic.
+// Topic is the information about a topic in spans.
 type Topic struct {
 	Name      string
 	Numbering seq.Numbering
 }
 
 const (
-	// maxKnown is how many messages, publishes and deliveries a tracker knows, each.
+	// maxKnown is the maximum number of messages, of publishes and of deliveries in
+	// a tracker.
 	maxKnown = 1 << 16
 	// maxAge is how long a publish waits for its commit.
 	maxAge = time.Minute
-	// maxText is how much of a client's name is sent.
+	// maxText is the maximum length of a client's name in a span.
 	maxText = 256
 )
 
-// outcomes are the words for what ends a delivery; see trace.What.
+// outcomes are the words for the ends of a delivery; see trace.What.
 var outcomes = map[trace.What]string{
 	trace.Finished: "finish", trace.Requeued: "requeue", trace.TimedOut: "timeout", trace.DeadLettered: "dead_letter", trace.Deferred: "defer",
 }
 
-// link is where the spans of a message belong.
+// link is the trace that the spans of a message belong to.
 type link struct {
 	trace   [16]byte
 	parent  [8]byte // of the publish; zero: none
-	state   bool    // it was read off a message
+	state   bool    // it was read from a message
 	dropped bool    // its publisher does not want its trace recorded
 	publish [8]byte // the span of the publish
 }
 
-// place is a message, or what a channel does with it.
+// place identifies a message, or a message in a channel.
 type place struct {
 	m       trace.Message
 	channel string
@@ -54,7 +55,7 @@ type line struct {
 	partition   int
 }
 
-// ended is how far a partition is committed.
+// ended is the committed end of a partition.
 type ended struct {
 	end seq.Offset
 	at  time.Time
@@ -66,7 +67,8 @@ type publishing struct {
 	link link
 }
 
-// tracker makes spans of events. It is pure: topics and spans come and go by functions.
+// tracker turns events into spans. It is pure: functions provide topics and receive
+// spans.
 type tracker struct {
 	topic func(incarnation uint64) (Topic, bool)
 	emit  func(*tracepb.Span)
@@ -86,7 +88,7 @@ func newTracker(topic func(uint64) (Topic, bool), emit func(*tracepb.Span)) *tra
 	return t
 }
 
-// add takes an event.
+// add handles an event.
 func (t *tracker) add(x *trace.Exported) {
 	t.age(x.Noted)
 	first := x.Message.ID
@@ -104,7 +106,7 @@ func (t *tracker) add(x *trace.Exported) {
 	}
 }
 
-// age gives up publishes that have waited long.
+// age ends publishes that have waited too long for their commit.
 func (t *tracker) age(now time.Time) {
 	if now.Sub(t.rotated) >= maxAge {
 		t.rotated = now
@@ -112,7 +114,7 @@ func (t *tracker) age(now time.Time) {
 	}
 }
 
-// close emits what has not ended.
+// close emits the spans that have not ended.
 func (t *tracker) close() {
 	for range 2 {
 		t.publishes.rotate()
@@ -120,7 +122,7 @@ func (t *tracker) close() {
 	}
 }
 
-// linkOf returns where the spans of a message belong.
+// linkOf returns the trace that the spans of a message belong to.
 func (t *tracker) linkOf(x *trace.Exported) link {
 	told := x.What == trace.Published || x.What == trace.Delivered
 	if l, ok := t.links.get(x.Message); ok && (l.state || !told) {
@@ -138,13 +140,13 @@ func (t *tracker) linkOf(x *trace.Exported) link {
 	return l
 }
 
-// sum returns bytes that are as good as random and follow from a message.
+// sum returns pseudo-random bytes derived from a message.
 func sum(what string, id uint64) []byte {
 	h := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(what), id))
 	return h[:16]
 }
 
-// named returns the topic of an incarnation; the zero Topic if it is gone.
+// named returns the topic of an incarnation; the zero Topic if it was deleted.
 func (t *tracker) named(incarnation uint64) Topic {
 	if top, ok := t.names[incarnation]; ok {
 		return top
@@ -168,7 +170,7 @@ func (t *tracker) one(x *trace.Exported) {
 	case trace.Published:
 		p := &publishing{*x, l}
 		if c, ok := t.committed[lineOf(x.Message)]; ok && x.Message.ID.Offset() < c.end {
-			t.published(p, c.at) // the commit was noted first
+			t.published(p, c.at) // the commit was recorded first
 			return
 		}
 		t.publishes.put(x.Message, p)
@@ -187,7 +189,7 @@ func (t *tracker) one(x *trace.Exported) {
 	}
 }
 
-// settle takes what ends a delivery, or what happens without one.
+// settle handles an event that ends a delivery, or that needs none.
 func (t *tracker) settle(x *trace.Exported, l link) {
 	s := t.span(x, l, outcomes[x.What], "settle", x.When())
 	d, ok := t.deliveries.get(place{x.Message, x.Channel})
@@ -209,7 +211,7 @@ func (t *tracker) settle(x *trace.Exported, l link) {
 	t.emit(s)
 }
 
-// unanswered emits a delivery whose end is not known.
+// unanswered emits a delivery whose end is unknown.
 func (t *tracker) unanswered(s *tracepb.Span) {
 	s.Attributes = append(s.Attributes, text("brokerd.outcome", "unknown"))
 	t.emit(s)
@@ -242,7 +244,7 @@ func (t *tracker) commit(x *trace.Exported) {
 		}
 		return
 	}
-	for _, m := range t.publishes.keys() { // a term that begins commits all it has inherited
+	for _, m := range t.publishes.keys() { // a new term commits everything that it has inherited
 		if m.Incarnation == x.Message.Incarnation && m.ID >= first && uint64(m.ID-first) < count {
 			done(m)
 		}
@@ -279,7 +281,8 @@ func (t *tracker) published(p *publishing, committed time.Time) {
 	t.emit(c)
 }
 
-// span begins a span below the publish; it ends at once if nothing else is said.
+// span begins a child span of the publish; its end is its beginning unless the
+// caller sets another.
 func (t *tracker) span(x *trace.Exported, l link, name, kind string, at time.Time) *tracepb.Span {
 	top := t.named(x.Message.Incarnation)
 	s := &tracepb.Span{
@@ -309,7 +312,7 @@ func (t *tracker) span(x *trace.Exported, l link, name, kind string, at time.Tim
 	return t.details(x, s)
 }
 
-// details adds what only some events have.
+// details adds the attributes that only some events have.
 func (t *tracker) details(x *trace.Exported, s *tracepb.Span) *tracepb.Span {
 	switch {
 	case x.Note == "":
@@ -327,7 +330,7 @@ func (t *tracker) details(x *trace.Exported, s *tracepb.Span) *tracepb.Span {
 	return s
 }
 
-// spanID returns the id of a span, which follows from what it tells.
+// spanID returns the id of a span, derived from its event.
 func spanID(x *trace.Exported, also ...byte) []byte {
 	h := sha256.New()
 	var b []byte

@@ -9,10 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Times is how long the messages of a channel took from their publish to their
-// Finish, recently. Its methods are safe for concurrent use; nil keeps nothing.
+// Times records how long the recent messages of a channel took from publish to
+// finish. Its methods are safe for concurrent use; nil records nothing.
 type Times struct {
-	Base time.Time // times are kept since then
+	Base time.Time // times are relative to it
 
 	mu     sync.Mutex // guards window
 	window *latency.Window
@@ -26,7 +26,7 @@ func New(window time.Duration, now time.Time) *Times {
 	return &Times{Base: now, window: latency.NewWindow(window)}
 }
 
-// Ended notes that a message which was published at a time, since the base, is finished.
+// Ended records the finish of a message that was published at a time, relative to Base.
 func (p *Times) Ended(published time.Duration, now time.Time) {
 	at := now.Sub(p.Base)
 	p.mu.Lock()
@@ -34,7 +34,7 @@ func (p *Times) Ended(published time.Duration, now time.Time) {
 	p.window.Record(max(int64(at), 0), at-published)
 }
 
-// Histogram returns what is kept; nil where nothing is.
+// Histogram returns the recorded times; nil if there are none.
 func (p *Times) Histogram(now time.Time) *latency.Histogram {
 	if p == nil {
 		return nil
@@ -46,17 +46,17 @@ func (p *Times) Histogram(now time.Time) *latency.Histogram {
 	return h
 }
 
-// Least is how many publishes of messages are kept in any case.
+// Least is the number of publish times that are kept in any case.
 const Least = 1024
 
-// Published is when the messages that a consumer was given were published, since the base
-// of a Times. Its methods are safe for concurrent use.
+// Published holds the publish times of the messages delivered to a consumer, relative to
+// the Base of a Times. Its methods are safe for concurrent use.
 type Published struct {
 	mu sync.Mutex // guards at
 	at map[seq.Offset]time.Duration
 }
 
-// Add notes when a message was published.
+// Add records when a message was published.
 func (p *Published) Add(o seq.Offset, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Published) Add(o seq.Offset, at time.Duration) {
 	p.at[o] = at
 }
 
-// Pop returns when a message was published, and forgets it.
+// Pop returns when a message was published, and removes it.
 func (p *Published) Pop(o seq.Offset) (at time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,8 +75,8 @@ func (p *Published) Pop(o seq.Offset) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Trim forgets the messages that the consumer does not have, if these may be the most:
-// they timed out, or were taken from it.
+// Trim removes the messages that the consumer no longer has, because they timed out or
+// were taken from it, if these may be the majority.
 func (p *Published) Trim(most int, has func() []seq.Offset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *Published) Trim(most int, has func() []seq.Offset) {
 	p.at = kept
 }
 
-// Len returns how many are kept.
+// Len returns the number of publish times.
 func (p *Published) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,20 +8,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Keys are the keys of messages that stand one behind the other in a log. It is not for concurrent
-// use.
+// Keys are the keys of consecutive messages of a log. It is not safe for concurrent use.
 type Keys struct {
 	at   Place
-	keys []byte // one behind the other
+	keys []byte // concatenated
 	ends []int  // where each ends
 }
 
-// NewKeys returns no keys of a log.
+// NewKeys returns an empty Keys for a log.
 func NewKeys(log *commitlog.Log) *Keys { return &Keys{at: New(log)} }
 
-// Read reads the keys of [from, end), or of the first ones, in place of those read before. What is gone
-// has none; nor has what is damaged, unless it is elsewhere: then they end before it. An error is of what stands behind
-// them.
+// Read replaces the keys by those of the messages in [from, end), or of the first of them. A deleted
+// message has none. A damaged one has none either, unless elsewhere reports that another replica may
+// hold it: then the keys end before it. An error is about the message after the last key.
 func (k *Keys) Read(from, end seq.Offset, elsewhere func(*commitlog.CorruptionError) bool) error {
 	k.keys, k.ends = k.keys[:0], k.ends[:0]
 	defer k.at.Rest()
@@ -43,10 +42,10 @@ func (k *Keys) Read(from, end seq.Offset, elsewhere func(*commitlog.CorruptionEr
 	return nil
 }
 
-// Len returns of how many messages there are keys.
+// Len returns the number of messages whose keys were read.
 func (k *Keys) Len() int { return len(k.ends) }
 
-// Of returns the key of the message that is so many behind the first; empty: it has none.
+// Of returns the key of the i-th message, from 0; empty if it has none.
 func (k *Keys) Of(i int) []byte {
 	from := 0
 	if i > 0 {
@@ -55,5 +54,5 @@ func (k *Keys) Of(i int) []byte {
 	return k.keys[from:k.ends[i]]
 }
 
-// Release gives up memory that is only needed while there is something to read.
+// Release frees memory that is needed only while reading.
 func (k *Keys) Release() { k.at.Release() }

@@ -11,36 +11,38 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Place is where someone reads in a log. It is not for concurrent use.
+// Place is a reader's place in a log. It is not safe for concurrent use.
 type Place struct {
 	reader  *commitlog.Reader
 	batch   commitlog.Batch
 	records commitlog.Records
-	next    seq.Offset // that records.Next would return
+	next    seq.Offset // of the record that records.Next would return
 	have    bool       // batch and records are set
 	rested  rested
 }
 
-// New returns a place in a log, which pays for its memory.
+// New returns a place in a log. Its memory counts against the clients' memory
+// budget.
 func New(log *commitlog.Log) Place { return Place{reader: log.NewReader().Paid()} }
 
-// Batch returns the batch of the record that was read last.
+// Batch returns the batch of the last record.
 func (r *Place) Batch() commitlog.Batch { return r.batch }
 
-// Has reports whether a batch is at hand.
+// Has reports whether a batch is buffered.
 func (r *Place) Has() bool { return r.have }
 
-// Holds reports whether the record of an offset can be had without a read of the log.
+// Holds reports whether the record at an offset can be returned without reading the
+// log.
 func (r *Place) Holds(o seq.Offset) bool { return r.have && r.batch.First() <= o && o < r.batch.End() }
 
-// PositionOf returns where in the log the record stands that was read last, of so many bytes.
+// PositionOf returns the position in the log of the last record, of so many bytes.
 func (r *Place) PositionOf(bytes int) int64 { return r.batch.PositionOf(&r.records, bytes) }
 
-// rested is where the records of a batch were when it was given up.
+// rested is the place in a batch that was released.
 type rested struct {
 	first seq.Offset
 	sum   uint32     // of the batch
-	next  seq.Offset // that the records would have returned
+	next  seq.Offset // of the record that would have been returned next
 	left  int        // bytes of the batch from next on
 }
 
@@ -71,8 +73,8 @@ func (r *Place) Record(o seq.Offset) ([]byte, error) {
 	return raw, nil
 }
 
-// Rest gives up a batch that is large, until there is more to take: the client may not
-// read for long what it is sent, and there may be many of its kind.
+// Rest releases a large batch until the next read: the client may be slow to read what
+// it was sent, and there may be many such clients.
 func (r *Place) Rest() {
 	if !r.reader.Rest(r.batch, r.next) && r.have {
 		r.rested = rested{r.batch.First(), r.batch.Checksum(), r.next, r.records.Left()}
@@ -80,7 +82,7 @@ func (r *Place) Rest() {
 	}
 }
 
-// Release gives up memory that is only needed while there is something to read.
+// Release frees memory that is needed only while reading.
 func (r *Place) Release() {
 	r.drop()
 	r.reader.Release()

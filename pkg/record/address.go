@@ -7,20 +7,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Address says that a message is for one channel, and of which message it is a copy. The
-// other channels pass over it: it is not delivered to them, and not counted as theirs.
+// Address restricts a message to one channel, and names the message that it is a copy
+// of. Other channels skip it: they neither deliver nor count it.
 type Address struct {
-	// Channel is the version of the channel, which tells it from earlier and later ones
-	// of its name; not 0, which ephemeral channels have.
+	// Channel is the version of the channel, which distinguishes it from earlier and
+	// later ones of its name. It is not 0, the version of ephemeral channels.
 	Channel uint64
-	// Partition and Offset are where the origin stands, which was published at
+	// Partition and Offset are those of the origin, which was published at
 	// Timestamp, in ns since 1970, and has been delivered Attempts times.
 	Partition int
 	Offset    seq.Offset
 	Timestamp int64
 	Attempts  uint16
-	// Moves says that the copy stands in place of its origin, in the same partition, which
-	// is finished once the copy is committed.
+	// Moves means that the copy replaces its origin, in the same partition: the origin is
+	// finished once the copy is committed.
 	Moves bool
 }
 
@@ -28,12 +28,12 @@ type Address struct {
 //	| kind  | channel (8) | partition (2) | offset (8) | timestamp (8) | attempts (2) |
 //	+-------+-------------+---------------+------------+---------------+--------------+
 
-// AddressBytes is what an encoded address takes.
+// AddressBytes is the size of an encoded address.
 const AddressBytes = 1 + 8 + 2 + 8 + 8 + 2
 
 // The kinds of addresses.
 const (
-	addressCopies = iota // the origin stays as it is
+	addressCopies = iota // the origin is not changed
 	addressMoves
 )
 
@@ -51,7 +51,7 @@ func (a *Address) encode(p []byte) {
 	le.PutUint16(p[27:], a.Attempts)
 }
 
-// DecodeAddress reads an address off the front of p, which it does not keep.
+// DecodeAddress decodes an address at the front of p. It does not retain p.
 func DecodeAddress(p []byte) (*Address, error) {
 	if len(p) < AddressBytes {
 		return nil, fmt.Errorf("%w: truncated address", ErrInvalid)
@@ -68,7 +68,7 @@ func DecodeAddress(p []byte) (*Address, error) {
 	return a, nil
 }
 
-// check refuses an address that no record may have.
+// check refuses an invalid address.
 func (a *Address) check() error {
 	if a.Channel == 0 || a.Partition < 0 || a.Partition >= seq.MaxPartitions || a.Offset > seq.MaxOffset || a.Attempts > MaxAttempts {
 		return ErrInvalid
@@ -76,7 +76,7 @@ func (a *Address) check() error {
 	return nil
 }
 
-// AppendAddress appends an encoded address, as it stands in a record, to dst.
+// AppendAddress appends an address to dst, encoded as in a record.
 func AppendAddress(dst []byte, a *Address) []byte {
 	n := len(dst)
 	dst = append(dst, make([]byte, AddressBytes)...)

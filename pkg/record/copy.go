@@ -2,11 +2,11 @@ package record
 
 import "time"
 
-// CopyTo returns a copy of a record for one channel, to be delivered after a delay; age is
-// how long ago the record was appended, and ttl how long it may live if it does not say so,
-// 0 for ever. The copy has the timestamp of the first message, no dedup id (who
-// retries the publish is to find the original), and what is left of its time to live. Its
-// bytes are its own. It returns false for a record that is for another channel, or none.
+// CopyTo returns a copy of a record for one channel, to be delivered after a delay. age is
+// how long ago the record was appended, and ttl its default time to live; 0: unlimited. The
+// copy has the timestamp of the original message, no dedup id (a retried publish must find
+// the original), and the rest of its time to live. It shares no memory with raw. CopyTo
+// returns false for an invalid record, or one for another channel.
 func CopyTo(a Address, raw []byte, delay, age, ttl time.Duration) (Message, bool) {
 	m, err := Decode(append([]byte(nil), raw...))
 	if err != nil || m.Address != nil && m.Address.Channel != a.Channel {

@@ -2,8 +2,8 @@ package record
 
 import "encoding/binary"
 
-// KeyOf returns the key of a record, a part of it, or nil: it has none, or is no record. It reads no
-// more of the record than it has to.
+// KeyOf returns the key of a record, as a slice of p; nil if it has none or p is not a record. It
+// decodes no more of the record than necessary.
 func KeyOf(p []byte) []byte {
 	if len(p) == 0 || p[0]&flagKey == 0 || p[0]&^knownFlags != 0 {
 		return nil

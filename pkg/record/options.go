@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// hasOptions reports whether m has what few messages have: a key, a dedup id or a
-// time to live.
+// hasOptions reports whether m has a key, a dedup id or a time to live, which few
+// messages have.
 func (m *Message) hasOptions() bool { return len(m.Key)|len(m.Dedup)|int(m.TTL) != 0 }
 
 // optionsSize returns the bytes that the options take in a record.
@@ -25,8 +25,8 @@ func (m *Message) optionsSize() int {
 	return n
 }
 
-// encodeOptions writes the options to p, and returns the flags with theirs and
-// what is left of p.
+// encodeOptions writes the options to p, and returns the flags with theirs
+// added, and the rest of p.
 func (m *Message) encodeOptions(flags byte, p []byte) (byte, []byte) {
 	if len(m.Key) > 0 {
 		flags |= flagKey
@@ -44,8 +44,7 @@ func (m *Message) encodeOptions(flags byte, p []byte) (byte, []byte) {
 	return flags, p
 }
 
-// decodeOptions reads the options that the flags announce from p, and returns
-// what is left of it.
+// decodeOptions reads the options in flags from p, and returns the rest of p.
 func (m *Message) decodeOptions(flags byte, p []byte) (rest []byte, err error) {
 	if flags&flagKey != 0 {
 		if m.Key, p, err = decodeShort(p, MaxKey, "key"); err != nil {
@@ -69,8 +68,8 @@ func (m *Message) decodeOptions(flags byte, p []byte) (rest []byte, err error) {
 	return p, nil
 }
 
-// encodeShort writes a part of 1 to 255 bytes and its length, and returns what
-// is left of p.
+// encodeShort writes a part of 1 to 255 bytes and its length, and returns the
+// rest of p.
 func encodeShort(p, part []byte) []byte {
 	p[0] = byte(len(part))
 	return p[1+copy(p[1:], part):]

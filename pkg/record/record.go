@@ -14,9 +14,9 @@ import (
 //	flags(1) [delay(8)] [trace id(8)] [header length(2) header] [key length(1) key]
 //	[dedup length(1) dedup id] [ttl(8)] [address(29)] body
 //
-// All integers are little endian. The flags say which optional parts follow; a
-// record with a flag that is not known is refused, so that an older program
-// does not hand out a newer one's framing as a body.
+// All integers are little endian. The flags say which optional parts follow. A
+// record with an unknown flag is refused, so that an older program does not
+// deliver the framing of a newer one as a body.
 const (
 	flagDelay = 1 << iota
 	flagTraceID
@@ -31,35 +31,35 @@ const (
 // MaxAttempts is where the attempts counter of a message saturates.
 const MaxAttempts = 4000
 
-// The most bytes that parts of a message may have.
+// The maximum sizes of the parts of a message, in bytes.
 const (
 	MaxHeader = 65534
 	MaxKey    = 255
 	MaxDedup  = 64
 )
 
-// ErrInvalid is wrapped by the error for bytes that are no record. A checksum has
-// already been verified, so it means a program's mistake or a newer format.
+// ErrInvalid is wrapped by the error for bytes that are not a record. A checksum
+// has already been verified, so it means a bug or a newer format.
 var ErrInvalid = errors.New("invalid message record")
 
-// Message is a message as its publisher hands it in.
+// Message is a message to be published.
 type Message struct {
 	Body    []byte
 	Delay   time.Duration // from when the leader appends it; 0: at once
 	TraceID uint64        // 0: none
 	Header  []byte        // a JSON object; nil: none
-	Key     []byte        // what it is about, at most MaxKey bytes; nil: none
+	Key     []byte        // at most MaxKey bytes; nil: none
 	Dedup   []byte        // the publisher's id for it, at most MaxDedup bytes; nil: none
 	TTL     time.Duration // from when the leader appends it; 0: it does not expire
-	Address *Address      // to the one channel that it is for; nil: it is for all
+	Address *Address      // the only channel that gets it; nil: all channels get it
 	From    *Publisher    // who published it; nil: the topic is not traced. It is not stored in the record
 }
 
-// Publisher is who published a message, and those behind it in one publish, for a topic that
-// is traced.
+// Publisher names the client that published a message, and those after it in the same
+// publish, to a traced topic.
 type Publisher struct {
-	Client string // its address, or what else it is known by
-	Node   string // that it was connected to
+	Client string // its address, or another name of it
+	Node   string // to which it was connected
 }
 
 // Size returns the length of m's record.

@@ -13,17 +13,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Options say whose data is removed.
+// Options configure a Remover.
 type Options struct {
 	Dirs   datadir.Dir
-	Ledger *datadir.Ledger // of the replicas made here
+	Ledger *datadir.Ledger // of the replicas created on this node
 	Self   meta.NodeID
 	Log    *slog.Logger
-	Go     func(func()) bool // runs what may take long, unless the node is closing
+	Go     func(func()) bool // runs a long operation in the background, unless the node is closing
 }
 
-// Remover takes data off the disk of one node. Its methods may be called by many
-// goroutines, Deleted and Review of one topic by one at a time.
+// Remover deletes data from the disk of one node. Its methods are safe for
+// concurrent use, except that Deleted and Review of one topic must not run
+// concurrently.
 type Remover struct {
 	o Options
 
@@ -31,16 +32,16 @@ type Remover struct {
 
 	mu    sync.Mutex // guards what follows
 	kept  map[string][]meta.Incarnation
-	bytes map[meta.Incarnation]int64 // of what is kept, as it was when it came
+	bytes map[meta.Incarnation]int64 // size of the kept data, measured when it was first kept
 }
 
-// New returns a remover that has removed nothing yet.
+// New returns a Remover that has removed nothing yet.
 func New(o Options) *Remover {
 	return &Remover{o: o, kept: map[string][]meta.Incarnation{}, bytes: map[meta.Incarnation]int64{}}
 }
 
-// Remove moves a directory aside, under a name that no other there ever has, and
-// deletes it in the background; where the node closes, at its next start.
+// Remove moves a directory aside, under a unique name, and deletes it in the
+// background, or at the next start if the node closes before.
 func (r *Remover) Remove(dir, as string) error {
 	if err := r.o.Dirs.Move(dir, r.o.Dirs.Trash(), as); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (r *Remover) Remove(dir, as string) error {
 	return nil
 }
 
-// delete ends what was moved aside.
+// delete deletes a directory that was moved aside.
 func (r *Remover) delete(name string) {
 	path := filepath.Join(r.o.Dirs.Trash(), name)
 	r.removing.Add(1)
@@ -64,8 +65,8 @@ func (r *Remover) delete(name string) {
 	r.removing.Add(-1) // the node closes
 }
 
-// Deleted removes what the node has of a topic that metadata does not have any more. What
-// is in the trash of s stays, for Review.
+// Deleted removes the node's data of a topic that is no longer in the metadata. Data of a
+// topic in the trash of s stays, for Review.
 func (r *Remover) Deleted(name string, in meta.Incarnation, s *meta.State) error {
 	if meta.TrashOf(s).Holds(name, in) {
 		r.keep(name, in)
@@ -85,8 +86,8 @@ func (r *Remover) keep(name string, in meta.Incarnation) {
 	r.bytes[in] = size
 }
 
-// sizeOf returns how many bytes the files in the directories of a directory have. What
-// cannot be read counts as nothing.
+// sizeOf returns the total size of the files in the subdirectories of a directory.
+// Unreadable files do not count.
 func (r *Remover) sizeOf(dir string) (bytes int64) {
 	files := r.o.Dirs.FS
 	parts, _ := files.ReadDir(dir)
@@ -101,8 +102,8 @@ func (r *Remover) sizeOf(dir string) (bytes int64) {
 	return bytes
 }
 
-// Kept returns how many deleted topics the node keeps data of, and how many bytes that has.
-// It does not touch the disk.
+// Kept returns the number of deleted topics whose data the node keeps, and its size in
+// bytes. It does not access the disk.
 func (r *Remover) Kept() (topics int, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +113,8 @@ func (r *Remover) Kept() (topics int, bytes int64) {
 	return len(r.bytes), bytes
 }
 
-// Review removes what the node has kept of topics of a name that have left the trash of
-// s: all of it, or of one that was restored the copies that are not replicas any more. No
+// Review removes the kept data of topics with a name that have left the trash of s: all
+// of it or, of a topic that was restored, the copies that are no longer replicas. No
 // replica of the topic may be open.
 func (r *Remover) Review(name string, s *meta.State) error {
 	var errs []error
@@ -127,7 +128,8 @@ func (r *Remover) Review(name string, s *meta.State) error {
 	return errors.Join(errs...)
 }
 
-// popKept returns what is kept of topics of a name and not in the trash, and keeps it no more.
+// popKept removes from the list of kept topics those with a name that are not in the trash,
+// and returns them.
 func (r *Remover) popKept(name string, s *meta.State) []meta.Incarnation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,11 +150,12 @@ func (r *Remover) popKept(name string, s *meta.State) []meta.Incarnation {
 	return gone
 }
 
-// Busy reports whether something is being deleted: there will be more room soon.
+// Busy reports whether data is being deleted, so that there will be more space
+// soon.
 func (r *Remover) Busy() bool { return r.removing.Load() > 0 }
 
-// Oldest returns the topic that has been in the trash for longest of those of which the node
-// has at least so many bytes, and one; nil if none.
+// Oldest returns the topic that has been in the trash for longest, among those of which the
+// node has at least least bytes, and at least one; nil if there is none.
 func (r *Remover) Oldest(s *meta.State, least int64) *meta.Deleted {
 	for d := range meta.TrashOf(s).All() {
 		if r.keeps(d.Topic) && r.holds(d.Topic, least) {
@@ -168,7 +171,8 @@ func (r *Remover) keeps(t *meta.Topic) bool {
 	return slices.Contains(r.kept[t.Name], t.Incarnation)
 }
 
-// holds reports whether the files of a topic have so many bytes. What cannot be read has none.
+// holds reports whether the files of a topic have at least so many bytes. Unreadable files do
+// not count.
 func (r *Remover) holds(t *meta.Topic, least int64) bool {
 	files := r.o.Dirs.FS
 	for i := range t.Partitions {
@@ -186,11 +190,10 @@ func (r *Remover) holds(t *meta.Topic, least int64) bool {
 	return false
 }
 
-// Sweep finishes deletions that a crash interrupted. A directory whose topic
-// metadata does not know is a deleted topic's if metadata is past the
-// index that created it; otherwise it is left alone, said, and counted. The same goes for
-// a partition of which the metadata says that it is held elsewhere. No replica may be opened
-// meanwhile.
+// Sweep finishes deletions that a crash interrupted. A directory whose topic is not in the
+// metadata belongs to a deleted topic if the metadata is past the index at which it was
+// created; otherwise it is kept, logged and counted. The same applies to a partition that
+// the metadata assigns to other nodes. No replica may be opened meanwhile.
 func (r *Remover) Sweep(s *meta.State) (strays int) {
 	if left, err := r.o.Dirs.FS.ReadDir(r.o.Dirs.Trash()); err == nil {
 		for _, name := range left {
@@ -224,8 +227,8 @@ func (r *Remover) Sweep(s *meta.State) (strays int) {
 	return strays
 }
 
-// sweepPartitions moves replicas aside that went to other nodes while this one
-// was away.
+// sweepPartitions moves replicas aside that were moved to other nodes while
+// this one was down.
 func (r *Remover) sweepPartitions(dir string, t *meta.Topic) {
 	parts, err := r.o.Dirs.FS.ReadDir(dir)
 	if err != nil {

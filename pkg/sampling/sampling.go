@@ -18,11 +18,12 @@ const (
 	maxInterval = 1 << 30 // of "1/N"
 )
 
-// Rule says which messages are traced, and in which channels. The zero Rule traces none.
+// Rule selects the messages that are traced, and the channels in which they are. The
+// zero Rule traces none.
 type Rule struct {
-	every    uint64       // one of so many; 0: none but ids
+	every    uint64       // one of so many; 0: only those in ids
 	ids      []seq.WireID // traced in any case
-	channels []string     // the only ones whose deliveries are traced; none: all
+	channels []string     // the only ones whose deliveries are traced; empty: all
 }
 
 // ParseRule reads words with spaces between them: "off", "on" (all messages), "1/N" (one of
@@ -54,7 +55,7 @@ func ParseRule(text string) (Rule, error) {
 	return r, nil
 }
 
-// add takes one word.
+// add adds one word to the rule.
 func (r *Rule) add(word string) error {
 	kind, value, _ := strings.Cut(word, ":")
 	switch {
@@ -92,7 +93,7 @@ func (r *Rule) setShare(every uint64, word string) error {
 	return nil
 }
 
-// String returns the rule as ParseRule reads it; "": it traces none.
+// String returns the rule in the form of ParseRule; "": it traces none.
 func (r Rule) String() string {
 	var words []string
 	switch r.every {
@@ -117,7 +118,7 @@ func (r Rule) On() bool { return r.every > 0 || len(r.ids) > 0 }
 // All reports whether it traces every message.
 func (r Rule) All() bool { return r.every == 1 }
 
-// Has reports whether it traces a message that clients know by an id. All nodes agree.
+// Has reports whether it traces a message, by its id at clients. All nodes agree.
 func (r Rule) Has(id seq.WireID) bool {
 	switch {
 	case r.every == 1:

@@ -18,23 +18,24 @@ type Sharer interface {
 	Shared() bool
 	// Epoch returns the term's epoch.
 	Epoch() seq.Epoch
-	// SharePositions gives a snapshot, which replaces what was shared before it.
-	// The bytes are the Sharer's from then on. done may be nil.
+	// SharePositions shares a snapshot, which replaces everything shared before.
+	// The Sharer takes ownership of the bytes. done may be nil.
 	SharePositions(snapshot []byte, done func(error))
-	// ShareUpdate gives an update of what was shared before it. The bytes are the
-	// Sharer's from then on. fold puts a snapshot in place of everything that was
-	// shared up to the update, for those who do not have that yet. It may be called
-	// later, and its bytes are the Sharer's.
+	// ShareUpdate shares an update of what was shared before. The Sharer takes
+	// ownership of the bytes. fold replaces everything shared up to the update by a
+	// snapshot, for replicas that do not have it yet. It may be called later; the
+	// Sharer takes ownership of its bytes.
 	ShareUpdate(update []byte, done func(error)) (fold func(snapshot []byte))
-	// ShareAdvance gives a small change to what was shared before it. The bytes
-	// are the Sharer's from then on.
+	// ShareAdvance shares a small change to what was shared before. The Sharer
+	// takes ownership of the bytes.
 	ShareAdvance(change []byte, done func(error))
 }
 
-// Outbox keeps what is shared in order. A snapshot must not reach the replicas
-// after a change that it does not know of, since it would undo it there. So a
-// change that is decided while a snapshot is being made follows that snapshot;
-// one that was decided before is in it: see Hold of pkg/channel.
+// Outbox keeps shares in order. A snapshot must not reach the replicas after a
+// change that it does not include, because it would undo the change there. A
+// change that is decided while a snapshot is being created is therefore sent
+// after that snapshot; one that was decided before is included: see Hold of
+// pkg/channel.
 type Outbox struct {
 	To Sharer // nil: none yet; set once, before anything is published
 
@@ -52,7 +53,7 @@ type Change struct {
 // Shared reports whether there are other replicas.
 func (o *Outbox) Shared() bool { return o.To != nil && o.To.Shared() }
 
-// Advance shares a change, now or behind the snapshot that is being made.
+// Advance shares a change, at once or after the snapshot that is being created.
 func (o *Outbox) Advance(c Change) {
 	o.mu.Lock()
 	if o.making {
@@ -64,14 +65,14 @@ func (o *Outbox) Advance(c Change) {
 	o.To.ShareAdvance(c.Data, c.Done)
 }
 
-// Begin says that a snapshot is being made, by one caller at a time.
+// Begin reports that a snapshot is being created, by one caller at a time.
 func (o *Outbox) Begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.making = true
 }
 
-// End says that the snapshot was shared, or will not be.
+// End reports that the snapshot was shared, or will not be.
 func (o *Outbox) End() {
 	for {
 		o.mu.Lock()

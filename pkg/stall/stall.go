@@ -24,29 +24,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Check is how often what is open is looked at.
+// Check is the period at which open waits are checked.
 const Check = time.Second
 
-// Kind is what does not progress.
+// Kind is the kind of operation that makes no progress.
 type Kind uint8
 
 const (
-	// Role is that a replica does not take the role that metadata gives it.
+	// Role: a replica does not take the role that the metadata says.
 	Role Kind = iota
-	// Follower is that a follower of a partition that this node leads lacks something,
-	// and gets nothing.
+	// Follower: a follower of a partition led by this node lacks something, and
+	// receives nothing.
 	Follower
-	// Lead is that the metadata names this node leader of a partition that it does not
-	// lead, or the leadership of one that it holds goes from node to node.
+	// Lead: the metadata names this node as leader of a partition that it does not
+	// lead, or the leadership of a partition of which it has a replica keeps changing.
 	Lead
-	// Slow is that a follower of a partition that this node leads slows publishers down, or
-	// was taken out of the in-sync set because of that.
+	// Slow: a follower of a partition led by this node slows publishers down, or was
+	// removed from the in-sync set because of that.
 	Slow
 
-	kinds // how many there are
+	kinds // the number of kinds
 )
 
-// texts are, for each kind, the code in health and metrics and what it means.
+// texts are, for each kind, the code in health and metrics, and its meaning.
 var texts = [kinds]struct{ code, what string }{
 	Role:     {"role_change_stalled", "replicas have not assumed the role assigned by the metadata"},
 	Lead:     {"partitions_not_led", "partitions whose assigned leader is not leading or whose leadership keeps changing, publishes to them wait or fail"},
@@ -54,7 +54,7 @@ var texts = [kinds]struct{ code, what string }{
 	Slow:     {"replica_slow", "followers slow down publishes, or were removed from the in-sync set for that"},
 }
 
-// Key names what may stall.
+// Key identifies an operation that may stall.
 type Key struct {
 	Kind      Kind
 	Topic     string
@@ -62,7 +62,7 @@ type Key struct {
 	Node      meta.NodeID // of the follower; "": this node
 }
 
-// String names the partition, and the node that it is about.
+// String names the partition and the node.
 func (k Key) String() string {
 	s := fmt.Sprintf("%s/%d", k.Topic, k.Partition)
 	if k.Node != "" {
@@ -71,11 +71,11 @@ func (k Key) String() string {
 	return s
 }
 
-// open is something that ought to progress and does not.
+// open is a wait that has not ended.
 type open struct {
 	since time.Time
 	why   string
-	told  bool // in the log
+	told  bool // it was logged
 }
 
 // Board holds the operations of a node that make no progress. A goroutine reports each
@@ -91,14 +91,14 @@ type Board struct {
 	open map[Key]*open
 }
 
-// New returns a Board without entries. What has not progressed for longer than after is a
-// stall; it is noticed at most Check later.
+// New returns a Board without entries. A wait that takes longer than after is a stall,
+// which is detected at most Check later.
 func New(log *slog.Logger, after time.Duration) *Board {
 	return &Board{log: log, after: after, wakeup: make(chan struct{}, 1), open: map[Key]*open{}}
 }
 
-// Begin says that something has not progressed since a time, and why. If that was
-// said before, the earlier time stands, and the newer reason.
+// Begin reports that an operation has made no progress since a time, and why. A
+// repeated call keeps the earlier time and takes the newer reason.
 func (s *Board) Begin(k Key, since time.Time, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Board) Begin(k Key, since time.Time, why string) {
 	signal.Poke(s.wakeup)
 }
 
-// End says that it progresses again, or no longer has to.
+// End reports that the operation progresses again, or is no longer needed.
 func (s *Board) End(k Key) {
 	s.mu.Lock()
 	known := s.open[k]
@@ -122,8 +122,7 @@ func (s *Board) End(k Key) {
 	}
 }
 
-// Run says in the log what has stalled, until ctx ends. It sleeps while nothing is
-// open.
+// Run logs stalls until ctx ends. It sleeps while no wait is open.
 func (s *Board) Run(ctx context.Context) {
 	ticker := time.NewTicker(Check)
 	defer ticker.Stop()
@@ -145,7 +144,7 @@ func (s *Board) Run(ctx context.Context) {
 	}
 }
 
-// check says once of each stall that it is one, and returns whether any is open.
+// check logs each stall once, and reports whether any wait is open.
 func (s *Board) check(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *Board) check(now time.Time) bool {
 	return len(s.open) > 0
 }
 
-// Counts returns how many there are of each code, none included.
+// Counts returns the number of stalls of each code, zeros included.
 func (s *Board) Counts(now time.Time) map[string]int {
 	all := map[string]int{}
 	for _, t := range texts {
@@ -176,8 +175,8 @@ func (s *Board) Counts(now time.Time) map[string]int {
 	return all
 }
 
-// Reasons returns what stalls, for the health: the first of each kind are named.
-// of none: all of them.
+// Reasons returns the stalls of the given kinds, or of all kinds if none is
+// given, as reasons for the health: the first ones of each kind are named.
 func (s *Board) Reasons(now time.Time, of ...Kind) []health.Reason {
 	var named [kinds][]string
 	s.mu.Lock()
