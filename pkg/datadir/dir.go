@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Dir is a node's data directory. It names the places in it.
+// Dir is a node's data directory. It names the paths in it.
 type Dir struct {
 	FS   vfs.FS
 	Root string
@@ -22,16 +22,16 @@ type Dir struct {
 // At returns the data directory at a path.
 func At(fsys vfs.FS, root string) Dir { return Dir{fsys, root} }
 
-// Topics holds a directory for each topic that this node has a replica of.
+// Topics holds a directory for each topic of which this node has a replica.
 func (d Dir) Topics() string { return filepath.Join(d.Root, "topics") }
 
-// Trash holds what is to be removed: it is moved there in one step.
+// Trash holds data to be removed, which is moved there atomically.
 func (d Dir) Trash() string { return filepath.Join(d.Root, "trash") }
 
 // Quarantine holds copies of replicas that were set aside.
 func (d Dir) Quarantine() string { return filepath.Join(d.Root, "quarantine") }
 
-// Scrubbed is the file in which the scrubber notes how far it is.
+// Scrubbed is the file in which the scrubber stores its progress.
 func (d Dir) Scrubbed() string { return filepath.Join(d.Root, "scrubbed") }
 
 // Redo holds the redo journal.
@@ -42,7 +42,7 @@ func (d Dir) Owner() string { return filepath.Join(d.Root, "cluster") }
 
 func (d Dir) replicas() string { return filepath.Join(d.Root, "replicas") }
 
-// Topic holds the replicas of a topic that this node has.
+// Topic holds this node's replicas of a topic.
 func (d Dir) Topic(name string, in meta.Incarnation) string {
 	return filepath.Join(d.Topics(), TopicName(name, in))
 }
@@ -84,13 +84,13 @@ func parseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok
 	return topic, in, i, true
 }
 
-// AsideName names a copy of a replica that goes to Quarantine or Trash, when its
-// partition is of a version.
+// AsideName names a replica that is moved to Quarantine or Trash, at a version
+// of its partition.
 func AsideName(topic string, in meta.Incarnation, i int, version uint64) string {
 	return fmt.Sprintf("%s.%d", ReplicaName(topic, in, i), version)
 }
 
-// ParseAsideName is the inverse of AsideName. It does not look at the version.
+// ParseAsideName is the inverse of AsideName. It ignores the version.
 func ParseAsideName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
 	of, _, ok := cutLast(name)
 	if !ok {
@@ -99,7 +99,8 @@ func ParseAsideName(name string) (topic string, in meta.Incarnation, i int, ok b
 	return parseReplicaName(of)
 }
 
-// cutLast cuts a name at its last dot: names of topics may have some.
+// cutLast splits a name at its last dot, because names of topics may contain
+// dots.
 func cutLast(name string) (before, after string, ok bool) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
@@ -108,8 +109,8 @@ func cutLast(name string) (before, after string, ok bool) {
 	return name[:dot], name[dot+1:], true
 }
 
-// Move moves a directory into another under a name, in one step that is durable when Move
-// returns. One that is not there is moved already.
+// Move atomically moves a directory into another under a name; that is durable when Move
+// returns. A missing directory counts as already moved.
 func (d Dir) Move(dir, into, as string) error {
 	if err := vfs.MkdirAllSynced(d.FS, into); err != nil {
 		return err
@@ -123,8 +124,8 @@ func (d Dir) Move(dir, into, as string) error {
 	return errors.Join(d.FS.SyncDir(filepath.Dir(dir)), d.FS.SyncDir(into))
 }
 
-// ReadCopy says how far the copy of a partition reaches, in a data directory that no
-// process uses. Without a copy there it is the zero Extent.
+// ReadCopy returns the extent of the copy of a partition, in a data directory that
+// no process uses. Without a copy it returns the zero Extent.
 func (d Dir) ReadCopy(topic string, in meta.Incarnation, i int) (commitlog.Extent, error) {
 	e, err := commitlog.Inspect(d.FS, filepath.Join(d.Topic(topic, in), strconv.Itoa(i)))
 	if err != nil {

@@ -41,11 +41,12 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 }
 
 // syncAllFrom is the number of replicas from which on a start syncs the whole file system with one
-// call, which also waits for what other programs have written there: below, it syncs what it has to.
+// call, which also waits for the writes of other programs. With fewer replicas it syncs only the
+// files that need it.
 const syncAllFrom = 64
 
-// onOneDisk reports whether all topics lie in the file system of the directory itself: an operator may have mounted
-// another one, or linked to it, and that one is synced file by file.
+// onOneDisk reports whether all topics are in the file system of the directory itself. An operator may
+// have mounted another one, or linked to it; that one is synced file by file.
 func (d Dir) onOneDisk() bool {
 	topics, err := d.FS.ReadDir(d.Topics())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,8 +59,8 @@ func (d Dir) onOneDisk() bool {
 	return same
 }
 
-// Replay writes into the files of a node that does not run what its redo journal holds
-// of them. Programs that read or change these files call it first.
+// Replay replays the redo journal of a node that does not run. Programs that read or
+// change the node's files call it first.
 func (d Dir) Replay() error {
 	_, journaled, _, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
 	if err != nil {
@@ -68,8 +69,8 @@ func (d Dir) Replay() error {
 	return journaled.Close()
 }
 
-// suspectAll makes it durable that every replica of a node may lack what it acknowledged
-// last. What is no directory is no replica.
+// suspectAll durably marks every replica of a node as suspect: it may lack what it
+// acknowledged last. Entries that are not directories are not replicas.
 func (d Dir) suspectAll() error {
 	topics, err := d.directoriesIn(d.Topics())
 	if err != nil {
@@ -90,7 +91,8 @@ func (d Dir) suspectAll() error {
 	return nil
 }
 
-// directoriesIn returns the paths of the directories in one, which need not be there.
+// directoriesIn returns the paths of the subdirectories of a directory, which need
+// not exist.
 func (d Dir) directoriesIn(dir string) (paths []string, err error) {
 	names, err := d.FS.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,12 +12,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Ledger is the durable list of the replicas that this node has made on its disk.
-// It lies outside of their directories. So a replica whose directory is gone is
-// told from one that was never made: the second has lost nothing, however long
-// the metadata has named it. A replica is entered before it has a role and hence
-// before it acknowledges anything, and stays entered until its topic is purged. Its
-// methods is safe for concurrent use.
+// Ledger is the durable list of the replicas that this node has created on its
+// disk. It is outside of their directories, so that a replica whose directory is
+// gone is distinguished from one that was never created: the latter has lost
+// nothing, however long the metadata has named it. A replica is entered before it
+// has a role, and so before it acknowledges anything, and stays entered until its
+// topic is purged. Its methods are safe for concurrent use.
 type Ledger struct {
 	fs  vfs.FS
 	dir string // holds an empty file for each entry
@@ -31,10 +31,10 @@ func NewLedger(d Dir) *Ledger {
 	return &Ledger{fs: d.FS, dir: d.replicas(), entries: map[string]struct{}{}}
 }
 
-// Path is where the ledger lies.
+// Path is the path of the ledger.
 func (l *Ledger) Path() string { return l.dir }
 
-// load reads the ledger from the disk, and says whether it is there.
+// load reads the ledger from disk, and reports whether it exists.
 func (l *Ledger) load() (there bool, err error) {
 	names, err := l.fs.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func (l *Ledger) load() (there bool, err error) {
 	return true, nil
 }
 
-// create writes a ledger with these entries in the place of the one that there
-// may be. After a crash the old or the new one is there.
+// create replaces the ledger, if there is one, by one with these entries. After
+// a crash either the old or the new one exists.
 func (l *Ledger) create(names []string) error {
 	temp := l.dir + vfs.TempSuffix
 	if err := l.fs.RemoveAll(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func (l *Ledger) Has(name string) bool {
 	return ok
 }
 
-// Enter adds a replica. It is durable when enter returns.
+// Enter adds a replica. That is durable when Enter returns.
 func (l *Ledger) Enter(name string) error {
 	if l.Has(name) {
 		return nil
@@ -98,7 +98,7 @@ func (l *Ledger) Enter(name string) error {
 	return nil
 }
 
-// drop removes entries. One that is there again after a crash is dropped at the
+// drop removes entries. An entry that reappears after a crash is dropped at the
 // next start.
 func (l *Ledger) drop(old func(entry string) bool) error {
 	l.mu.Lock()
@@ -127,14 +127,15 @@ func (l *Ledger) Forget(topic string, in meta.Incarnation) error {
 	})
 }
 
-// Trim drops the entries of replicas that the metadata does not give to a node any
-// more. No replica may be opened meanwhile: the metadata may know it and s not.
+// Trim drops the entries of replicas that the metadata no longer assigns to a
+// node. No replica may be opened meanwhile, because newer metadata than s may
+// assign it.
 func (l *Ledger) Trim(s *meta.State, self meta.NodeID) error {
 	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) })
 }
 
-// mayHold reports whether the metadata gives the replica of an entry to a node, or
-// does not know its topic yet.
+// mayHold reports whether the metadata assigns the replica of an entry to a node,
+// or does not know its topic yet.
 func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
 	topic, in, i, ok := parseReplicaName(entry)
 	if !ok {

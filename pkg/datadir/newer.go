@@ -11,19 +11,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Newer is what a data directory that no process uses may have had after a state of the metadata: topics created
-// behind its index, and partitions that it gives to other nodes. A start with metadata that was put back to the
-// state would take them for data of deleted topics.
+// Newer is the data in a directory, which no process uses, that is newer than a state of the metadata:
+// topics created after its index, and partitions that it assigns to other nodes. A start with metadata
+// restored to that state would treat them as data of deleted topics.
 type Newer struct {
 	dir   Dir
 	state *meta.State
 	self  meta.NodeID
 }
 
-// NewerThan returns what the data directory of node self has that a state does not know.
+// NewerThan returns the data in the directory of node self that a state does not know.
 func NewerThan(state *meta.State, dir Dir, self meta.NodeID) Newer { return Newer{dir, state, self} }
 
-// Paths returns the directories, below that of all topics.
+// Paths returns its directories, below the directory of all topics.
 func (n Newer) Paths() (paths []string, err error) {
 	fsys, topics := n.dir.FS, n.dir.Topics()
 	dirs, err := fsys.ReadDir(topics)
@@ -54,12 +54,13 @@ func (n Newer) Paths() (paths []string, err error) {
 	return paths, nil
 }
 
-// Kept is where Keep moves them.
+// Kept is the directory to which Keep moves them.
 func (n Newer) Kept() string {
 	return filepath.Join(n.dir.Root, fmt.Sprintf("%s%s-behind-%d", asidePrefix, n.state.Cluster().ID, n.state.Index()))
 }
 
-// Keep moves them to Kept, where they stay until someone removes them. It may be called again.
+// Keep moves them to Kept, where they stay until an operator removes them. It may be called
+// again.
 func (n Newer) Keep() error {
 	paths, err := n.Paths()
 	for _, path := range paths {

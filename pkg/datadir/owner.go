@@ -15,29 +15,28 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// maxOwnerFile bounds what is read of the file that names the cluster; a longer one is
-// damaged.
+// maxOwnerFile is the maximum size of the owner file; a longer one is damaged.
 const maxOwnerFile = 1 << 10
 
 // asidePrefix begins the names of directories with another cluster's topics.
 const asidePrefix = "topics-"
 
-// unknownCluster stands in such a name for a cluster that the owner file does not tell.
+// unknownCluster is the cluster in such a name if the owner file is missing or damaged.
 const unknownCluster = "unknown"
 
-// encodeOwner returns what is in the owner file: the id of the cluster, and behind a space
-// a CRC-32C of it in hexadecimal, as a damaged id would be another cluster's.
+// encodeOwner returns the content of the owner file: the id of the cluster, a space, and
+// its CRC-32C in hexadecimal, because a damaged id would name another cluster.
 func encodeOwner(cluster string) []byte {
 	return fmt.Appendf(nil, "%s %08x\n", cluster, crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// decodeOwner returns ok=false for a file that is not as it was written.
+// decodeOwner returns ok=false for a damaged file.
 func decodeOwner(text []byte) (cluster string, ok bool) {
 	cluster, _, _ = strings.Cut(string(text), " ")
 	return cluster, cluster != "" && bytes.Equal(text, encodeOwner(cluster))
 }
 
-// claimant is the node that takes a data directory over.
+// claimant is the node that claims a data directory.
 type claimant struct {
 	Dir
 
@@ -47,11 +46,11 @@ type claimant struct {
 	log    *slog.Logger
 }
 
-// Claim makes the data directory that of the node's cluster, as the metadata knows both,
-// and reads the ledger, before any topic is opened. Topics of another cluster may have the
-// same names and incarnations, and must be neither served nor taken for deleted ones: they
-// are moved aside whole, and stay until someone removes them. Claim returns how many
-// directories with such topics lie there.
+// Claim assigns the data directory to the node's cluster, as the metadata knows both, and
+// reads the ledger, before any topic is opened. Topics of another cluster may have the
+// same names and incarnations, and must be neither served nor treated as deleted: they are
+// moved aside as a whole, and stay until an operator removes them. Claim returns the
+// number of directories with such topics.
 func (d Dir) Claim(l *Ledger, s *meta.State, self meta.NodeID, log *slog.Logger) (foreign int, err error) {
 	c := claimant{d, l, s, self, log}
 	if err := c.claim(); err != nil {
@@ -83,9 +82,9 @@ func (c claimant) claim() error {
 	return c.SetOwner(id)
 }
 
-// SetOwner makes the topics in a data directory those of a cluster. Beside Claim, it is
-// for a cluster that was recovered from a directory that no process uses: the topics of
-// any other cluster must not be taken over.
+// SetOwner assigns the topics in a data directory to a cluster. Apart from Claim, only
+// a recovery of the cluster from a directory that no process uses calls it: the topics
+// of any other cluster must not be taken over.
 func (d Dir) SetOwner(cluster string) error {
 	if err := vfs.WriteFileSynced(d.FS, d.Owner(), encodeOwner(cluster)); err != nil {
 		return fmt.Errorf("write cluster id file: %w", err)
@@ -93,7 +92,8 @@ func (d Dir) SetOwner(cluster string) error {
 	return nil
 }
 
-// ClusterID returns the id of the cluster that the data is of; "": there is no word of it, or it is damaged.
+// ClusterID returns the id of the cluster to which the data belongs; "": the owner file is missing or
+// damaged.
 func (d Dir) ClusterID() string {
 	text, err := vfs.ReadFile(d.FS, d.Owner(), maxOwnerFile)
 	cluster, ok := decodeOwner(text)
@@ -103,9 +103,9 @@ func (d Dir) ClusterID() string {
 	return cluster
 }
 
-// ownerBefore returns the cluster that the data is of; "": there is no word of it. A file that
-// is damaged says nothing. A node that this cluster has seen start before has its data
-// then; for one that is new here it may be anybody's.
+// ownerBefore returns the cluster to which the data belongs; "": no owner is known. If the
+// owner file is damaged, the data of a node that has started in this cluster before is this
+// cluster's; that of a new node may be any cluster's.
 func (c claimant) ownerBefore() (string, error) {
 	id := c.state.Cluster().ID
 	text, err := vfs.ReadFile(c.FS, c.Owner(), maxOwnerFile)
@@ -136,9 +136,10 @@ func (c claimant) setTopicsAside(cluster string) error {
 	return c.Move(c.Topics(), c.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
 }
 
-// openLedger reads the ledger before any replica is opened. Where a node that has
-// run before finds none, the ledger is made from the metadata: every replica for
-// which this node counts as in sync was there, unless the opposite can be shown.
+// openLedger reads the ledger before any replica is opened. If a node that has
+// run before finds none, it creates the ledger from the metadata: every replica
+// for which this node counts as in sync existed, unless the opposite can be
+// shown.
 func (c claimant) openLedger(ranBefore bool) error {
 	there, err := c.ledger.load()
 	if err != nil || there {
@@ -172,7 +173,7 @@ func (c claimant) startedBefore() bool {
 	return self != nil && self.Incarnation > 1
 }
 
-// count says what lies aside, at every start.
+// count logs, at every start, what was moved aside.
 func (c claimant) count() (foreign int) {
 	names, err := c.FS.ReadDir(c.Root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Channel is the channel of a dead-letter topic that keeps dead letters until they are
-// brought back or purged.
+// redriven or purged.
 const Channel = "redrive"
 
 // Reason is why a message became a dead letter.
@@ -20,7 +20,7 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonMaxAttempts Reason = "max-attempts" // it has had all its attempts
+	ReasonMaxAttempts Reason = "max-attempts" // it used up its attempts
 	ReasonExpired     Reason = "expired"      // its time to live has passed
 )
 
@@ -49,8 +49,8 @@ type letterHeader struct {
 // errNotDeadLetter is returned for a message without an Origin.
 var errNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")
 
-// AppendHeader appends the header of a dead letter. It leaves out the message's own header if that
-// has no room or is no JSON.
+// AppendHeader appends the header of a dead letter. It omits the message's own header if that does
+// not fit or is not JSON.
 func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	if !json.Valid(o.Header) {
 		o.Header = nil

@@ -28,7 +28,7 @@ type Letter struct {
 
 // Processed is the result of a call.
 type Processed struct {
-	Letters int  // brought back or finished, or counted in a dry run
+	Letters int  // redriven or finished, or counted in a dry run
 	More    bool // more can be processed
 	Skipped int  // in flight to a consumer of the dead-letter topic, or deferred there
 }
@@ -46,7 +46,7 @@ func (s *Processed) Add(o Processed) {
 type Processor struct{ busy sync.Mutex }
 
 // Process calls bring for up to max dead letters of a channel, in order, and finishes those whose
-// done was called without an error. If bring is nil it finishes all of them. It meets each letter
+// done was called without an error. If bring is nil it finishes all of them. It visits each letter
 // once that is in the partition from its beginning to its end. With dry it only counts. It stops at
 // the first letter that is refused.
 func (d *Processor) Process(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Processed, err error) {
@@ -128,7 +128,7 @@ func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, m
 	return letters, next, skipped, nil
 }
 
-// process brings letters back and finishes them, up to the first one that is refused.
+// process redrives letters and finishes them, up to the first one that is refused.
 func process(ctx context.Context, c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
 	answers := make([]chan error, len(letters))
 	for i := range letters {

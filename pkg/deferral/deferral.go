@@ -16,15 +16,16 @@ import (
 
 // Limits of a request.
 const (
-	// MaxPage is how many messages one page lists.
+	// MaxPage is the maximum number of messages in a page.
 	MaxPage = 1000
-	// MaxNamed is how many messages one request names.
+	// MaxNamed is the maximum number of messages that one request names.
 	MaxNamed = 1000
-	// atOnce is how many messages are changed while the channel stands still.
+	// atOnce is the maximum number of messages that are changed under one lock
+	// of the channel.
 	atOnce = 16 << 10
 )
 
-// Why is for what reason a message is deferred.
+// Why is the reason for which a message is deferred.
 type Why string
 
 // The reasons.
@@ -43,14 +44,14 @@ type Message struct {
 	Bytes    int        `json:"bytes"` // of its body; -1: it cannot be read
 }
 
-// Page is some deferred messages by when they are due.
+// Page is a part of the deferred messages, in the order in which they are due.
 type Page struct {
 	Messages []Message `json:"messages"`
 	Total    int       `json:"total"` // in the window
 }
 
-// List returns deferred messages of a channel. It takes time in proportion to how many the
-// channel has, and the channel stands still meanwhile.
+// List returns deferred messages of a channel. It takes time proportional to their number,
+// and locks the channel meanwhile.
 func List(p *topic.Partition, c *topic.Channel, page channel.DeferredPage) Page {
 	page.Max = min(max(page.Max, 0), MaxPage)
 	var pending []channel.Pending
@@ -74,7 +75,7 @@ func whyOf(m channel.Pending) Why {
 	return Published
 }
 
-// measure reads how large messages are, in the order of the log.
+// measure reads the sizes of messages, in log order.
 func measure(p *topic.Partition, list []Message) {
 	order := make([]int, len(list))
 	for i := range order {
@@ -97,33 +98,33 @@ func measure(p *topic.Partition, list []Message) {
 	}
 }
 
-// Verb is what is done with deferred messages.
+// Verb is an operation on deferred messages.
 type Verb string
 
 // The verbs.
 const (
-	Cancel  Verb = "cancel"  // they are finished, and not delivered
+	Cancel  Verb = "cancel"  // they are finished without delivery
 	Advance Verb = "advance" // they are delivered now
 )
 
-// ErrUnknownVerb is returned for what is no Verb.
+// ErrUnknownVerb is returned for an invalid Verb.
 var ErrUnknownVerb = fate.Refuse("unknown change of deferred messages: want cancel or advance")
 
-// Selection is which deferred messages are meant: those of the offsets, or without any those
-// that are due in the window.
+// Selection selects deferred messages: those at the offsets or, without offsets, those that
+// are due in the window.
 type Selection struct {
 	Offsets []seq.Offset
 	channel.Window
 }
 
-// Done is what was changed.
+// Done is the result of a change.
 type Done struct {
 	Count  int          `json:"count"`
-	Missed []seq.Offset `json:"missed,omitempty"` // of the named ones: they were not deferred
+	Missed []seq.Offset `json:"missed,omitempty"` // named messages that were not deferred
 }
 
-// Apply changes deferred messages of a channel; dry only counts them. What it had changed when
-// it failed is counted, too, and stays so: the same call again does the rest.
+// Apply changes deferred messages of a channel; with dry it only counts them. After an error,
+// the changes made so far are counted and stay: calling it again does the rest.
 func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb, of Selection, dry bool) (d Done, err error) {
 	act := channel.Cancel
 	switch {
@@ -160,7 +161,7 @@ func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb,
 	return d, p.Flush(ctx)
 }
 
-// deferredOf returns those of some messages that are deferred.
+// deferredOf returns those of the messages that are deferred.
 func deferredOf(s *channel.State, offsets []seq.Offset) (is []seq.Offset) {
 	for _, o := range offsets {
 		if _, ok := channel.DeferredUntil(s, o); ok {
@@ -170,7 +171,8 @@ func deferredOf(s *channel.State, offsets []seq.Offset) (is []seq.Offset) {
 	return is
 }
 
-// without returns what of a list is not in another, both without repetitions.
+// without returns the elements of all that are not in some, both without
+// duplicates.
 func without(all, some []seq.Offset) (rest []seq.Offset) {
 	for _, o := range all {
 		if !slices.Contains(some, o) {

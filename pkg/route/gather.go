@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Gather puts together what becomes of the parts of a publish. Its methods may be called
-// at the same time.
+// Gather combines the outcomes of the parts of a publish. Its methods are safe for
+// concurrent use.
 type Gather struct {
 	done func(topic.Receipt)
 

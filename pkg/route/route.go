@@ -11,7 +11,7 @@ import (
 // Topic holds the properties of a topic that matter for routing.
 type Topic struct {
 	Partitions int
-	Ordered    bool // every message must name its place by a key
+	Ordered    bool // every message needs a key
 }
 
 // PartitionOfKey returns the partition that messages of a key go to: FNV-1a of
@@ -32,8 +32,8 @@ type parsed struct {
 	rule keys.Rule
 }
 
-// Find gives messages without a key the one that is in their body by a rule: see
-// keys.ParseRule. A rule that cannot be read finds none.
+// Find sets the key of messages without one to the key in their body, by a rule:
+// see keys.ParseRule. An invalid rule finds none.
 func (f *Finder) Find(rule string, messages []topic.Message) {
 	if rule == "" {
 		return
@@ -42,7 +42,7 @@ func (f *Finder) Find(rule string, messages []topic.Message) {
 	if p == nil || p.text != rule {
 		r, err := keys.ParseRule(rule)
 		if err != nil {
-			return // the metadata takes none such
+			return // the metadata accepts no such rule
 		}
 		p = &parsed{rule, r}
 		f.last.Store(p)
@@ -54,10 +54,11 @@ func (f *Finder) Find(rule string, messages []topic.Message) {
 	}
 }
 
-// Split finds the partitions of messages. A key determines one; without a key route does, or
-// else the dedup id, so that duplicates reach the same partition. named: all go to at. parts:
-// they go to several. Otherwise none determines any. rest picks the partition of messages
-// without any, if there are several partitions.
+// Split finds the partitions of messages. The key of a message determines its partition;
+// without a key, route does, or else the dedup id, so that duplicates reach the same
+// partition. named: all messages go to at. parts: they go to several. Otherwise no message
+// determines a partition. If there are several partitions, rest picks the one for messages
+// that determine none.
 func (t Topic) Split(messages []topic.Message, route []byte, rest func() int) (at int, named bool, parts []*Part) {
 	several := false
 	for i := range messages {
@@ -102,7 +103,8 @@ type Part struct {
 	index     []int // of each in the publish
 }
 
-// parts takes messages apart, in the order in which partitions occur.
+// parts splits messages by partition, in the order in which the partitions
+// occur.
 func (t Topic) parts(messages []topic.Message, route []byte, rest int) []*Part {
 	byPartition := map[int]*Part{}
 	var all []*Part

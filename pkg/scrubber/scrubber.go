@@ -27,24 +27,25 @@ import (
 )
 
 const (
-	// noteEvery is how often the scrubber stores how far it is.
+	// noteEvery is how often the scrubber stores its progress.
 	noteEvery = 10 * time.Minute
-	// least is what a step counts for at least: opening a file is work, too.
+	// least is the minimum that a step counts for, because opening a file is
+	// also work.
 	least = 4 << 10
-	// maxNotes bounds the file with the notes.
+	// maxNotes bounds the size of the notes file.
 	maxNotes = 64 << 20
 )
 
-// note is how far a replica was checked. Times are in ns since 1970.
+// note is the progress of checking a replica. Times are in ns since 1970.
 type note struct {
 	Since   int64      `json:"since"`             // when it was first seen
-	Checked int64      `json:"checked,omitempty"` // when a check of all of it ended; 0: never
+	Checked int64      `json:"checked,omitempty"` // when a complete check ended; 0: never
 	Turn    uint64     `json:"turn,omitempty"`    // grows with each check that ends on this node: its order does not depend on the wall clock
-	Next    seq.Offset `json:"next,omitempty"`    // where the running check goes on; 0: at the start
+	Next    seq.Offset `json:"next,omitempty"`    // where the running check continues; 0: at the start
 }
 
-// part returns how much of a log from start to end has been checked in the running
-// check, from 0 to 1.
+// part returns the fraction of a log from start to end that the running check has
+// read, from 0 to 1.
 func (n note) part(start, end seq.Offset) float64 {
 	if n.Next <= start || end <= start {
 		return 0
@@ -52,10 +53,10 @@ func (n note) part(start, end seq.Offset) float64 {
 	return min(1, float64(n.Next-start)/float64(end-start))
 }
 
-// Stats tells how far the scrubber of a node is.
+// Stats is the progress of a node's scrubber.
 type Stats struct {
 	Bytes  int64         // read since the node started
-	Oldest time.Duration // since the replica was checked in full that was checked least recently, or was first seen
+	Oldest time.Duration // since the last complete check, or first sight, of the least recently checked replica
 }
 
 func (s *Scrubber) of(name string) (note, bool) {
@@ -71,7 +72,7 @@ func (s *Scrubber) set(name string, n note) {
 	s.notes[name] = n
 }
 
-// nextTurn returns a number above those of all checks that ended.
+// nextTurn returns a number larger than those of all checks that have ended.
 func (s *Scrubber) nextTurn() (turn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,19 +89,19 @@ type Replica interface {
 	Spoil(error)
 }
 
-// Options say what is checked, and where it is noted how far.
+// Options configure a Scrubber.
 type Options struct {
 	FS        vfs.FS
-	Notes     string        // the path of the file with the notes
+	Notes     string        // path of the notes file
 	Interval  time.Duration // in which every stored byte is read once
 	WallClock func(now time.Time) int64
 	Logger    *slog.Logger
-	// Stored calls f with each replica whose log is on the disk, and its name.
+	// Stored calls f with each replica whose log is on disk, and its name.
 	Stored func(f func(name string, r Replica))
 }
 
-// Scrubber checks the replicas of a node. Run is of one goroutine; the other methods may be
-// called by many.
+// Scrubber checks the replicas of a node. One goroutine calls Run; the other methods are
+// safe for concurrent use.
 type Scrubber struct {
 	o Options
 
@@ -108,20 +109,20 @@ type Scrubber struct {
 	notes map[string]note // by the name of the replica
 	bytes int64           // read since the start
 
-	// The rest is of Run's goroutine.
+	// Used by Run's goroutine only.
 	pace    scrub.Pace
 	noted   time.Time // when the notes were stored
-	name    string    // of the replica that is being checked; "": none is
+	name    string    // of the replica being checked; "": none
 	replica Replica
 	checker *commitlog.Checker
 }
 
-// New returns a scrubber that has checked nothing yet.
+// New returns a Scrubber that has checked nothing yet.
 func New(o Options) *Scrubber {
 	return &Scrubber{o: o, pace: scrub.Pace{Interval: o.Interval}}
 }
 
-// Stats returns the figures currently.
+// Stats returns the current progress.
 func (s *Scrubber) Stats() Stats {
 	wall := s.o.WallClock(time.Now())
 	s.mu.Lock()
@@ -133,8 +134,8 @@ func (s *Scrubber) Stats() Stats {
 	return out
 }
 
-// Checked returns when all of a replica's log was last read from disk, in ns since 1970,
-// or 0, and the part that has been read since.
+// Checked returns when a replica's log was last read from disk completely, in ns since
+// 1970, or 0, and the fraction that has been read since.
 func (s *Scrubber) Checked(name string, l *commitlog.Log) (at int64, part float64) {
 	n, ok := s.of(name)
 	if !ok {
@@ -171,8 +172,8 @@ func (s *Scrubber) Run(ctx context.Context) {
 	}
 }
 
-// look adjusts the notes to what the node holds, and leaves a replica that was copied again
-// or is held no longer.
+// look updates the notes to the replicas that the node holds, and ends the check of a
+// replica that was copied again or is no longer held.
 func (s *Scrubber) look() {
 	held, current := map[string]bool{}, false
 	s.o.Stored(func(name string, r Replica) {
@@ -192,7 +193,7 @@ func (s *Scrubber) look() {
 	}
 }
 
-// stored returns how many bytes there are to check, as the steps count them.
+// stored returns the number of bytes to check, as the steps count them.
 func (s *Scrubber) stored() (bytes int64) {
 	s.o.Stored(func(_ string, r Replica) {
 		bytes += max(r.Log().Bytes(), least)
@@ -200,7 +201,7 @@ func (s *Scrubber) stored() (bytes int64) {
 	return bytes
 }
 
-// step checks about so many bytes, and returns how many.
+// step checks about most bytes, and returns how many it has checked.
 func (s *Scrubber) step(most int) (read int) {
 	if s.checker == nil && !s.choose() {
 		return 0
@@ -230,8 +231,8 @@ func (s *Scrubber) step(most int) (read int) {
 	return read
 }
 
-// check checks about so many bytes of the replica at hand. Damage is passed on, and
-// the check continues behind it.
+// check checks about n bytes of the current replica. It reports damage, and
+// continues after it.
 func (s *Scrubber) check(n int) (read int, done bool, err error) {
 	for read < n && !done && err == nil {
 		var step int
@@ -245,7 +246,7 @@ func (s *Scrubber) check(n int) (read int, done bool, err error) {
 	return read, done, err
 }
 
-// choose begins with the replica that was checked least recently.
+// choose chooses the least recently checked replica.
 func (s *Scrubber) choose() bool {
 	var best note
 	s.name = ""
@@ -262,7 +263,8 @@ func (s *Scrubber) choose() bool {
 	return true
 }
 
-// leave ends the check of a replica; its note says where it continues.
+// leave ends the check of a replica; its note says where the next one
+// continues.
 func (s *Scrubber) leave() {
 	if s.checker != nil {
 		s.checker.Close()
@@ -270,8 +272,8 @@ func (s *Scrubber) leave() {
 	s.checker, s.replica, s.name = nil, nil, ""
 }
 
-// load reads how far the scrubber was when the node stopped. What cannot be read is
-// no loss: the checks begin again.
+// load reads the progress from when the node stopped. If it cannot be read, nothing
+// is lost: the checks begin again.
 func (s *Scrubber) load() {
 	notes := map[string]note{}
 	raw, err := vfs.ReadFile(s.o.FS, s.o.Notes, maxNotes)
@@ -283,7 +285,7 @@ func (s *Scrubber) load() {
 	s.notes = notes
 }
 
-// store notes how far the scrubber is.
+// store stores the scrubber's progress.
 func (s *Scrubber) store() {
 	s.noted = time.Now()
 	s.mu.Lock()
