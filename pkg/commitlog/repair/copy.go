@@ -13,27 +13,28 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// pieceBytes is about how much one answer brings.
+// pieceBytes is the approximate maximum size of an answer.
 const pieceBytes = 512 << 10
 
-// Wanted says which batches of a damaged range are wanted of another copy of the log, and what proves
-// that it holds what was lost.
+// Wanted describes the batches of a damaged range that are requested from another copy of the log,
+// and what proves that the copy holds the lost batches.
 type Wanted struct {
 	From seq.Offset `json:"from"` // where the first batch begins
-	At   int        `json:"at"`   // its first byte that is wanted
+	At   int        `json:"at"`   // the first requested byte in it
 	Next seq.Offset `json:"next"` // where the range ends
-	// Behind is where the damage ends. The batch that begins there has this epoch and checksum, if Epoch is
-	// not 0; and the batch that ends there has the epoch Last, if that is not 0. One of both proves it.
+	// Behind is where the damage ends. If Epoch is not 0, the batch that begins there has this epoch
+	// and checksum; if Last is not 0, the batch that ends there has that epoch. Either proves that a
+	// copy is the same below.
 	Behind seq.Offset `json:"behind"`
 	Epoch  seq.Epoch  `json:"epoch,omitempty"`
 	Sum    uint32     `json:"sum,omitempty"`
 	Last   seq.Epoch  `json:"last,omitempty"`
 }
 
-// Provable reports whether a copy can prove that it holds what was lost.
+// Provable reports whether a copy can prove that it holds the lost batches.
 func (w *Wanted) Provable() bool { return w.Epoch > 0 || w.Last > 0 }
 
-// Answer is some of the bytes that are wanted; none: this copy does not hold them.
+// Answer is a part of the requested bytes; empty: this copy does not hold them.
 type Answer struct {
 	Bytes []byte `json:"bytes,omitempty"`
 	Whole bool   `json:"whole,omitempty"` // they end where a batch ends
@@ -41,10 +42,10 @@ type Answer struct {
 
 // Copy is a copy of a log.
 type Copy struct {
-	of func(off seq.Offset) []byte // the batch that holds an offset; nothing: none does that can be read
+	of func(off seq.Offset) []byte // the batch that contains an offset; empty: there is no readable one
 }
 
-// Batch returns the batch that begins at an offset; nothing: none does that can be read.
+// Batch returns the batch that begins at an offset; empty: there is no readable one.
 func (c Copy) Batch(first seq.Offset) []byte {
 	if raw := c.of(first); len(raw) > 0 {
 		if b, err := commitlog.Decode(raw); err == nil && b.First() == first {
@@ -54,7 +55,7 @@ func (c Copy) Batch(first seq.Offset) []byte {
 	return nil
 }
 
-// InLog returns the copy that is an open log.
+// InLog returns the copy in an open log.
 func InLog(l *commitlog.Log) Copy {
 	return Copy{func(off seq.Offset) []byte {
 		raw, err := l.ReadRaw(off, 1, nil)
@@ -65,7 +66,7 @@ func InLog(l *commitlog.Log) Copy {
 	}}
 }
 
-// holds reports whether the copy is the same as another one below the end of what that one lost.
+// holds reports whether the copy is the same as the damaged one below the end of the damage.
 func (c Copy) holds(w Wanted) bool {
 	if w.Epoch > 0 {
 		if b, err := commitlog.Decode(c.Batch(w.Behind)); err == nil && b.Epoch() == w.Epoch && b.Checksum() == w.Sum {
@@ -79,7 +80,8 @@ func (c Copy) holds(w Wanted) bool {
 	return err == nil && b.Epoch() == w.Last && b.End() == w.Behind
 }
 
-// Answer returns whole batches of what is wanted, or a part of a large one. It ends when ctx does.
+// Answer returns whole batches of the requested range, or a part of a large one. It ends when ctx
+// does.
 func (c Copy) Answer(ctx context.Context, w Wanted) (a Answer) {
 	if !c.holds(w) {
 		return a
@@ -109,10 +111,11 @@ type Finder struct {
 	reads int        // of whole segments
 }
 
-// remembered is of how many segments a Finder remembers the batches: a range and what is behind it, in two copies.
+// remembered is the number of segments whose batches a Finder remembers: those of a range and of what
+// follows it, in two copies.
 const remembered = 4
 
-// InDir returns the copy in a directory. A search of it ends when ctx does, and finds nothing.
+// InDir returns the copy in a directory. Once ctx has ended, a search in it finds nothing.
 func (s *Finder) InDir(ctx context.Context, fsys vfs.FS, dir string) Copy {
 	return Copy{func(off seq.Offset) []byte {
 		raw, err := s.batch(ctx, fsys, dir, off)
@@ -123,8 +126,8 @@ func (s *Finder) InDir(ctx context.Context, fsys vfs.FS, dir string) Copy {
 	}}
 }
 
-// batch returns the batch that holds an offset of the log in a directory, from its disk; nil: it is not there, or
-// cannot be read.
+// batch reads from disk the batch that contains an offset of the log in a directory; nil if it is
+// missing or cannot be read.
 func (s *Finder) batch(ctx context.Context, fsys vfs.FS, dir string, off seq.Offset) ([]byte, error) {
 	at, err := around(fsys, dir, off)
 	if err != nil || !at.there {
@@ -154,7 +157,7 @@ func (s *Finder) batch(ctx context.Context, fsys vfs.FS, dir string, off seq.Off
 	return raw, vfs.ReadFull(f, raw, seg.batches[k].at)
 }
 
-// segment returns what is intact of a segment file, which has a size.
+// segment returns the intact batches of a segment file of a given size.
 func (s *Finder) segment(ctx context.Context, fsys vfs.FS, dir string, base seq.Offset, size int64) (*segment, error) {
 	path := filepath.Join(dir, segmenthead.Name(base))
 	i := slices.IndexFunc(s.last, func(o *segment) bool { return o.path == path })

@@ -9,28 +9,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Finding is what came of asking all other replicas for a damaged range.
+// Finding is the result of asking all other replicas for a damaged range.
 type Finding int
 
 // Findings.
 const (
-	Held     Finding = iota // here it is
-	Nowhere                 // all have answered, and together they do not hold it
-	Open                    // some have not answered, or none can prove that it holds it
-	TooLarge                // for the memory that a repair may take
-	Later                   // for what other ranges left of that
+	Held     Finding = iota // the batches were found
+	Nowhere                 // all replicas have answered, and together they do not hold it
+	Open                    // some replicas have not answered, or none can prove that it holds the range
+	TooLarge                // for the memory of a repair
+	Later                   // other ranges have used that memory
 )
 
-// Gathering asks other nodes for damaged ranges of one log, one after the other.
+// Gathering asks other nodes for damaged ranges of one log, one range at a time.
 type Gathering struct {
-	Nodes  int                                      // how many there are
-	Ask    func(node int, w Wanted) (Answer, error) // asks one, from 0 on
-	Room   int                                      // for bytes of all ranges
+	Nodes  int                                      // number of other nodes
+	Ask    func(node int, w Wanted) (Answer, error) // asks one node, numbered from 0
+	Room   int                                      // bytes for all ranges
 	used   int
-	silent map[int]bool // have not answered
+	silent map[int]bool // nodes that have not answered
 }
 
-// Gather returns the batches of a range. Each node proves by itself what it gives, so one goes on where another ends.
+// Gather returns the batches of a range. Each node proves its own batches, so a node may continue where
+// another one's end.
 func (g *Gathering) Gather(w Wanted) (raw []byte, f Finding) {
 	if w.From < w.Next && !w.Provable() {
 		return nil, Open
@@ -70,9 +71,10 @@ func (g *Gathering) Gather(w Wanted) (raw []byte, f Finding) {
 	return raw, Held
 }
 
-// from adds the batches to raw that a node has of a range, from its start on, which moves behind them.
+// from appends to raw the batches that a node has at the start of a range, and advances the start past
+// them.
 func (g *Gathering) from(id int, w *Wanted, raw []byte) ([]byte, error) {
-	whole := len(raw) // of it are whole batches
+	whole := len(raw) // bytes of whole batches in raw
 	for w.From < w.Next && len(raw) <= g.Room-g.used {
 		w.At = len(raw) - whole
 		piece, err := g.Ask(id, *w)
@@ -83,7 +85,7 @@ func (g *Gathering) from(id int, w *Wanted, raw []byte) ([]byte, error) {
 		for piece.Whole && whole < len(raw) {
 			b, err := commitlog.Decode(raw[whole:])
 			if err != nil || b.First() != w.From || b.End() > w.Next {
-				return raw[:whole], nil //nolint:nilerr // it does not hold what it should
+				return raw[:whole], nil //nolint:nilerr // the node does not hold what it should
 			}
 			w.From, whole = b.End(), whole+b.Size()
 		}
@@ -91,8 +93,9 @@ func (g *Gathering) from(id int, w *Wanted, raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// Collect returns what others have of damaged ranges of a log, as much as there is room for, and notes of the rest what
-// became of it. It ends with what it has when ctx does. all are the damaged ranges of the log, by offset.
+// Collect returns the batches that other nodes have of the due ranges of a log, as far as there is
+// memory for them, and records in s the outcome for the others. When ctx ends, it returns what it has.
+// all are the damaged ranges of the log, by offset.
 func (g *Gathering) Collect(ctx context.Context, log *commitlog.Log, all, due []Extent, s *Sought) (found []Range) {
 	for _, e := range due {
 		if ctx.Err() != nil {
@@ -114,8 +117,8 @@ func (g *Gathering) Collect(ctx context.Context, log *commitlog.Log, all, due []
 	return found
 }
 
-// WantedOf says what is wanted of a damaged range of a log, and what proves that another copy holds it. all are the
-// damaged ranges of the log, by offset.
+// WantedOf returns the request for a damaged range of a log, with what proves that another copy holds
+// it. all are the damaged ranges of the log, by offset.
 func WantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
 	w := Wanted{From: e.From, Next: e.Next, Behind: e.Next}
 	for _, o := range all {
@@ -130,7 +133,8 @@ func WantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
 	return w
 }
 
-// Extents returns the extents of the damage of a log that starts at an offset, by offset, without those in others.
+// Extents returns the extents of the damage of a log that starts at an offset, by offset, without those
+// contained in others.
 func Extents(damage []commitlog.Damage, start seq.Offset) (all []Extent) {
 	for _, d := range damage {
 		e := ExtentOf(d)

@@ -14,11 +14,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Known is the damaged ranges of the logs that a node holds, each once, however often it is met. Its
-// methods may be called by many goroutines.
+// Known is the set of damaged ranges of a node's logs, each listed once, however often it is met.
+// Its methods are safe for concurrent use.
 type Known struct {
 	log  *slog.Logger // not nil
-	torn atomic.Int64 // bytes cut from torn tails
+	torn atomic.Int64 // bytes truncated from torn tails
 
 	mu    sync.Mutex // guards what follows
 	found map[damagedRange]commitlog.Damage
@@ -30,13 +30,13 @@ type damagedRange struct {
 	from seq.Offset
 }
 
-// NewKnown returns no ranges.
+// NewKnown returns an empty Known.
 func NewKnown(log *slog.Logger) *Known { return &Known{log: log} }
 
-// TornBytes returns how many bytes were cut from torn tails.
+// TornBytes returns how many bytes were truncated from torn tails.
 func (d *Known) TornBytes() int64 { return d.torn.Load() }
 
-// add adds a range and returns whether it is new.
+// add adds a range and reports whether it is new.
 func (d *Known) add(found commitlog.Damage) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *Known) In(dir string) []commitlog.Damage {
 	return all
 }
 
-// Forget drops the ranges below a directory that is gone.
+// Forget drops the ranges below a deleted directory.
 func (d *Known) Forget(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,7 @@ func (d *Known) Forget(dir string) {
 	}
 }
 
-// Drop drops a range of the log in a directory, which is intact.
+// Drop drops a range of the log in a directory that is intact now.
 func (d *Known) Drop(dir string, e Extent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +91,7 @@ func (d *Known) Drop(dir string, e Extent) {
 	}
 }
 
-// Counts returns how many ranges there are, and how many were ever found.
+// Counts returns the current number of ranges, and the number ever found.
 func (d *Known) Counts() (now, ever int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,8 @@ func (d *Known) ReportSpoiled(name string, partition int, err error) {
 	}
 }
 
-// ReportRecovery says what was cut or is damaged in a log that was opened.
+// ReportRecovery logs and records what was truncated or is damaged in a log
+// that was opened.
 func (d *Known) ReportRecovery(name string, partition int, r commitlog.Recovery) {
 	log := d.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {

@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// read reads a segment file, whose offsets end at a limit: what of it is intact. A file that is gone
-// has nothing. With head only its header is read. It ends when ctx does.
+// read reads the intact batches of a segment file whose offsets end at a limit. A missing file has
+// none. With head it reads only the header. It ends when ctx does.
 func read(ctx context.Context, fsys vfs.FS, dir string, base, limit seq.Offset, head bool) (*segment, error) {
 	s := &segment{path: filepath.Join(dir, segmenthead.Name(base)), base: base, position: -1}
 	f, err := fsys.Open(s.path)
@@ -65,7 +65,7 @@ func (s *segment) collect(ctx context.Context, w *window, limit seq.Offset) erro
 			next, epoch = b.End(), b.Epoch()
 			at += int64(b.Size())
 		case len(raw) > 0 && w.intact(at+int64(len(raw)), next, limit):
-			at += int64(len(raw)) // only what is in the batch is damaged
+			at += int64(len(raw)) // only the content of the batch is damaged
 		default:
 			at += alignment
 		}
@@ -81,7 +81,8 @@ type window struct {
 	off  int64 // of buf in the file
 }
 
-// at returns n bytes at a position, or fewer where the file ends. They are valid until the next call.
+// at returns n bytes at a position, or fewer at the end of the file. They are valid until the next
+// call.
 func (w *window) at(pos, n int64) ([]byte, error) {
 	n = max(0, min(n, w.size-pos))
 	if pos < w.off || pos+n > w.off+int64(len(w.buf)) {
@@ -93,7 +94,8 @@ func (w *window) at(pos, n int64) ([]byte, error) {
 	return w.buf[pos-w.off:][:n], nil
 }
 
-// batch returns what would be the batch at a position by its header; nothing: there is no header.
+// batch returns the bytes of the batch at a position according to its header; empty if there is
+// no header.
 func (w *window) batch(pos int64) ([]byte, error) {
 	head, err := w.at(pos, 56)
 	if err != nil {

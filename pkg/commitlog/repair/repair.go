@@ -1,11 +1,13 @@
-// Package repair puts what another replica has in the place of damaged ranges of a log. The log may be open
-// until the files that take the place of its segments are ready.
+// Package repair replaces damaged ranges of a log by the batches of other replicas. The log may stay
+// open until the files that replace its segments are ready.
 //
-// Known is which ranges are damaged, Sought how far the search for each of them is, and Gathering asks other nodes for
-// them; a Copy answers, and Prepare makes the files. It does not know who the others are, nor what a leader is.
+// Known lists the damaged ranges, Sought holds the state of the search for each of them, and Gathering
+// asks other nodes for them; a Copy answers, and Prepare creates the files. The package does not know
+// the other nodes or who leads.
 //
-// Invariants: only the segment files of the ranges are replaced, each in one step; a crash leaves it as it
-// was or repaired. No intact batch is dropped. A copy gives only what it proves to hold.
+// Invariants: only the segment files of the ranges are replaced, each atomically; after a crash each is
+// unchanged or repaired. No intact batch is dropped. A copy returns only batches that it can prove to
+// be the lost ones.
 //
 // Start at Prepare.
 package repair
@@ -29,9 +31,9 @@ import (
 )
 
 const (
-	// headBytes is the size of a segment's header, and alignment where batches begin in a file.
+	// headBytes is the size of a segment's header, and alignment that of batches in a file.
 	headBytes, alignment = 64, 8
-	// chunk is how much is read or copied at once, at least.
+	// chunk is the minimum that is read or copied at once.
 	chunk = 1 << 20
 	// searchBudget bounds how much is checksummed in the search for intact batches, as a multiple of
 	// the file's size.
@@ -40,15 +42,15 @@ const (
 
 // Errors of a range. Nothing was changed for it.
 var (
-	ErrNoFit   = fate.Refuse("batches do not fit into the damaged range") // they do not belong there
+	ErrNoFit   = fate.Refuse("batches do not fit into the damaged range") // the batches are not those of the range
 	ErrNoRoom  = fate.Refuse("the disk lacks room for the repaired segment")
 	ErrChanged = fate.Refuse("the segment has changed since its replacement was prepared")
 )
 
-// Range is a range of a log that cannot be read, and what was in it.
+// Range is a range of a log that cannot be read, with its batches.
 type Range struct {
 	From, Next seq.Offset
-	Batches    []byte // whole batches from From up to Next, one behind the other
+	Batches    []byte // whole consecutive batches from From up to Next
 }
 
 // place is an intact batch in a segment file.
@@ -60,23 +62,24 @@ type place struct {
 	added      []byte // the batch, if it is not in the file yet
 }
 
-// behind returns where the batch ends in the file.
+// behind returns the end of the batch in the file.
 func (b *place) behind() int64 { return b.at + int64(b.size) }
 
-// segment is a segment file, and what of it is intact.
+// segment is a segment file with its intact batches.
 type segment struct {
 	path     string
 	base     seq.Offset
-	position int64 // of base in the log, in bytes; below 0: its header cannot be read
+	position int64 // byte position of base in the log; negative: the header cannot be read
 	size     int64 // of the file
 	batches  []place
 }
 
-// WiderError says that something else is damaged than a range: From up to Next. It is an ErrNoFit.
+// WiderError reports that the damage is another range than expected: From up to Next. It wraps
+// ErrNoFit.
 type WiderError struct {
 	Path       string     // the segment file
 	Position   int64      // where in the file the damage begins
-	From, Next seq.Offset // all that is damaged there
+	From, Next seq.Offset // the whole damaged range
 }
 
 // Error implements error.
@@ -87,28 +90,29 @@ func (e *WiderError) Error() string {
 // Unwrap returns ErrNoFit.
 func (e *WiderError) Unwrap() error { return ErrNoFit }
 
-// Prepared is files beside the segments of a log, which take their places with Put. One goroutine may
-// use it at a time.
+// Prepared is a set of files that Put puts in the place of segments of a log. One goroutine may use
+// it at a time.
 type Prepared struct {
 	fs    vfs.FS
 	dir   string
 	files []*file
 }
 
-// file is what replaces a segment.
+// file is a file that replaces a segment.
 type file struct {
 	*segment
-	before, after *segment // nil: there is none
-	there         bool     // the segment has a file
-	batchesThere  int      // in that
-	ranges        []Range  // that it repairs, without their batches
-	of            []int    // which they are of those that were to be prepared
+	before, after *segment // neighbouring segments; nil: none
+	there         bool     // the segment's file exists
+	batchesThere  int      // number of batches in that file
+	ranges        []Range  // the ranges that it repairs, without their batches
+	of            []int    // their indexes in the argument of Prepare
 }
 
-// Prepare makes the files that replace the damaged segments of the log in a directory, which may be open. A segment is
-// read and written once for all ranges of it. failed[i] says why range i is not in them; nil: it is. An error of
-// ErrNoFit says that the range is not damaged so, or that other batches were in it. room reports whether the disk takes
-// so many bytes, and is asked before each file; nil: it does.
+// Prepare creates the files that replace the damaged segments of the log in a directory, which may be
+// open. A segment is read and written once for all its ranges. failed[i] is why range i is not repaired
+// by them, or nil. An error that wraps ErrNoFit means that the range is not damaged, or contained other
+// batches. room reports whether the disk has space for so many bytes, and is called before each file;
+// nil: always.
 func Prepare(fsys vfs.FS, dir string, ranges []Range, room func(bytes int) bool) (p *Prepared, failed []error) {
 	p, failed = &Prepared{fs: fsys, dir: dir}, make([]error, len(ranges))
 	for i, r := range ranges {
@@ -136,7 +140,7 @@ func Prepare(fsys vfs.FS, dir string, ranges []Range, room func(bytes int) bool)
 	return p, failed
 }
 
-// file returns the file that replaces the segment of an offset.
+// file returns the file that replaces the segment with an offset.
 func (p *Prepared) file(off seq.Offset) (*file, error) {
 	f, err := around(p.fs, p.dir, off)
 	if err != nil {
@@ -163,8 +167,8 @@ func (p *Prepared) Ranges() (all []Range) {
 	return all
 }
 
-// Put replaces the segments by the files. The log must be closed. It returns the ranges that are repaired, durably, and
-// why others are not: ErrChanged asks to prepare them again.
+// Put replaces the segments by the files. The log must be closed. It returns the ranges that are
+// repaired, durably, and why others are not: after ErrChanged they must be prepared again.
 func (p *Prepared) Put() (repaired []Range, err error) {
 	for _, f := range p.files {
 		if e := f.put(p.fs, p.dir); e != nil {
@@ -180,12 +184,12 @@ func (p *Prepared) Put() (repaired []Range, err error) {
 // Discard removes the files.
 func (p *Prepared) Discard() {
 	for _, f := range p.files {
-		_ = p.fs.Remove(f.temp()) // or the log does when it is opened
+		_ = p.fs.Remove(f.temp()) // otherwise Open removes it
 	}
 	p.files = nil
 }
 
-// add puts batches in the place of a damaged range. On an error nothing is changed.
+// add replaces a damaged range by its batches. After an error nothing is changed.
 func (f *file) add(r Range) error {
 	added, err := decode(r)
 	if err != nil {
@@ -196,7 +200,7 @@ func (f *file) add(r Range) error {
 		next = max(next, f.batches[i].end)
 		i++
 	}
-	if next >= r.Next && r.From < r.Next { // only the index says that it is damaged, or the header is
+	if next >= r.Next && r.From < r.Next { // the damage is only in the index or the header
 		return f.settle(f.batches)
 	}
 	h, err := f.hole(i, r)
@@ -218,10 +222,11 @@ func (f *file) add(r Range) error {
 	return nil
 }
 
-// hole is a place in a segment file that cannot be read.
+// hole is an unreadable part of a segment file.
 type hole struct{ from, to int64 }
 
-// hole returns the place before batch i of a segment, which must be that of a range.
+// hole returns the unreadable part before batch i of a segment, which must be that
+// of a range.
 func (f *file) hole(i int, r Range) (hole, error) {
 	h, is := hole{from: headBytes}, WiderError{Path: f.path, From: f.base, Next: r.Next}
 	if i > 0 {
@@ -244,7 +249,7 @@ func (f *file) hole(i int, r Range) (hole, error) {
 	return h, nil
 }
 
-// decode checks that bytes are the batches of a range.
+// decode decodes the batches of a range, and checks that they are its batches.
 func decode(r Range) (all []place, err error) {
 	next := r.From
 	for rest := r.Batches; len(rest) > 0; {
@@ -264,8 +269,8 @@ func decode(r Range) (all []place, err error) {
 	return all, nil
 }
 
-// around returns the place of the segment that an offset belongs to, whose file may be gone, between those before and
-// after it. Nothing is read yet.
+// around returns the segment that contains an offset, whose file may be missing, with its neighbours.
+// It reads none of them.
 func around(fsys vfs.FS, dir string, off seq.Offset) (*file, error) {
 	bases, err := segments(fsys, dir)
 	if err != nil {
@@ -292,7 +297,8 @@ func around(fsys vfs.FS, dir string, off seq.Offset) (*file, error) {
 	return f, nil
 }
 
-// read reads the segment, and of those around what tells its position.
+// read reads the segment, and the parts of its neighbours that determine its
+// position.
 func (f *file) read(fsys vfs.FS, dir string) (err error) {
 	limit := seq.Offset(math.MaxUint64)
 	if f.after != nil {
@@ -311,7 +317,7 @@ func (f *file) read(fsys vfs.FS, dir string) (err error) {
 // segments returns the first offsets of the segments in a directory.
 func segments(fsys vfs.FS, dir string) (bases []seq.Offset, err error) {
 	names, err := fsys.ReadDir(dir)
-	for _, name := range names { // which are sorted, and so are the bases
+	for _, name := range names { // sorted, as are the bases
 		if base, ok := segmenthead.ParseName(name); ok {
 			bases = append(bases, base)
 		}
@@ -319,7 +325,8 @@ func segments(fsys vfs.FS, dir string) (bases []seq.Offset, err error) {
 	return bases, err
 }
 
-// settle finds out where the segment is in the log, in bytes, once it holds some batches, and that they fit there.
+// settle determines the byte position of the segment in the log, once it has some batches, and checks
+// that they fit there.
 func (f *file) settle(all []place) error {
 	size := int64(0)
 	if n := len(all); n > 0 {
@@ -346,7 +353,7 @@ func (f *file) settle(all []place) error {
 	return nil
 }
 
-// extent returns how many bytes batches have, and whether they follow each other from an offset on.
+// extent returns the total size of batches, and whether they are consecutive from an offset on.
 func extent(from seq.Offset, all []place) (bytes int64, whole bool) {
 	for _, b := range all {
 		if b.first != from {
@@ -357,13 +364,14 @@ func extent(from seq.Offset, all []place) (bytes int64, whole bool) {
 	return bytes, len(all) > 0
 }
 
-// temp returns the name of the file until it is put in its place.
+// temp returns the file's name before it replaces the segment.
 func (f *file) temp() string { return f.path + vfs.TempSuffix }
 
-// ends reports whether the last batch is an added one: nothing is behind it.
+// ends reports whether the last batch is an added one, so that nothing follows
+// it.
 func (f *file) ends() bool { return len(f.batches) > 0 && f.batches[len(f.batches)-1].added != nil }
 
-// length returns how many bytes the file has.
+// length returns the size of the file.
 func (f *file) length() int64 {
 	n := int64(headBytes)
 	if f.there && !f.ends() {
@@ -375,7 +383,7 @@ func (f *file) length() int64 {
 	return n
 }
 
-// prepare writes the file. What is not repaired of the segment stays as it is: batches do not change their places.
+// prepare writes the file. Damage that is not repaired stays, and batches keep their positions.
 func (f *file) prepare(fsys vfs.FS) error {
 	to, err := fsys.Create(f.temp())
 	if err != nil {
@@ -392,7 +400,7 @@ func (f *file) prepare(fsys vfs.FS) error {
 	return nil
 }
 
-// forget drops the batches, which are in the file.
+// forget frees the batches, which were written to the file.
 func (f *file) forget() {
 	for i := range f.batches {
 		if f.batches[i].added != nil {
@@ -401,8 +409,8 @@ func (f *file) forget() {
 	}
 }
 
-// put replaces the segment by the file. The index, which speaks of the damage, goes first: it is made again when the
-// log is opened.
+// put replaces the segment by the file. It first removes the index, which records the damage: Open
+// creates it again.
 func (f *file) put(fsys vfs.FS, dir string) error {
 	now, err := around(fsys, dir, f.base)
 	switch {
@@ -470,7 +478,7 @@ func removed(err error) error {
 	return err
 }
 
-// fill writes all of the file.
+// fill writes the complete file.
 func (f *file) fill(fsys vfs.FS, to vfs.File) error {
 	if _, err := to.WriteAt(segmenthead.Encode(f.base, f.position), 0); err != nil {
 		return err
@@ -503,7 +511,7 @@ func (f *file) fill(fsys vfs.FS, to vfs.File) error {
 	return copyRange(to, from, at, f.size)
 }
 
-// copyRange copies what is in a part of a file to the same place in another.
+// copyRange copies a range of a file to the same position in another.
 func copyRange(to, from vfs.File, at, end int64) error {
 	buf := make([]byte, max(0, min(end-at, chunk)))
 	for at < end {

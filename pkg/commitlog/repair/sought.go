@@ -11,27 +11,28 @@ import (
 
 // Times of the search for a damaged range.
 const (
-	// For is how long consumers wait for replicas that do not answer, and sure where all say that
-	// they do not hold it: one may be setting its copy aside at that moment.
+	// For is how long consumers wait for replicas that do not answer. sure is how long they wait
+	// if all answer that they do not hold the range, because one may be setting its copy aside at
+	// that moment.
 	For, sure = time.Minute, 5 * time.Second
-	// failedPause is the pause before a range is asked for again that could not be put into the log.
+	// failedPause is the pause before a range that could not be put into the log is requested again.
 	failedPause = 10 * time.Minute
 )
 
 // Extent is a range of a log.
 type Extent struct{ From, Next seq.Offset }
 
-// ExtentOf returns the range of a damage.
+// ExtentOf returns the extent of a damage.
 func ExtentOf(d commitlog.Damage) Extent { return Extent{d.From, d.Next} }
 
-// Of returns the range of an error.
+// Of returns the extent of an error.
 func Of(err *commitlog.CorruptionError) Extent { return Extent{err.From, err.Next} }
 
-// Holds reports whether another range is in this one.
+// Holds reports whether the extent contains another one.
 func (e Extent) Holds(o Extent) bool { return e.From <= o.From && o.Next <= e.Next }
 
-// Sought is what is known of the search for the damaged ranges of a copy in other replicas, of each range by itself. It
-// outlives the repairs of the copy. Its methods may be called by many goroutines.
+// Sought is the state of the search in other replicas for each damaged range of a log. It outlives the
+// repairs of the log. Its methods are safe for concurrent use.
 type Sought struct {
 	mu       sync.Mutex
 	ranges   map[Extent]*search
@@ -39,31 +40,32 @@ type Sought struct {
 	more     chan struct{} // holds one
 }
 
-// repaired is how often a range was repaired, and when last.
+// repaired counts the repairs of a range, with the time of the last one.
 type repaired struct {
 	times int
 	at    time.Time
 }
 
-// repairsMost is how often a range is repaired before it is given up as soon as it is damaged again.
+// repairsMost is the number of repairs of a range after which it is given up as soon as it is
+// damaged again.
 const repairsMost = 3
 
-// NewSought returns no ranges.
+// NewSought returns a Sought without ranges.
 func NewSought() *Sought { return &Sought{more: make(chan struct{}, 1)} }
 
 // More returns a channel that receives when a range was added with Want.
 func (s *Sought) More() <-chan struct{} { return s.more }
 
-// search is how far the search for one range is.
+// search is the state of the search for one range.
 type search struct {
-	since  time.Time // the others are asked since; zero: not yet
-	given  bool      // it is given up: consumers pass over it
-	again  time.Time // it is not asked for before
-	hidden bool      // it is too large to be asked for again
+	since  time.Time // since when other replicas are asked; zero: not yet
+	given  bool      // it is given up: consumers skip it
+	again  time.Time // it is not requested before this time
+	hidden bool      // it is too large to be requested again
 	told   bool      // Passed has returned it
 }
 
-// Want adds a range that is damaged, and returns whether that is new.
+// Want adds a damaged range, and reports whether it is new.
 func (s *Sought) Want(e Extent) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +92,8 @@ func (s *Sought) addLocked(e Extent) (first bool) {
 	return true
 }
 
-// Waits reports whether consumers wait for a range: not all of it is given up. A part of what is given up is, too,
-// though it was met by itself.
+// Waits reports whether consumers must wait for a range, because not all of it is given up. A part of a
+// range that is given up counts as given up, even if it was found separately.
 func (s *Sought) Waits(e Extent) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +117,8 @@ func (s *Sought) Waits(e Extent) bool {
 	}
 }
 
-// Due returns which of all damaged ranges are to be asked for at a moment, and forgets others than those. The first
-// time that a range is due its minute begins.
+// Due returns which of all damaged ranges are to be requested now, and forgets ranges that are not in
+// all. The minute of a range begins when it is first due.
 func (s *Sought) Due(all []Extent, now time.Time) (due []Extent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,10 +141,12 @@ func (s *Sought) Due(all []Extent, now time.Time) (due []Extent) {
 	return due
 }
 
-// Denied notes that no other replica holds a range; it is given up once that has been said for long enough.
+// Denied records that no other replica holds a range. The range is given up if it has been requested
+// for long enough.
 func (s *Sought) Denied(e Extent, now time.Time) { s.note(e, now, sure, 0) }
 
-// Failed notes that a range cannot be put into the log. For good: it is no matter of time.
+// Failed records that a range cannot be put into the log. forGood means that waiting does
+// not help.
 func (s *Sought) Failed(e Extent, now time.Time, forGood bool) {
 	if forGood {
 		s.note(e, now, sure, failedPause)
@@ -151,7 +155,8 @@ func (s *Sought) Failed(e Extent, now time.Time, forGood bool) {
 	}
 }
 
-// note gives a range up that has been asked for for so long, and has what is given up be asked for again after a pause.
+// note gives a range up that has been requested for at least within. A range that is given up is
+// requested again after a pause.
 func (s *Sought) note(e Extent, now time.Time, within, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +170,7 @@ func (s *Sought) note(e Extent, now time.Time, within, pause time.Duration) {
 	}
 }
 
-// Large notes that a range is too large to be repaired.
+// Large records that a range is too large to be repaired.
 func (s *Sought) Large(e Extent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +179,7 @@ func (s *Sought) Large(e Extent) {
 	}
 }
 
-// Postpone has a range be asked for in a later round. Its minute begins then.
+// Postpone postpones a range to a later round, in which its minute begins.
 func (s *Sought) Postpone(e Extent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +188,7 @@ func (s *Sought) Postpone(e Extent) {
 	}
 }
 
-// Overdue gives the ranges up whose minute is over.
+// Overdue gives up the ranges whose minute is over.
 func (s *Sought) Overdue(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +210,9 @@ func (s *Sought) Passed() (all []Extent) {
 	return all
 }
 
-// Repaired notes that ranges are repaired, and forgets what is in them. One that was repaired again and again is given up when
-// it is damaged once more, and asked for after a pause: each time cost an epoch.
+// Repaired records that ranges are repaired, and forgets the ranges in them. A range that was repaired
+// repeatedly is given up when it is damaged once more, and requested after a pause, because each repair
+// costs an epoch.
 func (s *Sought) Repaired(all []Extent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
