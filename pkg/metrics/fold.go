@@ -7,13 +7,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// Names of what stands for many topics or channels.
+// Names of the sums of many topics or channels.
 const (
 	otherName     = "_other"
 	ephemeralName = "#ephemeral"
 )
 
-// topicSum is a topic, or several, as they are exported.
+// topicSum is a topic, or the sum of several, as exported.
 type topicSum struct {
 	name     string
 	messages uint64 // published
@@ -27,7 +27,7 @@ type topicSum struct {
 	quota                         float64 // negative: no topic has a maximum
 }
 
-// channelSum is a channel, or several, as they are exported.
+// channelSum is a channel, or the sum of several, as exported.
 type channelSum struct {
 	topic, name string
 	api.ChannelCounts
@@ -45,12 +45,12 @@ type channelSum struct {
 type folded struct {
 	topics   []*topicSum
 	channels []*channelSum
-	dropped  int // objects that have no series of their own
+	dropped  int // objects without their own series
 }
 
-// fold sums up what is ephemeral, and what is beyond the first most objects.
-// Topics and their channels count one each, in the order of stats, so that the
-// same ones have their own series in every scrape.
+// fold sums up ephemeral objects, and those beyond the first most objects.
+// Topics and their channels count as one each, in the order of stats, so that
+// the same ones have their own series in every scrape.
 func fold(stats []stats.Topic, most int) folded {
 	f := folder{
 		most:     most,
@@ -65,13 +65,13 @@ func fold(stats []stats.Topic, most int) folded {
 
 type folder struct {
 	most     int
-	own      int // objects with series of their own
+	own      int // objects with their own series
 	topics   map[string]*topicSum
 	channels map[[2]string]*channelSum
 	out      folded
 }
 
-// add counts one topic and its channels.
+// add adds one topic and its channels.
 func (f *folder) add(t *stats.Topic) {
 	name := t.Name
 	if t.Ephemeral {
@@ -105,10 +105,10 @@ func (f *folder) add(t *stats.Topic) {
 	}
 }
 
-// standsForMany reports whether a topic's name is that of a sum.
+// standsForMany reports whether a topic's name is the name of a sum.
 func standsForMany(topic string) bool { return topic == otherName || topic == ephemeralName }
 
-// topic returns the sum that a topic goes to.
+// topic returns the sum to which a topic is added.
 func (f *folder) topic(name string) *topicSum {
 	if sum, ok := f.topics[name]; ok {
 		return sum
@@ -126,8 +126,8 @@ func (f *folder) topic(name string) *topicSum {
 	return sum
 }
 
-// channel returns the sum that a channel goes to. A sum of topics has one sum
-// of all their channels.
+// channel returns the sum to which a channel is added. A sum of topics has one
+// sum of all their channels.
 func (f *folder) channel(topic, name string) *channelSum {
 	if standsForMany(topic) {
 		name = topic
@@ -149,7 +149,7 @@ func (f *folder) channel(topic, name string) *channelSum {
 	return sum
 }
 
-// add counts a channel in.
+// add adds a channel.
 func (s *channelSum) add(c *stats.Channel) {
 	s.ChannelCounts.Add(&c.ChannelCounts)
 	s.consumers += c.Consumers

@@ -24,8 +24,8 @@ const (
 	bucketGrowth      = 2
 )
 
-// Histograms records what happens often: durations and sizes. Its methods may
-// be called by many goroutines, and a nil *Histograms records nothing.
+// Histograms records frequent events: durations and sizes. Its methods are safe
+// for concurrent use, and a nil *Histograms records nothing.
 type Histograms struct {
 	publish       [results]prometheus.Observer
 	publishErrors [reasons]prometheus.Counter
@@ -40,14 +40,14 @@ type Histograms struct {
 	acts          *prometheus.CounterVec
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
-	elections     map[string]prometheus.Counter // by reason; not changed once it is made
+	elections     map[string]prometheus.Counter // by reason; constant after creation
 	otherElection prometheus.Counter
 	unclean       prometheus.Counter
 	isrShrinks    prometheus.Counter
 	isrExpands    prometheus.Counter
 }
 
-// result is what became of a publish.
+// result is the outcome of a publish.
 type result int
 
 const (
@@ -129,7 +129,7 @@ func reasonOf(err error) reason {
 	return reasonUncertain
 }
 
-// newHistograms makes the histograms and registers them.
+// newHistograms creates the histograms and registers them.
 func newHistograms(r prometheus.Registerer) *Histograms {
 	h := &Histograms{}
 	publishBuckets := prometheus.ExponentialBuckets(100e-6, bucketGrowth, 18) // 100 µs to 13 s
@@ -179,7 +179,7 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	return h
 }
 
-// countChanges makes the counters of changes of the metadata.
+// countChanges creates the counters of metadata changes.
 func (h *Histograms) countChanges(r prometheus.Registerer) {
 	one := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -203,8 +203,8 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 	h.isrExpands = one("brokerd_isr_expands_total", "Replicas added to in-sync sets by leaders on this node.")
 }
 
-// ObserveChange records a command that was done: the elections and the changes
-// of in-sync sets that are in it.
+// ObserveChange records an applied command: the elections and the changes of
+// in-sync sets in it.
 func (h *Histograms) ObserveChange(c meta.Command, r meta.Result) {
 	if h == nil {
 		return
@@ -250,8 +250,8 @@ func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpt
 	}
 }
 
-// ObservePublish records a publish that was answered: how long it took, and
-// what became of it. A nil err means that it was stored.
+// ObservePublish records an answered publish: its duration and outcome. A nil
+// err means that it was stored.
 func (h *Histograms) ObservePublish(d time.Duration, err error) {
 	if h == nil {
 		return
@@ -262,7 +262,7 @@ func (h *Histograms) ObservePublish(d time.Duration, err error) {
 	}
 }
 
-// ObserveBatch records how many messages were written together.
+// ObserveBatch records the number of messages that were written together.
 func (h *Histograms) ObserveBatch(messages int) {
 	if h != nil {
 		h.batch.Observe(float64(messages))
@@ -283,8 +283,8 @@ func (h *Histograms) ObserveAppend(d time.Duration) {
 	}
 }
 
-// ObserveFinish records a message that was finished so long after its last delivery, which
-// was that attempt. The broker takes a sample.
+// ObserveFinish records a finished message: the time since its last delivery, and the
+// number of that attempt. The broker samples messages.
 func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
 	if h != nil {
 		h.processing.Observe(d.Seconds())
@@ -292,7 +292,7 @@ func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
 	}
 }
 
-// ObserveRaftCommit records how long a metadata command took from end to end.
+// ObserveRaftCommit records the total duration of a metadata command.
 func (h *Histograms) ObserveRaftCommit(d time.Duration) {
 	if h != nil {
 		h.raftCommit.Observe(d.Seconds())
@@ -306,8 +306,8 @@ func (h *Histograms) ObserveReplication(d time.Duration) {
 	}
 }
 
-// ObserveAct records an act of an operator, by a name that no client chose, and the status
-// that it was answered with.
+// ObserveAct records an operator's act, by a fixed name, never one that a client chose,
+// and the status of its response.
 func (h *Histograms) ObserveAct(action string, status int) {
 	if h == nil {
 		return
@@ -322,9 +322,9 @@ func (h *Histograms) ObserveAct(action string, status int) {
 	h.acts.WithLabelValues(action, result).Inc()
 }
 
-// ObserveDelivery records a message's first delivery, so long after it was
-// appended. The broker takes a sample: the first of the messages that it hands
-// over together.
+// ObserveDelivery records the time from the append of a message to its first
+// delivery. The broker samples the first of the messages that it delivers
+// together.
 func (h *Histograms) ObserveDelivery(d time.Duration) {
 	if h != nil {
 		h.delivery.Observe(d.Seconds())

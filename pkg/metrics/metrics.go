@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// defaultMaxObjects is how many topics and channels have series of their own.
+	// defaultMaxObjects is the maximum number of topics and channels with their
+	// own series.
 	defaultMaxObjects = 2000
-	// maxScrapes is how many scrapes are answered at a time; more are told to
-	// come again.
+	// maxScrapes is the maximum number of concurrent scrapes; further ones are
+	// refused and must be retried.
 	maxScrapes    = 4
 	scrapeTimeout = 30 * time.Second
 )
@@ -27,13 +28,13 @@ type Options struct {
 	Zone     string // this node's failure domain
 	Started  time.Time
 	Sources  Sources
-	// MaxObjects bounds the topics and channels with series of their own. 0:
+	// MaxObjects bounds the topics and channels with their own series. 0:
 	// defaultMaxObjects.
 	MaxObjects int
 }
 
-// Metrics is the metrics of one node. Its methods may be called by many
-// goroutines.
+// Metrics holds the metrics of one node. Its methods are safe for concurrent
+// use.
 type Metrics struct {
 	registry   *prometheus.Registry
 	histograms *Histograms
@@ -61,7 +62,7 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// Histograms returns where durations and sizes are recorded.
+// Histograms returns the recorder of durations and sizes.
 func (m *Metrics) Histograms() *Histograms { return m.histograms }
 
 // Handler serves a scrape.
@@ -72,7 +73,7 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// info is a gauge that is always 1 and says what it has to say in its labels.
+// info is a gauge that is always 1; its labels have the information.
 func info(name, help string, labels prometheus.Labels) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
 	g.Set(1)

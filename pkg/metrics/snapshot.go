@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// metric is a metric that is read when it is scraped.
+// metric is a metric whose value is read at each scrape.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -28,12 +28,12 @@ func counter(name, help string, labels ...string) metric {
 	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
 }
 
-// timed is a summary without quantiles: how often and how long in total.
+// timed is a summary without quantiles: a count and a total duration.
 type timed struct{ desc *prometheus.Desc }
 
 func timing(name, help string) timed { return timed{prometheus.NewDesc(name, help, nil, nil)} }
 
-// is returns the summary with its values.
+// is returns the summary with values.
 func (m timed) is(t raftstore.Timing) prometheus.Metric {
 	return prometheus.MustNewConstSummary(m.desc, t.Count, t.Total.Seconds(), nil)
 }
@@ -114,14 +114,14 @@ var (
 	certificateEnd = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "Expiry time of the TLS certificate in use.", "usage")
 )
 
-// snapshot reads Sources when it is scraped.
+// snapshot reads Sources at each scrape.
 type snapshot struct {
 	sources    Sources
 	maxObjects int
 }
 
-// Describe implements prometheus.Collector. It names nothing, since what there
-// is depends on the sources.
+// Describe implements prometheus.Collector. It describes nothing, because the
+// metrics depend on the sources.
 func (*snapshot) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -187,7 +187,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// sink is where a scrape goes.
+// sink receives the metrics of a scrape.
 type sink chan<- prometheus.Metric
 
 func (s sink) put(metrics ...prometheus.Metric) {
@@ -196,7 +196,7 @@ func (s sink) put(metrics ...prometheus.Metric) {
 	}
 }
 
-// stored tells what is on the disk, the metadata included.
+// stored exports the metrics of what is on disk, including the metadata.
 func (s sink) stored(src *Sources) {
 	if src.Logs != nil {
 		putAll(s, logMetrics, new(src.Logs()))
@@ -220,7 +220,8 @@ func (s sink) stored(src *Sources) {
 	}
 }
 
-// clients tells what clients wait for, were refused, and what is noted of their messages.
+// clients exports what clients wait for and were refused, and what is recorded of their
+// messages.
 func (s sink) clients(src *Sources) {
 	if src.Turns != nil {
 		s.put(turnsWaiting.is(float64(src.Turns())))
@@ -286,8 +287,8 @@ func (s sink) server(v Server) {
 	}
 }
 
-// watermark says how near the disk is to its reserve: 0 it is not, 1 free space is getting low, 2
-// publishes are refused.
+// watermark returns how close the disk is to its reserve: 0 not close, 1 free space is getting
+// low, 2 publishes are refused.
 func watermark(d *diskspace.State) float64 {
 	switch {
 	case d.Low:
@@ -303,7 +304,8 @@ func (s sink) raft(r *raftstore.Stats) {
 	s.put(raftApplies.is(r.Applies), raftWrites.is(r.Writes))
 }
 
-// contact is how long the metadata leader has not been heard of, in seconds; -1 if it never was.
+// contact returns the time since the last contact with the metadata leader, in seconds; -1 if
+// there was none.
 func contact(r *raftstore.Stats) float64 {
 	if r.LastContact < 0 {
 		return -1
@@ -314,8 +316,9 @@ func contact(r *raftstore.Stats) float64 {
 // link is the traffic with one node in one class.
 type link struct{ node, class string }
 
-// peers exports the traffic with other nodes. Bytes of both directions of
-// dialling are one sum; nodes that have not said who they are have none.
+// peers exports the traffic with other nodes. Bytes over connections dialled by
+// either side are one sum; nodes that have not introduced themselves are left
+// out.
 func (s sink) peers(all []peer.Stats) {
 	sent, received := map[link]uint64{}, map[link]uint64{}
 	for i := range all {
@@ -355,7 +358,8 @@ func (s sink) certificates(all []Certificate) {
 	}
 }
 
-// moment is a time in seconds since 1970; of the zero time, which never comes, +Inf.
+// moment returns a time in seconds since 1970; the zero time, which means never, is
+// +Inf.
 func moment(t time.Time) float64 {
 	if t.IsZero() {
 		return math.Inf(1)
@@ -363,7 +367,7 @@ func moment(t time.Time) float64 {
 	return float64(t.UnixNano()) / 1e9
 }
 
-// truth is 1 for true and 0 for false.
+// truth returns 1 for true and 0 for false.
 func truth(v bool) float64 {
 	if v {
 		return 1

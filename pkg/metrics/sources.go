@@ -18,57 +18,62 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Sources are where the numbers come from. Each function is called once a
-// scrape, perhaps by several scrapes at a time, and should not wait for
-// anything. The metrics of a nil function are not exported.
+// Sources provide the values. Each function is called once per scrape, possibly
+// by several scrapes concurrently, and should not block. The metrics of a nil
+// function are not exported.
 type Sources struct {
-	// Topics describes the topics with partitions that this node leads.
+	// Topics returns the topics with partitions that this node leads.
 	Topics func() []stats.Topic
-	// Ready says what keeps the node from serving; empty: nothing.
+	// Ready returns the reasons that prevent the node from serving; empty:
+	// none.
 	Ready func() []health.Reason
 	// Draining reports whether the node is being taken out of service.
 	Draining func() bool
 	// Placement counts partitions.
 	Placement func() operate.Placement
-	// Server counts what clients do.
+	// Server returns the counters of client connections and commands.
 	Server func() Server
-	// Logs sums over the partition logs of the node.
+	// Logs returns sums over the partition logs of the node.
 	Logs func() host.LogStats
-	// Scrubber counts what is read of them to find damage.
+	// Scrubber returns the progress of scrubbing these logs.
 	Scrubber func() scrubber.Stats
-	// Trash is what the node keeps of deleted topics: how many, and their bytes.
+	// Trash returns the number and bytes of deleted topics whose data the node
+	// keeps.
 	Trash func() (topics int, bytes int64)
-	// TokenEnds returns when the first token ends of those that are valid; zero: none does.
+	// TokenEnds returns when the first of the valid tokens expires; zero: none expires.
 	TokenEnds func() time.Time
-	// Disk is the disk that the data is on.
+	// Disk returns the state of the data directory's disk.
 	Disk func() diskspace.State
-	// Raft is this node's part in the metadata store.
+	// Raft returns the statistics of this node's metadata store.
 	Raft func() raftstore.Stats
-	// Tolerance is how many voters may fail; negative: so many are missing.
+	// Tolerance returns how many voters may fail; negative: how many are
+	// missing.
 	Tolerance func() int
 	// Nodes counts the nodes of the cluster by state: up, down, draining.
 	Nodes func() map[string]int
-	// Lags says how far the followers of the partitions that this node leads are,
-	// by node.
+	// Lags returns the lag of the followers of the partitions that this node
+	// leads, by node.
 	Lags func() []operate.ReplicaLag
-	// Stalls counts the partitions in which something does not progress, by what the
-	// health calls it.
+	// Stalls counts the partitions in which something makes no progress, by the code
+	// in the health.
 	Stalls func() map[string]int
-	// Replication tells what this node sends to replicas.
+	// Replication returns the statistics of what this node sends to replicas.
 	Replication func() coord.ReplicationStats
-	// Memory tells how the budget is used of what clients make the node hold.
+	// Memory returns the usage of the clients' memory budget.
 	Memory func() limit.MemoryUsage
 	// Turns counts the connections that wait for their turn: see limit.Turns.
 	Turns func() int
-	// Uncreated counts the topics and channels that clients were refused to create.
+	// Uncreated counts the refused creations of topics and channels by clients.
 	Uncreated func() uint64
-	// Traces tells what is noted of traced messages.
+	// Traces returns the statistics of the events of traced messages.
 	Traces func() trace.Stats
-	// Spans tells what is sent of traced messages to an OpenTelemetry collector.
+	// Spans returns the statistics of the spans sent to an OpenTelemetry
+	// collector.
 	Spans func() otlp.Stats
-	// Peers is the traffic with other nodes.
+	// Peers returns the traffic with other nodes.
 	Peers func() []peer.Stats
-	// Forwarding counts what is done for clients through other nodes.
+	// Forwarding returns the statistics of publishes and subscriptions through
+	// other nodes.
 	Forwarding func() broker.ForwardStats
 	// Certificates lists the TLS certificates in use.
 	Certificates func() []Certificate
@@ -88,7 +93,7 @@ type Server struct {
 	AuthFailures     map[string]uint64 // by protocol
 }
 
-// ConnectionKind tells connections apart.
+// ConnectionKind classifies connections.
 type ConnectionKind struct {
 	Protocol string // tcp or cluster
 	Role     string // producer, consumer or peer
@@ -96,7 +101,7 @@ type ConnectionKind struct {
 
 // Certificate is a TLS certificate in use.
 type Certificate struct {
-	Usage            string // what it is for: server, cluster
+	Usage            string // its use: server, cluster
 	NotAfter         time.Time
-	Reloaded, Failed uint64 // new files that were taken, and that could not be
+	Reloaded, Failed uint64 // numbers of new files that were loaded, and that could not be
 }

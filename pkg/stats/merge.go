@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Merge adds up what several nodes say of the topics that they lead
-// partitions of, sorted by name. Of a partition that two say they lead, the
-// later epoch counts.
+// Merge adds up the statistics of several nodes on topics of which they lead
+// partitions, sorted by name. If two nodes claim to lead a partition, the later
+// epoch counts.
 func Merge(byNode map[meta.NodeID][]Topic) []Topic {
 	merged := map[string]*Topic{}
 	for _, id := range slices.Sorted(maps.Keys(byNode)) {
@@ -40,9 +40,9 @@ func Merge(byNode map[meta.NodeID][]Topic) []Topic {
 	return out
 }
 
-// NameMissing names the leaders of topics that have told nothing of what they lead: they have not
-// answered, or do not lead yet. A topic of which no leader has is added, without counts. The
-// result is sorted by name as stats are.
+// NameMissing adds to topics the names of leaders without statistics: they have not answered, or
+// do not lead yet. A topic without statistics of any leader is added, without counts. The result
+// is sorted by name, like stats.
 func NameMissing(stats []Topic, topics []*meta.Topic) []Topic {
 	for _, t := range topics {
 		i, found := slices.BinarySearchFunc(stats, t.Name, func(s Topic, name string) int { return strings.Compare(s.Name, name) })
@@ -70,7 +70,7 @@ func NameMissing(stats []Topic, topics []*meta.Topic) []Topic {
 	return stats
 }
 
-// merge adds what another node says of the topic.
+// merge adds another node's statistics of the topic.
 func (t *Topic) merge(u *Topic) {
 	t.Paused = t.Paused || u.Paused
 	t.Depth += u.Depth
@@ -99,7 +99,7 @@ func (t *Topic) merge(u *Topic) {
 	}
 }
 
-// sort puts merged stats in order.
+// sort sorts merged statistics.
 func (t *Topic) sort() {
 	slices.SortFunc(t.Partitions, func(a, b Partition) int { return cmp.Compare(a.Partition, b.Partition) })
 	slices.SortFunc(t.Channels, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
@@ -117,7 +117,7 @@ func (t *Topic) sort() {
 	}
 }
 
-// Add adds what another node, or another partition, says of the channel.
+// Add adds the statistics of the channel on another node or partition.
 func (c *Channel) Add(d *Channel) {
 	c.Paused = c.Paused || d.Paused
 	c.Order = cmp.Or(c.Order, d.Order)
@@ -134,8 +134,8 @@ func (c *Channel) Add(d *Channel) {
 	}
 }
 
-// mergeClients makes one of the entries of a connection that another node
-// relays to several leaders: each of them lists it under its address.
+// mergeClients merges the entries of a connection that its node relays to
+// several leaders: each of them lists it under its address.
 func mergeClients(all []Client) []Client {
 	type key struct{ address, id string }
 	at := map[key]int{}

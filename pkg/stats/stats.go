@@ -16,21 +16,21 @@ type Topic struct {
 	Name       string
 	Ephemeral  bool
 	Paused     bool
-	Depth      int64   // messages that no channel has got yet
+	Depth      int64   // messages that no channel has received yet
 	Messages   uint64  // published since the process started
 	Bytes      uint64  // of their bodies
 	LogBytes   int64   // on disk
 	Refused    uint64  // messages beyond the topic's maximum of bytes, since the process started
-	Dropped    uint64  // messages that went for that though some channel had not finished them
-	QuotaUsed  float64 // of its maximum of bytes, by the fullest partition: 1 is all; -1: it has no maximum
+	Dropped    uint64  // messages dropped for that before every channel had finished them
+	QuotaUsed  float64 // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
 	Dedup      dedup.Counts
 	Partitions []Partition
 	Channels   []Channel
-	// MissingNodes lead partitions of the topic and have not answered: what they have
-	// is missing in the sums.
+	// MissingNodes lead partitions of the topic and have not answered: the sums lack
+	// their partitions.
 	MissingNodes []string
-	// Elsewhere says that the node that was asked leads no partition of the topic, and
-	// that the figures are the cluster's: see NodeStats.
+	// Elsewhere means that the asked node leads no partition of the topic, and that
+	// the figures are the cluster's: see NodeStats.
 	Elsewhere bool
 }
 
@@ -78,7 +78,7 @@ type Client struct {
 	PubCounts                     map[string]uint64 // messages published, by topic
 }
 
-// Name tells people which client it is.
+// Name identifies the client in output.
 func (c *Client) Name() string {
 	if c.ClientID == "" {
 		return c.Address
