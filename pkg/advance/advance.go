@@ -67,7 +67,7 @@ func Decode(data []byte) (all []Change, err error) {
 	return all, nil
 }
 
-// decode reads a change and returns what stands behind it.
+// decode reads a change and returns the bytes after it.
 func decode(data []byte) (c Change, rest []byte, err error) {
 	if len(data) == 0 {
 		return c, nil, fmt.Errorf("%w: empty", errInvalid)

@@ -15,15 +15,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// letterbox is the node as the worker for dead letters sees it.
+// letterbox is the part of the node that the worker for dead letters uses.
 type letterbox struct {
 	meta      *raftstore.Store
 	topics    *directory.Directory
 	publishes *publish.Router
 }
 
-// Prepare implements deadletter.Node. The topic is made whatever the settings say of topics
-// that are used for the first time: the policy asks for it.
+// Prepare implements deadletter.Node. The topic is created even if topics are not created
+// on first use, because the policy demands it.
 func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
 	ctx = limit.Uncounted(ctx)
 	t := l.meta.Topic(name)

@@ -38,7 +38,8 @@ const (
 // ErrNoSource disconnects a consumer whose partitions have no reachable leader.
 var ErrNoSource = fate.Refuse("no leader of the topic's partitions is reachable")
 
-// askConsumers is the operation by which a node asks who consumes channels.
+// askConsumers is the operation by which a node asks for the consumers of
+// channels.
 const askConsumers forward.Operation[[]consumersAsked, []consumersFound] = "consumers"
 
 // consumersAsked is a channel on a partition that the asked node leads.
@@ -131,7 +132,8 @@ func (a *adopter) run(ctx context.Context) {
 	}
 }
 
-// sleep waits for d, for ever if negative, and reports whether something happened.
+// sleep waits for d, without limit if negative, and reports whether something
+// happened.
 func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (stirred bool) {
 	var due <-chan time.Time
 	if d >= 0 {

@@ -3,7 +3,6 @@ package consume
 import "time"
 
 // roomTimer wakes a subscription without capacity for a relay's messages. Take's goroutine uses it.
-// goroutine that takes.
 type roomTimer struct{ timer *time.Timer }
 
 // await calls wake when a relayed message times out at the client, if a relay waits for capacity.

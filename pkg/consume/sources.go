@@ -21,7 +21,7 @@ type Sources struct {
 type localSource struct {
 	*topic.Consumer
 	part *topic.Partition
-	gone atomic.Bool // it was told to leave
+	gone atomic.Bool // it must leave
 }
 
 // inFlight returns how many messages the consumer has not answered.
@@ -124,9 +124,10 @@ func (s *Sources) counts() topic.ConsumerCounts {
 	return sum
 }
 
-// endStrays has relays release partitions that their nodes do not lead any more, and end where nothing is left. t is
-// what the metadata says of the topic, whose incarnation they are for. A node says so itself when it leads nothing of
-// what it was asked for, unless it hangs or is dead, or nothing waits for its answer.
+// endStrays makes relays release partitions that their nodes no longer lead, and ends relays without a
+// partition. t is the metadata of the topic, and in the incarnation that the relays are for. A node
+// reports itself when it leads none of the requested partitions, unless it hangs or is down, or no
+// request waits for its answer.
 //
 // A relay of an ordered channel also ends with the epoch of a partition: it may hold messages of the earlier term that
 // are delivered to other consumers first now.
@@ -141,7 +142,7 @@ func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation, ordered bool) {
 	}
 }
 
-// ofEpochs reports whether a relay was made in the epochs that its partitions have now.
+// ofEpochs reports whether a relay was created in the current epochs of its partitions.
 func ofEpochs(r *relay.Relay, t *meta.Topic) bool {
 	for i := range t.Partitions {
 		if r.Serves(i) && r.Epochs[i] != t.Partitions[i].Epoch {

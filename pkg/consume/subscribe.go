@@ -418,7 +418,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		s.allot()
 		s.wake() // if others keep unused credit, Take moves it
 	}
-	epochs := map[int]seq.Epoch{} // before it joins: if there are newer ones already, it ends once too often
+	epochs := map[int]seq.Epoch{} // before it joins: if there are newer ones already, the relay only ends unnecessarily
 	if t := s.c.o.Meta.Topic(s.ask.Topic); t != nil && t.Incarnation == s.topic.Incarnation {
 		for _, i := range partitions {
 			epochs[i] = t.Partitions[i].Epoch
@@ -449,7 +449,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		r.Close()
 		return nil
 	}
-	if r.Gone() { // before lost could know of it
+	if r.Gone() { // before lost could handle it
 		s.lost(failure.SubscriptionGone)
 	}
 	s.allot()

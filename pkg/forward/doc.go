@@ -3,8 +3,8 @@
 // topics. The calls use peer.ClassForward; docs/format/forward.md describes the bytes.
 //
 // It knows the kinds of calls, their encoding, and how an error keeps its text, fate and
-// identity (errors.Is) across nodes. It does not know who leads or who is connected, nor what
-// to do about an error: it is stateless.
+// identity (errors.Is) across nodes. It does not know leaders, connections, or what to do
+// about an error: it is stateless.
 //
 // DESIGN.md numbers the invariants and says where to start.
 package forward

@@ -120,7 +120,7 @@ func (id *Identity) Expires() int64 {
 	return id.token.Expires
 }
 
-// Token returns who shows a token. from is his address.
+// Token returns the identity of a token. from is the client's address.
 func (g *Guard) Token(from net.Addr, text string, now time.Time) (*Identity, error) {
 	t, err := g.Directory().ByToken(text, now.UnixNano())
 	if err == nil {

@@ -18,7 +18,8 @@ const (
 	// leaveTimeout bounds how long a stopping node waits for the leaders of its replicas to
 	// continue without it.
 	leaveTimeout = time.Second
-	// seeOffPause is how long a leader collects changes before it checks again who is in sync.
+	// seeOffPause is how long a leader collects changes before it checks again which replicas
+	// are in sync.
 	seeOffPause = 5 * time.Millisecond
 )
 

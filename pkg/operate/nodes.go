@@ -164,7 +164,7 @@ var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node,
 }}
 
 // troubles returns what the controller cannot do, for the partitions that f chooses. Without a
-// controller there is nothing.
+// controller there are none.
 func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
 	if errors.Is(err, failure.NotController) {

@@ -260,7 +260,8 @@ func partitionParam(text []byte) int {
 	return int(n)
 }
 
-// outgoing is a publish of the publisher's messages, on its way to the broker.
+// outgoing is a publish of the publisher's messages that is being passed to the
+// broker.
 type outgoing struct {
 	verb      nsq.Verb
 	topic     *producedTopic
