@@ -16,7 +16,7 @@ type Of[T any] struct {
 	closed  bool
 }
 
-// Idle reports whether there is nothing to do.
+// Idle reports whether there is no work.
 func (b *Of[T]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

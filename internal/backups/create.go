@@ -17,13 +17,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// pageMessages is how many messages one request asks for; the broker answers with fewer where they are large.
+// pageMessages is how many messages one request asks for; the broker returns fewer if they are large.
 const pageMessages = 1000
 
 // deferredPage is how many deferred messages one request asks for.
 const deferredPage = 1000
 
-// Cluster is a cluster that is backed up, or that a backup is restored into.
+// Cluster is a cluster that is backed up, or into which a backup is restored.
 type Cluster struct {
 	Client  *api.Client
 	Timeout time.Duration // of a request
@@ -37,14 +37,14 @@ func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, err
 	return f(ctx)
 }
 
-// Create says what a backup is to hold, and by whom it is made.
+// Create describes the backup to be made.
 type Create struct {
 	Patterns []string // of topics; none: all
 	Tool     string
 	Progress func(topic string, messages int) // may be nil
 }
 
-// Created is what a backup holds that was made.
+// Created describes a backup that was made.
 type Created struct {
 	Manifest *backup.Manifest
 	Copied   int      // messages; the others were in the directory already
@@ -53,7 +53,8 @@ type Created struct {
 
 var errNoTopic = fate.Refuse("no topic matches")
 
-// Make adds a backup to a directory. After an error the directory has an incomplete one at most.
+// Make adds a backup to a directory. After an error the directory has at most an incomplete
+// backup.
 func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, error) {
 	info, err := ask(ctx, c, c.Client.Cluster)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *Cluster) gone(ctx context.Context, name string) bool {
 	return api.CodeOf(err) == failure.NotFound
 }
 
-// chosen returns the names of the topics that a backup is to hold. Those in memory are left out.
+// chosen returns the names of the topics to back up. Ephemeral topics are left out.
 func (c *Cluster) chosen(ctx context.Context, patterns []string) (names []string, err error) {
 	topics, err := ask(ctx, c, c.Client.Topics)
 	if err != nil {
@@ -126,12 +127,13 @@ type topicCopy struct {
 	c      *Cluster
 	d      backup.Dir
 	name   string
-	before *backup.Topic // in the latest backup; nil: it is not in it
+	before *backup.Topic // the topic in the latest backup; nil: it is not in there
 	made   backup.Topic
 	copied int
 }
 
-// copy copies the topic: what its channels have to deliver first, then the messages.
+// copy copies the topic: first what its channels still have to deliver, then the
+// messages.
 func (t *topicCopy) copy(ctx context.Context) error {
 	first, err := t.describe(ctx)
 	if err != nil {
@@ -162,7 +164,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range first.Partitions { // one that was added since has no position
+	for i := range first.Partitions { // a partition that was added since has no position
 		if err := t.messages(ctx, &last.Partitions[i]); err != nil {
 			return fmt.Errorf("partition %d: %w", i, err)
 		}
@@ -170,7 +172,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 	return nil
 }
 
-// describe returns the topic with what the leaders of all partitions say.
+// describe returns the topic as reported by the leaders of all partitions.
 func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
 	for try := 0; ; try++ {
 		about, err := ask(ctx, t.c, func(ctx context.Context) (*api.Topic, error) { return t.c.Client.Topic(ctx, t.name) })
@@ -188,9 +190,9 @@ func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
 	}
 }
 
-// committed describes the topic once all that the leaders had at first is committed, so that what was
-// acknowledged before is in the backup: a leader that has only begun does not know at once how
-// far the one before it had come.
+// committed describes the topic once everything that the leaders had at first is committed, so that
+// the backup has all messages acknowledged before: a new leader does not know at once the committed
+// end of its predecessor.
 func (t *topicCopy) committed(ctx context.Context, first *api.Topic) (*api.Topic, error) {
 	for try := 0; ; try++ {
 		last, err := t.describe(ctx)
@@ -230,7 +232,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// channels returns what the durable channels have to deliver.
+// channels returns what the durable channels still have to deliver.
 func (t *topicCopy) channels(ctx context.Context, about *api.Topic) (all []backup.Position, err error) {
 	for i := range about.Channels {
 		name := about.Channels[i].Name
@@ -287,7 +289,7 @@ func (t *topicCopy) deferred(ctx context.Context, channel string) (map[int][]bac
 	}
 }
 
-// add adds [from, end) behind ranges.
+// add appends [from, end) to ranges.
 func add(ranges [][2]uint64, from, end uint64) [][2]uint64 {
 	if n := len(ranges); n > 0 {
 		if from = max(from, ranges[n-1][1]); from == ranges[n-1][1] {
@@ -301,8 +303,8 @@ func add(ranges [][2]uint64, from, end uint64) [][2]uint64 {
 	return append(ranges, [2]uint64{from, end})
 }
 
-// each calls f with the messages of a partition from an offset on: of a channel those that it has not
-// finished, as far as there are some when they are asked for; of the topic ("") those below end.
+// each calls f with the messages of a partition from an offset on: with a channel, those that it has
+// not finished by the time of the request; with "", those of the topic below end.
 func (t *topicCopy) each(ctx context.Context, channel string, partition int, from, end uint64, f func(*api.Peeked) error) error {
 	for {
 		if channel == "" && from >= end {
@@ -328,7 +330,7 @@ func (t *topicCopy) each(ctx context.Context, channel string, partition int, fro
 	}
 }
 
-// messages copies the messages of a partition, but for those that the backup before has.
+// messages copies the messages of a partition, except those in the previous backup.
 func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
 	had, err := t.had(ctx, p)
 	if err != nil {
@@ -355,8 +357,8 @@ func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
 	return nil
 }
 
-// had returns the full chunks of a partition in the backup before, if the log continues behind them: the last message
-// of them is what it was.
+// had returns the full chunks of a partition in the previous backup, if the log continues them: the
+// last message in them is unchanged.
 func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.Chunk, err error) {
 	if t.before == nil || t.before.FirstID != t.made.FirstID || p.Partition >= len(t.before.Partitions) {
 		return nil, nil
@@ -371,7 +373,7 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 	}
 	var last *backup.Message
 	if err := t.d.EachMessage(new(chunks[len(chunks)-1]), func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
-		return nil, nil // it is copied again
+		return nil, nil // copy everything again
 	}
 	same := false
 	err = t.each(ctx, "", p.Partition, last.Seq, last.Seq+1, func(m *api.Peeked) error {
@@ -384,7 +386,7 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 	return chunks, err
 }
 
-// Stored returns a message as it is kept.
+// Stored returns a message in the form of a backup.
 func Stored(m *api.Peeked) *backup.Message {
 	s := &backup.Message{
 		Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS, DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,

@@ -16,17 +16,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Marker is a channel that a topic has while it is being restored, and still when that was broken off.
+// Marker is a channel that a topic has while it is being restored, and keeps if the restore is
+// interrupted.
 const Marker = "restore-incomplete"
 
-// Bounds of what a restore sends at a time.
+// Limits of one request of a restore.
 const (
 	publishMessages = 500
-	publishBytes    = 1 << 20 // of bodies and headers; a larger message goes alone
+	publishBytes    = 1 << 20 // of bodies and headers; a larger message is sent alone
 	finishTogether  = 16
 )
 
-// What a restore is refused with. Each is marked fate.Refused.
+// Errors with which a restore is refused. Each is marked fate.Refused.
 var (
 	ErrTopicThere = fate.Refuse("topic exists; nothing was changed. Restore it under another name with --as, or delete it first")
 	ErrBrokenOff  = fate.Refuse("an earlier restore of the topic was interrupted; purge the topic (brokerctl topic delete TOPIC --purge --yes) and repeat the command")
@@ -37,7 +38,7 @@ type Restored struct {
 	Topic    string `json:"topic"`
 	As       string `json:"as"`
 	Messages int    `json:"messages"`
-	Pending  uint64 `json:"pending"` // of all channels: what they have still to deliver
+	Pending  uint64 `json:"pending"` // messages that the channels still have to deliver, in total
 	Channels int    `json:"channels"`
 	DryRun   bool   `json:"dry_run"`
 }
@@ -48,14 +49,14 @@ type restoring struct {
 	d         backup.Dir
 	t         *backup.Topic
 	as        string
-	replicas  int                        // 0: as it was
+	replicas  int                        // 0: as in the backup
 	positions map[int][]*backup.Position // of each partition, one for each channel
 	settings  map[string]channelSettings
 	done      Restored
 }
 
-// Restore makes a topic of a backup under a name, with all of its messages and channels. replicas is how many each
-// partition gets, 0: as it was.
+// Restore creates a topic from a backup under a name, with all of its messages and channels. replicas
+// is the number of replicas of each partition; 0: as in the backup.
 func (c *Cluster) Restore(ctx context.Context, d backup.Dir, t *backup.Topic, as string, replicas int, dry bool) (Restored, error) {
 	r := &restoring{
 		c: c, d: d, t: t, as: as, replicas: replicas, positions: map[int][]*backup.Position{}, settings: map[string]channelSettings{},
@@ -114,7 +115,7 @@ func (r *restoring) prepare(ctx context.Context) error {
 	return fmt.Errorf("topic %s: %w", r.as, ErrTopicThere)
 }
 
-// create makes the topic, which delivers nothing yet, and its channels.
+// create creates the topic, which delivers nothing yet, and its channels.
 func (r *restoring) create(ctx context.Context) error {
 	var config api.Config
 	if err := json.Unmarshal(r.t.Config, &config); err != nil {
@@ -136,7 +137,7 @@ func (r *restoring) create(ctx context.Context) error {
 	made := []api.CreateChannel{{Name: Marker}}
 	for _, ch := range r.t.Channels {
 		s := r.settings[ch.Name]
-		if config.Ordered && s.Order == "none" { // it had no consumer yet, or is of an earlier release
+		if config.Ordered && s.Order == "none" { // the channel had no consumer yet, or is of an earlier release
 			s.Order = ""
 		}
 		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
@@ -160,8 +161,8 @@ func (r *restoring) pauseTopic(ctx context.Context, paused bool) error {
 	return err
 }
 
-// open ends the restore: the topic delivers. The marker goes while it is paused, so that where there is no other
-// channel the first one begins with all that is there.
+// open ends the restore: the topic delivers from then on. The marker is deleted while the topic is
+// paused, so that without another channel the first one begins with all messages.
 func (r *restoring) open(ctx context.Context) error {
 	if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.DeleteChannel(ctx, r.as, Marker) }); err != nil {
 		return err
@@ -177,16 +178,18 @@ type partitionRestore struct {
 	r     *restoring
 	p     *backup.Partition
 	batch []api.Message
-	seqs  []uint64 // of the batch, as they were
+	seqs  []uint64 // of the batch, in the backup
 	bytes int
 	runs  []moved
 	count int
 }
 
-// moved is messages that stood, and stand, one behind the other.
+// moved is a run of messages that are consecutive in the backup and in the
+// restored topic.
 type moved struct{ was, is, n uint64 }
 
-// restore publishes the messages, and sees to it that each channel has to deliver what it had.
+// restore publishes the messages, and moves each channel so that it has the same messages to
+// deliver.
 func (p *partitionRestore) restore(ctx context.Context) error {
 	for i := range p.p.Chunks {
 		if err := p.r.d.EachMessage(&p.p.Chunks[i], func(m *backup.Message) error {
@@ -216,7 +219,7 @@ func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
 	if rest := p.delay(m, now); rest > 0 {
 		out.DelayMS = max(1, rest.Milliseconds())
 	}
-	if m.TTLMS > 0 { // what has expired meanwhile expires at once
+	if m.TTLMS > 0 { // a message that has expired meanwhile expires at once
 		out.TTLMS = max(1, m.TTLMS-now.Sub(m.Timestamp).Milliseconds())
 	}
 	if n := len(p.batch); n > 0 && (n >= publishMessages || p.bytes+out.Size() > publishBytes) {
@@ -229,7 +232,8 @@ func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
 	return nil
 }
 
-// delay returns how long a message waits: until the first of the channels that have to deliver it may.
+// delay returns how long a message is deferred: until the first channel that has to deliver it may do
+// so.
 func (p *partitionRestore) delay(m *backup.Message, now time.Time) time.Duration {
 	all := p.r.positions[p.p.Partition]
 	if len(all) == 0 && m.DeliverAt != nil {
@@ -265,7 +269,7 @@ func has(ranges [][2]uint64, o uint64) bool {
 	return found && i < len(ranges)
 }
 
-// flush publishes what was added.
+// flush publishes the added messages.
 func (p *partitionRestore) flush(ctx context.Context) error {
 	if len(p.batch) == 0 {
 		return nil
@@ -291,13 +295,14 @@ func (p *partitionRestore) flush(ctx context.Context) error {
 	return nil
 }
 
-// place moves a channel to its first pending message, and finishes what it had finished behind that.
+// place moves a channel to its first pending message, and finishes the messages after it that it had
+// finished.
 func (p *partitionRestore) place(ctx context.Context, pos *backup.Position) error {
 	floor, finished := plan(p.runs, pos.Pending)
 	if len(p.runs) == 0 {
 		return nil
 	}
-	if floor > p.runs[0].is { // else the channel is there: it was made before the first message came
+	if floor > p.runs[0].is { // otherwise the channel is there already: it was created before the first message
 		if err := p.seek(ctx, pos.Channel, floor); err != nil {
 			return err
 		}
@@ -342,8 +347,8 @@ func (p *partitionRestore) finish(ctx context.Context, channel, first string, se
 	})
 }
 
-// plan returns where the first pending message stands now, and what of those behind it is not pending. Without
-// a pending one, that is behind all.
+// plan returns the current offset of the first pending message, and the messages after it that are not
+// pending. Without a pending message, the offset is after all messages.
 func plan(runs []moved, pending [][2]uint64) (floor uint64, finished [][2]uint64) {
 	found := false
 	for _, r := range runs {

@@ -6,12 +6,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// channelSettings are what a backup keeps of a channel beside what it has to deliver.
+// channelSettings are the settings of a channel in a backup.
 type channelSettings struct {
 	Order  string           `json:"order"`
 	Paused bool             `json:"paused"`
 	Filter string           `json:"filter,omitempty"`
-	Policy *api.PolicyPatch `json:"policy,omitempty"` // what the channel chose itself
+	Policy *api.PolicyPatch `json:"policy,omitempty"` // the channel's own settings
 }
 
 func settingsOf(c *api.Channel) channelSettings {
@@ -29,14 +29,15 @@ func settingsOf(c *api.Channel) channelSettings {
 	return s
 }
 
-// pick sets a field that a channel chose itself.
+// pick sets a field that is one of the channel's own settings.
 func pick[T any](field **T, p *api.Policy, name string, value T) {
 	if slices.Contains(p.Own, name) {
 		*field = &value
 	}
 }
 
-// patchOf returns the choices with which a topic gets a configuration again. What was left open is left open.
+// patchOf returns the patch that gives a topic its configuration again. Fields that were left open stay
+// open.
 func patchOf(c *api.Config) api.ConfigPatch {
 	p := api.ConfigPatch{
 		Partitions: &c.Partitions, Sync: &c.Sync, Ordered: &c.Ordered, Ext: &c.Ext, Retention: &c.Retention, RetentionBytes: &c.RetentionBytes,

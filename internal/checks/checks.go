@@ -12,7 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// cluster judges the health of a cluster: degraded is a warning, unhealthy critical.
+// cluster judges the health of a cluster: degraded is a warning, unhealthy is
+// critical.
 func cluster(h *api.Health, c *api.Cluster) Result {
 	r := begin("cluster")
 	up := 0
@@ -32,7 +33,7 @@ func cluster(h *api.Health, c *api.Cluster) Result {
 	default:
 		state = Critical
 	}
-	// The gravest is the first; what the others mean by themselves is not known here.
+	// The first reason is the gravest; the gravity of the others is not known here.
 	for _, reason := range h.Reasons {
 		r.Details = append(r.Details, reason.Code+": "+reason.What)
 	}
@@ -45,7 +46,7 @@ func cluster(h *api.Health, c *api.Cluster) Result {
 	return r.end("%d of %s up, healthy", up, words.Plural(len(c.Nodes), "node"))
 }
 
-// raft judges the agreement on the metadata.
+// raft judges the metadata's Raft group.
 func raft(a *api.Raft) Result {
 	r := begin("raft")
 	r.figure("voters", float64(a.Voters), "")
@@ -76,17 +77,17 @@ func raft(a *api.Raft) Result {
 	return r.end("leader %s, term %d, %s, tolerates %s", a.Leader, a.Term, words.Plural(a.Voters, "voter"), words.Plural(a.Tolerance, "failure"))
 }
 
-// maxBehind is how many commands of the metadata a node may lack that follows well.
+// maxBehind is how many metadata commands a healthy follower may lack.
 const maxBehind = 1000
 
-// channelLimits are from when on a channel is behind too far. Zero: there is no such limit.
+// channelLimits are the limits of a channel's lag. Zero: no limit.
 type channelLimits struct {
-	WarnLag, CritLag int64 // messages that wait
+	WarnLag, CritLag int64 // waiting messages
 	WarnAge, CritAge time.Duration
 	MinConsumers     int
 }
 
-// validate says what makes no sense of the limits.
+// validate returns why the limits make no sense, or nil.
 func (l *channelLimits) validate() error {
 	if l.WarnLag < 0 || l.CritLag < 0 || l.WarnAge < 0 || l.CritAge < 0 || l.MinConsumers < 0 {
 		return errors.New("limits must not be negative")
@@ -100,10 +101,10 @@ func (l *channelLimits) validate() error {
 	return nil
 }
 
-// None says whether there is no limit.
+// None reports whether there is no limit.
 func (l *channelLimits) None() bool { return *l == channelLimits{} }
 
-// Channel judges a channel. consumers is how many it has.
+// Channel judges a channel with a number of consumers.
 func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 	r := begin("channel")
 	name := l.Topic + "/" + l.Channel
@@ -152,7 +153,7 @@ func limit(v float64) *float64 {
 	return &v
 }
 
-// Scraped is the metrics of a node, or why it did not give them.
+// Scraped is the metrics of a node, or the error of getting them.
 type Scraped struct {
 	Node string
 	Text []byte // of /metrics
@@ -195,8 +196,8 @@ func (s *Scraped) one(name string) (float64, bool) {
 	return 0, false
 }
 
-// diskLimits are from when on a disk has too little free. Zero: as its node has it, that refuses publishes
-// below its reserve, and warns below twice of it.
+// diskLimits are the limits of a disk's free space. Zero: critical below the node's reserve, where it
+// refuses publishes, and a warning below twice the reserve.
 type diskLimits struct{ WarnFree, CritFree units.Size }
 
 func (l *diskLimits) validate() error {
@@ -241,7 +242,7 @@ func Disk(nodes []Scraped, limits diskLimits) Result {
 	return r.end("at least %s free on %s (%s)", words.Size(int64(max(least, 0))), words.Plural(len(nodes), "node"), where)
 }
 
-// certLimits are how long certificates and tokens are to be valid yet.
+// certLimits are the minimum remaining validities of certificates and tokens.
 type certLimits struct{ Warn, Crit time.Duration }
 
 func (l *certLimits) validate() error {
@@ -275,7 +276,7 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 			r.find(Warning, "%s expires in %s", what, short(left))
 		}
 	}
-	tokens := 0.0 // when the first one ends: every node says the same
+	tokens := 0.0 // when the first one expires: every node reports the same
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Err != nil {
@@ -285,7 +286,7 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 		for _, s := range n.samples("brokerd_tls_certificate_not_after_timestamp_seconds") {
 			judge(n.Node+" "+s.label("usage")+" certificate", s.value)
 		}
-		// 1e11 is the year 5138: the value is +Inf where no token ends.
+		// 1e11 is the year 5138: the value is +Inf if no token expires.
 		if end, ok := n.one("brokerd_token_not_after_timestamp_seconds"); ok && end < 1e11 && (tokens == 0 || end < tokens) {
 			tokens = end
 		}
@@ -299,7 +300,7 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 	return r.end("valid for at least %s", short(first))
 }
 
-// short writes a duration with its two largest units at the most.
+// short formats a duration with at most its two largest units.
 func short(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

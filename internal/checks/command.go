@@ -17,11 +17,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Host is the program that the commands are part of.
+// Host is the program that contains the commands.
 type Host struct {
 	Client  func() *api.Client
 	Timeout func() time.Duration         // of an answer
-	HTTP    func() (*http.Client, error) // for nodes by themselves; a nil client is the default one
+	HTTP    func() (*http.Client, error) // for requests to single nodes; a nil client is the default one
 	Secure  func() bool                  // nodes are asked at their HTTPS addresses
 	Now     func() time.Time
 
@@ -31,16 +31,18 @@ type Host struct {
 	Duration func(f *pflag.FlagSet, p *time.Duration, name, usage string)
 	Size     func(f *pflag.FlagSet, p *units.Size, name, usage string)
 	Count    func(f *pflag.FlagSet, p *int64, name, usage string)
-	// Channel reads the channel that is checked from the arguments.
+	// Channel reads the channel to check from the arguments.
 	Channel func(cmd *cobra.Command, args []string) (topic, channel string, err error)
-	// Explain says for people what an error is that came of questions about a channel, or of
-	// none, and which state it means. usage: it is the command line's, or the user interrupted.
+	// Explain describes the error of a request, about a channel or not, and returns the state
+	// that it means. usage: the command line is wrong, or the user interrupted.
 	Explain func(ctx context.Context, topic, channel string, err error) (why string, s State, usage bool)
-	// Show shows a result in one of the forms, and returns how the program ends.
+	// Show prints a result in one of the forms, and returns the error that sets
+	// the exit code.
 	Show func(cmd *cobra.Command, r *Result, form string) error
 }
 
-// Command returns the command check, with the one that checks a node.
+// Command returns the command check, including the subcommand that checks a
+// node.
 func Command(node *cobra.Command, h *Host) *cobra.Command {
 	cmd := &cobra.Command{Use: "check", Short: "Check one thing, for monitoring and probes"}
 	cmd.Long = `Check one thing, as a plugin of Nagios and its like: one line that says what was found, with the figures behind
@@ -51,8 +53,8 @@ object, and --format prometheus as metrics for the textfile collector of node_ex
 	return cmd
 }
 
-// checking has a command show the result of a check. A check that fails has the error as its result. limits says
-// what makes no sense of the command line; nil: there are none.
+// checking makes a command print the result of a check. If the check fails, the error is its result.
+// limits validates the limits of the command line; nil: there are none.
 func (h *Host) checking(cmd *cobra.Command, what string, limits func() error, run func(ctx context.Context, args []string) (Result, error)) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = h.NoArgs
@@ -83,7 +85,7 @@ func (h *Host) checking(cmd *cobra.Command, what string, limits func() error, ru
 	return cmd
 }
 
-// ask asks the cluster, for as long as an answer may take.
+// ask sends a request to the cluster with the timeout of the command.
 func ask[T any](ctx context.Context, h *Host, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout())
 	defer cancel()
@@ -136,7 +138,7 @@ one is older than --max-age, it has fewer than --min-consumers, or a partition h
 --warn-age are for WARNING. Without any limit it is WARNING that messages wait while the channel is paused or has
 no consumer. Messages in flight and deferred ones do not wait.`,
 		Example: `  brokerctl check channel orders/invoice --max-lag 10k --max-age 5m --warn-age 1m`,
-		Args:    cobra.ArbitraryArgs, // the form of the target refuses what does not fit
+		Args:    cobra.ArbitraryArgs, // parsing the target refuses wrong arguments
 	}
 	f := cmd.Flags()
 	h.Count(f, &limits.CritLag, "max-lag", "CRITICAL if more messages wait")
@@ -205,14 +207,14 @@ const (
 	maxScrape     = 64 << 20
 )
 
-// scrape asks all nodes for their metrics, each by itself.
+// scrape gets the metrics of each node.
 func (h *Host) scrape(ctx context.Context) ([]Scraped, error) {
 	over, err := h.HTTP()
 	if err != nil {
 		return nil, err
 	}
 	if over == nil {
-		over = &http.Client{} // ask bounds each question
+		over = &http.Client{} // ask bounds each request
 	}
 	c, err := ask(ctx, h, h.Client().Cluster)
 	if err != nil {

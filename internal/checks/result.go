@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// State is what a check found. Its number is the exit code of a plugin.
+// State is the result state of a check. Its number is the exit code of a
+// plugin.
 type State uint8
 
 // The states.
@@ -30,7 +31,7 @@ func (s State) String() string {
 // MarshalJSON writes the word.
 func (s State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// graver says whether a state is worse than another.
+// graver reports whether a state is worse than another.
 func (s State) graver(than State) bool {
 	order := [...]int{OK: 0, Warning: 1, Unknown: 2, Critical: 3}
 	return order[s] > order[than]
@@ -45,7 +46,7 @@ type Result struct {
 	Figures []Figure `json:"figures"`
 }
 
-// Figure is a number that was looked at. Warn and Crit are nil where there is no limit.
+// Figure is a checked number. Warn and Crit are nil if there is no limit.
 type Figure struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`
@@ -54,15 +55,16 @@ type Figure struct {
 	Crit  *float64 `json:"crit,omitempty"`
 }
 
-// failed is the result of a check that did not get its answers.
+// failed is the result of a check whose requests failed.
 func failed(check string, s State, why string) Result {
 	return Result{Check: check, State: s, Summary: why, Details: []string{}, Figures: []Figure{}}
 }
 
-// begin returns a result that has found nothing yet.
+// begin returns a result without findings.
 func begin(check string) Result { return failed(check, OK, "") }
 
-// beginNodes returns a result about nodes. A cluster that has not formed has none: nothing is known then.
+// beginNodes returns a result about nodes. In a cluster that has not formed, which has no nodes, it is
+// Unknown.
 func beginNodes(check string, nodes []Scraped) Result {
 	r := begin(check)
 	if len(nodes) == 0 {
@@ -71,7 +73,7 @@ func beginNodes(check string, nodes []Scraped) Result {
 	return r
 }
 
-// find adds something that was found, and what it means.
+// find adds a finding with its state.
 func (r *Result) find(s State, text string, args ...any) {
 	text = fmt.Sprintf(text, args...)
 	if s.graver(r.State) {
@@ -80,7 +82,7 @@ func (r *Result) find(s State, text string, args ...any) {
 	r.Details = append(r.Details, fmt.Sprintf("%s: %s", s, text))
 }
 
-// end gives the result its summary, where nothing was found that is wrong.
+// end sets the summary of a result without findings.
 func (r *Result) end(text string, args ...any) Result {
 	if r.State == OK {
 		r.Summary = fmt.Sprintf(text, args...)
@@ -120,8 +122,8 @@ func (r *Result) Write(w io.Writer, form string) (err error) {
 	return err
 }
 
-// Nagios returns the result as a plugin prints it: the state, the summary and the figures on the first
-// line, the details on those that follow.
+// Nagios returns the result in the form of a plugin's output: the state, the summary and the figures
+// on the first line, the details on the following lines.
 func (r *Result) Nagios() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "BROKERD %s %s - %s", strings.ToUpper(r.Check), strings.ToUpper(r.State.String()), oneLine(r.Summary))
@@ -144,7 +146,7 @@ func (r *Result) Nagios() string {
 	return out.String()
 }
 
-// oneLine keeps a text from ending the line that it is in, and from beginning the figures.
+// oneLine removes characters from a text that would end its line, or begin the figures.
 func oneLine(text string) string {
 	return strings.NewReplacer("\n", " ", "|", "/").Replace(text)
 }
@@ -156,7 +158,7 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', -1, 64)
 }
 
-// WritePrometheus writes the result as metrics, such as the textfile collector of node_exporter reads.
+// WritePrometheus writes the result as metrics for the textfile collector of node_exporter.
 func (r *Result) WritePrometheus(w io.Writer) error {
 	var out strings.Builder
 	out.WriteString("# HELP brokerd_check_state What brokerctl check found: 0 ok, 1 warning, 2 critical, 3 unknown.\n# TYPE brokerd_check_state gauge\n")

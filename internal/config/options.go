@@ -48,14 +48,14 @@ type Listen struct {
 	Cluster string // node to node; "": off
 }
 
-// Web is who may do what on the HTTP addresses.
+// Web is the access configuration of the HTTP addresses.
 type Web struct {
 	AllowedHosts []string // names that the node is asked under, beside its own
 	ConfigFrom   []string // networks that options may be changed from
 }
 
-// Advertise is what other nodes and clients are told. An empty field follows
-// from Host and the bound port.
+// Advertise is what the node announces to other nodes and clients. An empty
+// field follows from Host and the bound port.
 type Advertise struct {
 	Host    string
 	TCP     string
@@ -141,7 +141,7 @@ type TLS struct {
 
 // Access is what access control leaves to each node.
 type Access struct {
-	AnonymousLookup  bool // /lookup and /nodes are answered to everybody
+	AnonymousLookup  bool // /lookup and /nodes need no credentials
 	AnonymousMetrics bool // /metrics likewise
 	Recovery         bool // the first administrator's secret is written though there is one
 }

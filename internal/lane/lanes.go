@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Lanes do the work on each of many things in runs that come one at a time,
-// while the work on other things continues. Who asks for work gets the outcome of a run
-// that begins after that, and shares it with all who asked meanwhile. So however
-// often it is asked, and however long a run takes, at most one more waits behind it.
+// Lanes do the work on each of many things in runs that come one at a time, while the
+// work on other things continues. A caller that asks for work gets the outcome of a run
+// that begins after that, and shares it with all who asked meanwhile. So however often
+// it is asked, and however long a run takes, at most one more waits behind it.
 type Lanes[K comparable, R any] struct {
 	ended error
 	work  func(K) (R, error)

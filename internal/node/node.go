@@ -51,8 +51,8 @@ import (
 // turnsPart is the part of the processors that may be busy with much for few.
 const turnsPart = 2
 
-// Node is one node: the broker, what it stands on, and what it is reached through.
-// Open makes it, Serve answers, Drain and Close end it.
+// Node is one node: the broker, the parts below it, and the servers in front of
+// it. Open makes it, Serve answers, Drain and Close end it.
 type Node struct {
 	c       Config
 	disk    *vfs.Watch
@@ -66,7 +66,7 @@ type Node struct {
 	drops   *limit.Drops     // of what clients send for nothing
 	created *limit.Creations // by clients
 	tracing *tracing         // what happened to messages
-	guard   *guard.Guard     // of who may do what
+	guard   *guard.Guard     // of access control
 	refused atomic.Uint64    // HTTP requests that it did not let in
 	first   *firstAdmin      // the secret with which the first administrator is made
 

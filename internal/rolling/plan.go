@@ -9,19 +9,19 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// Plan is which nodes go, in which order.
+// Plan lists the nodes to be restarted, in order.
 type Plan struct {
 	Nodes []api.Node // to be restarted, in this order
-	Done  []api.Node // already run the version that was asked for
+	Done  []api.Node // already run the requested version
 
-	Resume *Record // where the run was that is continued; nil: a new one begins
+	Resume *Record // the last record of the run that is continued; nil: a new run
 }
 
-// ErrNoNode is why there is no plan for a node that is not in the cluster.
+// ErrNoNode refuses a plan for a node that is not in the cluster.
 var ErrNoNode = errors.New("is not in the cluster")
 
-// PlanFor returns the plan for a cluster. names are the nodes to restart, in that order; none: all, by id, the
-// controller last. version is what they are to run: those that do are passed over; "" passes over none.
+// PlanFor returns the plan for a cluster. names are the nodes to restart, in that order; if empty, all
+// nodes, by id, the controller last. Nodes that already run version are skipped; "" skips none.
 func PlanFor(c *api.Cluster, names []string, version string) (Plan, error) {
 	nodes, err := chosen(c, names)
 	if err != nil {
@@ -69,21 +69,21 @@ func chosen(c *api.Cluster, names []string) ([]api.Node, error) {
 	return nodes, nil
 }
 
-// harmless are the reasons of a cluster's health that say nothing against a restart of one node. Every other one
-// does, those of later versions, too.
+// harmless are the reasons of a cluster's health that do not prevent the restart of one node. Every
+// other reason does, including those of later versions.
 var harmless = []string{
 	"partitions_moving", "messages_spinning", "messages_blocked", "dead_letters_refused", "topics_full",
 	"dedup_window_short", "channel_stalled", "channel_growing", "two_voters", "partitions_few_replicas",
 	"data_lost", "copies_set_aside", "positions_lost", "stray_data",
-	"version_skew", "upgrade_not_finalized", // what an upgrade brings, and the way back from one
-	"nodes_draining", // nodes are looked at one by one
+	"version_skew", "upgrade_not_finalized", // consequences of an upgrade, or of its cancellation
+	"nodes_draining", // each node is checked individually
 }
 
-// expected are the reasons that are there because one node is away.
+// expected are the reasons that the absence of one node causes.
 var expected = []string{"nodes_down", "nodes_silent", "partitions_under_replicated", "metadata_tolerance", "exiting"}
 
-// Fit says what keeps a node from being restarted: nothing if it may go. A node that is away already, as after a
-// run that was interrupted, is started whatever its absence does to the health.
+// Fit returns the obstacles to restarting a node; empty if it may be restarted. A node that is already
+// down, for example after an interrupted run, is started whatever its absence does to the health.
 func Fit(c *api.Cluster, h *api.Health, id string) []string {
 	obstacles := others(c, id)
 	away := slices.ContainsFunc(c.Nodes, func(n api.Node) bool { return n.ID == id && n.State == api.NodeDown })
@@ -96,7 +96,7 @@ func Fit(c *api.Cluster, h *api.Health, id string) []string {
 	return obstacles
 }
 
-// others says which other nodes are away, or about to be.
+// others returns the other nodes that are down, or about to be, as obstacles.
 func others(c *api.Cluster, id string) (obstacles []string) {
 	for _, n := range c.Nodes {
 		switch {
@@ -120,7 +120,7 @@ func behind(n *api.NodeDetail) (count int) {
 	return count
 }
 
-// Result is what became of one node, in the answer of a run.
+// Result is the outcome for one node, in the answer of a run.
 type Result struct {
 	Node          string `json:"node"`
 	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (of a dry run) or left
@@ -130,7 +130,8 @@ type Result struct {
 	Command       string `json:"command,omitempty"` // of a dry run
 }
 
-// Results returns what became of the nodes of a plan of which those in done were restarted.
+// Results returns the outcomes for the nodes of a plan, of which those in done were
+// restarted.
 func (p *Plan) Results(done []Restarted) []Result {
 	results := p.Skipped()
 	for _, d := range done {
@@ -142,7 +143,7 @@ func (p *Plan) Results(done []Restarted) []Result {
 	return results
 }
 
-// Skipped returns the results of the nodes that run the version already.
+// Skipped returns the results of the nodes that already run the version.
 func (p *Plan) Skipped() (results []Result) {
 	for _, n := range p.Done {
 		results = append(results, Result{Node: n.ID, Result: "skipped", VersionBefore: n.Version, Version: n.Version})
@@ -150,7 +151,7 @@ func (p *Plan) Skipped() (results []Result) {
 	return results
 }
 
-// Continue returns the plan for what is left of a run that has not come to its end.
+// Continue returns the plan for the rest of an unfinished run.
 func (u *Unfinished) Continue(c *api.Cluster, verb, version string) (Plan, error) {
 	if u.Verb != verb {
 		return Plan{}, fmt.Errorf("the interrupted run is a rolling %s: brokerctl rolling %s --continue", u.Verb, u.Verb)

@@ -12,31 +12,33 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// maxRecord is how long a record may be: the audit log keeps so many bytes of a reason.
+// maxRecord is the maximum length of a record: the audit log keeps so many bytes of a
+// reason.
 const maxRecord = 400
 
-// Journal is how many entries of the audit log are looked through for the last run.
+// Journal is the number of entries of the audit log that are searched for the last
+// run.
 const Journal = 10_000
 
-// What a record says became of its node.
+// The states of a node in a record.
 const (
 	stateDrained   = "drained"
 	stateRestarted = "restarted"
 	stateKept      = "not restarted"
 )
 
-// Record is where a run was, as the reason of its last act in the audit log tells it. So a run leaves nothing
-// behind that is not a record of what was done.
+// Record is the state of a run, stored as the reason of its last act in the audit log. A run therefore
+// stores nothing besides the record of its acts.
 type Record struct {
 	Verb        string    // restart or upgrade
-	Begun       time.Time // tells runs apart
+	Begun       time.Time // distinguishes runs
 	Node        string
 	State       string   // of the node: drained, restarted or not restarted
 	Incarnation uint64   // of the node when it was drained
 	Version     string   // likewise
-	Left        []string // nodes behind it; nil where Unlisted is not 0
-	Unlisted    int      // how many nodes are left, where they are too many to be listed
-	Act         api.Act  // that the record was read from
+	Left        []string // nodes after it; nil if Unlisted is not 0
+	Unlisted    int      // number of nodes left, if they are too many to be listed
+	Act         api.Act  // from which the record was read
 }
 
 // String returns the record as the reason of an act.
@@ -86,15 +88,15 @@ func parseRecord(a *api.Act) (*Record, bool) {
 	return r, true
 }
 
-// Unfinished is a run that has not come to its end: it was interrupted, or it is under way.
+// Unfinished is a run that has not ended: it was interrupted, or is in progress.
 type Unfinished struct {
 	Record
-	Nodes   []string // to be restarted still, in their order
-	Drained bool     // the node of the record is, still
+	Nodes   []string // still to be restarted, in order
+	Drained bool     // the node of the record is still drained
 }
 
-// UnfinishedIn returns the last run that the audit log knows of, unless it has come to its end. acts are the
-// entries, the oldest first.
+// UnfinishedIn returns the last run in the audit log, unless it has ended. acts are the entries, the
+// oldest first.
 func UnfinishedIn(acts []api.Act, c *api.Cluster) (*Unfinished, bool) {
 	var last *Record
 	done := map[string]bool{} // restarted by the last run
@@ -136,7 +138,7 @@ func UnfinishedIn(acts []api.Act, c *api.Cluster) (*Unfinished, bool) {
 	return u, len(u.Nodes) > 0
 }
 
-// String says where the run was.
+// String describes the state of the run.
 func (u *Unfinished) String() string {
 	var what string
 	switch {

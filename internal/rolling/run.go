@@ -10,7 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// Cluster is what a run asks and changes: [api.Client] is one.
+// Cluster is the interface to the cluster that a run needs: [api.Client]
+// implements it.
 type Cluster interface {
 	Cluster(ctx context.Context) (*api.Cluster, error)
 	Health(ctx context.Context) (*api.Health, error)
@@ -19,12 +20,12 @@ type Cluster interface {
 	UndrainNode(ctx context.Context, id string) (*api.NodeDetail, error)
 }
 
-// Step is what a run does with a node.
+// Step is a step of restarting a node.
 type Step string
 
 // The steps, in their order.
 const (
-	StepWait    Step = "wait"    // until it may go
+	StepWait    Step = "wait"    // until it may be restarted
 	StepDrain   Step = "drain"   // until it leads nothing
 	StepExec    Step = "exec"    // the operator's command
 	StepReturn  Step = "return"  // until it has a newer incarnation
@@ -33,33 +34,35 @@ const (
 	StepDone    Step = "done"
 )
 
-// Options say how to restart.
+// Options configure a run.
 type Options struct {
-	// Verb is what the run is called in the audit log: restart or upgrade.
+	// Verb is the name of the run in the audit log: restart or upgrade.
 	Verb string
-	// Reason is the operator's, for the audit log; "": none is given.
+	// Reason is the operator's reason for the audit log; "": none.
 	Reason string
-	// Exec restarts a node and returns when that is begun or done.
+	// Exec restarts a node and returns when the restart has begun or is done.
 	Exec func(ctx context.Context, n *api.NodeDetail) error
-	// Version is what a node has to run afterwards. "": any.
+	// Version is the version that a node must run afterwards. "": any.
 	Version string
-	// Changed demands that a node runs another version than before.
+	// Changed demands that a node runs a different version afterwards.
 	Changed bool
-	// Timeout is how long one step may take.
+	// Timeout bounds one step.
 	Timeout time.Duration
-	// Request is how long one request may take.
+	// Request bounds one request.
 	Request time.Duration
-	// Say is called with what is done, and whenever what is waited for changes.
+	// Say is called with the progress: with each act, and whenever the
+	// obstacles that the run waits for change.
 	Say func(node string, step Step, text string)
-	// Now and Pause are the clock. Pause waits, or until the context ends.
+	// Now and Pause are the clock. Pause waits for a duration, or until the
+	// context ends.
 	Now   func() time.Time
 	Pause func(context.Context, time.Duration)
 }
 
-// every is how often it is asked whether a step is done.
+// every is the period at which the run checks whether a step is done.
 const every = 500 * time.Millisecond
 
-// Restarted is what became of a node.
+// Restarted is the outcome for a node.
 type Restarted struct {
 	Node   string
 	Before string // its version
@@ -67,24 +70,25 @@ type Restarted struct {
 	Took   time.Duration
 }
 
-// Stopped is the error of a run that did not get to its end.
+// Stopped is the error of a run that stopped before its end.
 type Stopped struct {
 	Node  string
 	Step  Step
 	State string   // in which the node was left
-	Left  []string // nodes that are to be restarted still, that one first unless it was
+	Left  []string // nodes still to be restarted, beginning with this one unless it was restarted
 	Cause error
 }
 
-// Error says where the run stopped, and in which state it left the node.
+// Error names the node and step at which the run stopped, and the state of the
+// node.
 func (s *Stopped) Error() string {
 	return fmt.Sprintf("rolling restart stopped at node %s, step %s: %v; %s", s.Node, s.Step, s.Cause, s.State)
 }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (s *Stopped) Unwrap() error { return s.Cause }
 
-// errTimeout is why a run stops at a step that takes too long.
+// errTimeout is the cause of a run that stopped at a step that took too long.
 var errTimeout = errors.New("the step exceeded --step-timeout")
 
 // Run restarts the nodes of a plan, one at a time. It returns those that were restarted, and a [*Stopped]
@@ -92,7 +96,7 @@ var errTimeout = errors.New("the step exceeded --step-timeout")
 func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error) {
 	r := &run{Options: o, c: c, begun: o.Now(), resume: p.Resume}
 	if p.Resume != nil {
-		r.begun = p.Resume.Begun // it is the same run
+		r.begun = p.Resume.Begun // the same run continues
 	}
 	var done []Restarted
 	for i, n := range p.Nodes {
@@ -111,15 +115,15 @@ type run struct {
 	Options
 	c     Cluster
 	node  string
-	left  []api.Node // this one and those behind it
-	began time.Time  // with the node
-	begun time.Time  // the run
+	left  []api.Node // this one and those after it
+	began time.Time  // of the work on this node
+	begun time.Time  // of the run
 
-	resume *Record // where an earlier run was that is continued; nil: there is none
+	resume *Record // last record of the run that is continued; nil: none
 	before *api.NodeDetail
 }
 
-// recording returns a context in which an act is recorded in the audit log with what it is in the run.
+// recording returns a context in which an act is recorded in the audit log with the record of the run.
 func (r *run) recording(ctx context.Context, state string) context.Context {
 	record := Record{Verb: r.Verb, Begun: r.begun, Node: r.node, State: state, Incarnation: r.before.Incarnation, Version: r.before.Version}
 	for _, n := range r.left[1:] {
@@ -132,8 +136,8 @@ func (r *run) recording(ctx context.Context, state string) context.Context {
 	return api.WithReason(ctx, text)
 }
 
-// resumed returns the node as it was before the command of the run that is continued restarted it: it has
-// started again since. false: it has not, or not as it should.
+// resumed returns the earlier state of a node that the continued run had already restarted. It returns
+// false if the node has not started again, or not with the required version.
 func (r *run) resumed(now *api.NodeDetail) (*api.NodeDetail, bool) {
 	was := r.resume
 	if was == nil || was.Node != r.node || was.State != stateDrained || now.Incarnation == was.Incarnation {
@@ -193,7 +197,7 @@ func (r *run) mayGo(ctx context.Context) (*api.NodeDetail, error) {
 	})
 }
 
-// drain has the node lead nothing. Of two runs that begin at the same moment each finds the other's drain here.
+// drain drains the node. Of two runs that begin at the same time, each finds the other's drain here.
 func (r *run) drain(ctx context.Context) error {
 	r.Say(r.node, StepDrain, "drain")
 	err := r.ask(ctx, func(ctx context.Context) error {
@@ -226,7 +230,7 @@ func (r *run) drain(ctx context.Context) error {
 	return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))
 }
 
-// takeBack undrains a node that is not to be restarted after all, also for a run that was interrupted.
+// takeBack undrains a node that will not be restarted, also for an interrupted run.
 func (r *run) takeBack(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Request)
 	defer cancel()
@@ -271,7 +275,7 @@ func (r *run) back(ctx context.Context, before *api.NodeDetail) (*api.NodeDetail
 		return err
 	})
 	if err == nil {
-		_, err = r.mayGo(ctx) // all is well again before the next one goes
+		_, err = r.mayGo(ctx) // the cluster is healthy again before the next node
 	}
 	if err != nil {
 		r.left = r.left[1:]
@@ -319,8 +323,9 @@ func (r *run) stopped(ctx context.Context, step Step, cause error, state string)
 	return s
 }
 
-// until asks repeatedly until there is nothing left to wait for, and says what that is whenever it changes.
-// A cluster that does not answer is asked again: the node that was asked may be the one that is away.
+// until asks repeatedly until there is nothing left to wait for, and prints what it waits for whenever
+// that changes. If the cluster does not answer, it asks again, because the asked node may be the one
+// that is down.
 func until[T any](ctx context.Context, r *run, step Step, ask func(context.Context) (v T, waits string, err error)) (T, error) {
 	said, ends := "", r.Now().Add(r.Timeout)
 	for {
@@ -364,7 +369,8 @@ func (r *run) once(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// unanswered says of an error that it is over when the cluster has got over a node that went.
+// unanswered reports whether an error will pass once the cluster has recovered from the loss
+// of a node.
 func unanswered(err error) bool {
 	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// Script is a command for the shell that restarts a node. It names the node by fields such as {{.Node}}.
+// Script is a shell command that restarts a node. It refers to the node by fields such as {{.Node}}.
 type Script struct{ text *template.Template }
 
-// fields are the names that a script may use.
+// fields are the fields that a script may use.
 type fields struct {
 	Node, Host, Hostname, TCPAddress, HTTPAddress, ClusterAddress string
 }
 
-// ParseScript returns the script of a text. It fails where the text is no template, or uses other fields than
-// Node, Host, Hostname, TCPAddress, HTTPAddress and ClusterAddress.
+// ParseScript parses a script. It fails if the text is not a template, or uses other fields than Node,
+// Host, Hostname, TCPAddress, HTTPAddress and ClusterAddress.
 func ParseScript(text string) (*Script, error) {
 	t, err := template.New("exec").Parse(text)
 	if err != nil {
@@ -36,11 +36,11 @@ func ParseScript(text string) (*Script, error) {
 	return &Script{t}, nil
 }
 
-// plain is what a node may say of itself for a shell to see.
+// plain matches values of a node that are safe in a shell command.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:\[\]%-]*$`)
 
-// For returns the command for a node. It fails where the node advertises something that a shell would read as more
-// than a word.
+// For returns the command for a node. It fails if the node advertises a value that a shell would not
+// read as one word.
 func (s *Script) For(n *api.NodeDetail) (string, error) {
 	host, _, err := net.SplitHostPort(n.TCPAddress)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Script) For(n *api.NodeDetail) (string, error) {
 	return line.String(), nil
 }
 
-// Run has the shell run the command for a node, and writes what that prints to out. What the command leaves in the
-// background continues.
+// Run runs the command for a node in a shell, and writes its output to out. Background processes of the
+// command continue.
 func (s *Script) Run(ctx context.Context, n *api.NodeDetail, out io.Writer) error {
 	line, err := s.For(n)
 	if err != nil {
