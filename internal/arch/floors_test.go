@@ -10,7 +10,7 @@ import (
 // lower floors only; docs/architecture.md draws the house.
 var floors = map[string]int{
 	"pkg/seq":       0, // numbers
-	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
+	"pkg/limit":     0, // limits of message sizes and of the memory for clients
 	"pkg/fate":      0, // what an error means for the data
 	"pkg/failure":   0, // the registry of what can go wrong
 	"pkg/level":     0, // what nodes may rely on of each other
@@ -22,11 +22,11 @@ var floors = map[string]int{
 	"pkg/keyorder":  0, // messages of one key wait for each other
 	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/filter":    0, // which messages an expression chooses
-	"pkg/policy":    0, // what becomes of messages that consumers do not finish
+	"pkg/policy":    0, // policies for messages that consumers do not finish
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
-	"pkg/access":    0, // who may do what
+	"pkg/access":    0, // users, rules and the check of a request
 	"pkg/guard":     1, // which user a credential belongs to
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
@@ -45,7 +45,7 @@ var floors = map[string]int{
 	"pkg/channel":               1,
 	"pkg/record":                1, // messages as bytes in a log
 	"pkg/processing":            1, // how long messages take
-	"pkg/sharing":               1, // positions on their way to other replicas
+	"pkg/sharing":               1, // the order in which positions are sent to other replicas
 	"pkg/trace":                 1, // what happened to messages
 	"pkg/meta":                  1,
 	"pkg/peer":                  1, // calls between nodes
@@ -69,7 +69,7 @@ var floors = map[string]int{
 	"pkg/once":               3, // messages with dedup ids, stored once
 	"pkg/coord":              3,
 	"pkg/cluster/controller": 3,
-	"pkg/cluster/formation":  3, // who is in the cluster
+	"pkg/cluster/formation":  3, // membership of the cluster
 	"pkg/forward":            3, // what nodes ask of each other for clients
 	"pkg/relay":              3, // consumers of what other nodes lead
 	"pkg/deferral":           3, // what operators do with deferred messages

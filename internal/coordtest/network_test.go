@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// diary is what a link was told, in order.
+// diary records the events of a link, in order.
 type diary struct {
 	mu    sync.Mutex // guards lines
 	lines []string
@@ -59,7 +59,7 @@ func TestCallsAreAnsweredInOrderAndSessionsEnd(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			if got := d.read(); got != want {
-				t.Errorf("the link was told %s, want %s", got, want)
+				t.Errorf("the link got the events %s, want %s", got, want)
 			}
 		}
 		link := n.Peers("a").Follow("b", d.events())

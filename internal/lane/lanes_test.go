@@ -25,7 +25,7 @@ func TestRunsOfOneLaneComeOneAfterTheOther(t *testing.T) {
 		began := time.Now()
 		first := all.Ask("a")
 		synctest.Wait()
-		second, third := all.Ask("a"), all.Ask("a") // the run under way may have read what was before
+		second, third := all.Ask("a"), all.Ask("a") // the current run may have read earlier values
 		if _, err := all.Ask("b").Wait(); err != nil || time.Since(began) != 0 {
 			t.Errorf("another lane's run ended after %v: %v", time.Since(began), err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// fakeCluster is a cluster whose nodes do what they are told at the next question.
+// fakeCluster is a cluster whose nodes act on a request when they are asked next.
 type fakeCluster struct {
 	t       *testing.T
 	now     time.Time

@@ -229,7 +229,8 @@ func TestATokenIsItsTextUntilItExpires(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", change, found, err)
 		}
 	}
-	// One who is made again under the name does not get what the first had.
+	// A user who is created again under the name does not get the first one's
+	// rules and credentials.
 	again := apply(t, d, access.Change{Verb: access.DeleteUser, User: "u"}, user("u"))
 	if found, _ := again.ByToken(text, 99); found != nil {
 		t.Error("a token of a deleted user is one of its namesake")

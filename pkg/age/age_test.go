@@ -13,7 +13,7 @@ func TestAgeOfABatchOutlivesStepsOfTheClock(t *testing.T) {
 		name  string
 		step  time.Duration // of this node's wall clock after the batch was appended
 		skew  time.Duration // of the leader's clock against this node's
-		heard bool          // the batch was seen as it was appended
+		heard bool          // the batch was received as it was appended
 		want  time.Duration
 	}{
 		{name: "clocks agree", heard: true, want: time.Minute},

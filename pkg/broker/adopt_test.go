@@ -281,7 +281,7 @@ func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 		m.link("n1", "n2").cut(true)
 		eventually(t, func() bool { return c.Sources.Load().Live() == 1 })
 		if c.ended.Load() != nil {
-			t.Error("the client was told to go, though there is another partition")
+			t.Error("the client was disconnected, though there is another partition")
 		}
 		m.link("n1", "n2").cut(false)
 		m.nodes["n2"].put("t", "x")
@@ -311,7 +311,7 @@ func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 		}
 	}
 	if c.ended.Load() != nil || d.ended.Load() != nil {
-		t.Error("a client was told to go")
+		t.Error("a client was disconnected")
 	}
 }
 

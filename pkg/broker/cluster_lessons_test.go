@@ -58,7 +58,7 @@ func TestIDsGoOnWhereverTheLeadershipGoes(t *testing.T) {
 		}
 		next = int(r.First) + r.Count
 		all = append(all, stored{int(r.First), next})
-		open := l.send("t", numbered(fmt.Sprint("b", round, "-"), 10)...) // what becomes of it is open
+		open := l.send("t", numbered(fmt.Sprint("b", round, "-"), 10)...) // its outcome is unknown
 		if round%5 == 4 {
 			l.kill(from)
 			l.failOver(from)
@@ -306,7 +306,7 @@ func TestAReplicaCatchesUpUnderLoad(t *testing.T) {
 		before := x.count()
 		l.eventually("load", func() bool { return x.count() > before+100 })
 		l.start("n3")
-		l.inSync("t", 0, 3) // while it goes on
+		l.inSync("t", 0, 3) // while publishing continues
 	}
 	x.end()
 	for _, err := range x.failed {

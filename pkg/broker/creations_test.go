@@ -131,7 +131,7 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 }
 
 // TestAnEphemeralChannelOfAnotherNodesTopicCounts: it is made at the leader, which does not
-// know who asks for it. A channel that this node has consumers of is there already.
+// know who asks for it. A channel with consumers on this node exists already.
 func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")

@@ -128,6 +128,6 @@ func TestARelayIsGivenUpAfterAPause(t *testing.T) {
 		t.Error("the relay has outlived the pause")
 	}
 	if c.ended.Load() != nil {
-		t.Error("the client was told to go")
+		t.Error("the client was disconnected")
 	}
 }

@@ -3,7 +3,7 @@ package broker
 import "reflect"
 
 // hidden returns a field that another room keeps to itself: for tests that bring a whole
-// node into a state which its rooms do not let anybody bring it into.
+// node into a state that its packages prevent otherwise.
 func hidden[T any](of any, field string) *T {
 	v := reflect.ValueOf(of).Elem().FieldByName(field)
 	if v.Type() != reflect.TypeFor[T]() {

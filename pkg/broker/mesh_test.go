@@ -134,7 +134,7 @@ type meshLink struct {
 	open    map[*meshCall]struct{} // not answered
 	wakeup  chan struct{}          // holds one
 	done    chan struct{}          // the link has ended
-	events  []func()               // answers on their way, in order
+	events  []func()               // answers in transit, in order
 	running sync.WaitGroup
 }
 

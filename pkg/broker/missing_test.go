@@ -88,7 +88,7 @@ func TestALeaderWithoutDataIsDeposed(t *testing.T) {
 			l.control()
 			return l.store.Topic("t").Partitions[0].Leader == ""
 		})
-		l.control() // there is no one to elect
+		l.control() // no replica can be elected
 		if p := l.store.Topic("t").Partitions[0]; p.Leader != "" {
 			t.Fatalf("%+v", p)
 		}

@@ -49,7 +49,8 @@ func (c *council) Controller() (controller.Decision, bool) {
 	return controller.Decision{Troubles: c.troubles}, true
 }
 
-// newGovernedLan starts brokers that know who takes part in the metadata.
+// newGovernedLan starts brokers that know the members of the metadata's Raft
+// group.
 func newGovernedLan(t *testing.T, ids ...meta.NodeID) (*lan, *council) {
 	t.Helper()
 	c := &council{}
@@ -323,7 +324,7 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 		t.Errorf("moving: %+v, %v", d, err)
 	}
 	err = b.Operator.CancelMove(ctx, "t", 0)
-	for errors.Is(err, failure.StaleVersion) { // n3 has joined meanwhile: as operators are told, try again
+	for errors.Is(err, failure.StaleVersion) { // n3 has joined meanwhile: retry, as the error says
 		err = b.Operator.CancelMove(ctx, "t", 0)
 	}
 	if err != nil {

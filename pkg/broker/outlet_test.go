@@ -169,8 +169,8 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 	ended(t, a.Broker)
 }
 
-// ended waits until nothing is on its way: a forward queue ends after the receipts of its last
-// publish were given.
+// ended waits until no publish is in transit: a forward queue ends after the receipts of its
+// last publish were given.
 func ended(t *testing.T, b *Broker) {
 	t.Helper()
 	eventually(t, func() bool { partitions, bytes := b.Router.Waiting(); return partitions == 0 && bytes == 0 })
@@ -184,7 +184,7 @@ func TestOrderSurvivesHandovers(t *testing.T) {
 	l := newLan(t, nil, ids...)
 	l.create("t", ids...)
 	l.inSync("t", 0, 3)
-	window := make(chan struct{}, 64) // so many are on their way
+	window := make(chan struct{}, 64) // the number in transit
 	over := make(chan struct{})
 	var got settled
 	var want []string

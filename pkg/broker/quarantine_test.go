@@ -197,7 +197,7 @@ func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
 			l.elect("t", 0, "n1")
 		}
 		var got []string
-		for range 2 { // the first leader's consumers are told to go
+		for range 2 { // the first leader's consumers are disconnected
 			c := l.subscribe("t", "c", 0)
 			for len(got) < len(want) && c.ended.Load() == nil {
 				_, err := c.Take(time.Now(), 1, func(d *topic.Delivery) error {

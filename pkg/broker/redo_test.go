@@ -33,5 +33,5 @@ func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 		}
 	}
 	n.start()
-	n.put("a", "two") // a replica without others goes on
+	n.put("a", "two") // a single replica continues
 }

@@ -27,7 +27,7 @@ func (l *lan) sendAt(id meta.NodeID, name string) topic.Receipt {
 }
 
 // A refusal keeps its reason and its fate when the publish was sent through another
-// node: clients there are told the same as at the leader.
+// node: clients there get the same error as at the leader.
 func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")

@@ -64,7 +64,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 	})
 }
 
-// takeSome2 waits for a message to time out and come again.
+// takeSome2 waits for a message to time out and be redelivered.
 func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery {
 	t.Helper()
 	c.SetReady(1) // it has to make room itself
@@ -94,7 +94,7 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 		if err := c.told(got[1].ID); err != nil {
-			t.Errorf("told of one that was finished: %v", err)
+			t.Errorf("got an error of one that was finished: %v", err)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 		synctest.Wait()
 		for _, d := range got {
 			if c.told(d.ID) == nil {
-				t.Errorf("not told of %s", d.Body)
+				t.Errorf("no error of %s", d.Body)
 			}
 		}
 	})
@@ -149,7 +149,7 @@ func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 			t.Errorf("got %s again", got.Body)
 		}
 		if why := c.told(a.ID); why != nil {
-			t.Errorf("told of a: %v", why)
+			t.Errorf("the error of a: %v", why)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestARelayDeliversAgainAfterARefusedFinish(t *testing.T) {
 		m.link("n1", "n2").hold(false)
 		synctest.Wait()
 		if c.told(a.ID) == nil {
-			t.Error("the client is not told of its Finish")
+			t.Error("the client got no error of its Finish")
 		}
 		c.SetReady(1)
 		synctest.Wait()

@@ -376,7 +376,7 @@ func TestWhoWaitsIsServedInTurn(t *testing.T) {
 		sum := func() int { return got[0] + got[1] + got[2] + got[3] }
 		for sent := range messages {
 			m.nodes["n1"].put("t", "x")
-			for try := 0; sum() == sent; try++ { // until someone has it
+			for try := 0; sum() == sent; try++ { // until a consumer has it
 				if try == 100 {
 					t.Fatalf("no consumer gets message %d", sent)
 				}

@@ -40,7 +40,7 @@ func (r *reader) readFor(d time.Duration) {
 			r.t.Fatal(err)
 		}
 		for _, id := range ids {
-			_ = r.Finish(id) // one that timed out comes again
+			_ = r.Finish(id) // a message that timed out is redelivered
 		}
 		if n > 0 {
 			continue
@@ -269,7 +269,7 @@ func (x *stallRun) step(size, partitions int) {
 		r.hold(1 + x.rnd.IntN(30))
 	case 6:
 		r.SetReady([]int{0, 0, 1, 3, 50, 2500}[x.rnd.IntN(6)])
-	case 7: // the session to a leader breaks, and comes again
+	case 7: // the session to a leader breaks, and a new one begins
 		l := x.m.link("n1", meta.NodeID(fmt.Sprint("n", 2+x.rnd.IntN(2))))
 		l.cut(true)
 		time.Sleep(time.Duration(x.rnd.Int64N(int64(x.timeout))))

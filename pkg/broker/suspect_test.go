@@ -180,7 +180,7 @@ func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
 		l.inSync("t", 0, 2)
 		l.settleLog("n2", "t")
 		l.kill("n2")
-		l.inSync("t", 0, 1) // n1 goes on alone
+		l.inSync("t", 0, 1) // n1 continues alone
 		l.kill("n1")        // its disk is lost
 		l.down("n1")
 		l.control()

@@ -29,7 +29,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	l.Add(1, "y", now.Add(time.Second))
 	l.Add(2, "x", now.Add(2*time.Second))
 	if got := l.Next(); got != nil || l.Len() != 3 {
-		t.Errorf("while others are being told: %v of %d", groupOf(got), l.Len())
+		t.Errorf("while a group is being sent: %v of %d", groupOf(got), l.Len())
 	}
 	if got := groupOf(l.Confirm(first)); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("the first: %v", got)
@@ -58,6 +58,6 @@ func TestAGroupHasABound(t *testing.T) {
 		l.Add(o, 0, time.Unix(0, 0))
 	}
 	if n := len(l.Confirm(l.Next())); n != MaxGroup || l.Len() != 1 {
-		t.Errorf("%d are told of together, %d wait", n, l.Len())
+		t.Errorf("%d are sent together, %d wait", n, l.Len())
 	}
 }

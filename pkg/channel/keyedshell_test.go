@@ -62,7 +62,7 @@ func TestWhatIsLeftOutIsNotCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := s.Counts(2); c.Delivered != 0 || s.Held() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
-			t.Errorf("while others are being told: %+v", c)
+			t.Errorf("while a group is being sent: %+v", c)
 		}
 		s.Release(0)
 	}
@@ -91,9 +91,9 @@ func TestOthersAreToldOfMoreWhenTheFirstAreDoneWith(t *testing.T) {
 	}
 	l.Add(2, 0, now)
 	if got := l.Next(); got != nil {
-		t.Error("others are told of more before the first are done with")
+		t.Error("more are sent before the first are done")
 	}
 	if l.Done(); len(l.Next()) != 1 {
-		t.Error("others are not told of more")
+		t.Error("no more are sent")
 	}
 }

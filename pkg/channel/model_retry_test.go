@@ -128,7 +128,7 @@ func (p *pair) takeSpent(rng *rand.Rand, consumer uint64, delay time.Duration) e
 	return nil
 }
 
-// decide says what became of a held message, or of one that is not held.
+// decide returns the outcome of a held message, or of one that is not held.
 func (p *pair) decide(rng *rand.Rand) error {
 	o := p.m.floor + seq.Offset(rng.IntN(30))
 	var held []seq.Offset

@@ -58,7 +58,7 @@ func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestARefusedBatchIsAppendedLater holds that a builder is as it was after a refusal.
+// TestARefusedBatchIsAppendedLater: a builder is unchanged after a refusal.
 func TestARefusedBatchIsAppendedLater(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	old := mustWriter(t, l, 1)

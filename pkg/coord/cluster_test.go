@@ -334,7 +334,7 @@ func (r *record) Size() int                              { return commitlog.Reco
 func (r *record) AppendTo(b *commitlog.Builder)          { copy(b.Next(len(r.text)), r.text) }
 func (r *record) Complete(_ commitlog.Placed, err error) { r.told <- err }
 
-// put appends a record. What becomes of it comes from the channel.
+// put appends a record. The channel receives its outcome.
 func put(t *coord.Term, text string) <-chan error {
 	r := &record{text, make(chan error, 1)}
 	if err := t.Append(r); err != nil {
@@ -416,7 +416,7 @@ func TestATermWithNothingToDoIsIdle(t *testing.T) {
 		}
 		tick(term, time.Second)
 		if !term.Idle() {
-			t.Error("not idle after all were told")
+			t.Error("not idle after all followers know")
 		}
 		c.net.Kill("c")
 		synctest.Wait()
@@ -444,7 +444,7 @@ func TestNoReplicaLaggedWhileATermWasIdle(t *testing.T) {
 			stirred = nil
 			<-time.After(time.Minute) // without a tick
 			told := put(term, "m")
-			term.Tick(time.Now(), time.Now()) // before anybody can have answered
+			term.Tick(time.Now(), time.Now()) // before a follower can have answered
 			if !slices.Equal(stirred, []*coord.Term{term}) {
 				t.Errorf("%d told that it is not idle any more", len(stirred))
 			}

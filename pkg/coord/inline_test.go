@@ -20,8 +20,8 @@ type inlineEntry struct {
 
 func (e *inlineEntry) Inline() func(appendHere func()) { return e.inline }
 
-// putInline appends one record by an Inliner that agrees. It returns what becomes of it, and
-// what appends it, if the term asked.
+// putInline appends one record by an Inliner that agrees. It returns the record's outcome,
+// and what appends it, if the term asked.
 func (r *rig) putInline() (told chan error, appendHere func()) {
 	r.t.Helper()
 	told = make(chan error, 2)

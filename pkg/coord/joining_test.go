@@ -60,7 +60,7 @@ func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 // tellTerm alters the metadata and updates a term.
 func (c *cluster) tellTerm(t *coord.Term, f func(*coord.View)) { t.Update(c.alter(f)) }
 
-// TestAProposalOfUnknownFateIsSettled: a joiner that died before anybody knew
+// TestAProposalOfUnknownFateIsSettled: a joiner that died before any node knew
 // whether it had joined does not hold the partition up.
 func TestAProposalOfUnknownFateIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// complaints are what a term told of followers that make no progress.
+// complaints are a term's reports of followers that make no progress.
 type complaints struct {
 	mu   sync.Mutex
 	open map[meta.NodeID]string // why; absent: it makes progress
@@ -107,7 +107,7 @@ func TestAFollowerThatGetsThereIsNotTold(t *testing.T) {
 			tick(term, 500*time.Millisecond)
 		}
 		if len(told.all) > 0 {
-			t.Errorf("told of slow followers: %q", told.all)
+			t.Errorf("reported slow followers: %q", told.all)
 		}
 		c.tellTerm(term, func(v *coord.View) {
 			v.ISR = []meta.NodeID{"a", "b"}
@@ -118,13 +118,13 @@ func TestAFollowerThatGetsThereIsNotTold(t *testing.T) {
 		put(term, "m")
 		tick(term, 10*time.Second)
 		if len(told.all) > 0 {
-			t.Errorf("told of one whose node is known to be down: %q", told.all)
+			t.Errorf("reported one whose node is known to be down: %q", told.all)
 		}
 		c.net.SetCut("a", "b", true)
 		put(term, "m")
 		tick(term, 6*time.Second)
 		if told.of("b") == "" {
-			t.Error("not told of one that is cut off")
+			t.Error("one that is cut off was not reported")
 		}
 		if err := c.nodes["a"].replica.StopLeading(); err != nil {
 			t.Error(err)

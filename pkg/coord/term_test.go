@@ -71,7 +71,7 @@ func (r *rig) lead(e seq.Epoch, sync meta.SyncPolicy) {
 	}
 }
 
-// put appends one record. What becomes of it comes from the channel.
+// put appends one record. The channel receives its outcome.
 func (r *rig) put() <-chan error {
 	r.t.Helper()
 	told := make(chan error, 2)

@@ -199,7 +199,7 @@ func TestAnErrorIsToldByItsOutermostRow(t *testing.T) {
 	}
 }
 
-// What a broker says of a failed publish, clients read as it was meant.
+// Clients read a broker's error of a failed publish as it was meant.
 func TestAFailedPublishIsReadAsItWasMeant(t *testing.T) {
 	for _, err := range []error{failure.TooFewISR, failure.Unconfirmed, errors.New("x"), fate.Mark(failure.TooFewISR, fate.Uncertain)} {
 		code, became := failure.Read("E_MPUB_FAILED", failure.PublishText("MPUB", err))

@@ -21,7 +21,7 @@ func TestAPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
 			before := time.Now()
 			time.Sleep(time.Second + 1)
 			if early {
-				p.Beat(time.Now()) // before anybody asks
+				p.Beat(time.Now()) // before the first call
 			}
 			for range 2 {
 				if first.Steady(time.Now()) || first.Steady(before) {

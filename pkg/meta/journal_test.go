@@ -138,7 +138,7 @@ func TestTheJournalIsBounded(t *testing.T) {
 	}
 }
 
-// States that share their past go on without each other.
+// States that share their history change independently.
 func TestAForkedJournalSharesNothingNew(t *testing.T) {
 	var s State
 	for i := range 10 {

@@ -123,7 +123,7 @@ func (r *rig) Append(e commitlog.Entry) error {
 	return nil
 }
 
-// settle says what became of the first append that is held.
+// settle completes the first append that is held.
 func (r *rig) settle(err error) {
 	h := r.held[0]
 	r.held = r.held[1:]

@@ -74,7 +74,8 @@ func TestAWindowIsSwitchedOffAndOnWhilePublishesAreUnderWay(t *testing.T) {
 		if got := fmt.Sprint(answers); got != "[a0 <nil> a0 <nil>]" {
 			t.Errorf("answers %s", got)
 		}
-		// Nothing is under way: what it knows is let go, and read from the log.
+		// Nothing is in progress: the keeper is dropped, and the ids are read
+		// from the log.
 		set(0)
 		if s.keeper.Load() != nil {
 			t.Error("the ids are kept though nothing is under way")

@@ -32,7 +32,7 @@ func TestHeldFramesLeaveTogether(t *testing.T) {
 	}
 	o.Release()
 	if len(written) != 2 || !bytes.Equal(written[0], want) || !bytes.Equal(written[1], all) || len(o.wake) > 0 {
-		t.Errorf("%d loads were written, and the writer was told %d times", len(written), len(o.wake))
+		t.Errorf("%d loads were written, and the writer was woken %d times", len(written), len(o.wake))
 	}
 	o.Hold()
 	o.Release()
@@ -64,7 +64,8 @@ func TestMuchLeavesThoughItIsHeld(t *testing.T) {
 	o.Release()
 }
 
-// What waits when it is held, and its writer was told already, is not forgotten.
+// Data that waits when it is held, and whose writer was woken already, is
+// written.
 func TestAHoldBehindTheWritersWake(t *testing.T) {
 	o := newOutbox()
 	want := putFrame(t, o, []byte("m")) // without a socket: the writer's

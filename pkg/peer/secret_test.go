@@ -306,7 +306,7 @@ func TestAVisitEnds(t *testing.T) {
 		if _, err := readHello(conn); err != nil {
 			t.Fatal(err)
 		}
-		go func() { // it pings for ever
+		go func() { // it pings without end
 			for id := uint64(1); ; id++ {
 				header, _ := encodeHeader(0, flagControl, id, nil)
 				if _, err := conn.Write(header[:]); err != nil {

@@ -222,7 +222,7 @@ func TestSilenceIsDeath(t *testing.T) {
 					t.Errorf("given up after %s", after)
 				}
 				if len(there.of(EventDown)) != 1 {
-					t.Errorf("the other side was told %v", there.all)
+					t.Errorf("the other side got the events %v", there.all)
 				}
 				a.Close()
 				b.Close()

@@ -18,7 +18,7 @@ type appending struct {
 	next  string // to be appended; "": it writes nothing
 	at    int64
 	alone bool       // its sync could not begin
-	told  chan error // what became of the sync
+	told  chan error // the outcome of the sync
 }
 
 func (a *appending) Write(*vfs.Gathering) vfs.Sync {
@@ -82,7 +82,7 @@ func TestARoundIsSyncedWithOneRecord(t *testing.T) {
 		join(t, others...)
 		synctest.Wait()
 		if len(first.told) > 0 {
-			t.Error("a member was told before the sync")
+			t.Error("Synced was called before the sync")
 		}
 		if got := lost(t, disk, root+"/first"); got != "begin " {
 			t.Errorf("before the sync the file holds %q", got)
@@ -92,7 +92,7 @@ func TestARoundIsSyncedWithOneRecord(t *testing.T) {
 		for i, a := range append(others, first) {
 			if a.next == "" {
 				if len(a.told) > 0 {
-					t.Error("a member was told that has written nothing")
+					t.Error("Synced was called for a member that has written nothing")
 				}
 				continue
 			}
@@ -171,7 +171,7 @@ func TestARoundThatIsNotSyncedFailsAllItsMembers(t *testing.T) {
 		synctest.Wait()
 		for _, a := range all {
 			if err := <-a.told; !errors.Is(err, syscall.EIO) {
-				t.Errorf("a member was told %v", err)
+				t.Errorf("Synced got %v", err)
 			}
 		}
 		d.Decide(nil)
@@ -179,7 +179,7 @@ func TestARoundThatIsNotSyncedFailsAllItsMembers(t *testing.T) {
 		synctest.Wait()
 		for _, a := range all {
 			if err := <-a.told; !errors.Is(err, syscall.EIO) {
-				t.Errorf("with the disk well again a member was told %v", err)
+				t.Errorf("with the disk working again Synced got %v", err)
 			}
 		}
 		if err := s.Close(); !errors.Is(err, syscall.EIO) {

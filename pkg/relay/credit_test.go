@@ -106,12 +106,12 @@ func TestALeaderThatStarvesIsNotForgotten(t *testing.T) {
 	r.Assign(0, false)
 	r.Tell()
 	if !r.Claim().Starved {
-		t.Error("it was told nothing and is forgotten")
+		t.Error("it has no credit and is forgotten")
 	}
 	r.Assign(1, false)
 	r.Tell()
 	if r.Claim().Starved {
-		t.Error("it was told of credit and counts as starved")
+		t.Error("it has credit and counts as starved")
 	}
 	r.starved = true // an answer that crossed the credit
 	r.Assign(1, false)

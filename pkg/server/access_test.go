@@ -215,7 +215,7 @@ func TestAnExpiredTokenStopsTheNextPublish(t *testing.T) {
 	})
 }
 
-// TestAChangeEndsASubscription has a consumer, who sends nothing, be told.
+// TestAChangeEndsASubscription: a consumer that sends nothing gets the error.
 func TestAChangeEndsASubscription(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -309,7 +309,7 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 		w.frame()
 	}
 	if queries.Load() != asked {
-		t.Error("an auth server was told a token")
+		t.Error("an auth server received a token")
 	}
 }
 

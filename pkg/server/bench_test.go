@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// nullBroker takes everything at once and delivers one message for ever, so
+// nullBroker takes everything at once and delivers one message repeatedly, so
 // that only the sessions are measured.
 type nullBroker struct{ body []byte }
 

@@ -31,7 +31,7 @@ type fakeBroker struct {
 	onPublish func() // called at each; set before any; nil: nothing
 
 	pause time.Duration // of the process, after each Take that delivers
-	until time.Time     // messages are deliverable; zero: for ever
+	until time.Time     // until when messages are deliverable; zero: always
 }
 
 type fakeTopic struct {

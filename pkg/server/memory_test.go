@@ -129,7 +129,7 @@ func TestABodyHasADeadline(t *testing.T) {
 	}
 }
 
-// dribble sends a body a few bytes at a time, for ever.
+// dribble sends a body a few bytes at a time, without end.
 func dribble(conn net.Conn, pause time.Duration) {
 	_, err := io.WriteString(conn, nsq.Magic+"PUB t\n"+sized(strings.Repeat("x", 1<<20))[:64<<10])
 	for err == nil {

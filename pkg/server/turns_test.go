@@ -98,7 +98,7 @@ func TestDecompressionIsDoneInTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		turns.Acquire() // who waits for input has no turn
+		turns.Acquire() // a reader that waits for input has no turn
 		var small bytes.Buffer
 		to, err := flate.NewWriter(&small, 1)
 		if err != nil {
@@ -128,7 +128,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 	long := "PUB t\n" + sized(strings.Repeat("x", 1<<20))
 	w, other := h.dial(t), h.dial(t)
 	w.send(long[:512<<10])
-	turns.Acquire() // who waits for the rest has no turn
+	turns.Acquire() // a reader that waits for the rest has no turn
 	w.send(long[512<<10:])
 	eventually(t, "the long body waits", func() bool { return turns.Waiting() == 1 })
 	other.send("PUB t\n" + sized("x"))

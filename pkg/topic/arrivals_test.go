@@ -16,7 +16,7 @@ func addressed(body string, version uint64, origin seq.Offset) Message {
 	}}
 }
 
-// inPlaceOf is addressed of a copy that stands in place of its origin.
+// inPlaceOf is addressed of a copy that replaces its origin.
 func inPlaceOf(body string, version uint64, origin seq.Offset, delay time.Duration) Message {
 	m := addressed(body, version, origin)
 	m.Address.Moves, m.Delay = true, delay
@@ -94,8 +94,8 @@ func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
 	want(t, "when due", r.take(9, t0.Add(time.Hour)), "a")
 }
 
-// A leader that was killed after the copy was committed, and before anybody heard what
-// became of the origin, must not be followed by a second delivery.
+// A leader that was killed after the copy was committed, and before any node knew the
+// outcome of the origin, must not be followed by a second delivery.
 func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, false)

@@ -205,7 +205,7 @@ func (s *story) rareStep(node int, w *watched) error {
 			s.line.restart(node, true)
 		}
 	case n < 7:
-		// who is in sync has what was settled
+		// an in-sync replica has what was settled
 		if n := s.nodes[node]; n.standby == nil || n.killed || s.line.has[node] < s.line.settled {
 			return nil
 		}

@@ -29,13 +29,13 @@ func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 	r.finish("a")
 	s.now = s.now.Add(FinTimeout - time.Millisecond)
 	if again := c.Tick(s.now); !again || len(told) > 0 {
-		t.Errorf("before the time is over: ticks %v, told of %v", again, told)
+		t.Errorf("before the time is over: ticks %v, errors of %v", again, told)
 	}
 	want(t, "before the time is over", r.take(9, s.now), "")
 	s.now = s.now.Add(time.Millisecond)
 	c.Tick(s.now)
 	if len(told) != 1 || told[0] != r.got["a"] {
-		t.Errorf("told of %v, want %d", told, r.got["a"])
+		t.Errorf("errors of %v, want %d", told, r.got["a"])
 	}
 	want(t, "after the time is over", r.take(9, s.now), "a")
 	// The FIN that was given up is stored now, while another one waits: a snapshot

@@ -55,7 +55,7 @@ func keyedBench(t *testing.T, bodies ...string) (*bench, *Channel) {
 }
 
 // TestTheNextOfAKeyWaitsForEverybody: the finish before it is known to every replica first, and keys
-// do not wait for each other. FINs that come meanwhile are told of together.
+// do not wait for each other. FINs that arrive meanwhile are sent together.
 func TestTheNextOfAKeyWaitsForEverybody(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -97,7 +97,7 @@ func TestFinishesAreToldTogether(t *testing.T) {
 	r.finish("a1", "b1", "c1", "d1")
 	s.line.deliverAll()
 	if told := len(s.line.parcels) - before; told != 2 {
-		t.Errorf("four finishes were told of in %d parcels, want 2", told)
+		t.Errorf("four finishes were sent in %d parcels, want 2", told)
 	}
 	want(t, "second", r.take(9, s.now), "a2 b2 c2 d2")
 	s.lead(2)

@@ -118,7 +118,7 @@ func TestATakeOfNoneReadsKeys(t *testing.T) {
 	t.Error("it is woken each time, though nothing may go")
 }
 
-// TestAPausedChannelReadsNoKeys, nor has it consumers ask for them repeatedly.
+// TestAPausedChannelReadsNoKeys, and consumers do not ask for them repeatedly.
 func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	c.Configure(ChannelOptions{Order: policy.ByKey, Paused: true})

@@ -103,8 +103,8 @@ func TestACopyThatTheDiskHasNoRoomForIsNotMade(t *testing.T) {
 	}
 }
 
-// One message in flight for ever, and one that is deferred far, keep no segment for longer
-// than the policy says.
+// One message that stays in flight, and one that is deferred for long, keep no segment for
+// longer than the policy says.
 func TestStragglersDoNotKeepOldSegments(t *testing.T) {
 	for name, policy := range map[string]MovePolicy{
 		"by size": {CarryBytes: 1 << 18}, "by age": {CarryAge: time.Hour},

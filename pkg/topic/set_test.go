@@ -164,7 +164,7 @@ type line struct {
 	next    [3]int  // the parcel that a node gets next
 	fresh   [3]bool // its session has just begun
 	has     [3]int  // how many it has, or newer ones that say as much
-	settled int     // parcels that everybody has
+	settled int     // parcels that every replica has
 }
 
 // kind is what a parcel brings.

@@ -181,7 +181,7 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 		go func() { moved <- c.Seek(0) }()
 		synctest.Wait()
 		if len(moved) > 0 {
-			t.Fatal("the channel was moved while the others were being told of a message that it finished")
+			t.Fatal("the channel was moved while a finish of its was being sent to the others")
 		}
 		c.Configure(ChannelOptions{}) // not ordered: nothing else holds the next one back
 		want(t, "while an operator waits", r.take(1, t0), "")
@@ -470,7 +470,7 @@ func TestQuiesceGivesUpInTimeAndStaysSuspended(t *testing.T) {
 		want(t, "suspended", r.take(1, t0), "")
 		s.p.Disconnect(errDeposed)
 		if !errors.Is(r.ended, errDeposed) {
-			t.Errorf("the consumer was told %v", r.ended)
+			t.Errorf("the consumer got %v", r.ended)
 		}
 		r.Leave()
 		s.p.Resume()

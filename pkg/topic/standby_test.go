@@ -47,7 +47,7 @@ func TestStandbyKeepsWhatTheLeaderTells(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	if s.Floor() != 0 {
-		t.Errorf("floor %d before anything was told", s.Floor())
+		t.Errorf("floor %d before anything was shared", s.Floor())
 	}
 	for n, leaders := range []stamp{stampOf(8, 900), stampOf(8, 901), stampOf(9, 3), stampOf(11, 3), stampOf(11, 4)} {
 		data := told(t, uint64(leaders), sampleSnapshot(n+1))
@@ -510,7 +510,7 @@ func FuzzStandbyReplace(f *testing.F) {
 		}
 		for _, c := range told.Channels {
 			if !slices.ContainsFunc(known.Channels, func(k ChannelPosition) bool { return k.Name == c.Name }) {
-				t.Fatalf("channel %q was told and is not known", c.Name)
+				t.Fatalf("channel %q was shared and is not known", c.Name)
 			}
 		}
 	})

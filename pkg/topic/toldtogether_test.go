@@ -31,7 +31,7 @@ func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	r.finish("b1")
 	s.line.deliver(1)
-	s.line.deliver(2) // now the others are being told of a1 and b1
+	s.line.deliver(2) // a1 and b1 are being sent to the other replicas
 	s.now = s.now.Add(FinTimeout - time.Second)
 	c.Tick(s.now)
 	s.line.deliver(1)

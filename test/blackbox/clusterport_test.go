@@ -76,7 +76,7 @@ func TestTheClusterPortRefusesStrangers(t *testing.T) {
 			}
 		}
 	}
-	for _, class := range []byte("PJ") { // for everybody, and little
+	for _, class := range []byte("PJ") { // open to all, for small requests
 		conn, got := introduced(t, n.address("CLUSTER"), hello(class, "", "stranger"))
 		if got != 1 {
 			t.Fatalf("class %c: answered with %d", class, got)

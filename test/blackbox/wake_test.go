@@ -41,7 +41,7 @@ func TestAMessageFindsTheConsumerThatIsReady(t *testing.T) {
 
 // Whatever consumers do with their RDY, a message that one of them could take
 // does not wait: bursts are published, and the next begins when all of the one
-// before is delivered, so that nothing later wakes anybody by accident.
+// before is delivered, so that nothing later wakes a consumer by accident.
 func TestNoMessageWaitsForANextOne(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

@@ -112,7 +112,7 @@ func (w *world) leadAgainOften(rnd *rand.Rand) {
 		}
 		time.Sleep(time.Duration(rnd.Int64N(int64(w.plan.timeout))))
 	}
-	w.await(toRecover, "everybody is in sync after new epochs", w.unsynced)
+	w.await(toRecover, "all replicas are in sync after new epochs", w.unsynced)
 }
 
 // leadAgain has the leader of a partition of the topic begin a new epoch, as one does that repairs its log.

@@ -29,7 +29,7 @@ type poison struct {
 	mu       sync.Mutex // guards what follows
 	acked    []string
 	first    map[string]seq.Offset // where the acknowledged ones were stored
-	attempts map[string]uint16     // the most that a consumer was told, by message
+	attempts map[string]uint16     // the highest number that a consumer received, by message
 	times    map[string]int        // how often it was delivered
 	seen     map[string]seq.Offset // where from to the other channel
 	back     map[string]seq.Offset // where to it was brought back

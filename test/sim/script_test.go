@@ -399,7 +399,7 @@ func (w *world) heal() {
 		}
 	}
 	w.healNetwork()
-	for _, m := range w.machines { // nodes that were told to stop do so
+	for _, m := range w.machines { // nodes that should stop do so
 		if l := m.alive(); l != nil && l.leaving.Load() {
 			if l.broker.Load() == nil {
 				l.kill(vfs.Crash{KeepPercent: 100}, "stops before it serves")

@@ -55,7 +55,7 @@ type job struct {
 	offset   seq.Offset    // the offset in its acknowledgement
 	refused  bool          // it was not stored
 	verb     deferral.Verb // what an operator has tried to do with it
-	done     bool          // the operator was told that it is done
+	done     bool          // the operator got the answer that it is done
 	losses   int64         // how often positions had been lost by then
 	got      map[string]bool
 	finishes map[string]int // tried, by channel

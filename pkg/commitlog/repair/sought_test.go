@@ -57,7 +57,8 @@ func TestEachDamagedRangeHasItsOwnMinute(t *testing.T) {
 			if got := s.Passed(); len(got) == 1 == want || len(s.Passed()) > 0 {
 				t.Errorf("%s: after %v passed %v, and again %v", name, after, got, s.Passed())
 			}
-			// What is met later is waited for, whatever became of this.
+			// Consumers wait for damage found later, whatever the outcome of
+			// this one.
 			if !s.Waits(b) || !s.Want(b) || !s.Waits(b) {
 				t.Errorf("%s: later damage is passed before anybody was asked", name)
 			}

@@ -43,7 +43,8 @@ func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 	closeNow(t, s)
 }
 
-// A snapshot that a newer leader sends stops the store; it would be sent for ever.
+// A snapshot that a newer leader sends stops the store; otherwise it would be sent
+// repeatedly.
 func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
 	var newState meta.State
 	newState.Apply(1, meta.InitCluster{ID: "blue", Level: beyond()})

@@ -53,7 +53,7 @@ func TestTimeoutsGrowWithTheLateness(t *testing.T) {
 }
 
 // A follower that runs late waits for longer before it takes the leader for dead, and
-// not for ever: the leader's death is found all the same.
+// but not without limit: the leader's death is still detected.
 func TestANodeThatRunsLateIsPatient(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)

@@ -33,7 +33,7 @@ type twist struct {
 
 	sizes   func(*limit.Sizes)             // changes the limits that the replicas use
 	view    func(*process, *coord.View)    // changes the metadata that a node sees
-	propose func(*process, *meta.AlterISR) // changes a proposal on its way
+	propose func(*process, *meta.AlterISR) // changes a proposal in transit
 	request func(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte))
 }
 

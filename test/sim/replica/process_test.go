@@ -340,7 +340,7 @@ func (p *process) proposeISR(t *coord.Term, c coord.ISRChange) {
 	t.ISRProposed(c, err)
 }
 
-// entry is one message on its way through a term.
+// entry is one message that a term is appending.
 type entry struct {
 	p    *process
 	term *coord.Term
