@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,7 +55,8 @@ func (o *oneMessage) find(ctx context.Context, g *globals, text string) (string,
 	return "", usageError("message %s is in the range of topics %s: name one with --topic", id, strings.Join(names, ", "))
 }
 
-// holds reports whether a message of a topic may have an id.
+// holds reports whether a topic has a message with an id, or may have: the end of a partition whose leader did not
+// answer is not known.
 func holds(t *api.Topic, id string) bool {
 	first, err := seq.ParseID([]byte(t.FirstID))
 	at, err2 := seq.ParseID([]byte(id))
@@ -62,7 +64,11 @@ func holds(t *api.Topic, id string) bool {
 		return false
 	}
 	m, ok := seq.NumberingFrom(first).Place(at)
-	return ok && m.Partition() < len(t.Partitions)
+	if !ok || m.Partition() >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[m.Partition()]
+	return uint64(m.Offset()) < p.LogEnd || p.Leader == "" || slices.Contains(t.MissingNodes, p.Leader)
 }
 
 // id returns the id for an argument: 16 digits, or PARTITION/SEQ as in tables.

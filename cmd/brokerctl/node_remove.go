@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func newNodeRemoveCommand(g *globals) *cobra.Command {
@@ -35,8 +38,11 @@ type removed struct {
 func removeNode(cmd *cobra.Command, g *globals, sure confirmation, id string) error {
 	warning := fmt.Sprintf("removing %s stops it permanently and makes its data directory unusable", id)
 	var lost []string
-	if n, err := query(cmd.Context(), g, nodeOf(g, id)); err == nil { // a member that never registered is not described
+	switch n, err := query(cmd.Context(), g, nodeOf(g, id)); {
+	case err == nil:
 		lost = n.OnlyCopies
+	case api.CodeOf(err) != failure.NotFound: // a member that never registered is not described
+		return err
 	}
 	if len(lost) > 0 {
 		warning += fmt.Sprintf(". It has the only copy of deleted topics, which cannot be restored then: %s; to keep one, cancel with brokerctl node "+

@@ -94,6 +94,11 @@ func TestARemovalTellsOfTheOnlyCopies(t *testing.T) {
 	if r := b.brokerctl(t, "node", "decommission", "n2", "--yes"); !strings.Contains(r.stdout, "n2 holds nothing but the only copy of deleted topics (a b); next:") {
 		t.Errorf("decommission says %q", r.stdout)
 	}
+	asked := len(b.changes())
+	b.set("GET /v1/nodes/n2", api.Error{Code: failure.Busy, Message: "too many requests", Fate: "refused"})
+	if r := b.brokerctl(t, "node", "remove", "n2", "--yes"); r.exit == exitOK || len(b.changes()) != asked {
+		t.Errorf("a node that cannot be described is removed: exit %d, changed %q", r.exit, b.changes())
+	}
 }
 
 func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {

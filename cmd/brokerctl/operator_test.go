@@ -424,6 +424,18 @@ func TestAMessageIsFoundWithoutItsTopic(t *testing.T) {
 	if r := b.brokerctl(t, "message", "get", id); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "topics orders, twin: name one with --topic") {
 		t.Errorf("two topics: exit %d, %q", r.exit, r.stderr)
 	}
+	for i := range twin.Partitions {
+		twin.Partitions[i].LogEnd = 0
+	}
+	b.set("GET /v1/topics", api.TopicList{Topics: []api.Topic{ordersTopic(), twin}})
+	if r := b.brokerctl(t, "message", "get", id); r.exit != exitOK {
+		t.Errorf("a topic without messages: exit %d, %q", r.exit, r.stderr)
+	}
+	twin.MissingNodes = []string{twin.Partitions[0].Leader, twin.Partitions[1].Leader}
+	b.set("GET /v1/topics", api.TopicList{Topics: []api.Topic{ordersTopic(), twin}})
+	if r := b.brokerctl(t, "message", "get", id); r.exit != failure.ExitUsage {
+		t.Errorf("a topic whose ends are not known: exit %d, %q", r.exit, r.stderr)
+	}
 }
 
 // What can be undone is not said to be lost.

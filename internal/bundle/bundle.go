@@ -44,7 +44,9 @@ type Question struct {
 	Name string // of the file, with slashes
 	// Ask returns up to max bytes of the file, and whether there were more.
 	Ask func(ctx context.Context, max int) (content []byte, more bool, err error)
-	// Timeout is how long the answer may take.
+	// Runs is how long the node works on the answer, such as the length of a profile.
+	Runs time.Duration
+	// Timeout is how long the answer may take beyond that.
 	Timeout time.Duration
 }
 
@@ -131,7 +133,7 @@ func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source)
 
 // answer asks a question. late is that it timed out.
 func (q *Question) answer(ctx context.Context, max int) (content []byte, f File, late bool) {
-	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, q.Runs+q.Timeout)
 	defer cancel()
 	f = File{Name: q.Name}
 	content, more, err := q.Ask(ctx, max)

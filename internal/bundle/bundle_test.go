@@ -55,9 +55,9 @@ func TestABundleHoldsWhatIsAnswered(t *testing.T) {
 		long := func(_ context.Context, max int) ([]byte, bool, error) { return make([]byte, max), true, nil }
 		var out bytes.Buffer
 		index, err := Write(t.Context(), &out, Head{Root: "b", Program: "brokerctl 1", Made: made}, Limits{1000, 5000}, []Source{
-			{"cluster", []Question{{"cluster.json", says("{}"), time.Second}}},
-			{"n1", []Question{{"n1/a", hangs, time.Second}, {"n1/b", says("b"), time.Second}, {"n1/long", long, time.Second}}},
-			{"n2", []Question{{"n2/a", fails, time.Second}}},
+			{"cluster", []Question{{Name: "cluster.json", Ask: says("{}"), Timeout: time.Second}}},
+			{"n1", []Question{{Name: "n1/a", Ask: hangs, Timeout: time.Second}, {Name: "n1/b", Ask: says("b"), Timeout: time.Second}, {Name: "n1/long", Ask: long, Timeout: time.Second}}},
+			{"n2", []Question{{Name: "n2/a", Ask: fails, Timeout: time.Second}}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -90,6 +90,7 @@ func TestABundleHoldsWhatIsAnswered(t *testing.T) {
 }
 
 // A node that hangs is waited for once, and not for every question; one that is slow once is asked with patience again.
+// A profile runs as long as it must.
 func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
@@ -101,9 +102,10 @@ func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
 		head := Head{Root: "b", Made: made, Silent: func(source string) { told = append(told, source) }}
 		began := time.Now()
 		index, err := Write(t.Context(), io.Discard, head, DefaultLimits, []Source{
-			{"n1", []Question{{"a", hangs, 10 * time.Second}, {"b", hangs, 10 * time.Second}, {"c", says("c"), 10 * time.Second}, {"d", slow, 10 * time.Second}}},
+			{"n1", []Question{{Name: "a", Ask: hangs, Timeout: 10 * time.Second}, {Name: "b", Ask: hangs, Timeout: 10 * time.Second}, {Name: "c", Ask: says("c"), Timeout: 10 * time.Second}, {Name: "d", Ask: slow, Timeout: 10 * time.Second}}},
+			{"n2", []Question{{Name: "a", Ask: hangs, Timeout: time.Second}, {Name: "p", Ask: slow, Runs: 5 * time.Second, Timeout: 10 * time.Second}}},
 		})
-		if err != nil || index.Failures != 2 || time.Since(began) != 16*time.Second || len(told) != 1 {
+		if err != nil || index.Failures != 3 || time.Since(began) != 16*time.Second || len(told) != 2 {
 			t.Errorf("%+v after %v, told %q, %v", index, time.Since(began), told, err)
 		}
 	})
@@ -112,7 +114,7 @@ func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
 func TestABundleHasAMaximum(t *testing.T) {
 	half := func(context.Context, int) ([]byte, bool, error) { return make([]byte, 50), false, nil }
 	index, err := Write(t.Context(), io.Discard, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{
-		{"n1", []Question{{"1", half, time.Hour}, {"2", half, time.Hour}, {"3", says("x"), time.Hour}}},
+		{"n1", []Question{{Name: "1", Ask: half, Timeout: time.Hour}, {Name: "2", Ask: half, Timeout: time.Hour}, {Name: "3", Ask: says("x"), Timeout: time.Hour}}},
 	})
 	if err != nil || index.Failures != 1 || index.Files[2].Error != "the bundle has reached its maximum of 100 bytes" {
 		t.Errorf("%+v, %v", index, err)
@@ -124,7 +126,7 @@ type fullDisk struct{}
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 func TestABundleThatCannotBeWrittenIsAnError(t *testing.T) {
-	q := []Question{{"1", says("x"), time.Hour}}
+	q := []Question{{Name: "1", Ask: says("x"), Timeout: time.Hour}}
 	if _, err := Write(t.Context(), fullDisk{}, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{{"n1", q}}); err == nil {
 		t.Error("no error")
 	}

@@ -55,8 +55,8 @@ func (q *Questioner) Cluster() Source {
 func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
 	address := n.URL(q.Secure)
 	detail := func(ctx context.Context) (*api.NodeDetail, error) { return q.Client.Node(ctx, n.ID) }
-	get := func(name, path string, timeout time.Duration) Question {
-		return Question{Name: n.ID + "/" + name, Timeout: timeout, Ask: func(ctx context.Context, max int) ([]byte, bool, error) {
+	get := func(name, path string, runs time.Duration) Question {
+		return Question{Name: n.ID + "/" + name, Runs: runs, Timeout: q.Timeout, Ask: func(ctx context.Context, max int) ([]byte, bool, error) {
 			return api.Fetch(ctx, q.HTTP, address, path, max)
 		}}
 	}
@@ -66,16 +66,16 @@ func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
 	s := Source{Name: n.ID, Questions: []Question{
 		probe("live.json", api.ProbeLive),
 		probe("ready.json", api.ProbeReady),
-		get("diagnosis.json", api.PathDiagnosis, q.Timeout),
-		get("metrics.txt", "/metrics", q.Timeout),
-		get("stats.json", "/stats?format=json&include_clients=true", q.Timeout),
+		get("diagnosis.json", api.PathDiagnosis, 0),
+		get("metrics.txt", "/metrics", 0),
+		get("stats.json", "/stats?format=json&include_clients=true", 0),
 		asked(q, n.ID+"/node.json", detail),
 	}}
 	if q.Profile > 0 {
 		seconds := max(1, int(q.Profile.Seconds()))
 		s.Questions = append(s.Questions,
-			get("cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds), time.Duration(seconds)*time.Second+q.Timeout),
-			get("heap.pprof", "/debug/pprof/heap", q.Timeout))
+			get("cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds), time.Duration(seconds)*time.Second),
+			get("heap.pprof", "/debug/pprof/heap", 0))
 	}
 	return s
 }

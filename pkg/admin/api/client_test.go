@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -345,6 +346,19 @@ func TestNoNodeAnswersIsUnavailable(t *testing.T) {
 	_, err := newTestClient(t, refusing(t), refusing(t)).Topics(t.Context())
 	if CodeOf(err) != failure.Unavailable || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want %s with its cause", err, failure.Unavailable)
+	}
+}
+
+// A node whose machine is off answers nothing to a connection attempt: the request was not sent.
+func TestAChangeIsTriedAtTheNextAddressIfConnectingTimesOut(t *testing.T) {
+	cause := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}}
+	base, err := url.Parse("http://off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := unreached(request{base: base, method: http.MethodPost}, inTime(cause, time.Now().Add(-3*time.Second)))
+	if !again || CodeOf(err) != failure.Unavailable || !strings.Contains(err.Error(), "timed out after 3s") {
+		t.Errorf("again %t: %v", again, err)
 	}
 }
 

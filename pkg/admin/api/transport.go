@@ -239,14 +239,17 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	return false, nil
 }
 
-// timedOut is a node that has not answered for a time.
-type timedOut struct{ after time.Duration }
+// timedOut is the failure of a request to a node that did not answer, or could not be reached, in time.
+type timedOut struct {
+	after time.Duration
+	cause error
+}
 
 // Error says how long the answer was waited for.
 func (t timedOut) Error() string { return "timed out after " + t.after.String() }
 
-// Unwrap returns the error of a context that timed out.
-func (timedOut) Unwrap() error { return context.DeadlineExceeded }
+// Unwrap returns the error of the HTTP client, from which unreached learns whether the request was sent.
+func (t timedOut) Unwrap() error { return t.cause }
 
 // inTime returns why an HTTP request that began then got no answer. The error of the HTTP client repeats method
 // and URL, which say nothing to an operator.
@@ -255,7 +258,7 @@ func inTime(cause error, began time.Time) error {
 		cause = wrapped.Err
 	}
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return timedOut{time.Since(began).Round(100 * time.Millisecond)}
+		return timedOut{time.Since(began).Round(100 * time.Millisecond), cause}
 	}
 	return cause
 }
