@@ -30,6 +30,7 @@ func TestTheUnitStartsWhatExists(t *testing.T) {
 		"Restart": "on-failure", "RestartPreventExitStatus": "64 78", "WatchdogSec": "30",
 		"ExecStartPre": "/usr/bin/brokerd config check /etc/brokerd/brokerd.toml",
 		"ExecReload":   "/bin/kill -HUP $MAINPID", "TimeoutStopSec": "150", "MemoryMax": "80%", "LimitNOFILE": "1048576",
+		"TimerSlackNSec": "1ms",
 	} {
 		if has[key] != want {
 			t.Errorf("%s=%s, want %s", key, has[key], want)
