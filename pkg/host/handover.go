@@ -293,7 +293,7 @@ func (d *handovers) elect(ctx context.Context, all []*leaving) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, electTimeout)
 	defer cancel()
-	r, err := d.o.Meta.Propose(bounded, c)
+	r, err := d.o.proposeObserved(bounded, c)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNoElection, err)
 	}

@@ -117,11 +117,16 @@ func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error)
 	if n.life.exiting.Load() {
 		return meta.Result{}, failure.ShuttingDown
 	}
+	return n.o.proposeObserved(ctx, c)
+}
+
+// proposeObserved proposes a change, also of a node that exits, and tells the observer.
+func (o *Options) proposeObserved(ctx context.Context, c meta.Command) (meta.Result, error) {
 	began := time.Now()
-	r, err := n.o.Meta.Propose(ctx, c)
-	n.o.Observer.ObserveRaftCommit(time.Since(began))
+	r, err := o.Meta.Propose(ctx, c)
+	o.Observer.ObserveRaftCommit(time.Since(began))
 	if err == nil {
-		n.o.Observer.ObserveChange(c, r)
+		o.Observer.ObserveChange(c, r)
 	}
 	return r, err
 }

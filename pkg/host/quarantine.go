@@ -231,7 +231,7 @@ func (q *Quarantine) tryHandOn(h *Topic, i int) error {
 	if err != nil {
 		return err
 	}
-	r, err := q.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{e}})
+	r, err := q.o.proposeObserved(ctx, meta.ElectLeaders{Elections: []meta.Election{e}})
 	return errors.Join(append(r.Failed, err)...)
 }
 

@@ -264,7 +264,7 @@ func (m *repairer) spoil(hp *Held, d commitlog.Damage) {
 func (m *repairer) begin(h *Topic, hp *Held, p *meta.Partition) bool {
 	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
 	defer cancel()
-	r, err := m.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
+	r, err := m.o.proposeObserved(ctx, meta.ElectLeaders{Elections: []meta.Election{{
 		Topic: h.Name, Incarnation: h.Incarnation, Partition: hp.index, Version: p.Version, Leader: m.o.Self, Reason: meta.ReasonRepair,
 	}}})
 	if err = errors.Join(append(r.Failed, err)...); err != nil {

@@ -202,7 +202,7 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
-			r, err := q.o.Meta.Propose(ctx, yielding(h, i, y, &t.Partitions[i], moved))
+			r, err := q.o.proposeObserved(ctx, yielding(h, i, y, &t.Partitions[i], moved))
 			cancel()
 			err = errors.Join(append(r.Failed, err)...)
 			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, failure.StaleEpoch) {

@@ -14,6 +14,11 @@ func latencyMistakes() []mistake {
 			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
 		},
 		{
+			name: "nobody is told of replicas that leave the in-sync set", file: "pkg/host/host.go",
+			old: "newProposer(o.proposeObserved)", with: "newProposer(o.Meta.Propose)",
+			tests: []string{"./pkg/broker"}, run: "TestChangesOfTheHost",
+		},
+		{
 			name: "commits after a tag are taken for the tag's release", file: "internal/build/build.go",
 			old: `case m[2] == "":`, with: "case true:",
 			tests: []string{"./internal/build"},

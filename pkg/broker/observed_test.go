@@ -1,0 +1,46 @@
+package broker
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// changeCounter counts the changes that its node has proposed and is told of.
+type changeCounter struct {
+	host.Observer
+	left, joined, elections atomic.Int32
+}
+
+func (c *changeCounter) ObserveChange(change meta.Command, _ meta.Result) {
+	switch change := change.(type) {
+	case meta.ElectLeaders:
+		c.elections.Add(1)
+	case meta.AlterISR:
+		if change.Joiner == "" {
+			c.left.Add(1)
+		} else {
+			c.joined.Add(1)
+		}
+	}
+}
+
+// A leader's changes of the in-sync set, and the elections of a hand-over, are observed: the metrics count them, and
+// the alert about replicas that come and go.
+func TestChangesOfTheHostAreObserved(t *testing.T) {
+	count := &changeCounter{Observer: host.Deaf{}}
+	l := newLan(t, func(o *Options) { o.Observer = count }, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.crash("n3")
+	l.mustPut("t", 0, "a")
+	l.inSync("t", 0, 2)
+	l.start("n3")
+	l.inSync("t", 0, 3)
+	l.eventually("observed", func() bool { return count.left.Load() == 1 && count.joined.Load() == 1 })
+	if err := l.transfer(t.Context(), "t", "n2"); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("observed", func() bool { return count.elections.Load() == 1 })
+}
