@@ -11,14 +11,13 @@ const (
 	maxBufferBits = 24
 )
 
-// Buffers lends byte buffers to many connections, so that an idle connection
-// keeps none. Its zero value is ready; it must not be copied. All methods may
-// be called by many goroutines.
+// Buffers pools byte buffers for many connections, so that an idle connection holds none. Its zero
+// value is ready; it must not be copied. All methods are safe for concurrent use.
 type Buffers struct {
 	classes [maxBufferBits - minBufferBits + 1]sync.Pool
 }
 
-// BufferCap returns the capacity of the buffer that Get lends for n bytes.
+// BufferCap returns the capacity of the buffer that Get returns for n bytes.
 func BufferCap(n int) int {
 	class := max(bits.Len(uint(max(n, 1)-1)), minBufferBits)
 	if class > maxBufferBits {
@@ -27,7 +26,7 @@ func BufferCap(n int) int {
 	return 1 << class
 }
 
-// Get lends a buffer of length 0 and a capacity of at least n bytes.
+// Get returns a buffer of length 0 and a capacity of at least n bytes.
 func (b *Buffers) Get(n int) *[]byte {
 	class := max(bits.Len(uint(max(n, 1)-1)), minBufferBits)
 	if class > maxBufferBits {
@@ -42,7 +41,7 @@ func (b *Buffers) Get(n int) *[]byte {
 	return &buf
 }
 
-// Put takes a buffer back. The caller must hold no slice of it any more.
+// Put returns a buffer to the pool. The caller must hold no slice of it.
 func (b *Buffers) Put(buf *[]byte) {
 	if buf == nil {
 		return

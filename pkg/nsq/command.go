@@ -43,7 +43,7 @@ var verbs = [VerbCount]string{
 	SubAdvanced: "SUB_ADVANCED", SubOrdered: "SUB_ORDERED", CreateTopic: "INTERNAL_CREATE_TOPIC",
 }
 
-// String returns the verb as it goes over the wire.
+// String returns the verb as written on the wire.
 func (v Verb) String() string {
 	if v < VerbCount {
 		return verbs[v]
@@ -81,7 +81,7 @@ func parseVerb(word []byte) Verb {
 	return parseExtension(word)
 }
 
-// parseExtension knows the verbs that standard clients do not send.
+// parseExtension parses the verbs that standard clients do not send.
 func parseExtension(word []byte) Verb {
 	switch string(word) {
 	case "PUB_TRACE":
@@ -102,8 +102,7 @@ func parseExtension(word []byte) Verb {
 	return Unknown
 }
 
-// maxParams is how many parameters of a command are kept. Surplus ones are
-// counted and dropped.
+// maxParams is how many parameters of a command are kept. Further ones are only counted.
 const maxParams = 4
 
 // Command is a command line. Its slices belong to the Reader and are valid
@@ -115,14 +114,13 @@ type Command struct {
 	n      int
 }
 
-// Name returns the first word of the line as it came.
+// Name returns the first word of the line.
 func (c *Command) Name() []byte { return c.name }
 
 // Len returns the number of parameters on the line.
 func (c *Command) Len() int { return c.n }
 
-// Param returns parameter i, or nil where there is none. Parameters after the
-// fourth are not kept.
+// Param returns parameter i, or nil if there is none. Parameters after the fourth are not kept.
 func (c *Command) Param(i int) []byte {
 	if i < 0 || i >= min(c.n, maxParams) {
 		return nil
@@ -140,8 +138,8 @@ func (c *Command) ID() (id [seq.HexLen]byte, ok bool) {
 	return [seq.HexLen]byte(p), true
 }
 
-// split fills the command from a line without its end. Words are divided by
-// single spaces, so that two spaces make an empty parameter.
+// split parses a line without its end. Words are separated by single spaces, so two spaces enclose
+// an empty parameter.
 func (c *Command) split(line []byte) {
 	c.n, c.name = -1, nil
 	start := 0
@@ -171,8 +169,8 @@ var (
 	ErrOverflow   = errors.New("number too big")
 )
 
-// ParseDecimal reads a parameter that is a number: plain digits, at least one.
-// It fails with ErrNotDecimal, or with ErrOverflow above the largest int64.
+// ParseDecimal parses a decimal number of at least one digit. It returns ErrNotDecimal, or
+// ErrOverflow above the largest int64.
 func ParseDecimal(text []byte) (int64, error) {
 	if len(text) == 0 {
 		return 0, ErrNotDecimal

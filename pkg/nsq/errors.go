@@ -6,11 +6,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Error is what an error frame says.
+// Error is the content of an error frame.
 type Error struct {
 	Code failure.Wire
-	Text string // "": the code stands alone
-	Ends bool   // the connection ends, though it does not with every error of the code
+	Text string // "": only the code
+	Ends bool   // the connection ends, although it does not with every error of the code
 }
 
 // Errorf returns an Error of a formatted text.

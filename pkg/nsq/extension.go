@@ -22,7 +22,7 @@ const (
 	headerLengthLen = 2
 )
 
-// SplitTraced takes what PUB_TRACE sends for one message apart. The message has at
+// SplitTraced splits the body of a PUB_TRACE, or a message of an MPUB_TRACE. The message has at
 // least one byte. An error is an *Error.
 func SplitTraced(body []byte) (traceID uint64, message []byte, err error) {
 	if len(body) <= traceIDLen {
@@ -31,8 +31,8 @@ func SplitTraced(body []byte) (traceID uint64, message []byte, err error) {
 	return binary.BigEndian.Uint64(body), body[traceIDLen:], nil
 }
 
-// SplitExtended takes what PUB_EXT sends for one message apart. The message has at
-// least one byte, the header none or more. An error is an *Error.
+// SplitExtended splits the body of a PUB_EXT, or a message of an MPUB_EXT. The message has at
+// least one byte; the header may be empty. An error is an *Error.
 func SplitExtended(body []byte) (header, message []byte, err error) {
 	if len(body) <= headerLengthLen {
 		return nil, nil, Errorf(failure.BadBody, "invalid body size %d with ext json header enabled", len(body))
@@ -44,12 +44,12 @@ func SplitExtended(body []byte) (header, message []byte, err error) {
 	return body[headerLengthLen:end:end], body[end:], nil
 }
 
-// Traced is what the publishes of the extensions answer of a stored message.
+// Traced is the answer to a publish of the extensions about a stored message.
 type Traced struct {
 	ID       seq.WireID
 	TraceID  uint64
 	Position int64 // of the message in its partition's log, in bytes
-	RawSize  int64 // bytes that it takes there
+	RawSize  int64 // size of its record there, in bytes
 }
 
 // tracedLen is the length of the data of an answer with a Traced:
@@ -70,9 +70,9 @@ func AppendTraced(dst []byte, t Traced) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(min(t.RawSize, 1<<32-1)))
 }
 
-// Form is how a consumer gets its messages. The zero Form is that of standard clients.
-// With any other, the id is binary, 8 bytes and the trace id, and between it and the body
-// stand:
+// Form is the form in which a consumer receives messages. The zero Form is that of standard
+// clients. With any other, the id is binary (8 bytes and the trace id), and the following fields
+// precede the body:
 //
 //	Ext      +------------+   or   +------------+-----------+--------+
 //	         | version: 1 |        | version: 1 | length: 2 | header |   version 0: no header
@@ -82,11 +82,11 @@ func AppendTraced(dst []byte, t Traced) []byte {
 //	         +-------------+-------------+
 type Form struct {
 	Binary  bool // also with the others
-	Ext     bool // the consumer gets headers
-	Details bool // and places
+	Ext     bool // with headers
+	Details bool // with positions and sizes
 }
 
-// The versions of what stands for a header.
+// Versions of the header field.
 const (
 	extNone = 0
 	extJSON = 4
@@ -95,7 +95,8 @@ const (
 // detailsLen is the length of the details.
 const detailsLen = 8 + 4
 
-// Overhead is at least the size of a message frame with an empty body and a header of n bytes.
+// Overhead is an upper bound of the size of a message frame with an empty body and a header of n
+// bytes.
 func (f Form) Overhead(n int) int { return MessageOverhead + 1 + headerLengthLen + n + detailsLen }
 
 // Extended is a message for consumers that know the extensions.

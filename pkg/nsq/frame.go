@@ -9,10 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Magic is what a client sends first.
+// Magic is the first data that a client sends.
 const Magic = "  V2"
 
-// FrameType says what a frame carries.
+// FrameType is the type of a frame.
 type FrameType uint32
 
 // The frame types.
@@ -22,7 +22,7 @@ const (
 	FrameMessage  FrameType = 2
 )
 
-// The data of the responses that have no content of their own.
+// The data of responses without content of their own.
 const (
 	OK        = "OK"
 	Heartbeat = "_heartbeat_"
@@ -38,7 +38,7 @@ const (
 // with a size that counts the type and the data.
 const frameHeaderLen = 8
 
-// messageHeaderLen is what precedes the body in the data of a message frame:
+// messageHeaderLen is the length of the fields before the body in the data of a message frame:
 //
 //	+--------------+-------------+--------+------+
 //	| timestamp: 8 | attempts: 2 | id: 16 | body |
@@ -55,8 +55,8 @@ func AppendFrame[D []byte | string](dst []byte, t FrameType, data D) []byte {
 	return append(dst, data...)
 }
 
-// AppendMessage appends a message frame to dst. The timestamp is in ns since
-// 1970; the id goes out as 16 hexadecimal digits.
+// AppendMessage appends a message frame to dst. The timestamp is in ns since 1970; the id is
+// written as 16 hexadecimal digits.
 func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.WireID, body []byte) []byte {
 	var head [MessageOverhead]byte
 	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(body)))
@@ -74,8 +74,8 @@ var (
 	errShortMessage = errors.New("message frame too short")
 )
 
-// FrameReader reads frames, for clients. It takes no byte of its source that
-// does not belong to the frame it returns.
+// FrameReader reads frames, for clients. It reads no byte of its source beyond the frame that it
+// returns.
 type FrameReader struct {
 	r       io.Reader
 	maxData int
@@ -88,9 +88,9 @@ func NewFrameReader(r io.Reader, maxData int) *FrameReader {
 	return &FrameReader{r: r, maxData: maxData}
 }
 
-// Next reads a frame. One of more data than is allowed fails with ErrFrameSize.
-// The data is valid until the next call; the memory for it grows with the bytes
-// that arrive. io.EOF means an end between two frames.
+// Next reads a frame. A frame with too much data fails with ErrFrameSize. The data is valid until
+// the next call; its memory grows with the bytes that arrive. io.EOF means an end between two
+// frames.
 func (f *FrameReader) Next() (FrameType, []byte, error) {
 	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
 		return 0, nil, err
@@ -125,7 +125,7 @@ func (f *FrameReader) read(n int) ([]byte, error) {
 	return f.buf[:n], nil
 }
 
-// ReadFrame reads a single frame, whose data is the caller's.
+// ReadFrame reads a single frame. The caller owns its data.
 func ReadFrame(r io.Reader, maxData int) (FrameType, []byte, error) {
 	return NewFrameReader(r, maxData).Next()
 }

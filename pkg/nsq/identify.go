@@ -9,12 +9,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Identity is what a client says of itself with IDENTIFY. Times are in ms.
+// Identity is a client's description of itself in IDENTIFY. Times are in ms.
 type Identity struct {
 	ClientID            string `json:"client_id"`
 	Hostname            string `json:"hostname"`
-	ShortID             string `json:"short_id"` // before client_id there was this
-	LongID              string `json:"long_id"`  // and before hostname this
+	ShortID             string `json:"short_id"` // former name of client_id
+	LongID              string `json:"long_id"`  // former name of hostname
 	UserAgent           string `json:"user_agent"`
 	FeatureNegotiation  bool   `json:"feature_negotiation"`
 	HeartbeatInterval   int    `json:"heartbeat_interval"`
@@ -28,21 +28,22 @@ type Identity struct {
 	DeflateLevel        int    `json:"deflate_level"`
 	TopologyRegion      string `json:"topology_region"`
 	TopologyZone        string `json:"topology_zone"`
-	ExtendSupport       bool   `json:"extend_support"` // it wants the headers of messages
+	ExtendSupport       bool   `json:"extend_support"` // request for message headers
 
-	// Clients that know the extensions send these, whatever they want.
+	// Fields that only clients of the extensions send.
 	DesiredTag   *string         `json:"desired_tag"`
 	ExtFilter    json.RawMessage `json:"ext_filter"`
 	Multiplexing *bool           `json:"multiplexing"`
 }
 
-// KnowsExtensions reports whether the client sends what only clients of the extensions do.
+// KnowsExtensions reports whether the client sends fields that only clients of the extensions
+// send.
 func (id *Identity) KnowsExtensions() bool {
 	return id.ExtendSupport || id.DesiredTag != nil || id.ExtFilter != nil || id.Multiplexing != nil
 }
 
-// MaxIdentityText bounds each text in an Identity, in bytes: it is kept for as long as
-// the connection stays, and shown.
+// MaxIdentityText limits each text of an Identity, in bytes, because it is stored for as long as
+// the connection exists.
 const MaxIdentityText = 256
 
 // ParseIdentity reads the body of an IDENTIFY. A field of a wrong JSON type
@@ -68,7 +69,7 @@ func ParseIdentity(body []byte) (Identity, error) {
 	return id, nil
 }
 
-// Limits is what a server allows and gives by default.
+// Limits are the limits and defaults of a server.
 type Limits struct {
 	Version                string
 	MaxReady               int
@@ -81,15 +82,15 @@ type Limits struct {
 	OutputBufferTimeout    time.Duration
 	MinOutputBufferTimeout time.Duration
 	MaxOutputBufferTimeout time.Duration
-	TLS, Snappy, Deflate   bool // can be upgraded to
+	TLS, Snappy, Deflate   bool // supported upgrades
 	MaxDeflateLevel        int
 	AuthRequired           bool
 	TopologyRegion         string
 	TopologyZone           string
-	Upgraded               bool // upgrades were done before: none is offered again
+	Upgraded               bool // the connection is already upgraded: no upgrade is offered
 }
 
-// Settings is what client and server agreed on.
+// Settings are the negotiated settings.
 type Settings struct {
 	Heartbeat           time.Duration // 0: none
 	OutputBufferSize    int           // 1: none
@@ -100,9 +101,9 @@ type Settings struct {
 	Snappy              bool
 	Deflate             bool
 	DeflateLevel        int
-	Extended            bool   // the client wants the headers of messages
+	Extended            bool   // with message headers
 	Knows               bool   // the client knows the extensions
-	Tag                 string // of the messages that it wants; "": none
+	Tag                 string // of the requested messages; "": none
 }
 
 const (
@@ -122,8 +123,8 @@ func (l *Limits) Defaults() Settings {
 	}
 }
 
-// Negotiate returns what a client of the identity gets, or the *Error that
-// refuses it. Upgrades are agreed on only with feature negotiation.
+// Negotiate returns the settings for a client, or the *Error that refuses it. Upgrades require
+// feature negotiation.
 func Negotiate(id *Identity, l *Limits) (Settings, error) {
 	s := l.Defaults()
 	var err error
@@ -176,7 +177,7 @@ func (s *Settings) upgrade(id *Identity, l *Limits) error {
 	return nil
 }
 
-// pick reads a duration that a client asks for in ms: 0 is the default, -1 none.
+// pick parses a duration requested in ms: 0 is the default, -1 none.
 func pick(what string, ms int, def, lo, hi time.Duration) (time.Duration, error) {
 	switch {
 	case ms == 0:
@@ -189,8 +190,7 @@ func pick(what string, ms int, def, lo, hi time.Duration) (time.Duration, error)
 	return 0, Errorf(failure.BadBody, "IDENTIFY %s (%d) is invalid", what, ms)
 }
 
-// identified is the answer to IDENTIFY, with the keys in the order that clients
-// have always seen.
+// identified is the response to IDENTIFY, with the keys in nsqd's order.
 type identified struct {
 	MaxReady            int    `json:"max_rdy_count"`
 	Version             string `json:"version"`
@@ -210,8 +210,7 @@ type identified struct {
 	DesiredTag          string `json:"desired_tag,omitempty"`
 }
 
-// AppendIdentified appends the JSON answer to an IDENTIFY with feature
-// negotiation.
+// AppendIdentified appends the JSON response to an IDENTIFY with feature negotiation.
 func AppendIdentified(dst []byte, s *Settings, l *Limits) ([]byte, error) {
 	text, err := json.Marshal(identified{
 		MaxReady: l.MaxReady, Version: l.Version,

@@ -16,32 +16,32 @@ import (
 //	+----------+-----------------------------+
 const mpubHeader = 4
 
-// minMPUBMessage is the least that a message takes in the body of an MPUB.
+// minMPUBMessage is the minimum size of a message in the body of an MPUB.
 const minMPUBMessage = mpubHeader + 1
 
-// MPUBLimits bounds the body of an MPUB, in bytes.
+// MPUBLimits limits the body of an MPUB, in bytes.
 type MPUBLimits struct {
 	Message int // of one message
 	Body    int // of the count, and of all messages with their sizes
 }
 
-// mpubWalk walks over the body of an MPUB as far as it is there, and knows at
-// each moment how much of it must still come at least.
+// mpubWalk parses the body of an MPUB as it arrives, and maintains the minimum total length of the
+// body.
 type mpubWalk struct {
 	limits MPUBLimits
-	count  int // messages; 0: the count has not come
-	seen   int // messages whose size has come
-	pos    int // one past the last header that was read, and its message
+	count  int // messages; 0: the count has not arrived
+	seen   int // messages whose size has arrived
+	pos    int // end of the last parsed header and its message
 	least  int // the body is at least this long
 }
 
 func newMPUBWalk(l MPUBLimits) mpubWalk { return mpubWalk{limits: l, least: mpubHeader} }
 
-// done reports whether the body is known to its end, which is at pos.
+// done reports whether the end of the body is known; it is at pos.
 func (w *mpubWalk) done() bool { return w.count > 0 && w.seen == w.count }
 
-// advance reads the headers that body holds. The body is complete when the walk
-// is done and body reaches w.least. An error is an *Error.
+// advance parses the headers in body. The body is complete when the walk is done and body reaches
+// w.least. An error is an *Error.
 func (w *mpubWalk) advance(body []byte) error {
 	if w.count == 0 {
 		if len(body) < mpubHeader {
@@ -79,7 +79,7 @@ func (w *mpubWalk) message(header []byte) error {
 	return nil
 }
 
-// cutOff is the refusal of a body that ends where the walk stands.
+// cutOff returns the error for a body that ends at the current position.
 func (w *mpubWalk) cutOff(have int) *Error {
 	switch {
 	case w.count == 0:
@@ -90,7 +90,7 @@ func (w *mpubWalk) cutOff(have int) *Error {
 	return Errorf(failure.BadMessage, "MPUB failed to read message body")
 }
 
-// MPUB is the body of an MPUB that was walked over.
+// MPUB is the parsed body of an MPUB.
 type MPUB struct {
 	body  []byte
 	count int
@@ -111,12 +111,11 @@ func (m MPUB) Each(emit func(message []byte)) {
 	}
 }
 
-// ReadMPUB reads the body of an MPUB behind its size, once all of it is there. The
-// body ends where the count and the sizes inside say, whatever the size
-// before it has announced: so does nsqd's, and clients leave the inner sizes out
-// of that number. What follows is the next command. The messages are valid until
-// the next call of Next. An error is an *Error, that of the source, or the Purse's.
-// Where the Purse refuses the memory, the body is skipped.
+// ReadMPUB reads the complete body of an MPUB after its size. The body ends where the count and
+// the sizes inside say, whatever the preceding size: so does nsqd's, and some clients do not
+// include the inner sizes in that number. The following data is the next command. The messages are
+// valid until the next call of Next. An error is an *Error, that of the source, or the Purse's. If
+// the Purse refuses the memory, the body is skipped.
 func (r *Reader) ReadMPUB(l MPUBLimits) (MPUB, error) {
 	w := newMPUBWalk(l)
 	body, err := r.walkInPlace(&w)
@@ -132,8 +131,8 @@ func (r *Reader) ReadMPUB(l MPUBLimits) (MPUB, error) {
 	return MPUB{body, w.count}, nil
 }
 
-// walkInPlace reads a body that fits the Reader's buffer and returns it where it
-// lies, or nil where it is longer: then it is all still buffered, as far as it has come.
+// walkInPlace reads a body that fits the Reader's buffer and returns it within the buffer. It
+// returns nil if the body is longer; the data read so far stays buffered.
 func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
 	for {
 		if err := w.advance(r.buf[r.r:r.w]); err != nil {
@@ -144,7 +143,7 @@ func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
 			body := r.buf[r.r : r.r+w.pos : r.r+w.pos]
 			r.r += w.pos
 			return body, nil
-		case w.least > max(len(r.buf), freeRead): // what is more is paid for
+		case w.least > max(len(r.buf), freeRead): // larger bodies are charged
 			return nil, nil
 		}
 		if err := r.need(w.least); err != nil {
@@ -153,9 +152,8 @@ func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
 	}
 }
 
-// gatherMPUB reads a body that does not fit the Reader's buffer into one of its
-// own, which grows with what has come. What it read too much stays buffered. With
-// an error it returns what came.
+// gatherMPUB reads a body that does not fit the Reader's buffer into a separate one, which grows
+// with the data. Excess data stays buffered. With an error it returns the data read so far.
 func (r *Reader) gatherMPUB(w *mpubWalk) ([]byte, error) {
 	r.releaseBody()
 	first, err := r.lend(bodyStep)
@@ -197,9 +195,9 @@ func (r *Reader) gatherMPUB(w *mpubWalk) ([]byte, error) {
 	}
 }
 
-// gather appends more to body, which lies in the buffer on loan, and leaves room
-// behind it. A buffer that is full is replaced by one of twice its size, at most
-// for max bytes. With an error of the Purse body is as it was.
+// gather appends more to body, which is in the pooled buffer, and leaves space after it. A full
+// buffer is replaced by one of twice its size, at most for max bytes. If the Purse returns an
+// error, body is unchanged.
 func (r *Reader) gather(body, more []byte, max int) ([]byte, error) {
 	if body == nil {
 		body = (*r.body)[:0]
@@ -216,8 +214,8 @@ func (r *Reader) gather(body, more []byte, max int) ([]byte, error) {
 	return append(body, more...), nil
 }
 
-// skipMPUB reads and drops what follows body, which was gathered, up to the end of the
-// MPUB. It returns why the body was refused, or why its end could not be found.
+// skipMPUB reads and drops the data after body up to the end of the MPUB. It returns why the body
+// was refused, or why its end could not be found.
 func (r *Reader) skipMPUB(w *mpubWalk, body []byte, refusal error) error {
 	if err := w.advance(body); err != nil {
 		return err

@@ -13,88 +13,87 @@ import (
 const MaxLine = 16 << 10
 
 const (
-	minRead  = 1 << 10  // the buffer of a connection that says little
-	maxRead  = 64 << 10 // and of one that says much
-	bodyStep = 64 << 10 // what a long body's buffer starts with
+	minRead  = 1 << 10  // buffer of a connection with little traffic
+	maxRead  = 64 << 10 // and of one with much traffic
+	bodyStep = 64 << 10 // initial size of the buffer of a long body
 )
 
-// freeRead is the size up to which the buffer of a Reader is not charged: every
-// connection has that much, for the longest command line.
+// freeRead is the size up to which the buffer of a Reader is not charged: every connection has it,
+// for the longest command line.
 const freeRead = MaxLine
 
-// Purse is charged for the memory that a Reader takes: before it is allocated, and
-// until it is given back. Its methods are called by the Reader's goroutine.
+// Purse is charged for the memory of a Reader, before it is allocated and until it is released.
+// The Reader's goroutine calls its methods.
 type Purse interface {
-	// Take takes n bytes and may wait for them, or says why there are none.
+	// Take reserves n bytes. It may wait, and returns an error if there is no memory.
 	Take(n int) error
-	// Try takes n bytes if they are there.
+	// Try reserves n bytes if they are available.
 	Try(n int) bool
 	Give(n int)
 }
 
-// openPurse is the Purse without a bottom.
+// openPurse is a Purse without a limit.
 type openPurse struct{}
 
 func (openPurse) Take(int) error { return nil }
 func (openPurse) Try(int) bool   { return true }
 func (openPurse) Give(int)       {}
 
-// Errors of a Reader, beside those of its source.
+// Errors of a Reader, in addition to those of its source.
 var (
-	// ErrLineTooLong ends a connection: where the next command begins is unknown.
+	// ErrLineTooLong ends a connection, because the start of the next command is unknown.
 	ErrLineTooLong = errors.New("command line too long")
-	// ErrBadID is an id that does not end where it should, in raw mode.
+	// ErrBadID: in raw mode, an id does not end where it should.
 	ErrBadID = errors.New("message id of wrong length")
 )
 
 // Reader reads commands. It is for one goroutine.
 //
-// Its buffer is small while little arrives and grows with what is read at
-// once. A short body is handed out where it lies; a long one is gathered in a
-// second buffer, which is given back at the next command.
+// Its buffer is small while little data arrives, and grows with the data read at once. A short
+// body is returned within the buffer; a long one is collected in a second buffer, which is
+// released at the next command.
 type Reader struct {
 	src     io.Reader
 	buffers *Buffers
 	purse   Purse
-	bufp    *[]byte // behind buf; nil before the first read
+	bufp    *[]byte // backs buf; nil before the first read
 	buf     []byte
 	r, w    int // buf[r:w] has been read and not consumed
-	want    int // size of the buffer at the next occasion
-	quiet   int // reads in a row that a smaller buffer could have held
+	want    int // size of the next buffer
+	quiet   int // consecutive reads that a smaller buffer could have held
 	line    []byte
-	body    *[]byte // on loan for a long body
+	body    *[]byte // pooled buffer for a long body
 	rawIDs  bool
 }
 
-// NewReader returns a Reader of src that borrows its buffers.
+// NewReader returns a Reader of src that uses pooled buffers.
 func NewReader(src io.Reader, buffers *Buffers) *Reader {
 	return &Reader{src: src, buffers: buffers, purse: openPurse{}, want: minRead}
 }
 
-// SetPurse makes p pay for the memory that the Reader takes from now on. It is called
-// before anything is read.
+// SetPurse makes the Reader charge p for its memory. It must be called before the first read.
 func (r *Reader) SetPurse(p Purse) { r.purse = p }
 
-// SetRawIDs makes the Reader take the id in FIN, REQ and TOUCH by its length,
-// as needed on connections whose ids are binary and may hold a space or a line
-// end. On others the id is text, and a short one is seen at once.
+// SetRawIDs makes the Reader parse the id in FIN, REQ and TOUCH by its length, for connections
+// with binary ids, which may contain a space or a line end. Otherwise ids are text, and a short id
+// is detected at once.
 func (r *Reader) SetRawIDs(on bool) { r.rawIDs = on }
 
 // Buffered returns the number of bytes that were read and not consumed.
 func (r *Reader) Buffered() int { return r.w - r.r }
 
-// Replace makes src the source of everything that follows. What was read ahead
-// from the old one should be taken with TakeBuffered before.
+// Replace makes src the source of all further data. Data already buffered from the old source
+// should be taken with TakeBuffered before.
 func (r *Reader) Replace(src io.Reader) { r.src = src }
 
-// TakeBuffered consumes and returns a copy of what was read ahead.
+// TakeBuffered consumes and returns a copy of the buffered data.
 func (r *Reader) TakeBuffered() []byte {
 	ahead := bytes.Clone(r.buf[r.r:r.w])
 	r.r, r.w = 0, 0
 	return ahead
 }
 
-// Release gives all buffers back. The Reader must not be used after it.
+// Release releases all buffers. The Reader must not be used after it.
 func (r *Reader) Release() {
 	r.releaseBody()
 	r.buffers.Put(r.bufp)
@@ -113,8 +112,8 @@ func (r *Reader) ReadMagic() (bool, error) {
 	return ok, nil
 }
 
-// Next reads a command line into c. Everything that earlier calls handed out
-// is invalid afterwards. io.EOF means that the source ended between commands.
+// Next reads a command line into c. All data returned by earlier calls becomes invalid. io.EOF
+// means that the source ended between commands.
 func (r *Reader) Next(c *Command) error {
 	r.releaseBody()
 	if r.rawIDs {
@@ -159,8 +158,8 @@ func (r *Reader) findEnd() (int, error) {
 	}
 }
 
-// nextRaw reads FIN, REQ or TOUCH with an id of any 16 bytes. It reports false
-// where the line is another command.
+// nextRaw reads FIN, REQ or TOUCH with an id of any 16 bytes. It returns false if the line is
+// another command.
 func (r *Reader) nextRaw(c *Command) (bool, error) {
 	if err := r.need(1); err != nil {
 		return false, err
@@ -198,7 +197,7 @@ func (r *Reader) nextRaw(c *Command) (bool, error) {
 		return true, ErrBadID
 	}
 	r.line = append(r.line, tail...)
-	c.split(r.line[head:]) // the surplus parameters, after an empty word
+	c.split(r.line[head:]) // further parameters, after an empty word
 	copy(c.params[1:], c.params[:maxParams-1])
 	c.name, c.params[0], c.n = r.line[:len(prefix)-1], r.line[len(prefix):head:head], c.n+1
 	c.Verb = parseVerb(c.name)
@@ -215,10 +214,9 @@ func (r *Reader) ReadSize() (int32, error) {
 	return n, nil
 }
 
-// ReadBody reads a body of n bytes; n must be within the caller's limits. The
-// slice is valid until the next call of Next. One body can be read per command.
-// Where the Purse refuses the memory, the body is skipped and the Purse's error
-// returned: the next command can be read.
+// ReadBody reads a body of n bytes; n must be within the caller's limits. The slice is valid until
+// the next call of Next. One body can be read per command. If the Purse refuses the memory, the
+// body is skipped and the Purse's error returned: the next command can be read.
 func (r *Reader) ReadBody(n int) ([]byte, error) {
 	if n > len(r.buf) && n > r.Buffered() {
 		return r.readLong(n)
@@ -231,8 +229,8 @@ func (r *Reader) ReadBody(n int) ([]byte, error) {
 	return body, nil
 }
 
-// readLong gathers a body that does not fit the buffer. Its own buffer grows
-// with what has come.
+// readLong collects a body that does not fit the buffer in a separate buffer, which grows with the
+// data.
 func (r *Reader) readLong(n int) ([]byte, error) {
 	r.releaseBody()
 	first, err := r.lend(min(n, bodyStep))
@@ -264,7 +262,7 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 	return body, nil
 }
 
-// lend takes a buffer for a body when the Purse has paid for it.
+// lend gets a buffer for a body after the Purse has reserved its memory.
 func (r *Reader) lend(n int) (*[]byte, error) {
 	if err := r.purse.Take(BufferCap(n)); err != nil {
 		return nil, err
@@ -281,8 +279,8 @@ func (r *Reader) releaseBody() {
 	r.body = nil
 }
 
-// skip reads and drops n bytes of a body that was refused, and returns why it was,
-// or why the source failed.
+// skip reads and drops n bytes of a refused body, and returns the refusal, or why the source
+// failed.
 func (r *Reader) skip(n int, refusal error) error {
 	for n > 0 {
 		if err := r.need(1); err != nil {
@@ -295,7 +293,7 @@ func (r *Reader) skip(n int, refusal error) error {
 	return refusal
 }
 
-// need reads until n bytes are in the buffer, n at most maxRead.
+// need reads until n bytes are buffered; n is at most maxRead.
 func (r *Reader) need(n int) error {
 	for r.Buffered() < n {
 		r.fit(n)
@@ -309,14 +307,14 @@ func (r *Reader) need(n int) error {
 	return nil
 }
 
-// fit makes room for a read that is to complete n bytes.
+// fit makes space for a read that completes n bytes.
 func (r *Reader) fit(n int) {
 	size := max(r.want, n)
 	if r.Buffered() > 0 {
 		size = max(size, len(r.buf))
 	}
 	if size > len(r.buf) && !r.pay(size) {
-		// It continues with what it has: n fits that, or is of a line and free.
+		// Continue with the current buffer: n fits it, or is of a line and free of charge.
 		size = max(n, len(r.buf))
 		r.want = size
 	}
@@ -341,16 +339,16 @@ func (r *Reader) fit(n int) {
 	}
 }
 
-// charged returns what is paid for a buffer of the connection's own.
+// charged returns the charge for a buffer of the connection.
 func charged(size int) int { return max(size-freeRead, 0) }
 
-// pay takes what a bigger buffer of at least size bytes costs.
+// pay reserves the additional memory of a larger buffer of at least size bytes.
 func (r *Reader) pay(size int) bool {
 	more := charged(BufferCap(size)) - charged(len(r.buf))
 	return more <= 0 || r.purse.Try(more)
 }
 
-// quietReads is how many small reads in a row make a big buffer shrink.
+// quietReads is the number of consecutive small reads after which a large buffer shrinks.
 const quietReads = 16
 
 // adapt chooses the size of the next buffer after a read of got bytes.
@@ -367,7 +365,7 @@ func (r *Reader) adapt(got int) {
 	}
 }
 
-// noEOF turns the end of the source inside a command into the error it is.
+// noEOF converts the end of the source inside a command to an error.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
