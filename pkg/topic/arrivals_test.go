@@ -9,14 +9,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// addressed returns a copy of the message at an offset of partition 3, for a channel.
+// addressed returns a copy, for one channel, of the message at an offset of partition
+// 3.
 func addressed(body string, version uint64, origin seq.Offset) Message {
 	return Message{Body: []byte(body), Address: &Address{
 		Channel: version, Partition: 3, Offset: origin, Timestamp: 42, Attempts: 3,
 	}}
 }
 
-// inPlaceOf is addressed of a copy that replaces its origin.
+// inPlaceOf is like addressed, with a copy that replaces its origin.
 func inPlaceOf(body string, version uint64, origin seq.Offset, delay time.Duration) Message {
 	m := addressed(body, version, origin)
 	m.Address.Moves, m.Delay = true, delay
@@ -51,7 +52,7 @@ func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
 	if d := got[0]; d.Timestamp != 42 || d.Attempts != 4 {
 		t.Errorf("delivered with timestamp %d, attempt %d; want those of the origin and one more", d.Timestamp, d.Attempts)
 	}
-	// A channel that is led back passes over what is not its own.
+	// A channel that was moved back skips copies for other channels.
 	if err := other.Seek(0); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +129,9 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	want(t, "when due", r.take(9, s.now), "a")
 }
 
-// A message that was deferred just before its leader was killed is known as deferred without a
-// consumer: operators list and cancel it in channels that have none.
+// A message was deferred just before its leader was killed. The next leader counts it as
+// deferred without a consumer: operators list and cancel deferred messages in channels without
+// consumers.
 func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)
@@ -151,7 +153,8 @@ func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 	want(t, "after the fail-over", s.bench().join(all["c"]).take(9, s.now), "a minute")
 }
 
-// What was deferred and is not committed keeps nothing back, and is known as deferred once it is.
+// A deferred message that is not committed does not hold back the channel. It counts as deferred
+// once it is committed.
 func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
@@ -191,8 +194,8 @@ func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
 	want(t, "what is deferred", r.take(9, b.now), "")
 }
 
-// What is found in the log may not be committed: until that is known, neither the message
-// nor its copy is delivered.
+// Messages in the log may not be committed. Until the committed end is known, neither the
+// message nor its copy is delivered.
 func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)

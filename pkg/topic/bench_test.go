@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// postman is a Sharer that hands what is shared to a standby, on a goroutine of
-// its own, as followers elsewhere would take it.
+// postman is a Sharer that passes shares to a standby on a goroutine of its
+// own, as if the standby were on another node.
 type postman struct {
 	bag  chan parcel
 	full chan struct{} // closed when the postman has stopped
@@ -65,7 +65,7 @@ func benchStandby(b *testing.B) *Standby {
 	return mustOpenStandby(b, fsys)
 }
 
-// prompt is a Sharer whose followers have everything at once.
+// prompt is a Sharer whose followers acknowledge every share at once.
 type prompt struct{ postman }
 
 func (prompt) SharePositions(_ []byte, done func(error)) { done(nil) }
@@ -114,7 +114,7 @@ func benchPartition(b *testing.B) *Partition {
 	return p
 }
 
-// benchConsume takes and finishes one message after the other.
+// benchConsume takes and finishes messages one by one.
 func benchConsume(b *testing.B, p *Partition, ordered bool) {
 	c, err := p.AddChannel("c", 1, ChannelOptions{Order: policy.StrictIf(ordered)})
 	if err != nil {
@@ -186,7 +186,8 @@ func BenchmarkStandbyAdvance(b *testing.B) {
 	}
 }
 
-// largePosition is of a channel that finishes every other message.
+// largePosition returns the position of a channel that has finished every other
+// message.
 func largePosition() channel.Position {
 	var p channel.Position
 	for o := seq.Offset(1); o < 200_000; o += 2 {

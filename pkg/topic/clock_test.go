@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A publisher's delay is what passes, not what the wall clock says: whenever the
-// channel comes to the message, and whatever the clock was set to meanwhile.
+// A publisher's delay is measured as elapsed time, not by the wall clock:
+// neither the moment at which the channel reads the message nor a change of the
+// clock alters it.
 func TestPublishersDelaysOutliveStepsOfTheWallClock(t *testing.T) {
 	const delay = time.Minute
 	for name, set := range map[string]struct{ before, after time.Duration }{
@@ -45,8 +46,8 @@ func TestPublishersDelaysOutliveStepsOfTheWallClock(t *testing.T) {
 	}
 }
 
-// What is loaded is due when the wall clock says, and no later than its own delay
-// after the load.
+// A message read from disk is due at its wall clock time, and at the latest its
+// own delay after it was read.
 func TestLoadedDelaysAreBounded(t *testing.T) {
 	const delay = time.Minute
 	for name, set := range map[string]struct {

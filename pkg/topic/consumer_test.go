@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestASampleRateIsAPercentage: of a hundred draws just as many deliver.
+// TestASampleRateIsAPercentage: of a hundred draws, exactly that number
+// deliver.
 func TestASampleRateIsAPercentage(t *testing.T) {
 	for rate := range 100 {
 		delivered := 0

@@ -14,7 +14,7 @@ import (
 
 // BenchmarkDeferAMillion has a consumer defer a million messages one after the
 // other, with a checkpoint after every 20,000, as in a fifth of a second. It
-// reports what is written of positions, and the longest checkpoint.
+// reports the bytes of positions written, and the longest checkpoint.
 func BenchmarkDeferAMillion(b *testing.B) {
 	for b.Loop() {
 		var written atomic.Int64
@@ -61,12 +61,12 @@ func BenchmarkDeferAMillion(b *testing.B) {
 	}
 }
 
-// loner is the Log of a partition without other replicas.
+// loner is the Log of a partition with one replica.
 type loner struct{ alone }
 
 func (loner) Append(commitlog.Entry) error { return nil }
 
-// deferring is a consumer of a partition with so many messages.
+// deferring returns a consumer of a partition with n messages.
 func deferring(b *testing.B, disk vfs.FS, messages int) *Consumer {
 	b.Helper()
 	log, _, err := commitlog.Open(disk, "p", commitlog.Options{})

@@ -10,7 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// attempts returns where a message of a channel is, and how often it was delivered.
+// attempts returns the state of a message in a channel, and its number of
+// deliveries.
 func attempts(c *Channel, r *reader, body string) (channel.MessageState, uint16) {
 	return c.stateOf(r.got[body])
 }
@@ -24,7 +25,8 @@ func (r *reader) requeue(now time.Time, delay time.Duration, bodies ...string) {
 	}
 }
 
-// A process is killed before a checkpoint: what a consumer has had is counted.
+// The process is killed before a checkpoint. Deliveries to a consumer are
+// counted nevertheless.
 func TestAttemptsSurviveAKill(t *testing.T) {
 	b := &bench{t: t, fs: vfs.NewCrashable(), now: t0}
 	if err := b.fs.MkdirAll("p"); err != nil {
@@ -49,8 +51,8 @@ func TestAttemptsSurviveAKill(t *testing.T) {
 	}
 }
 
-// A leader fails: the next one counts on. A message is not delivered again before the
-// others know how often it was.
+// A leader fails, and the next one continues its counts. A message is not delivered
+// again before the other replicas know its number of deliveries.
 func TestAttemptsSurviveAFailOver(t *testing.T) {
 	s := newSet(t)
 	bound := policy.Policy{MaxAttempts: 3, OnExhausted: policy.Block}
@@ -128,7 +130,7 @@ func TestADisposerTakesWhatHasHadAllItsAttempts(t *testing.T) {
 	}
 }
 
-// What a disposer does not settle is the channel's again.
+// A message that a disposer does not settle returns to the channel.
 func TestADisposerThatGoesLeavesEverything(t *testing.T) {
 	b := newBench(t)
 	b.p.o.Exhausted = func(*Channel) {}
@@ -191,7 +193,7 @@ func TestARateIsKept(t *testing.T) {
 	}
 }
 
-// A consumer that finds nothing uses nothing up.
+// A consumer that finds no message uses up no attempts.
 func TestARateCountsOnlyWhatIsDelivered(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)

@@ -62,8 +62,8 @@ func TestExpiredMessagesOfAnOrderedChannelDoNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// Where expired messages become dead letters, a disposer takes them: none is delivered, and the
-// attempts that it had are those that were deliveries.
+// If expired messages become dead letters, a disposer takes them: none is delivered, and only
+// deliveries count as attempts.
 func TestADisposerTakesWhatHasExpired(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
 		b := newBench(t)
@@ -123,7 +123,7 @@ func TestADisposerTakesWhatHasExpired(t *testing.T) {
 	}
 }
 
-// disposable returns what a disposer takes.
+// disposable returns the messages that a disposer takes.
 func disposable(t *testing.T, d *Disposer, now time.Time) (list []Exhausted) {
 	t.Helper()
 	_, err := d.Take(now, 9, func(e *Exhausted) error {

@@ -45,7 +45,7 @@ type watched struct {
 
 func (s *story) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
 
-// attend makes a channel known to the leader, and its consumer joins.
+// attend adds a channel to the leader's partition, and its consumer joins.
 func (s *story) attend(w *watched) {
 	w.c = s.channel(w.name, w.version, w.ordered)
 	w.r = s.bench().join(w.c)
@@ -62,7 +62,7 @@ func (s *story) recreate(name string, ordered bool) {
 	s.flush()
 }
 
-// flush has every replica store the positions as they are.
+// flush makes every replica store its positions.
 func (s *story) flush() {
 	s.line.deliverAll()
 	s.line.auto = true
@@ -239,7 +239,7 @@ func (s *story) rareStep(node int, w *watched) error {
 	return nil
 }
 
-// drain has everything delivered that is left: nothing may be missing.
+// drain takes all messages that are left, and checks that none is missing.
 func (s *story) drain() error {
 	for range 10 * s.end {
 		s.now = s.now.Add(5 * time.Minute)
@@ -274,10 +274,10 @@ func (s *story) drain() error {
 	return nil
 }
 
-// TestNothingIsSkippedByAFailOver tells random stories of three nodes: what a
-// leader shares is lost, late, or told twice, and leaders change. Nothing is
-// skipped, an ordered channel continues in order, and what every replica was told
-// is finished is not delivered again.
+// TestNothingIsSkippedByAFailOver tells random stories of three nodes: shares of
+// a leader are lost, late, or repeated, and leaders change. No message is
+// skipped, an ordered channel continues in order, and a message that every
+// replica knows as finished is not delivered again.
 func TestNothingIsSkippedByAFailOver(t *testing.T) {
 	rng := testrand.New(t)
 	for i := range 80 {

@@ -12,9 +12,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAChannelIsNotThereBeforeItsStartIsStored: asking again after a full disk
-// must not be answered before the start is on disk. A power cut would otherwise
-// make the channel start at the end, and skip what was published meanwhile.
+// TestAChannelIsNotThereBeforeItsStartIsStored: a repeated request after a full
+// disk must not be answered before the start is on disk. A power cut would
+// otherwise make the channel start at the end, and skip what was published
+// meanwhile.
 func TestAChannelIsNotThereBeforeItsStartIsStored(t *testing.T) {
 	b := newBench(t)
 	b.channel("first", 1)

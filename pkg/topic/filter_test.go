@@ -40,8 +40,8 @@ func TestAChannelGetsWhatItsFilterChooses(t *testing.T) {
 	}
 }
 
-// What consumers give back is decided on again; what was left out stays finished, until a seek leads
-// back to it.
+// The filter decides again on messages that consumers return. A skipped message stays finished until
+// a seek moves the channel back to it.
 func TestAFilterIsAlteredFromNowOn(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
@@ -106,7 +106,7 @@ func TestAFilterSparesWhatAnOperatorSends(t *testing.T) {
 	}
 }
 
-// A filter with tags: each message is for consumers of its tag, of those that the filter chooses.
+// A filter with tags: a message that the filter chooses is delivered to a consumer of its tag.
 func TestAFilterAndTags(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
@@ -121,7 +121,8 @@ func TestAFilterAndTags(t *testing.T) {
 	}
 }
 
-// A client that waits for a message among many that are left out is heard meanwhile.
+// The server reads from a client while it looks for the client's message among many
+// that the filter skips.
 func TestLeavingOutManyIsInterrupted(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
@@ -155,7 +156,7 @@ func TestABrokenFilterHoldsEverything(t *testing.T) {
 	}
 }
 
-// A deferred message is decided on when it is due.
+// The filter decides on a deferred message when it is due.
 func TestAFilterOfDeferredMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)

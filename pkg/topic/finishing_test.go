@@ -10,8 +10,8 @@ import (
 )
 
 // TestAnOrderedFinishThatIsNotStoredIsGivenUp: the other replicas do not store a FIN, as
-// below min-isr. The consumer gets an error after FinTimeout, and the message is
-// delivered again, before its successor.
+// with fewer than min-isr replicas. The consumer gets an error after FinTimeout, and the
+// message is delivered again, before its successor.
 func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, true)
@@ -38,8 +38,8 @@ func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
 		t.Errorf("errors of %v, want %d", told, r.got["a"])
 	}
 	want(t, "after the time is over", r.take(9, s.now), "a")
-	// The FIN that was given up is stored now, while another one waits: a snapshot
-	// between them may have undone the first.
+	// The replicas store the abandoned FIN now, while another one waits. A
+	// snapshot between the two may have undone the first.
 	r.finish("a")
 	s.line.deliver(1)
 	s.line.deliver(2)

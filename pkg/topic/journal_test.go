@@ -20,7 +20,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// killed is a disk as a killed process leaves it: all that was written is there.
+// killed is a disk after its process was killed: it has everything that was
+// written.
 func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 100}) }
 
 func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
@@ -213,7 +214,8 @@ func TestWhatIsFinishedInOrderOutlivesAKill(t *testing.T) {
 	})
 }
 
-// wantStoredFloor opens what a process that is killed at this moment leaves.
+// wantStoredFloor opens the files that a process killed at this moment would
+// leave.
 func wantStoredFloor(t *testing.T, fsys vfs.FS, dir string, want seq.Offset) {
 	t.Helper()
 	_, snap, err := OpenPositions(fsys, dir)

@@ -54,8 +54,8 @@ func keyedBench(t *testing.T, bodies ...string) (*bench, *Channel) {
 	return b, c
 }
 
-// TestTheNextOfAKeyWaitsForEverybody: the finish before it is known to every replica first, and keys
-// do not wait for each other. FINs that arrive meanwhile are sent together.
+// TestTheNextOfAKeyWaitsForEverybody: every replica first knows that its predecessor is finished,
+// and keys do not wait for each other. FINs that arrive meanwhile are sent together.
 func TestTheNextOfAKeyWaitsForEverybody(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -105,7 +105,7 @@ func TestFinishesAreToldTogether(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.keyedChannel("c", 1)).take(9, s.now), "a2 b2 c2 d2")
 }
 
-// TestAFinishOfAKeyThatIsNotStoredIsGivenUp: its key waits, and no other.
+// TestAFinishOfAKeyThatIsNotStoredIsGivenUp: only its key waits.
 func TestAFinishOfAKeyThatIsNotStoredIsGivenUp(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -169,8 +169,8 @@ func TestAMessageThatIsNotFinishedReleasesItsKey(t *testing.T) {
 	want(t, "when that is gone", r.take(9, now), "b2")
 }
 
-// TestWhatAConsumerDoesNotChooseIsFinishedForAll: another leader, or consumer, does not deliver it after
-// its successor.
+// TestWhatAConsumerDoesNotChooseIsFinishedForAll: neither another leader nor another consumer delivers
+// it after its successor.
 func TestWhatAConsumerDoesNotChooseIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -188,8 +188,8 @@ func TestWhatAConsumerDoesNotChooseIsFinishedForAll(t *testing.T) {
 	want(t, "then", r.take(9, s.now), "a2")
 }
 
-// What the channel's filter leaves out is finished for all before a later message of its key goes:
-// the next leader may have another filter.
+// A message that the channel's filter skips is finished on all replicas before a later message of
+// its key is delivered: the next leader may have another filter.
 func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
@@ -202,8 +202,8 @@ func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
 	want(t, "then", r.take(9, s.now), "a22")
 }
 
-// An expired message is finished for all before a later message of its key goes: the next leader's clock may
-// say that it has not expired.
+// An expired message is finished on all replicas before a later message of its key is delivered: by the
+// next leader's clock it may not have expired.
 func TestAnExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)

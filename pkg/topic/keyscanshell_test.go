@@ -39,7 +39,8 @@ func TestWhatIsReadyDoesNotWaitForKeys(t *testing.T) {
 	}
 }
 
-// TestAClientIsHeardWhileKeysAreRead: one Take reads so many.
+// TestAClientIsHeardWhileKeysAreRead: one Take reads a limited number of
+// messages.
 func TestAClientIsHeardWhileKeysAreRead(t *testing.T) {
 	b, c := keyedBench(t)
 	b.publishMany('a', (takeRounds+2)*keyScanMax)
@@ -64,8 +65,8 @@ func TestAClientIsHeardWhileKeysAreRead(t *testing.T) {
 	}
 }
 
-// TestWhoFindsKeysBeingReadIsWoken: another consumer read them, and is gone with the one message that may
-// go before this one looks.
+// TestWhoFindsKeysBeingReadIsWoken: another consumer read the keys, took the only deliverable message,
+// and stopped before this one looked.
 func TestWhoFindsKeysBeingReadIsWoken(t *testing.T) {
 	b, c := keyedBench(t)
 	b.publishMany('a', keyScanMax)
@@ -84,7 +85,8 @@ func TestWhoFindsKeysBeingReadIsWoken(t *testing.T) {
 	want(t, "the second", second.take(1, b.now), "b")
 }
 
-// TestWhoHasNoRoomLeavesKeysToAnother: one that was to read them, while the other relied on that.
+// TestWhoHasNoRoomLeavesKeysToAnother: the first consumer was to read the keys, and the other
+// relied on it.
 func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	first, second := b.join(c), b.join(c)
@@ -99,8 +101,8 @@ func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 	}
 }
 
-// TestATakeOfNoneReadsKeys: it asks whether there is something, and is woken repeatedly for keys that it
-// leaves unread.
+// TestATakeOfNoneReadsKeys: a Take of no messages asks whether there are any. If it left keys unread,
+// it would be woken for them repeatedly.
 func TestATakeOfNoneReadsKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	first, second := b.join(c), b.join(c)
@@ -118,7 +120,7 @@ func TestATakeOfNoneReadsKeys(t *testing.T) {
 	t.Error("it is woken each time, though nothing may go")
 }
 
-// TestAPausedChannelReadsNoKeys, and consumers do not ask for them repeatedly.
+// TestAPausedChannelReadsNoKeys: nor do consumers ask for them repeatedly.
 func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	c.Configure(ChannelOptions{Order: policy.ByKey, Paused: true})

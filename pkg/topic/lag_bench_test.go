@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// BenchmarkLag takes and finishes 16 KiB of messages an iteration, at least one, as a
-// connection does, far behind the end of a log.
+// BenchmarkLag takes and finishes 16 KiB of messages per iteration, at least one
+// message, like a connection, far behind the end of a log.
 func BenchmarkLag(b *testing.B) {
 	for _, of := range []struct{ batch, message int }{{64 << 10, 128}, {2 << 20, 128}, {2 << 20, 4 << 10}, {4 << 20, 1 << 20}} {
 		b.Run(fmt.Sprintf("batch=%dKiB/message=%d", of.batch>>10, of.message), func(b *testing.B) {

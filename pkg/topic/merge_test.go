@@ -47,7 +47,8 @@ func TestAnOlderSnapshotOfANewLeaderTakesNothingBack(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsMoveBackReachesWhoKnewMore: a move is no older snapshot.
+// TestAnOperatorsMoveBackReachesWhoKnewMore: a replica does not mistake a move
+// for an older snapshot.
 func TestAnOperatorsMoveBackReachesWhoKnewMore(t *testing.T) {
 	for _, many := range []int{0, 1} {
 		s := newSetThatUpdates(t, many)
@@ -70,8 +71,9 @@ func TestAnOperatorsMoveBackReachesWhoKnewMore(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownBeyondATruncationIsForgotten: a follower that knew of messages
-// loses them to an operator's election. Others come to their offsets.
+// TestWhatIsKnownBeyondATruncationIsForgotten: a follower that knew messages as
+// finished loses them to an operator's election. Other messages take their
+// offsets.
 func TestWhatIsKnownBeyondATruncationIsForgotten(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
@@ -96,7 +98,7 @@ func TestWhatIsKnownBeyondATruncationIsForgotten(t *testing.T) {
 	if err := s.Cut(20); err != nil {
 		t.Fatal(err)
 	}
-	// The same leader tells it again, in its new session.
+	// The same leader sends it again, in its new session.
 	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(channel.Position{Floor: 25}))); err != nil {
 		t.Fatal(err)
 	}

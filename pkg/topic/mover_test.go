@@ -20,7 +20,7 @@ func movingBench(t *testing.T, policy MovePolicy) *bench {
 	return b
 }
 
-// moved waits until the mover has nothing left to do.
+// moved waits until the mover is idle.
 func (b *bench) moved() { b.p.mover.queue.Wait() }
 
 func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// Publish is Offer whose refusal goes to done, too.
+// Publish is Offer, except that done gets a refusal too.
 func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 	since := time.Now()
 	if err := p.Offer(Offered{Messages: msgs, Done: done}); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// TestALongRequeueStaysWhereItIsInAnOrderedChannel, also with a backoff, which has it deferred there.
+// TestALongRequeueStaysWhereItIsInAnOrderedChannel: also if the channel's backoff defers the message.
 func TestALongRequeueStaysWhereItIsInAnOrderedChannel(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
@@ -29,7 +29,8 @@ func TestALongRequeueStaysWhereItIsInAnOrderedChannel(t *testing.T) {
 	}
 }
 
-// TestWhatWasToBeMovedStaysWhereOrderBegins: the mover comes to it when the channel was altered.
+// TestWhatWasToBeMovedStaysWhereOrderBegins: the channel becomes ordered before the mover
+// reaches the message.
 func TestWhatWasToBeMovedStaysWhereOrderBegins(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.ByKey, policy.Strict} {
 		b := newBench(t)

@@ -77,7 +77,7 @@ func (b *bench) open() {
 // wall is what the node's wall clock shows at now.
 func (b *bench) wall(now time.Time) int64 { return now.Add(b.step).UnixNano() }
 
-// alone is a Sharer without others.
+// alone is a Sharer without followers.
 type alone struct{}
 
 func (alone) Epoch() seq.Epoch                          { return 1 }
@@ -90,7 +90,7 @@ func (alone) ShareUpdate(_ []byte, done func(error)) func([]byte) {
 }
 func (alone) ShareAdvance(_ []byte, done func(error)) { done(nil) }
 
-// deaf is an Observer that ignores everything.
+// deaf is an Observer that ignores all calls.
 type deaf struct{}
 
 func (deaf) ObservePublish(time.Duration, error) {}
@@ -98,7 +98,7 @@ func (deaf) ObserveBatch(int)                    {}
 func (deaf) ObserveDelivery(time.Duration)       {}
 func (deaf) ObserveFinish(time.Duration, int)    {}
 
-// restart closes the partition as a clean stop does and opens it again.
+// restart closes the partition, as in a clean stop, and opens it again.
 func (b *bench) restart() {
 	b.t.Helper()
 	if err := errors.Join(b.p.Close(errors.New("restart")), b.log.Close()); err != nil {
@@ -160,7 +160,7 @@ func (b *bench) channel(name string, version uint64) *Channel {
 	return c
 }
 
-// reader is a consumer that remembers what it got.
+// reader is a consumer that keeps its messages.
 type reader struct {
 	*Consumer
 	t     *testing.T

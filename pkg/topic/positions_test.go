@@ -41,7 +41,7 @@ func mustOpenPositions(t testing.TB, fsys vfs.FS) (*Positions, Snapshot) {
 	return p, s
 }
 
-// sampleSnapshot is a snapshot that tells its number.
+// sampleSnapshot is a snapshot that contains its number.
 func sampleSnapshot(n int) Snapshot {
 	at := seq.Offset(1000 * n)
 	s := Snapshot{BacklogFrom: seq.Offset(n)}
@@ -290,7 +290,7 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 				t.Fatalf("round %d step %d: found %d, saved %d, tried %d", round, step, n, saved, next)
 			}
 			if rng.IntN(3) == 0 {
-				// What is readable now is what counts from here on.
+				// From here on, the snapshot that is readable now counts.
 				p, got = mustOpenPositions(t, faulty)
 				if n := int(p.Number()); n < saved || n > 0 && !cmp.Equal(sampleSnapshot(n), got) {
 					t.Fatalf("round %d step %d: reopened %d, saved %d", round, step, n, saved)
@@ -311,7 +311,7 @@ func TestPositionsFileIsGolden(t *testing.T) {
 	golden.Compare(t, "testdata/positions.golden", hex.Dump(data))
 }
 
-// Channels are found by bisection, so an image that lists them in another order must be sorted as it is read.
+// Channels are found by binary search, so an image with another order must be sorted when it is read.
 func TestDecodedChannelsAreSorted(t *testing.T) {
 	data := told(t, 1, Snapshot{Channels: []ChannelPosition{
 		{Name: "c", Position: channel.Position{Floor: 3}}, {Name: "a", Position: channel.Position{Floor: 1}}, {Name: "b", Position: channel.Position{Floor: 2}},
@@ -339,7 +339,8 @@ func FuzzPositionsFile(f *testing.F) {
 		f.Add(data[positionsSummed:])
 	}
 	f.Fuzz(func(t *testing.T, rest []byte) {
-		// The fuzzer is given a right checksum, or it would never get beyond it.
+		// The fuzzer gets a correct checksum: otherwise it would never get past
+		// it.
 		file := append([]byte(positionsMagic+"sum."), rest...)
 		if len(file) >= positionsHeader {
 			length := min(len(file)-positionsHeader, int(file[12])|int(file[13])<<8)

@@ -59,8 +59,8 @@ func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 }
 
 // TestAConsumerReturnsToABatchByAnotherWay has a consumer that rested in the midst of a
-// large batch come back to its first message from the batch before, which is kept: where
-// it rested says nothing of that one.
+// large batch come back to its first message from the batch before, which is kept. The
+// place where it rested does not apply to that batch.
 func TestAConsumerReturnsToABatchByAnotherWay(t *testing.T) {
 	b := newPaidBench(t, limit.NewMemory(64<<20), -1)
 	b.publishBulky(0, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
 
-// TestARestoredChannelBeginsAtTheLogsStart: retention may have taken what a stored
-// position still speaks of.
+// TestARestoredChannelBeginsAtTheLogsStart: retention may have removed messages to
+// which a stored position refers.
 func TestARestoredChannelBeginsAtTheLogsStart(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)

@@ -207,8 +207,8 @@ func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
 }
 
 // TestAPowerCutTakesWhatIsKnownOfLostMessages: positions may be stored before the
-// messages that they speak of. A power cut that takes those must not leave others
-// that come to their offsets finished.
+// messages to which they refer. If a power cut loses those messages, the messages
+// that take their offsets must not count as finished.
 func TestAPowerCutTakesWhatIsKnownOfLostMessages(t *testing.T) {
 	for _, role := range []string{"leader", "follower"} {
 		disk := vfs.NewCrashable()

@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// set is a partition on three nodes. Every message is on all of them at once;
-// what is shared of the positions travels when a test lets it.
+// set is a partition on three nodes. Every message is on all of them at once. A
+// share of the positions arrives when the test delivers it.
 type set struct {
 	t      *testing.T
 	nodes  [3]*setNode
@@ -41,15 +41,15 @@ type setNode struct {
 	since   int           // messages published before its process started
 }
 
-// clock returns what tells a new process of the node ages.
+// clock returns the clock for ages of a new process of the node.
 func (n *setNode) clock(s *set) *age.Clock {
 	return age.NewClock(func(now time.Time) int64 { return now.Add(n.step).UnixNano() })
 }
 
 func newSet(t *testing.T) *set { return newSetThatUpdates(t, 0) }
 
-// newSetThatUpdates is newSet of leaders that tell updates of positions with at
-// least many entries; 0: of large ones.
+// newSetThatUpdates is newSet, with leaders that share updates of positions
+// with at least many entries; 0: of large positions.
 func newSetThatUpdates(t *testing.T, many int) *set {
 	s := &set{t: t, leader: -1, now: t0, many: many}
 	for i := range s.nodes {
@@ -82,7 +82,7 @@ func (s *set) follow(i int) {
 	}
 }
 
-// lead ends the term that there is and makes another node the leader.
+// lead ends the current term and makes another node the leader.
 func (s *set) lead(to int) {
 	s.t.Helper()
 	if s.leader >= 0 {
@@ -124,7 +124,7 @@ func (s *set) lead(to int) {
 
 var errDeposed = errors.New("another node leads")
 
-// bench lends the helpers of a bench to the partition that is served now.
+// bench returns a bench, for its helpers, on the partition that is led now.
 func (s *set) bench() *bench { return &bench{t: s.t, p: s.p, log: s.nodes[s.leader].log} }
 
 func (s *set) channel(name string, version uint64, ordered bool) *Channel {
@@ -152,8 +152,8 @@ func (s *set) publishLate(body string, delay time.Duration) {
 	})
 }
 
-// line is what a term is for a partition: it takes entries to all logs, and
-// what is shared as far as it is let.
+// line is the Log and the Sharer of a partition: it appends entries to all
+// logs, and keeps shares until the test delivers them.
 type line struct {
 	set     *set
 	alone   bool
@@ -167,7 +167,7 @@ type line struct {
 	settled int     // parcels that every replica has
 }
 
-// kind is what a parcel brings.
+// kind is the kind of share in a parcel.
 type kind int
 
 const (
@@ -241,8 +241,8 @@ func (l *line) add(p *parcel) {
 	}
 }
 
-// deliver brings a follower the next parcel, and tells the leader when
-// everybody has one.
+// deliver delivers the next parcel to a follower, and reports to the leader
+// when every follower has it.
 func (l *line) deliver(node int) bool {
 	l.set.t.Helper()
 	n := l.set.nodes[node]
@@ -275,7 +275,7 @@ func (l *line) deliver(node int) bool {
 	return true
 }
 
-// parcel returns a parcel, or nil if there are not as many yet.
+// parcel returns the parcel with an index, or nil if there is none yet.
 func (l *line) parcel(i int) *parcel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -305,8 +305,8 @@ func (l *line) deliverAll() {
 	}
 }
 
-// restart begins a new session with a follower: it gets the newest snapshot
-// and what was shared since. killed says that it forgot what it had in memory.
+// restart begins a new session with a follower: it gets the newest snapshot and
+// the later shares. If killed, it lost what it had in memory.
 func (l *line) restart(node int, killed bool) {
 	l.next[node] = 0
 	if killed {
@@ -332,7 +332,7 @@ func (l *line) end() {
 
 var errEnded = fate.Mark(errors.New("the term ended"), fate.Uncertain)
 
-// snapshots returns what has been shared of that kind.
+// snapshots returns the shared snapshots.
 func (l *line) snapshots() (n int) {
 	for _, p := range l.parcels {
 		if p.kind == aSnapshot {

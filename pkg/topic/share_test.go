@@ -79,9 +79,9 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 	}
 }
 
-// TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow: the leader before
-// told this node of a message and died. If this one continues from there and dies
-// too, the third would go back.
+// TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow: the previous leader
+// reported to this node that a message is finished, and died. If this node
+// continued from there and died too, the third node would go back.
 func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
@@ -107,8 +107,8 @@ func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
 	want(t, "the third leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
-// TestASnapshotDoesNotUndoWhatWasSharedBeforeIt: a checkpoint that is made
-// while an ordered FIN is on its way must not lead the others back.
+// TestASnapshotDoesNotUndoWhatWasSharedBeforeIt: a checkpoint made while an
+// ordered FIN is being shared must not move the other replicas back.
 func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
@@ -126,8 +126,8 @@ func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
-// meanwhile is a source of positions that has something done when it has said what
-// they are.
+// meanwhile is a source of positions that calls a function after it has returned
+// them.
 type meanwhile struct {
 	source
 	do func()
@@ -139,8 +139,8 @@ func (m meanwhile) current() Snapshot {
 	return s
 }
 
-// TestAChangeWaitsForTheSnapshotThatIsBeingMade: it was decided after what the
-// snapshot says.
+// TestAChangeWaitsForTheSnapshotThatIsBeingMade: it was made after the state in
+// the snapshot.
 func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
@@ -478,7 +478,7 @@ func TestQuiesceGivesUpInTimeAndStaysSuspended(t *testing.T) {
 	})
 }
 
-// TestAClosedPartitionWritesNothing: its directory is a Standby's by then.
+// TestAClosedPartitionWritesNothing: a Standby owns its directory by then.
 func TestAClosedPartitionWritesNothing(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, false)
@@ -509,7 +509,8 @@ func TestAClosedPartitionWritesNothing(t *testing.T) {
 	}
 }
 
-// finish2 is an answer that must be refused: the partition is closed.
+// finish2 sends an answer that must be refused, because the partition is
+// closed.
 func (r *reader) finish2(t *testing.T, body string) {
 	t.Helper()
 	if err := r.Finish(r.got[body]); !errors.Is(err, failure.NotInFlight) {
@@ -517,8 +518,8 @@ func (r *reader) finish2(t *testing.T, body string) {
 	}
 }
 
-// TestPositionsBeyondTheLogDoNotCount: other messages may take the offsets that
-// they spoke of.
+// TestPositionsBeyondTheLogDoNotCount: other messages may take the offsets to
+// which they refer.
 func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)

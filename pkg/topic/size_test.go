@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
 
-// shapes are the shapes that a message can have, by name.
+// shapes are messages of every shape, by name.
 var shapes = []struct {
 	name string
 	m    Message

@@ -33,7 +33,7 @@ func openStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error)
 	return OpenStandby(StandbyOptions{FS: fsys, Dir: dir, End: seq.MaxOffset, Damaged: damaged})
 }
 
-// told is a snapshot as a leader shares it.
+// told returns a snapshot as a leader shares it.
 func told(t testing.TB, number uint64, s Snapshot) []byte {
 	t.Helper()
 	data, err := appendPositions(nil, number, s)
@@ -118,7 +118,7 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 }
 
 // TestASnapshotThatIsToldAgainUndoesNothing: a new session begins with the
-// newest snapshot, and may end before what was shared since comes again.
+// newest snapshot, and may end before it repeats the later shares.
 func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
 	s := mustOpenStandby(t, positionsFS(t))
 	at := func(floor seq.Offset, moves uint64) Snapshot {
@@ -289,7 +289,8 @@ func floorOf(s Snapshot) int {
 }
 
 // TestPowerCutKeepsWhatAStandbyStored cuts the power after every operation of a
-// history: what was stored, or what was being stored, is found.
+// history: the standby finds the state that was stored, or the one that was
+// being stored.
 func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 	rng := testrand.New(t)
 	m := vfs.NewCrashable()
@@ -324,7 +325,8 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 }
 
 // TestStandbyGoesOnAfterEveryFailure fails each operation of a history in turn:
-// what was stored before is still there, and the leader's next word heals it.
+// the state stored before is still there, and the leader's next share repairs
+// the standby.
 func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 	for index := int64(0); ; index++ {
 		m := positionsFS(t)
@@ -393,8 +395,8 @@ func changeOf(name string, version uint64, floor, offset seq.Offset, moves uint6
 }
 
 // A killed follower is still in sync, and its leader begins the next session with
-// the same snapshot. If the leader dies before it tells the changes again, this
-// replica may be the next.
+// the same snapshot. If the leader dies before it repeats the changes, this
+// replica may lead next.
 func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 	snapshot := told(t, uint64(stampOf(3, 7)), orderedAt(0))
 	for name, then := range map[string]func(*Standby) error{
@@ -477,8 +479,8 @@ func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 	}
 }
 
-// FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes them
-// whole, beside what it knows to be finished, or leaves what it has.
+// FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes all of
+// them, in addition to what it knows as finished, or keeps its state.
 func FuzzStandbyReplace(f *testing.F) {
 	for n := range 4 {
 		f.Add(told(f, uint64(n+1), sampleSnapshot(n)))

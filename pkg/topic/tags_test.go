@@ -34,7 +34,7 @@ func TestABusyTaggedConsumerBlocksNobody(t *testing.T) {
 	for i := range 100 {
 		b.publishAll([]Message{tagged("a", i), tagged("b", i), tagged("x", i), tagged("", i)})
 	}
-	// The consumer of tag a takes nothing yet.
+	// The consumer of tag a does not take messages yet.
 	if got := plain.take(1000, b.now); strings.Count(got, "x") != 100 || strings.ContainsAny(got, "ab") || len(strings.Fields(got)) != 200 {
 		t.Errorf("the consumer without a tag got %s", got)
 	}
@@ -53,7 +53,8 @@ func TestABusyTaggedConsumerBlocksNobody(t *testing.T) {
 	}
 }
 
-// Who finds messages of others wakes those who wait for them.
+// A consumer that finds messages of other tags wakes the consumers that wait
+// for them.
 func TestAConsumerIsWokenForMessagesThatAnotherFound(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
@@ -120,8 +121,8 @@ func TestTagsAreBounded(t *testing.T) {
 	}
 }
 
-// What a filter does not choose is finished for the channel. A sample is drawn from the
-// messages of a consumer's own.
+// A message that the filter does not choose is finished for the channel. A sample is
+// drawn from the messages for a consumer's tags.
 func TestWhatAFilterDoesNotChooseIsFinished(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
@@ -155,8 +156,8 @@ func TestWhatAFilterDoesNotChooseIsFinished(t *testing.T) {
 	}
 }
 
-// Consumers join, leave, answer and do not, with and without tags: a message goes only to
-// a consumer that it is for at that time, and all are finished in the end.
+// Consumers with and without tags join and leave, and answer or do not: a message goes
+// only to a consumer that it is for at that time, and all are finished in the end.
 func TestRandomConsumersWithTags(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrand.Seed(t), 2))
 	names := []string{"", "a", "b", "c"}

@@ -53,7 +53,7 @@ func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
 	}
 }
 
-// TestManyFinishesTakeNoStack: those that came while others were being noted are noted next, and so on.
+// TestManyFinishesTakeNoStack: FINs that arrive while others are being noted are noted next, and so on.
 func TestManyFinishesTakeNoStack(t *testing.T) {
 	b, c := keyedBench(t)
 	faulty := vfstest.NewFaulty(b.fs)

@@ -159,8 +159,8 @@ func (h *history) step() {
 	}
 }
 
-// finishedBeyond returns offsets that are finished by a and not by b, though b is
-// of the same channel, moved as often.
+// finishedBeyond returns offsets that are finished in a and not in b, which is a
+// position of the same channel after as many moves.
 func finishedBeyond(a, b *Snapshot) string {
 	for _, x := range a.Channels {
 		for _, y := range b.Channels {
@@ -182,7 +182,8 @@ func finishedBeyond(a, b *Snapshot) string {
 
 // TestRestoredPositionsAreThoseThatWereStored tells random histories whose
 // checkpoints are updates and, now and then, snapshots that replace them. Power
-// is cut after each checkpoint: what is found is what the channels had.
+// is cut after each checkpoint: the positions found are those of the channels
+// at that time.
 func TestRestoredPositionsAreThoseThatWereStored(t *testing.T) {
 	rng := testrand.New(t)
 	updates := 0
@@ -233,8 +234,8 @@ func mustOpenAt(t *testing.T, disk vfs.FS, dir string) (*Positions, Snapshot) {
 }
 
 // TestPowerCutsAndFailuresSkipNothing cuts the power after every operation on the
-// disk, and fails some: what is found never has a message finished that was not,
-// and is the last that was stored, or newer.
+// disk, and fails some: the positions found never show an unfinished message as
+// finished, and are the last that were stored, or newer.
 func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
 	rng := testrand.New(t)
 	for range 12 {
@@ -339,7 +340,7 @@ func TestRotInTheChangesIsToldFromATornTail(t *testing.T) {
 }
 
 // TestALostSnapshotUnderUpdatesIsKnown: updates follow a snapshot only once it is
-// stored. An operator's move that was in it must not be undone by what was before.
+// stored. Earlier positions must not undo an operator's move that was in it.
 func TestALostSnapshotUnderUpdatesIsKnown(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
@@ -388,8 +389,8 @@ func deferredAt(n uint32, at int64) []byte {
 	return data
 }
 
-// TestAnUpdateThatIsToldAgainUndoesNothing: a new session may tell all since the
-// newest snapshot again, also to a process that was killed since.
+// TestAnUpdateThatIsToldAgainUndoesNothing: a new session may repeat everything
+// since the newest snapshot, also to a process that was killed meanwhile.
 func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
@@ -408,8 +409,8 @@ func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
 	}
 }
 
-// TestASnapshotFollowsAFailedUpdate: nothing is known of what a failed sync has
-// stored, and it is not tried again.
+// TestASnapshotFollowsAFailedUpdate: it is unknown what a failed sync has
+// stored, and the sync is not repeated.
 func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
 	m := positionsFS(t)
 	faulty := vfstest.NewFaulty(m)
@@ -437,7 +438,8 @@ func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
 	}
 }
 
-// TestOthersThatComeGetASnapshotFirst: updates of what they never had say nothing.
+// TestOthersThatComeGetASnapshotFirst: updates are useless to a follower without
+// the state that they change.
 func TestOthersThatComeGetASnapshotFirst(t *testing.T) {
 	s := newSetThatUpdates(t, 1)
 	s.line.alone = true
