@@ -24,7 +24,7 @@ type Decision struct {
 type Core struct {
 	*Detector
 	opts     Options
-	calm     time.Time // since when no verdict and no election was necessary
+	calm     time.Time // since when no verdict and no election was necessary, and no leadership moved away
 	balanced time.Time // when leaderships were last returned
 
 	// The subject and result of the last round over the metadata.
@@ -55,6 +55,9 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	var d Decision
 	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
 	nodes := c.Conditions(s)
+	if c.seen != nil && movedAway(c.seen, s) {
+		c.calm = now
+	}
 	if len(d.Verdicts) == 0 && c.settled && now.Sub(c.looked) < lookAgain && !now.Before(c.looked) && c.rests(s, nodes) {
 		c.seen, d.Troubles = s.Snapshot(), c.troubles
 		return d
@@ -81,6 +84,22 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	c.seen, c.nodes, c.looked = s.Snapshot(), nodes, now
 	c.settled, c.troubles = len(d.Commands) == 0, d.Troubles
 	return d
+}
+
+// movedAway reports whether a partition was given another leader than its preferred one: by an operator,
+// or by the leader before. Taking that back at once would undo what was just asked for.
+func movedAway(was, is *meta.State) bool {
+	for before, after := range is.Changes(was) {
+		if before == nil || after == nil {
+			continue
+		}
+		for i, p := range after.Partitions {
+			if i < len(before.Partitions) && p.Epoch > before.Partitions[i].Epoch && p.Leader != "" && p.Leader != p.Replicas[0] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // rests reports whether nothing has changed since the last round except topics that need nothing,
