@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -177,6 +178,40 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	}
 	if err := l.transfer(t.Context(), "t", "n2"); err != nil {
 		t.Errorf("it is still on its way: %v", err)
+	}
+}
+
+// Who asks may have applied an election earlier than the leader that it made. If that leader denied its
+// leadership, it would be deposed without being sealed, and what it has in progress would fail.
+func TestALeaderThatIsAskedBeforeItsElectionIsAppliedHandsOver(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.leader("t", 0)
+	l.inSync("t", 0, 3)
+	p := l.store.Topic("t").Partitions[0]
+	ask := func(epoch seq.Epoch) <-chan error {
+		done := make(chan error, 1)
+		incarnation := l.store.Topic("t").Incarnation
+		go func() {
+			_, err := l.at("n2").Host.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, Epoch: epoch, To: "n3"})
+			done <- err
+		}()
+		return done
+	}
+	if err := <-ask(p.Epoch); !errors.Is(err, failure.NotLeading) {
+		t.Errorf("of a follower: %v", err)
+	}
+	asked := ask(p.Epoch + 1)
+	l.elect("t", 0, "n2")
+	if err := <-asked; err != nil {
+		t.Errorf("of a leader that was just elected: %v", err)
+	}
+	if p := l.store.Topic("t").Partitions[0]; p.Leader != "n3" {
+		t.Errorf("led by %s", p.Leader)
+	}
+	began := time.Now()
+	if err := <-ask(p.Epoch + 100); !errors.Is(err, failure.NotLeading) || time.Since(began) > 5*time.Second {
+		t.Errorf("of an election that never comes: %v after %v", err, time.Since(began))
 	}
 }
 

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -68,8 +70,8 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 	for range min(handoverLimit, len(elections)) {
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				err := c.askHandover(ctx, leaderOf(state, elections[i]).ID, elections[i])
-				if err == nil || ctx.Err() != nil {
+				err := c.askHandover(ctx, state, elections[i])
+				if err == nil || ctx.Err() != nil || errors.Is(err, failure.Moving) { // it moves for another who asked
 					continue
 				}
 				c.log.Warn("graceful leadership transfer failed; electing a new leader", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
@@ -83,9 +85,10 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 	return refused
 }
 
-func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
-	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls}, leader, forward.Transfer{
-		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, To: e.Leader, Reason: e.Reason,
+func (c *chair) askHandover(ctx context.Context, state *meta.State, e meta.Election) error {
+	p := state.Topic(e.Topic).Partitions[e.Partition]
+	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls}, p.Leader, forward.Transfer{
+		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, Epoch: p.Epoch, To: e.Leader, Reason: e.Reason,
 	})
 	return err
 }

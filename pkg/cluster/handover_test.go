@@ -3,9 +3,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -39,7 +41,7 @@ func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
 				if took > 50*time.Millisecond {
 					t.Errorf("took %v", took)
 				}
-				want := `n1 handover {"topic":"t","incarnation":` + fmt.Sprint(w.node("n1").Store().Topic("t").Incarnation) + `,"partition":0,"to":"n2","reason":"drain"}`
+				want := `n1 handover {"topic":"t","incarnation":` + fmt.Sprint(w.node("n1").Store().Topic("t").Incarnation) + `,"partition":0,"epoch":` + fmt.Sprint(epoch) + `,"to":"n2","reason":"drain"}`
 				if got := <-asked; got != want {
 					t.Errorf("asked %s\nwant  %s", got, want)
 				}
@@ -50,6 +52,38 @@ func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leadership that is being transferred for another who asked is not taken from its leader, which would
+// fail what it is about to commit.
+func TestALeaderThatHandsOverAlreadyIsNotDeposed(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		var busy atomic.Bool
+		busy.Store(true)
+		w.operate = func(self string, _ forward.Operate) error {
+			if busy.Load() {
+				return fmt.Errorf("t/0: %w", failure.Moving)
+			}
+			s := w.node(self).Store()
+			_, err := s.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{{
+				Topic: "t", Partition: 0, Version: s.Topic("t").Partitions[0].Version, Leader: "n2", Reason: "by itself",
+			}}})
+			return err
+		}
+		w.start(three...)
+		w.formed(3, 3)
+		w.topic("t", []meta.NodeID{"n1", "n2", "n3"})
+		w.sleep(3 * time.Second)
+		if _, err := w.node("n3").Store().Propose(t.Context(), meta.SetNodeIntent{ID: "n1", Intent: meta.IntentDrain}); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second)
+		if p := w.partition("n3", "t", 0); p.Leader != "n1" {
+			t.Errorf("led by %s in epoch %d", p.Leader, p.Epoch)
+		}
+		busy.Store(false)
+		w.await("n1 leads nothing", func() bool { return w.partition("n3", "t", 0).Leader == "n2" })
+	})
 }
 
 func TestUrgentElectionsAreNotPrepared(t *testing.T) {

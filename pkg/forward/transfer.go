@@ -1,6 +1,9 @@
 package forward
 
-import "github.com/brokerd/brokerd/pkg/meta"
+import (
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // Transfer asks the leader of a partition to give the leadership to another in-sync
 // replica, without failing a publish.
@@ -8,7 +11,8 @@ type Transfer struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"` // refused by another topic with the same name
 	Partition   int              `json:"partition"`
-	To          meta.NodeID      `json:"to,omitempty"` // "": the best one
+	Epoch       seq.Epoch        `json:"epoch,omitempty"` // in which the leader leads that is asked, which may not have applied it yet
+	To          meta.NodeID      `json:"to,omitempty"`    // "": the best one
 	Reason      string           `json:"reason,omitempty"`
 }
 

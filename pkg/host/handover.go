@@ -33,6 +33,9 @@ const (
 	// outcomeTimeout is how long the leader waits for the outcome of an election before it
 	// continues.
 	outcomeTimeout = time.Second
+	// applyTimeout is how long a leader that is asked waits until it has applied the election that
+	// made it the leader.
+	applyTimeout = 500 * time.Millisecond
 	// handoverTogether is how many partitions are transferred in one step, and handoverSteps how
 	// many steps are in progress at a time. The more there are, the longer the publishes of each
 	// wait.
@@ -48,9 +51,6 @@ const (
 
 // ErrNoElection is wrapped by errors of failed metadata changes.
 var ErrNoElection = errors.New("no election given")
-
-// errHandingOver refuses a second transfer of a partition.
-var errHandingOver = fate.Refuse("leadership transfer already in progress")
 
 // handovers transfers leaderships of this node to others.
 type handovers struct {
@@ -149,8 +149,9 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 	if h == nil || h.Incarnation != a.Incarnation {
 		return failure.TopicNotFound
 	}
-	if h.Led(a.Partition) == nil {
-		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, failure.NotLeading)
+	d.awaitElection(ctx, a)
+	if err := d.ensureLed(meta.Election{Topic: a.Topic, Partition: a.Partition}); err != nil || h.Led(a.Partition) == nil {
+		return errors.Join(fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, failure.NotLeading), err)
 	}
 	if a.To == d.o.Self {
 		return nil
@@ -171,6 +172,26 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 		return failed[0]
 	}
 	return nil
+}
+
+// awaitElection waits until this node has applied the election that made it the leader. Who asks may
+// have applied it earlier; a leader that denies its leadership is replaced without being sealed, and
+// what its publishers have in progress has an unknown outcome.
+func (d *handovers) awaitElection(ctx context.Context, a forward.Transfer) {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	for {
+		changed := d.o.Meta.Changed()
+		t := d.o.Meta.Topic(a.Topic)
+		if t == nil || t.Incarnation != a.Incarnation || a.Partition >= len(t.Partitions) || t.Partitions[a.Partition].Epoch >= a.Epoch {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // leaving is a leadership in transfer to another node.
@@ -237,7 +258,7 @@ func (l *leaving) quiet(ctx context.Context) error {
 		return failure.NotLeading
 	}
 	if !lp.leaving.CompareAndSwap(false, true) {
-		return errHandingOver
+		return failure.Moving // by another request
 	}
 	l.lp = lp
 	bounded, cancel := context.WithTimeout(ctx, quiesceTimeout)

@@ -164,7 +164,9 @@ func (o *Operator) transfer(ctx context.Context, topic string, i int, to meta.No
 			return o.elect(ctx, e)
 		}
 		one, cancel := context.WithTimeout(ctx, handoverTimeout)
-		err = o.handOver(one, p.Leader, forward.Transfer{Topic: topic, Incarnation: t.Incarnation, Partition: i, To: e.Leader, Reason: reason})
+		err = o.handOver(one, p.Leader, forward.Transfer{
+			Topic: topic, Incarnation: t.Incarnation, Partition: i, Epoch: p.Epoch, To: e.Leader, Reason: reason,
+		})
 		cancel()
 		switch {
 		case err == nil:

@@ -67,3 +67,24 @@ func clusterMistakes() []mistake {
 		},
 	}
 }
+
+// transferMistakes are about leaderships that move although nobody failed.
+func transferMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a leader is deposed while it hands over", file: "pkg/cluster/handover.go",
+			old: "|| errors.Is(err, failure.Moving) {", with: "|| errors.Is(err, failure.NotLeading) {",
+			tests: []string{"./pkg/cluster"}, run: "HandsOverAlready",
+		},
+		{
+			name: "a leader denies an election that it has not applied", file: "pkg/host/handover.go",
+			old: "	d.awaitElection(ctx, a)\n", with: "	_ = d.awaitElection\n",
+			tests: []string{"./pkg/broker"}, run: "AskedBeforeItsElection",
+		},
+		{
+			name: "what an operator moves goes back at once", file: "pkg/cluster/controller/core.go",
+			old: `p.Leader != "" && p.Leader != p.Replicas[0]`, with: `p.Leader != "" && p.Leader == p.Replicas[0]`,
+			tests: []string{"./pkg/cluster/controller"}, run: "Histories",
+		},
+	}
+}
