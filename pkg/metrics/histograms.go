@@ -85,6 +85,7 @@ const (
 	reasonBadPartition
 	reasonBusy
 	reasonDiskFull
+	reasonTopicFull
 	reasonExiting
 	reasonNotWritable // refused for another reason: no leader, too few replicas in sync
 	reasonUncertain
@@ -94,7 +95,7 @@ const (
 
 func (r reason) String() string {
 	return [reasons]string{
-		"too_large", "bad_topic", "bad_partition", "busy", "disk_full", "exiting", "not_writable", "uncertain", "corrupt",
+		"too_large", "bad_topic", "bad_partition", "busy", "disk_full", "topic_full", "exiting", "not_writable", "uncertain", "corrupt",
 	}[r]
 }
 
@@ -113,6 +114,7 @@ func reasonOf(err error) reason {
 		{failure.Uncommitted, reasonBusy},
 		{failure.ShuttingDown, reasonExiting},
 		{failure.DiskFull, reasonDiskFull},
+		{failure.TopicFull, reasonTopicFull},
 		{syscall.ENOSPC, reasonDiskFull},
 	} {
 		if errors.Is(err, known.err) {

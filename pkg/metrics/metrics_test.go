@@ -377,6 +377,7 @@ func TestAPublishIsCountedByItsEnd(t *testing.T) {
 		{failure.PartitionNotFound, "refused", "bad_partition"},
 		{failure.ShuttingDown, "refused", "exiting"},
 		{fate.Refuse("x"), "refused", "not_writable"},
+		{fmt.Errorf("full: %w", failure.TopicFull), "refused", "topic_full"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), "refused", "disk_full"},
 		{errors.New("x"), "uncertain", "uncertain"},
 		{fate.Mark(errors.New("x"), fate.Corrupt), "corrupt", "corrupt"},

@@ -85,6 +85,7 @@ func (r *Router) Waiting() (partitions int, bytes int64) {
 // even while the leadership moves: they wait for up to Options.PublishTimeout.
 func (r *Router) Publish(ctx context.Context, p Request) {
 	if err := r.publish(ctx, &p); err != nil {
+		r.o.Observer.ObservePublish(0, err) // refused at once: nothing behind here has seen it
 		p.Done(topic.Receipt{Partition: p.Partition, Err: err})
 	}
 }

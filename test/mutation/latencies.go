@@ -19,6 +19,11 @@ func latencyMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestChangesOfTheHost",
 		},
 		{
+			name: "nobody is told of publishes that are refused at once", file: "pkg/publish/router.go",
+			old: "\t\tr.o.Observer.ObservePublish(0, err) // refused at once: nothing behind here has seen it\n", with: "",
+			tests: []string{"./pkg/broker"}, run: "TestRefusedPublishes",
+		},
+		{
 			name: "commits after a tag are taken for the tag's release", file: "internal/build/build.go",
 			old: `case m[2] == "":`, with: "case true:",
 			tests: []string{"./internal/build"},
