@@ -27,6 +27,7 @@ type contender struct {
 	commands func(dir string) ([][]string, error) // by server, the program first; all data goes below dir
 	health   []string                             // URLs that answer 200 once it serves
 	target   []string                             // loadgen's arguments for it
+	slack    time.Duration                        // timer slack of the programs; 0: that of this one
 }
 
 // running is a contender at work.
@@ -54,7 +55,7 @@ func start(ctx context.Context, c contender, dir string) (*running, error) {
 		s := &server{cmd: exec.CommandContext(ctx, args[0], args[1:]...)}
 		s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := s.cmd.Start(); err != nil {
+		if err := withSlack(c.slack, s.cmd.Start); err != nil {
 			return nil, errors.Join(err, p.kill())
 		}
 		p.servers = append(p.servers, s)
