@@ -1,22 +1,21 @@
-// Package audit decides whether a work queue kept its promises through crashes,
-// from what its clients saw.
+// Package audit checks, from what clients observed, whether a work queue kept its guarantees through
+// crashes.
 //
-// The caller reports every event in the order in which the clients saw it: a
-// publish before it is sent, its answer, every delivery, every FIN and REQ
-// before it is sent, every connection that opens and closes, every kill. The
-// package knows nothing of sockets, processes or clocks; times are arguments.
+// The caller reports every event in the order in which the clients saw it: a publish before it is
+// sent, its answer, every delivery, every FIN and REQ before it is sent, every connection that opens
+// and closes, every kill. The package knows nothing of sockets, processes or clocks; times are
+// arguments.
 //
-// What it holds the queue to:
+// It checks that
 //
-//   - a message whose publish was acknowledged is delivered and finished on
-//     every channel, and one that reached one channel reaches all of them;
-//   - what is delivered was published, unaltered, and under one id of its own;
-//   - a message is delivered again only for a cause: it was put back, its
-//     connection closed, its time ran out, its broker was killed or its cluster
-//     disturbed; and a message that was finished only if that happened within
-//     Window of the FIN, or the connection was cut before the FIN can be known to
-//     have arrived;
-//   - a deferred message does not come before its time.
+//   - a message whose publish was acknowledged is delivered and finished on every channel, and one
+//     that reached one channel reaches all of them;
+//   - every delivered message was published, is unaltered, and has an id of its own;
+//   - every redelivery has a cause: the message was requeued, its connection closed, its timeout
+//     passed, its broker was killed or its cluster disturbed; and for a finished message, that this
+//     happened within Window of the FIN, or the connection was cut before the FIN is known to have
+//     arrived;
+//   - a deferred message is not delivered before its time.
 //
 // An Audit is not safe for concurrent use.
 package audit
@@ -38,7 +37,7 @@ func (k Key) String() string { return fmt.Sprintf("message %d of producer %d", k
 // ID is a message id as the wire has it.
 type ID [16]byte
 
-// Options says what to expect.
+// Options defines the expectations of an Audit.
 type Options struct {
 	Producers int
 	Channels  []string
@@ -48,15 +47,15 @@ type Options struct {
 	// Grace is how long before its connection was cut a FIN may have been sent
 	// and not have arrived.
 	Grace time.Duration
-	// Notice is how much later than a redelivery the end of the connection that
-	// had the message may be seen: in a cluster two nodes tell of the two.
+	// Notice is how much later than a redelivery the end of the connection that had the message
+	// may be observed: in a cluster, different nodes report the two.
 	Notice time.Duration
 	// Partition returns the partition that an id names; nil: there is one.
 	Partition func(ID) int
 	// MsgTimeout is how long a delivered message may stay unanswered.
 	MsgTimeout time.Duration
-	// Tolerance is how much earlier than asked for a deferred message may come:
-	// the resolution of the wire.
+	// Tolerance is how much earlier than requested a deferred message may be delivered: the
+	// resolution of the protocol.
 	Tolerance time.Duration
 	// Keep is how long the end of a message is remembered in detail. A message
 	// that is delivered again later than that is in error whatever the cause.
@@ -117,7 +116,7 @@ func (v Violation) String() string {
 // maxViolations bounds how many violations are kept; all are counted.
 const maxViolations = 30
 
-// Stats counts what an Audit was told.
+// Stats counts the events reported to an Audit.
 type Stats struct {
 	Published, Acked, Unknown, Refused int
 	Recovered                          int // unknown to the publisher, and delivered
@@ -131,7 +130,7 @@ type Stats struct {
 	Violations                         int
 }
 
-// Audit is what is known so far.
+// Audit is the state of the audit.
 type Audit struct {
 	turmoil
 	o          Options
@@ -168,7 +167,7 @@ type message struct {
 	places    []place       // by channel
 }
 
-// place is where a message stands in one channel.
+// place is the state of a message in one channel.
 type place struct {
 	deliveries int
 	at         time.Duration // of the last delivery
@@ -178,7 +177,7 @@ type place struct {
 	notBefore  time.Duration
 	done       bool
 	moved      bool // the last delivery was because of a disturbance
-	refused    bool // the broker said that the last FIN came too late
+	refused    bool // the broker answered that the last FIN was late
 	twice      bool // it had been finished before the last FIN
 }
 
@@ -264,14 +263,14 @@ func (a *Audit) Publish(k Key, sum uint64, notBefore time.Duration) {
 	}
 }
 
-// Outcome is what a publisher learned of a message.
+// Outcome is the publisher's knowledge about a message.
 type Outcome uint8
 
 // The outcomes of a publish.
 const (
 	Acknowledged Outcome = iota + 1 // answered with OK
 	Open                            // it is open whether the message was stored
-	Rejected                        // answered with an error that says that nothing was stored
+	Rejected                        // answered with an error that means that nothing was stored
 )
 
 // Settle reports the outcome of a publish.
@@ -397,8 +396,8 @@ func (a *Audit) Requeue(now time.Duration, c int, k Key, delay time.Duration) {
 	}
 }
 
-// answer finds the place that an answer on a connection speaks of, nil if the
-// message has gone to another connection since.
+// answer returns the place of the message that a command on a connection answers; nil if the
+// message was delivered on another connection since.
 func (a *Audit) answer(c int, k Key) (*message, *place) {
 	m := a.find(k)
 	if m == nil {

@@ -56,7 +56,7 @@ func (t *turmoil) Calm(now time.Duration) {
 	}
 }
 
-// longest is the longest time for which the machine stood still.
+// longest is the longest stall of the machine.
 func (t *turmoil) longest() time.Duration {
 	stall := time.Duration(0)
 	for i := range t.all {
@@ -65,9 +65,9 @@ func (t *turmoil) longest() time.Duration {
 	return stall
 }
 
-// undoes returns the first unrest that may have undone what was done at x, by now,
-// where unrest undoes what was done within window before it; nil if there is none.
-// With no window it is what was in flight from x to now.
+// undoes returns the first unrest, by now, that may have undone an action at x, if unrest undoes
+// actions within window before it; nil if there is none. Without a window, it concerns messages in
+// flight from x to now.
 func (t *turmoil) undoes(x, now, window time.Duration) *unrest {
 	for i := range t.all {
 		u := &t.all[i]
@@ -94,7 +94,7 @@ type doubt struct {
 	mistaken        Violation
 }
 
-// doubtful makes a doubt of a redelivery whose cause may yet be seen.
+// doubtful records a redelivery whose cause may be observed later.
 func doubtful(now, notice time.Duration, partition int, p *place, kind Kind, text string) (doubt, bool) {
 	if notice == 0 {
 		return doubt{}, false
@@ -111,9 +111,9 @@ func (d *doubt) explained(now time.Duration, x *conn, o *Options) bool {
 	return now-d.at <= o.Notice && (d.end == 0 || x.cut(d.end, o.Grace+o.Notice))
 }
 
-// excused reports whether the doubt's partition got another leader, which is noticed a
-// little later: what was in flight comes again then, and what was finished or put
-// back within the window.
+// excused reports whether the partition of a doubt got another leader, which is observed a little
+// later: messages in flight are then redelivered, and so are those finished or requeued within the
+// window.
 func (d *doubt) excused(t *turmoil, o *Options) bool {
 	if d.end == 0 {
 		return t.moved(d.partition, d.before, d.at+o.Notice)

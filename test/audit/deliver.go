@@ -76,7 +76,7 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 	}
 }
 
-// redeliver explains why a message comes once more on connection c.
+// redeliver finds the cause of a redelivery on connection c.
 func (a *Audit) redeliver(now time.Duration, c int, k Key, id ID, p *place) {
 	cause, kind, why := a.explain(now, c, p)
 	p.moved = cause == CauseMove || cause == CauseMoveWindow || p.done && a.undoes(p.endAt, now, a.o.Window) != nil
@@ -127,7 +127,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 		// as it was: in flight.
 		forgotten := forgettable || before.cut(p.endAt, a.o.Grace) || a.undoes(p.endAt, now, a.o.Window) != nil
 		if now < p.notBefore-a.o.Tolerance && !forgotten {
-			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
+			return "", Early, fmt.Sprintf("requeued until %.3fs", p.notBefore.Seconds())
 		}
 		return CauseRequeue, "", ""
 
@@ -154,13 +154,13 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	panic("BUG: a delivery ends in no known way")
 }
 
-// cut reports whether what was sent on the connection at t may never have arrived.
+// cut reports whether data sent on the connection at t may never have arrived.
 func (x *conn) cut(t, grace time.Duration) bool {
 	return x.state == connCut && x.at-t <= grace
 }
 
-// Forget drops what can be dropped: the messages at the head of each producer
-// that have been finished everywhere, or not heard of, for as long as Keep.
+// Forget drops the messages at the head of each producer that have been finished everywhere, or
+// not been reported, for as long as Keep.
 func (a *Audit) Forget(now time.Duration) {
 	a.judge(now, 0, nil)
 	for i := range a.producers {
@@ -182,7 +182,7 @@ func (m *message) past(now, keep time.Duration) bool {
 	}
 	for i := range m.places {
 		if m.stored && m.places[i].end != finished {
-			return false // it has come back
+			return false // it was redelivered
 		}
 	}
 	return true
@@ -190,7 +190,7 @@ func (m *message) past(now, keep time.Duration) bool {
 
 // End is called when no more deliveries can come. It finds what is missing.
 func (a *Audit) End(now time.Duration) {
-	a.judge(now+a.o.Notice+1, 0, nil) // nothing more can come
+	a.judge(now+a.o.Notice+1, 0, nil) // no more deliveries are possible
 	for i := range a.producers {
 		for j := range a.producers[i].messages {
 			a.missing(now, Key{i, a.producers[i].first + j}, &a.producers[i].messages[j])
@@ -198,7 +198,7 @@ func (a *Audit) End(now time.Duration) {
 	}
 }
 
-// missing reports what m still owes.
+// missing reports what is missing of m.
 func (a *Audit) missing(now time.Duration, k Key, m *message) {
 	reached := 0
 	for i := range m.places {
@@ -220,8 +220,8 @@ func (a *Audit) missing(now time.Duration, k Key, m *message) {
 		a.violate(now, kind, "%v reached %d of %d channels", k, reached, len(m.places))
 	}
 	for i := range m.places {
-		// What came twice because of a disturbance need not be finished twice: the
-		// one that came last may be the older.
+		// A message delivered twice because of a disturbance need not be finished twice: the last
+		// delivery may be the older one.
 		if p := &m.places[i]; p.deliveries > 0 && (!p.done || p.end != finished && !p.moved) {
 			a.violate(now, Unfinished, "%v is not finished on channel %s", k, a.o.Channels[i])
 		}

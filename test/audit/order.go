@@ -21,7 +21,7 @@ type Order struct {
 	Now      time.Duration // set before the events of that time are reported
 }
 
-// maxBroken bounds how many broken promises are reported.
+// maxBroken limits how many broken guarantees are reported.
 const maxBroken = 10
 
 // NewOrder returns an Order without events.
@@ -35,7 +35,7 @@ func (o *Order) Acknowledge(k Key) {
 		o.acked[k] = true
 		return
 	}
-	// It has come, or something later has: then Deliver has said so.
+	// It was delivered, or a later message was: Deliver has already reported that.
 }
 
 // Deliver reports a delivery.
@@ -78,10 +78,10 @@ func (o *Order) Finish(id ID) {
 	}
 }
 
-// Owed is how many messages were acknowledged and have not come.
+// Owed is the number of messages that were acknowledged and not delivered.
 func (o *Order) Owed() int { return len(o.acked) }
 
-// Violate notes a broken promise.
+// Violate records a broken guarantee.
 func (o *Order) Violate(format string, args ...any) {
 	if len(o.Found) < maxBroken {
 		o.Found = append(o.Found, fmt.Sprintf("%.3fs: ", o.Now.Seconds())+fmt.Sprintf(format, args...))

@@ -19,8 +19,8 @@ import (
 // choreTimeout bounds each action that has to succeed although nodes are killed meanwhile.
 const choreTimeout = 20 * time.Second
 
-// chore is a topic of one partition, and what its consumers got. Its messages are short texts. Each
-// is published until it is acknowledged.
+// chore is a topic of one partition, with the deliveries to its consumers. Its messages are short
+// texts. Each is published until it is acknowledged.
 type chore struct {
 	st    *stage
 	topic string
@@ -29,7 +29,7 @@ type chore struct {
 	got   map[string]map[string]map[string]struct{} // the ids of the message, by channel and text
 	keeps map[string]bool                           // channels whose consumers finish nothing
 	ids   map[string]string                         // the id of each text in the answer to its publish
-	order *keyOrder                                 // what is known of keys; nil: the order of keys is not checked
+	order *keyOrder                                 // state of the keys; nil: the order of keys is not checked
 }
 
 // newChore creates a topic.
@@ -143,7 +143,7 @@ func (c *chore) live(conn *wire.Client, channel string) {
 	}
 }
 
-// note notes a delivery, and returns whether the message is to be requeued.
+// note records a delivery, and returns whether to requeue the message.
 func (c *chore) note(channel, text, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *chore) note(channel, text, id string) bool {
 	return c.keeps[channel]
 }
 
-// keep makes a channel's consumers requeue the messages that they get, or finish them.
+// keep makes a channel's consumers requeue the messages that they receive, or finish them.
 func (c *chore) keep(channel string, keeps bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *chore) delivered(channel string, want []string) error {
 		defer c.mu.Unlock()
 		for _, text := range want {
 			if c.got[channel][text] == nil {
-				return fmt.Errorf("%s, of %d, has not come", text, len(want))
+				return fmt.Errorf("%s, of %d, was not delivered", text, len(want))
 			}
 		}
 		return nil
@@ -188,7 +188,7 @@ func (c *chore) only(channel string, want []string) error {
 		case !slices.Contains(want, text):
 			return fmt.Errorf("%s came to %s", text, channel)
 		case len(ids) != 1:
-			return fmt.Errorf("%s came to %s by the ids %v", text, channel, slices.Sorted(maps.Keys(ids)))
+			return fmt.Errorf("%s was delivered to %s with the ids %v", text, channel, slices.Sorted(maps.Keys(ids)))
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ func TestAChoreFindsWhatIsWrong(t *testing.T) {
 	for _, test := range []struct{ text, id, want string }{
 		{"a", "1", ""},
 		{"b", "1", "b came to c"},
-		{"a", "2", "a came to c by the ids [1 2]"},
+		{"a", "2", "a was delivered to c with the ids [1 2]"},
 	} {
 		c := &chore{got: map[string]map[string]map[string]struct{}{"c": {}}, keeps: map[string]bool{}}
 		if c.note("c", "a", "1") {
@@ -40,7 +40,7 @@ func TestTheOrderOfAKeyIsJudged(t *testing.T) {
 		{"over one that is missing", "a-001+ a-003+", "a-003 was delivered, 1 before it has not been finished"},
 		{"the first is missing", "a-002+", "a-002 was delivered, 0 before it has not been finished"},
 		{"before the finish", "a-001- a-002+", "a-002 was delivered, 1 before it has not been finished"},
-		{"again behind the next", "a-001+ a-002+ a-001+", "a-001 was delivered again behind 2"},
+		{"again behind the next", "a-001+ a-002+ a-001+", "a-001 was redelivered after 2"},
 	} {
 		o := &keyOrder{keys: map[string]keyState{}}
 		for d := range strings.FieldsSeq(test.deliveries) {

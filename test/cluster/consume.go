@@ -19,7 +19,7 @@ const (
 	maxLife = 6 * time.Second
 )
 
-// consume takes messages until ctx ends, on one connection after the other.
+// consume receives messages until ctx ends, on one connection after another.
 func (l *load) consume(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(l.o.seed, uint64(1000+name)))
 	d := dialer{nodes: l.nodes, next: name, o: wire.Options{

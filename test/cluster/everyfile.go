@@ -40,7 +40,7 @@ type wound struct {
 	deal func(file, older string) (bool, error)
 }
 
-// aDirectory is the name of the wound that makes a file unreadable: a directory replaces it.
+// aDirectory is the name of the damage that makes a file unreadable: a directory replaces it.
 const aDirectory = "a directory in its place"
 
 var wounds = []wound{
@@ -98,7 +98,7 @@ func kindOf(file string) (kind, error) {
 			return k, err
 		}
 	}
-	return kind{}, fmt.Errorf("no kind of file is written down that %s is of: say in test/cluster what harm to it may do", file)
+	return kind{}, fmt.Errorf("%s is of no known kind of file: state in test/cluster what damage to it may cause", file)
 }
 
 // injury is a wound to one file.
@@ -108,8 +108,8 @@ type injury struct {
 	file string // below the data directory
 }
 
-// injuries returns all wounds to the oldest and the newest file of each kind below a data
-// directory. Of the topics' files it takes those of one topic.
+// injuries returns all kinds of damage to the oldest and the newest file of each kind below a data
+// directory; of the topics' files, those of one topic.
 func injuries(data, topic string) (all []injury, err error) {
 	files := map[kind][]string{}
 	err = filepath.WalkDir(data, func(p string, d fs.DirEntry, err error) error {
@@ -227,9 +227,9 @@ func (st *stage) everyFile(most int) error {
 		}
 	}
 	if dealt == 0 {
-		return errors.New("void: no file was harmed")
+		return errors.New("void: no file was damaged")
 	}
-	st.say = append(st.say, fmt.Sprintf("%d files harmed, after which %d starts were refused", dealt, turnedAway))
+	st.say = append(st.say, fmt.Sprintf("%d files damaged, %d starts refused", dealt, turnedAway))
 	return errors.Join(atLeast(st, woundTopic, want[woundTopic]), atLeast(st, bystander, want[bystander]))
 }
 
@@ -293,7 +293,7 @@ func (st *stage) startHurt(n *nodes.Node, in injury) (away bool, err error) {
 		return true, err
 	}
 	if last := string(said[log.Size():]); !strings.Contains(last, path.Base(in.file)) {
-		return true, fmt.Errorf("%s refuses to start and does not name the file: %s", n.ID, last)
+		return true, fmt.Errorf("%s refuses to start without naming the file: %s", n.ID, last)
 	}
 	st.note("%s refuses to start", n.ID)
 	return true, errors.Join(n.Wipe(), st.start(n))

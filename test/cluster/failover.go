@@ -28,7 +28,7 @@ const (
 	gapRest     = time.Second      // between two rounds
 )
 
-// incident is what happens to a node, and the time within which the gap has to stay.
+// incident is a fault of a node, and the maximum length of the gap.
 type incident struct {
 	name     string
 	role     func(*stage) (*nodes.Node, error)
@@ -152,7 +152,7 @@ func (p *publisher) watch(ctx context.Context, done <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// result is what was measured for one kind of incident.
+// result is the measurement of one kind of incident.
 type result struct {
 	incident
 	gaps           []time.Duration
@@ -257,7 +257,7 @@ func percentile(values []time.Duration, of int) time.Duration {
 	return sorted[(len(sorted)*of+99)/100-1]
 }
 
-// tabulate prints what was measured, and returns whether an aim was missed.
+// tabulate prints the measurements, and returns whether an aim was missed.
 func tabulate(w io.Writer, results []result) bool {
 	missed := false
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -74,7 +74,7 @@ func playHarm(st *stage) error {
 			return err
 		}
 	}
-	st.say = append(st.say, fmt.Sprintf("%d times harmed copies, %d messages each time", rounds, harmBefore+harmAfter))
+	st.say = append(st.say, fmt.Sprintf("damaged copies %d times, %d messages each time", rounds, harmBefore+harmAfter))
 	return nil
 }
 
@@ -161,9 +161,9 @@ func atLeast(st *stage, name string, want map[string]int) error {
 		}
 	}
 	if n := len(missing); n > 0 {
-		return fmt.Errorf("%d acknowledged messages are lost, among them %v", n, slices.Sorted(maps.Keys(missing))[:min(n, 5)])
+		return fmt.Errorf("%d acknowledged messages are lost, for example %v", n, slices.Sorted(maps.Keys(missing))[:min(n, 5)])
 	}
-	st.note("all came, %d again", repeated)
+	st.note("all delivered, %d redelivered", repeated)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func newestSegment(dir string) (path string, written []byte, err error) {
 // segmentHead is the size of a segment's header.
 const segmentHead = 64
 
-// somewhere returns a random position behind a segment's header.
+// somewhere returns a random position after a segment's header.
 func somewhere(st *stage, written []byte) (int64, error) {
 	if len(written) <= segmentHead {
 		return 0, fmt.Errorf("void: a segment of %d bytes", len(written))

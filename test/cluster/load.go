@@ -45,7 +45,7 @@ type load struct {
 	refusals []string // the first error frames to publishers
 	refused  int      // how many there were
 
-	taken []atomic.Int64               // messages taken, by consumer
+	taken []atomic.Int64               // received messages, by consumer
 	where []atomic.Pointer[nodes.Node] // the node that the consumer is connected to
 
 	producers, consumers, watcher *traffic.Crew
@@ -105,7 +105,7 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ..
 	}
 }
 
-// answered notes an answer to a publish. The caller holds the lock of the book.
+// answered records an answer to a publish. The caller holds the lock of the book.
 func (l *load) answered(now time.Duration, o audit.Outcome, data []byte) {
 	switch {
 	case o == audit.Acknowledged:
@@ -115,7 +115,7 @@ func (l *load) answered(now time.Duration, o audit.Outcome, data []byte) {
 	}
 }
 
-// acknowledged notes the time of an acknowledgement. The caller holds the lock.
+// acknowledged records the time of an acknowledgement. The caller holds the lock.
 func (l *load) acknowledged(now time.Duration) {
 	if l.gap.last > 0 {
 		l.gap.longest = max(l.gap.longest, now-l.gap.last)
@@ -126,7 +126,7 @@ func (l *load) acknowledged(now time.Duration) {
 // maxRefusals bounds how many error frames are kept.
 const maxRefusals = 5
 
-// refuse notes an error frame. The caller holds the lock.
+// refuse records an error frame. The caller holds the lock.
 func (l *load) refuse(now time.Duration, text []byte) {
 	l.refused++
 	if len(l.refusals) < maxRefusals {
@@ -134,7 +134,7 @@ func (l *load) refuse(now time.Duration, text []byte) {
 	}
 }
 
-// drain stops the producers, and lets the consumers finish what is left.
+// drain stops the producers, and lets the consumers finish the remaining messages.
 func (l *load) drain() {
 	l.Calm.Store(true)
 	l.producers.Dismiss()

@@ -1,16 +1,15 @@
-// Command cluster causes faults in a cluster of real brokerd processes, while clients publish and
-// consume, and checks the cluster's promises: no acknowledged message is lost, none is invented or
-// altered, every redelivery has a cause, and afterwards every replica is in sync again by itself
-// and holds the same, and every consumer continues.
-// and every consumer continues.
+// Command cluster causes faults in a cluster of real brokerd processes while clients publish and
+// consume, and checks the cluster's guarantees: no acknowledged message is lost, none is invented or
+// altered, every redelivery has a cause, and afterwards every replica is automatically in sync again
+// with the same contents, and every consumer continues.
 //
-// It drives the built program from outside: with the NSQ protocol and a client of its own, with
-// signals, and with the HTTP API, which tells who leads and what replicas hold. If it may (root,
-// Linux, the ip command), it puts every node into a network namespace and cuts the links between
-// them. A run prints its seed. The seed fixes what the clients do, and what is done to which node
-// when. It does not fix how the machine schedules the processes.
+// It drives the built program from outside: with the NSQ protocol and its own client, with signals,
+// and with the HTTP API, which reports leaders and the contents of replicas. If it may (root, Linux,
+// the ip command), it puts every node into a network namespace and cuts the links between them. A run
+// prints its seed. The seed determines what the clients do, and what is done to which node when, but
+// not how the machine schedules the processes.
 //
-// With -failover it measures how long a publisher waits when a leader goes away.
+// With -failover it measures how long a publisher waits when a leader fails.
 package main
 
 import (
@@ -238,7 +237,7 @@ func play(ctx context.Context, o options, s scenario, seed uint64) error {
 	if !o.again || !onlyLate(err) || ctx.Err() != nil {
 		return err
 	}
-	fmt.Fprintf(o.out, "%-18s only missed a time limit: it is played once more\n", s.name)
+	fmt.Fprintf(o.out, "%-18s only missed a time limit: it is run once more\n", s.name)
 	return attempt(ctx, o, s, seed)
 }
 
@@ -268,7 +267,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	}
 	if s.previous {
 		if _, err := os.Stat(o.previous); err != nil {
-			report("skipped", fmt.Sprintf("no program of the release before (make previous): %v", err))
+			report("skipped", fmt.Sprintf("no program of the previous release (make previous): %v", err))
 			return nil
 		}
 	}

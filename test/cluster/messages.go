@@ -65,7 +65,7 @@ func playDeadLetters(st *stage) error {
 	}
 	c.keep("bill", false)
 	err = errors.Join(c.command("dlq", "redrive", "orders/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.delivered("mail", all))
-	st.say = append(st.say, fmt.Sprintf("%d dead letters and back", len(all)))
+	st.say = append(st.say, fmt.Sprintf("%d dead letters redriven", len(all)))
 	return err
 }
 
@@ -95,7 +95,7 @@ func playExpired(st *stage) error {
 	mail := c.consume("mail")
 	defer mail.Dismiss()
 	err = errors.Join(c.command("dlq", "redrive", "offers/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.only("mail", nil))
-	st.say = append(st.say, fmt.Sprintf("%d expired messages became dead letters, and back", len(all)))
+	st.say = append(st.say, fmt.Sprintf("%d expired messages became dead letters and were redriven", len(all)))
 	return err
 }
 
@@ -107,13 +107,13 @@ type keyOrder struct {
 	found  []string // deliveries that must not have happened
 }
 
-// keyState is what is known of one key.
+// keyState is the state of one key.
 type keyState struct {
 	last     int  // the number that was delivered last; numbers begin at 1
 	finished bool // its FIN was sent
 }
 
-// deliver judges a delivery, and returns whether the message is to be requeued.
+// deliver checks a delivery, and returns whether to requeue the message.
 func (o *keyOrder) deliver(text string) (again bool) {
 	o.judge(text)
 	again = o.random.IntN(4) == 0
@@ -124,7 +124,7 @@ func (o *keyOrder) deliver(text string) (again bool) {
 // of splits a text into its key and its number.
 func (o *keyOrder) of(text string) (key string, n int) {
 	key, digits, _ := strings.Cut(text, "-")
-	n, _ = strconv.Atoi(digits) // the test made the text
+	n, _ = strconv.Atoi(digits) // the text was created by the test
 	return key, n
 }
 
@@ -134,11 +134,11 @@ func (o *keyOrder) judge(text string) {
 	case n > k.last+1 || n == k.last+1 && k.last > 0 && !k.finished:
 		o.found = append(o.found, fmt.Sprintf("%s was delivered, %d before it has not been finished", text, k.last))
 	case n < k.last:
-		o.found = append(o.found, fmt.Sprintf("%s was delivered again behind %d", text, k.last))
+		o.found = append(o.found, fmt.Sprintf("%s was redelivered after %d", text, k.last))
 	}
 }
 
-// answered notes the answer to the last delivery of a key. A message stays finished once its FIN
+// answered records the answer to the last delivery of a key. A message stays finished once its FIN
 // has reached the broker.
 func (o *keyOrder) answered(text string, again bool) {
 	key, n := o.of(text)
@@ -340,7 +340,7 @@ func playTrashRestore(st *stage) error {
 // settleWait is longer than a leader needs to send the others what was finished.
 const settleWait = 500 * time.Millisecond
 
-// settled waits until all messages of the channel are finished and all replicas know that.
+// settled waits until all messages of the channel are finished and all replicas have stored that.
 func (c *chore) settled() error {
 	err := c.deferred("c", 0)
 	traffic.Pause(c.st.ctx, settleWait)

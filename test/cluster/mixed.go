@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// installPrevious makes all nodes begin with the previous release.
+// installPrevious installs the previous release on all nodes.
 func installPrevious(st *stage, o *nodes.Options) error {
 	program, err := filepath.Abs(st.o.previous)
 	o.Program = program
@@ -49,17 +49,17 @@ func mixedVersions(st *stage) error {
 		return err
 	}
 	n.Install(before)
-	st.note("start %s with the release before", n.ID)
+	st.note("start %s with the previous release", n.ID)
 	if err := n.Start(); err != nil {
 		return err
 	}
 	select {
 	case <-n.Exited():
 	case <-time.After(startTimeout):
-		return fmt.Errorf("%s serves with the release before, after the upgrade was finalized", n.ID)
+		return fmt.Errorf("%s serves with the previous release after the upgrade was finalized", n.ID)
 	}
 	if n.How() != removedStatus || !strings.Contains(n.LogEnd(), "level") {
-		return fmt.Errorf("%s with the release before, after the upgrade was finalized, ended with %s instead of %s", n.ID, n.How(), removedStatus)
+		return fmt.Errorf("%s with the previous release, after the upgrade was finalized, exited with %s instead of %s", n.ID, n.How(), removedStatus)
 	}
 	n.Install(now)
 	return st.start(n)

@@ -20,7 +20,7 @@ var errNoNamespace = errors.New("no network namespace")
 // what the scenario does to the network ends with that process.
 func enterNamespace(ctx context.Context, o options, s scenario) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: only root may make one", errNoNamespace)
+		return fmt.Errorf("%w: only root can create one", errNoNamespace)
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
 		return fmt.Errorf("%w: %w", errNoNamespace, err)
@@ -51,7 +51,7 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 const (
 	subnet    = "10.77.0."
 	clientsIP = subnet + "254"
-	// nowhere is a link-layer address that no interface has. What is sent to it is lost, and the
+	// nowhere is a link-layer address without an interface. Data sent to it is lost, and the
 	// sender gets no error.
 	nowhere = "02:00:00:00:00:01"
 )
@@ -62,7 +62,7 @@ type network struct {
 	cuts map[[2]int]bool // from the first node to the second
 }
 
-// newNetwork makes n namespaces inside that of this process.
+// newNetwork creates n namespaces inside that of this process.
 func newNetwork(n int) (*network, error) {
 	setup := []string{
 		"mount --make-rprivate /", "mount -t tmpfs none /run", "ip link set lo up",
@@ -111,8 +111,8 @@ func (w *network) addresses() []nodes.Addresses {
 // wrap returns the command that runs another in the namespace of a node.
 func (w *network) wrap(i int) []string { return []string{"ip", "netns", "exec", namespace(i)} }
 
-// silence loses what one node sends to another: it gives the sender a wrong link-layer address.
-// Both nodes continue to believe that they are connected.
+// silence drops what one node sends to another, by a wrong link-layer address at the sender. Both
+// nodes still believe that they are connected.
 func (w *network) silence(from, to int) error {
 	w.cuts[[2]int{from, to}] = true
 	return command(fmt.Sprintf("ip -n %s neigh replace %s lladdr %s dev eth0 nud permanent", namespace(from), address(to), nowhere))
@@ -124,7 +124,7 @@ func (w *network) cut(a, b int) error { return errors.Join(w.silence(a, b), w.si
 // isolate cuts a node off from all others. The clients still reach it.
 func (w *network) isolate(i int) error { return errors.Join(w.mute(i), w.deafen(i)) }
 
-// mute loses what a node sends to the other nodes.
+// mute drops what a node sends to the other nodes.
 func (w *network) mute(i int) error {
 	var errs []error
 	for j := range w.n {
@@ -135,7 +135,7 @@ func (w *network) mute(i int) error {
 	return errors.Join(errs...)
 }
 
-// deafen loses what the other nodes send to a node.
+// deafen drops what the other nodes send to a node.
 func (w *network) deafen(i int) error {
 	var errs []error
 	for j := range w.n {

@@ -18,7 +18,7 @@ import (
 // operateTimeout bounds one command of an operator, which may wait for its work to end.
 const operateTimeout = 40 * time.Second
 
-// said is what a command printed and how it ended.
+// said is the output of a command and its exit status.
 type said struct {
 	command  string
 	out, err string
@@ -98,7 +98,7 @@ func withoutReplicas(st *stage, n *nodes.Node) error {
 	}
 	for _, p := range t.Partitions {
 		if slices.Contains(p.Replicas, n.ID) {
-			return fmt.Errorf("partition %d is on %v, of which %s is to hold nothing", p.Partition, p.Replicas, n.ID)
+			return fmt.Errorf("partition %d is on %v, including %s, which must hold no replica", p.Partition, p.Replicas, n.ID)
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func retire(st *stage, n *nodes.Node) error {
 	select {
 	case <-n.Exited():
 	case <-time.After(moveTimeout):
-		return fmt.Errorf("%s was removed and goes on", n.ID)
+		return fmt.Errorf("%s was removed and continues to run", n.ID)
 	}
 	if alive && n.How() != removedStatus {
 		return fmt.Errorf("%s was removed and ended with %s instead of %s", n.ID, n.How(), removedStatus)
@@ -186,7 +186,7 @@ func fiveNodes(st *stage) error {
 		}
 		for _, n := range info.Nodes {
 			if n.ID == fresh.ID && !n.Voter {
-				return fmt.Errorf("%s has not taken over the vote of %s", fresh.ID, down[1].ID)
+				return fmt.Errorf("%s was not promoted in place of %s", fresh.ID, down[1].ID)
 			}
 		}
 		return nil
@@ -240,7 +240,7 @@ func membership(st *stage) error {
 		return err
 	}
 	if len(t.Partitions) != partitions+2 || !slices.Equal(t.Partitions[0].Replicas, onto) {
-		return fmt.Errorf("of %d partitions the first is on %v, which was to be on %v", len(t.Partitions), t.Partitions[0].Replicas, onto)
+		return fmt.Errorf("the first of %d partitions is on %v instead of %v", len(t.Partitions), t.Partitions[0].Replicas, onto)
 	}
 	if err := st.whole(topic); err != nil {
 		return err

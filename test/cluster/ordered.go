@@ -141,7 +141,7 @@ func (q *sequence) produce(ctx context.Context, name int) {
 	}
 }
 
-// consume takes deliveries, on one connection at a time.
+// consume receives messages, on one connection at a time.
 func (q *sequence) consume(ctx context.Context, _ int) {
 	d := dialer{nodes: q.st.c.Nodes, o: wire.Options{ID: "consumer", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
 	rng := rand.New(rand.NewPCG(q.st.o.seed, 1000))
@@ -187,7 +187,7 @@ func (q *sequence) drained() error {
 		owed := 0
 		q.tell(func(o *audit.Order) { owed = o.Owed() })
 		if owed > 0 {
-			return fmt.Errorf("%d messages were acknowledged and have not come", owed)
+			return fmt.Errorf("%d messages were acknowledged and not delivered", owed)
 		}
 		t, err := q.st.c.Topic(ctx, orderedTopic)
 		if err != nil {
@@ -209,12 +209,12 @@ func (q *sequence) verdict() error {
 			errs = append(errs, errors.New(text))
 		}
 		if o.Again > orderedAgain {
-			errs = append(errs, fmt.Errorf("%d redeliveries, %d are the most", o.Again, orderedAgain))
+			errs = append(errs, fmt.Errorf("%d redeliveries, the maximum is %d", o.Again, orderedAgain))
 		}
 		if o.Firsts < q.st.o.minAcks {
 			errs = append(errs, fmt.Errorf("void: %d messages delivered", o.Firsts))
 		}
-		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d again", o.Firsts, o.Again))
+		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d redelivered", o.Firsts, o.Again))
 	})
 	return errors.Join(errs...)
 }

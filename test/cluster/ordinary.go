@@ -205,7 +205,7 @@ func playTwoNodes(st *stage) error {
 
 // Bodies that playLimits publishes.
 const (
-	largeBody  = 12 << 20 // only the first node takes it from a client
+	largeBody  = 12 << 20 // only the first node accepts it from a client
 	largeBatch = 70 << 20 // the same; replicas send less at once
 	smallBody  = 100 << 10
 	openBy     = "outcome unknown" // the outcome on a busy machine that takes long; in the end all replicas hold the batch

@@ -15,7 +15,7 @@ const (
 	homing   = 250 * time.Millisecond // between two attempts to return to the first node
 )
 
-// producer is a publisher that goes from node to node.
+// producer is a publisher that moves between nodes.
 type producer struct {
 	traffic.Producer
 	l    *load

@@ -101,7 +101,7 @@ func soloGoesOn(st *stage, n *nodes.Node) error {
 	defer sub.Close()
 	err = errors.Join(sub.Command("SUB", "solo", "c"), sub.Expect("OK"), sub.Command("RDY", "1"))
 	if err != nil {
-		return fmt.Errorf("a subscription without a quorum: %w", err)
+		return fmt.Errorf("subscription without a quorum: %w", err)
 	}
 	count := 0
 	for end := time.Now().Add(lostTime); time.Now().Before(end) && st.ctx.Err() == nil; count++ {
@@ -156,7 +156,7 @@ func publishRefused(st *stage, n *nodes.Node, topic string) error {
 func createRefuses(st *stage) error {
 	err := st.c.CreateTopic(st.ctx, "late", nil)
 	if _, ok := errors.AsType[*nodes.StatusError](err); !ok {
-		return fmt.Errorf("a topic is made without a quorum, or that it cannot be is not said: %w", err)
+		return fmt.Errorf("a topic was created without a quorum, or the refusal does not say why: %w", err)
 	}
 	st.note("refused: %v", err)
 	return nil
@@ -207,7 +207,7 @@ func playFiveTopics(st *stage) error {
 	took := time.Since(began)
 	st.say = append(st.say, fmt.Sprintf("all writable after %v", took.Round(time.Millisecond)))
 	if took > writableLimit {
-		errs = append(errs, fmt.Errorf("all were writable after %v; %v are the most", took, writableLimit))
+		errs = append(errs, fmt.Errorf("all were writable after %v; the maximum is %v", took, writableLimit))
 	}
 	return errors.Join(errs...)
 }

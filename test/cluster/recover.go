@@ -81,7 +81,7 @@ func staysAway(st *stage, these ...*nodes.Node) error {
 		select {
 		case <-n.Exited():
 		case <-ctx.Done():
-			return fmt.Errorf("%s runs with the data of a cluster that was given up: %w", n.ID, context.Cause(ctx))
+			return fmt.Errorf("%s runs with the data of an abandoned cluster: %w", n.ID, context.Cause(ctx))
 		}
 		if n.How() != refusedStatus || !strings.Contains(n.LogEnd(), "recovered without this node") {
 			return fmt.Errorf("%s ended with %s\n%s", n.ID, n.How(), n.LogEnd())

@@ -86,7 +86,7 @@ func (r *rebirth) make() error {
 	})
 }
 
-// begin is called before a deletion: messages of this generation are not owed any more.
+// begin is called before a deletion: messages of this generation are no longer required.
 func (r *rebirth) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *rebirth) send() (generation int, counts bool) {
 	return r.generation, !r.between
 }
 
-// answered notes the acknowledgement of a message that was sent in a generation.
+// answered records the acknowledgement of a message that was sent in a generation.
 func (r *rebirth) answered(k audit.Key, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,12 +127,12 @@ func (r *rebirth) answered(k audit.Key, generation int) {
 	}
 }
 
-// came notes a delivery on a connection that was made in a generation.
+// came records a delivery on a connection that was opened in a generation.
 func (r *rebirth) came(k audit.Key, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g, known := r.acked[k]; known && generation > g {
-		r.found = append(r.found, fmt.Sprintf("%v, acknowledged in generation %d, came in generation %d", k, g, generation))
+		r.found = append(r.found, fmt.Sprintf("%v, acknowledged in generation %d, was delivered in generation %d", k, g, generation))
 	}
 	r.seen[k] = true
 	delete(r.owed, k)
@@ -214,7 +214,7 @@ func (r *rebirth) drained() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.owed) > 0 {
-			return fmt.Errorf("%d messages were acknowledged in the last generation and have not come", len(r.owed))
+			return fmt.Errorf("%d messages were acknowledged in the last generation and not delivered", len(r.owed))
 		}
 		return nil
 	})

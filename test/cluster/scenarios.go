@@ -16,7 +16,7 @@ type scenario struct {
 	busy        bool          // needs the whole machine: no other scenario is played meanwhile
 	long        bool          // played only in a soak or if it is named
 	previous    bool          // needs -previous
-	nodes       int           // how many; 0: as many as -nodes says
+	nodes       int           // number of nodes; 0: -nodes
 	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
 	run         func(*stage) error // runs while the load runs
@@ -207,7 +207,7 @@ func cutQuorum(st *stage) error {
 		st.note("heal")
 		return st.net.heal()
 	}
-	return errors.New("the leader of the metadata leads all partitions")
+	return errors.New("the metadata leader leads all partitions")
 }
 
 func rollingRestart(st *stage) error {

@@ -31,7 +31,7 @@ const (
 	healTimeout  = 30 * time.Second // from the end of a fault until every replica is in sync
 	moveTimeout  = 10 * time.Second // until every consumer has got a message
 	drainTimeout = 40 * time.Second // until all messages are finished
-	settleTime   = noticeTime       // in which no message may be delivered any more
+	settleTime   = noticeTime       // within which no message may
 )
 
 // stage is a cluster with a load, for one scenario.
@@ -50,7 +50,7 @@ type stage struct {
 	began time.Time
 	mu    sync.Mutex // guards did
 	did   []string   // actions and observations, for the report
-	say   []string   // what the scenario measured, for the report
+	say   []string   // measurements for the report
 }
 
 // newStage starts the nodes.
@@ -144,7 +144,7 @@ func (st *stage) make(name string, config map[string]any) error {
 	return st.whole(name)
 }
 
-// note adds a line to what was done.
+// note adds a line to the list of actions.
 func (st *stage) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	at := time.Since(st.began)
@@ -196,7 +196,7 @@ func (st *stage) controller() (*nodes.Node, error) {
 	}
 	n := st.c.Node(info.Controller)
 	if n == nil {
-		return nil, errors.New("no node leads the metadata")
+		return nil, errors.New("the metadata has no leader")
 	}
 	return n, nil
 }
@@ -211,7 +211,7 @@ func (st *stage) other(those ...*nodes.Node) *nodes.Node {
 	panic("BUG: a scenario has more roles than nodes")
 }
 
-// disturb tells the audit that the cluster is disturbed from now on.
+// disturb reports to the audit that the cluster is disturbed from now on.
 func (st *stage) disturb(format string, args ...any) {
 	st.note(format, args...)
 	if st.l != nil {
@@ -267,7 +267,7 @@ func (st *stage) recovered() error {
 	err := nodes.Await(ctx, func() error {
 		for i := range before {
 			if st.l.taken[i].Load() == before[i] {
-				return fmt.Errorf("consumer %d gets nothing more; it is %s", i, whereabouts(st.ctx, st.l, i))
+				return fmt.Errorf("consumer %d receives no more messages; it is %s", i, whereabouts(st.ctx, st.l, i))
 			}
 		}
 		return nil
@@ -276,12 +276,12 @@ func (st *stage) recovered() error {
 		return err
 	}
 	st.l.Tell(func(a *audit.Audit, now time.Duration) { a.Calm(now) })
-	st.note("all consumers go on")
+	st.note("all consumers continue")
 	st.wait(steadyTime)
 	return nil
 }
 
-// whereabouts returns what the node that a consumer is connected to says about the consumer.
+// whereabouts returns what a consumer's node reports about the consumer.
 func whereabouts(ctx context.Context, l *load, consumer int) string {
 	n := l.where[consumer].Load()
 	if n == nil {
@@ -326,7 +326,7 @@ func (st *stage) drained() error {
 	defer cancel()
 	return nodes.Await(ctx, func() error {
 		if owed := st.l.Stats().Owed; owed > 0 {
-			return fmt.Errorf("%d messages are owed to us", owed)
+			return fmt.Errorf("%d messages are missing", owed)
 		}
 		t, err := st.c.Topic(ctx, topic)
 		if err != nil {
@@ -342,7 +342,7 @@ func (st *stage) drained() error {
 	})
 }
 
-// identical compares what all replicas of a topic hold. It waits for one that is being copied.
+// identical compares the replicas of a topic. It waits for one that is being copied.
 func (st *stage) identical(name string) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
 	defer cancel()
@@ -377,8 +377,8 @@ func (st *stage) identical(name string) error {
 	return errors.Join(differ, err)
 }
 
-// verdict returns what the audit found. Missing messages are a failure only if complete is set:
-// then the stage has waited for all of them.
+// verdict returns the findings of the audit. Missing messages are a failure only if complete is
+// set, that is, if the stage has waited for all of them.
 func (st *stage) verdict(complete bool) error {
 	var errs []error
 	st.l.Tell(func(a *audit.Audit, now time.Duration) {
@@ -430,7 +430,7 @@ func (st *stage) summary() string {
 	return strings.Join(append([]string{text}, st.say...), "; ")
 }
 
-// confess writes what helps to understand a failure.
+// confess writes what helps to analyse a failure.
 func (st *stage) confess(w io.Writer) {
 	fmt.Fprintf(w, "  %s\n", st.summary())
 	st.mu.Lock()

@@ -37,7 +37,7 @@ func playStarved(st *stage) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	st.note("they run as they like")
+	st.note("they run unsynchronized")
 	if err := st.recovered(); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func playStarved(st *stage) error {
 	elections := (after - before) / len(st.c.Nodes)
 	st.say = append(st.say, fmt.Sprintf("%d elections", elections))
 	if elections > electionsBorne {
-		return fmt.Errorf("the leader of the metadata changed %d times in %v, %d are the most", elections, starvedTime, electionsBorne)
+		return fmt.Errorf("the metadata leader changed %d times in %v, the maximum is %d", elections, starvedTime, electionsBorne)
 	}
 	return nil
 }

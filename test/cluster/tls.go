@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// identityOf returns where the certificate of a node is.
+// identityOf returns the path of a node's certificate.
 func identityOf(st *stage, id string) nodes.Identity {
 	return nodes.Identity(filepath.Join(st.dir, "tls", id))
 }
@@ -75,15 +75,14 @@ func playTLS(st *stage) error {
 	return errors.Join(st.kill(n), st.start(n))
 }
 
-// turnedAway starts a node that must not become a member, and demands that its log says
-// why.
+// turnedAway starts a node that must not become a member, and requires an error that says why.
 func turnedAway(st *stage, why string) error {
 	at, err := st.o.ports.Free(1)
 	if err != nil {
 		return err
 	}
 	n := st.c.Grow(at[0])
-	st.note("start %s, which is to be refused: %s", n.ID, why)
+	st.note("start %s, which must be refused: %s", n.ID, why)
 	if err := n.Start(); err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func turnedAway(st *stage, why string) error {
 	}
 	for _, member := range info.Nodes {
 		if member.ID == n.ID {
-			return fmt.Errorf("%s is a member in spite of its certificate", n.ID)
+			return fmt.Errorf("%s is a member despite its certificate", n.ID)
 		}
 	}
 	return n.Stop()
@@ -163,7 +162,7 @@ func shows(st *stage, n *nodes.Node) error {
 		}
 		defer conn.Close()
 		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, want.Bytes) {
-			return fmt.Errorf("%s shows certificate %v and not its new one", n.ID, shown.SerialNumber)
+			return fmt.Errorf("%s uses certificate %v instead of its new one", n.ID, shown.SerialNumber)
 		}
 		return nil
 	})

@@ -32,7 +32,7 @@ const (
 // playUnclean loses the only replica that is in sync, once together with its disk and once without.
 // The operator then elects the other one.
 func playUnclean(st *stage) error {
-	st.say = append(st.say, fmt.Sprintf("two elections, each at the price of %d messages", uncleanOne))
+	st.say = append(st.say, fmt.Sprintf("two elections, each with the loss of %d messages", uncleanOne))
 	for i, wipe := range []bool{true, false} {
 		if err := playLastCopy(st, fmt.Sprintf("unclean%d", i), wipe); err != nil {
 			return fmt.Errorf("round %d: %w", i+1, err)
@@ -90,7 +90,7 @@ func pair(st *stage, name string) (leader, follower *nodes.Node, err error) {
 	}
 	p := t.Partitions[0]
 	if len(p.Replicas) != 2 {
-		return nil, nil, fmt.Errorf("%s is on %v and not on two nodes", name, p.Replicas)
+		return nil, nil, fmt.Errorf("%s is on %v instead of two nodes", name, p.Replicas)
 	}
 	other := p.Replicas[0]
 	if other == p.Leader {
@@ -187,7 +187,7 @@ func exactly(st *stage, name string, want map[string]int) error {
 	err := consumeAll(st, name, func() bool { return came < all }, func(body string) error {
 		what, _, _ := strings.Cut(body, " ")
 		if text := fmt.Sprintf("%s %d", what, got[what]); text != body || got[what] >= want[what] {
-			return fmt.Errorf("%q came when %v had come", body, got)
+			return fmt.Errorf("%q was delivered after %v", body, got)
 		}
 		got[what]++
 		came++
@@ -198,7 +198,7 @@ func exactly(st *stage, name string, want map[string]int) error {
 	}
 	for what, n := range want {
 		if got[what] != n {
-			return fmt.Errorf("%d messages of %q came instead of %d", got[what], what, n)
+			return fmt.Errorf("received %d messages of %q instead of %d", got[what], what, n)
 		}
 	}
 	st.note("%v came", got)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// again does what a registry on the network is needed for, and does it again after a
-// pause while it fails. No broker takes part in it.
+// again runs an action that needs a registry, and repeats it after a pause while it fails. No
+// broker is involved.
 func again(ctx context.Context, attempts int, pause time.Duration, do func() ([]byte, error)) ([]byte, error) {
 	for n := 1; ; n++ {
 		got, err := do()

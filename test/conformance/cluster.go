@@ -17,13 +17,13 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How this program, when it is called nsqd, learns what to run.
+// Environment variables for this program when it runs under the name nsqd.
 const (
 	brokerVariable = "CONFORMANCE_BROKER"
 	nodesVariable  = "CONFORMANCE_NODES"
 )
 
-// clusterFlags is what the suites say to nsqd.
+// clusterFlags are the flags that the suites pass to nsqd.
 type clusterFlags struct {
 	tcp, http, data, broadcast string
 	cert, key, ca, auth        string
@@ -53,10 +53,10 @@ func (f *clusterFlags) broker() []string {
 	return args
 }
 
-// asNSQD is this program under the name nsqd: it takes nsqd's flags and puts a
-// whole cluster behind them. The last node has the addresses that were asked for,
-// so that what the suites make is mostly led by others. It answers on the HTTP
-// address once the cluster serves: the suites take the first answer for that.
+// asNSQD is this program under the name nsqd: it accepts nsqd's flags and starts a cluster. The
+// last node has the requested addresses, so that other nodes lead most of the suites' topics. The
+// HTTP address responds only when the cluster serves, because the suites wait for the first
+// response.
 func asNSQD(args []string) error {
 	var f clusterFlags
 	if err := f.parse(args); err != nil {
@@ -96,7 +96,7 @@ func asNSQD(args []string) error {
 	return errors.Join(l.Close(), c.Stop())
 }
 
-// forward hands every connection on to an address until the listener is closed.
+// forward forwards every connection to an address until the listener is closed.
 func forward(l net.Listener, address string) {
 	for {
 		from, err := l.Accept()
@@ -122,8 +122,8 @@ func forward(l net.Listener, address string) {
 	}
 }
 
-// behindNSQD makes the program that stands in for nsqd this one, in front of a
-// cluster, by what the suites' processes inherit.
+// behindNSQD replaces the program that stands in for nsqd by this one, in front of a cluster,
+// through the environment of the suites' processes.
 func behindNSQD(broker string, n int) (program string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -140,7 +140,7 @@ func behindNSQD(broker string, n int) (program string, err error) {
 // calledNSQD reports whether this program was started as nsqd.
 func calledNSQD() bool { return filepath.Base(os.Args[0]) == "nsqd" }
 
-// describe names what is tested.
+// describe names the tested program.
 func describe(n int) string {
 	if n == 1 {
 		return "a node alone"

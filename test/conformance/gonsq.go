@@ -22,9 +22,9 @@ const (
 // goNSQAttempts is how often the suite is run while nothing but its own logging fails it.
 const goNSQAttempts = 3
 
-// goNSQLogs is how the testing package ends a process in which a goroutine uses the log of
-// a test that is over. A consumer of the suite does so when it tries to reconnect to the
-// suite's own server at the moment when the last test ends: no broker takes part in that.
+// goNSQLogs is the message with which the testing package ends a process whose goroutine uses the
+// log of a finished test. A consumer of the suite does so if it reconnects to the suite's own
+// server at the moment when the last test ends. No broker is involved.
 const goNSQLogs = "panic: Log in goroutine after Test"
 
 // goNSQ runs go-nsq's own tests. They expect nsqd on ports 4150 and 4151 with
@@ -88,8 +88,8 @@ func runGoTests(e env, src, data string, tests int, cannot []string, flags ...st
 	return count, err
 }
 
-// moduleSource copies a module to a place where its tests can be run. The sum
-// is checked, so that what runs is what was published.
+// moduleSource copies a module to a directory in which its tests can be run. Its checksum is
+// verified.
 func moduleSource(e env, module, sum string) (string, error) {
 	text, err := fetch(e, e.root, "go", "mod", "download", "-json", module)
 	if err != nil {
@@ -106,10 +106,10 @@ func moduleSource(e env, module, sum string) (string, error) {
 	return src, os.CopyFS(src, os.DirFS(mod.Dir))
 }
 
-// errOtherCount says that a suite ran to its end, but is not what we know.
+// errOtherCount: a suite was complete, with an unexpected number of tests.
 var errOtherCount = errors.New("not the number of tests that must pass")
 
-// goCount is what a run of go test -json says.
+// goCount is the result of go test -json.
 type goCount struct {
 	passed int
 	bad    []string            // names that failed or were skipped
@@ -149,8 +149,8 @@ func (c goCount) logsLate() bool {
 	return ended("") && len(c.bad) == 0 || len(c.bad) == 1 && ended(c.bad[0])
 }
 
-// failures returns the output of the tests that did not pass, and what no test
-// claims when none is known to have failed.
+// failures returns the output of the failed tests, and the output without a test if no test
+// failed.
 func (c goCount) failures() []string {
 	if len(c.bad) == 0 {
 		return c.output[""]

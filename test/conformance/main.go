@@ -1,16 +1,15 @@
-// Command conformance runs the test suites of other people's clients, as they
-// are published and unmodified, against the built broker, and then the examples
-// of README.md as they are printed there. For a client that is published without
-// tests there is a program here that does all that the client can do.
+// Command conformance runs the published test suites of other clients, unmodified, against the built
+// broker, and then the examples of README.md as printed there. For a client that is published
+// without tests, this directory has a program that uses everything the client can do.
 //
-// It knows how to fetch a suite through its package manager, how to stand the
-// broker up in the place of nsqd, and how many tests must pass. It refuses to
-// know anything of the broker's inside: the broker is a program with ports.
+// It knows how to fetch a suite through its package manager, how to run the broker in place of nsqd,
+// and how many tests must pass. It does not know the broker's internals: the broker is a program with
+// ports.
 //
-// With -nodes 3 a cluster stands there, and the suites meet one node of it.
+// With -nodes 3, the suites use one node of a cluster.
 //
-// A suite passes when exactly the expected number of its tests passed and none
-// failed or was skipped. Nothing is retried in which a broker takes part.
+// A suite passes if exactly the expected number of its tests passed and none failed or was skipped.
+// A step that involves a broker is never retried.
 package main
 
 import (
@@ -26,18 +25,18 @@ import (
 	"time"
 )
 
-// env is what every suite works with.
+// env is the environment of every suite.
 type env struct {
 	ctx     context.Context
-	broker  string // the program that stands in for nsqd
+	broker  string // the stand-in for nsqd
 	cache   string // kept between runs
 	scratch string // removed at the end
 	root    string // of the repository
-	nodes   int    // that stand in for nsqd
+	nodes   int    // behind the stand-in for nsqd
 	work    string // where blocks of the shell run; "": at the root
 }
 
-// suite is one thing to run. run returns what it counted, in one line.
+// suite is one suite. run returns its result, in one line.
 type suite struct {
 	name  string
 	limit time.Duration

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// withPrograms is the environment of who has installed the programs that are tested.
+// withPrograms is the environment in which the tested programs are installed.
 func withPrograms(e env) []string {
 	return append(os.Environ(), "PATH="+filepath.Join(e.root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
@@ -45,7 +45,7 @@ func manual(e env) (string, error) {
 	if count == 0 {
 		return "", errors.New("no blocks to run")
 	}
-	return fmt.Sprintf("%d blocks do as they say", count), nil
+	return fmt.Sprintf("%d blocks pass", count), nil
 }
 
 // follow runs the blocks of one page that are for so many nodes, and counts them.
@@ -63,7 +63,7 @@ func follow(e env, blocks []example) (count int, err error) {
 		return count, nil
 	}
 	var s *server
-	e.work = filepath.Join(e.scratch, "work") // they make files
+	e.work = filepath.Join(e.scratch, "work") // for their files
 	if err := os.MkdirAll(e.work, 0o755); err != nil {
 		return 0, err
 	}

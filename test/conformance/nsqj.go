@@ -30,7 +30,7 @@ var (
 	nsqjProgram []byte
 )
 
-// nsqj does all jobs beside one broker.
+// nsqj runs all jobs with one broker.
 func nsqj(e env) (string, error) {
 	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
 	lib, err := nsqjInstall(e)
@@ -65,7 +65,7 @@ func nsqj(e env) (string, error) {
 	return said, nil
 }
 
-// nsqjInstall returns the directory of the client and what it needs.
+// nsqjInstall returns the directory of the client and its dependencies.
 func nsqjInstall(e env) (string, error) {
 	lib := filepath.Join(e.cache, "lib")
 	p := packages{

@@ -35,8 +35,8 @@ const mochaAttempts = 5
 //go:embed nsqjs/package-lock.json
 var nsqjsLock []byte
 
-// nsqjs runs the package's mocha suite with a program called nsqd first in the
-// search path: the suite starts, kills and restarts it by itself.
+// nsqjs runs the package's mocha suite with a program named nsqd first in the search path, because
+// the suite starts, kills and restarts it.
 func nsqjs(e env) (string, error) {
 	dir, err := nsqjsInstall(e)
 	if err != nil {
@@ -80,7 +80,7 @@ func runMocha(e env, dir, link string) (report mocha, runErr, err error) {
 	return report, runErr, err
 }
 
-// mocha is what mocha's json reporter prints.
+// mocha is the output of mocha's json reporter.
 type mocha struct {
 	Stats    struct{ Passes, Failures, Pending int }
 	Failures []struct {
@@ -89,8 +89,7 @@ type mocha struct {
 	}
 }
 
-// readMocha finds the report in what mocha printed. The suite may have printed
-// lines of its own before it.
+// readMocha finds the report in mocha's output, after any lines that the suite printed.
 func readMocha(out []byte) (mocha, error) {
 	var m mocha
 	begin := bytes.Index(out, []byte("{\n  \"stats\""))
@@ -100,11 +99,11 @@ func readMocha(out []byte) (mocha, error) {
 	return m, json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&m)
 }
 
-// mayFail reports whether all that failed depends on the suite's own timing: tests of
-// how the client shares its readiness among connections that the test made up, which
-// wait for timers, and tests that close their writer as soon as the message has come,
-// and take the publish for failed if its OK had not. The protocol does not say which of
-// the two comes first; where the leader is another node, the message does now and then.
+// mayFail reports whether all failures depend on the suite's own timing: tests of how the client
+// shares its readiness among made-up connections, which wait for timers, and tests that close
+// their writer as soon as the message has arrived, and count the publish as failed if its OK had
+// not. The protocol does not define which of the two comes first; if the leader is another node,
+// the message sometimes does.
 func (m mocha) mayFail() bool {
 	for _, f := range m.Failures {
 		timer := strings.HasPrefix(f.FullTitle, "ReaderRdy ")
@@ -149,13 +148,13 @@ func nsqjsInstall(e env) (string, error) {
 	return dir, p.install(e)
 }
 
-// npmInstall gets what the lock in a directory names.
+// npmInstall installs the packages of the lock file in a directory.
 func npmInstall(e env, dir string) error {
 	_, err := fetch(e, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	return err
 }
 
-// needNode installs Node.js where it is missing and we may.
+// needNode installs Node.js if it is missing and may be installed.
 func needNode(e env) error {
 	_, nodeErr := exec.LookPath("node")
 	_, npmErr := exec.LookPath("npm")

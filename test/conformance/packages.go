@@ -24,14 +24,14 @@ func fetch(e env, dir, program string, args ...string) ([]byte, error) {
 	})
 }
 
-// packages are what a suite has from a registry.
+// packages are the packages that a suite needs from a registry.
 type packages struct {
-	pins map[string]string // files for the cache that name what is to be had, each with its version and hash
+	pins map[string]string // files that name the packages, each with its version and hash
 	need func(env) error   // sees that the programs are there that get uses
-	get  func(env) error   // gets what the pins name into the cache
+	get  func(env) error   // downloads the pinned packages into the cache
 }
 
-// install gets the packages, unless the cache holds all of what the pins name.
+// install installs the packages, unless the cache has all pinned ones.
 func (p packages) install(e env) error {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(p.pins)) {
@@ -56,7 +56,7 @@ func (p packages) install(e env) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// needPrograms returns what fails where a program is missing, and says what to install.
+// needPrograms returns an error that names a missing program and how to install it.
 func needPrograms(what string, programs ...string) func(env) error {
 	return func(env) error {
 		for _, program := range programs {

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// How long a broker may take to serve, and to stop.
+// Timeouts for a broker to start and to stop.
 const (
 	startTimeout = 15 * time.Second
 	stopTimeout  = 15 * time.Second
 	pollInterval = 20 * time.Millisecond
 )
 
-// command returns a command that is killed, with all that it has started, when
-// ctx ends. Its output goes to out.
+// command returns a command that is killed, with its child processes, when ctx ends. Its output is
+// written to out.
 func command(ctx context.Context, dir string, out *bytes.Buffer, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
@@ -50,9 +50,8 @@ type server struct {
 	exited chan struct{}
 }
 
-// serve starts the broker under the given name and returns when its HTTP
-// address answers. The name decides what the program is: a link to brokerd that
-// is called nsqd takes nsqd's command line.
+// serve starts the broker under the given name and returns when its HTTP address responds. The
+// name selects the program: a link to brokerd named nsqd accepts nsqd's command line.
 func serve(e env, name, httpAddress string, ports []string, args ...string) (*server, error) {
 	for _, p := range ports {
 		if err := mustBeFree(p); err != nil {
@@ -69,7 +68,7 @@ func serve(e env, name, httpAddress string, ports []string, args ...string) (*se
 		return nil, err
 	}
 	go func() {
-		_ = s.cmd.Wait() // how it ended is seen by what it did not do
+		_ = s.cmd.Wait() // its failure shows in the suite
 		close(s.exited)
 	}()
 	if err := s.ready(e.ctx, httpAddress); err != nil {
@@ -97,7 +96,7 @@ func standIn(e env, name string) (string, error) {
 func mustBeFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("the suite needs %s for itself: %w", address, err)
+		return fmt.Errorf("the suite needs %s free: %w", address, err)
 	}
 	return l.Close()
 }
@@ -126,8 +125,7 @@ func (s *server) ready(ctx context.Context, address string) error {
 	}
 }
 
-// stop ends the broker gracefully, or by force when that takes too long, and
-// returns the end of its log.
+// stop stops the broker cleanly, or kills it after a timeout, and returns the end of its log.
 func (s *server) stop() (string, error) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return "", err

@@ -36,7 +36,7 @@ var (
 	pynsqProgram []byte
 )
 
-// pynsq does the jobs that need no auth server, then the others beside one.
+// pynsq runs the jobs that need no auth server, then the others with one.
 func pynsq(e env) (string, error) {
 	packages, err := pynsqInstall(e)
 	if err != nil {
@@ -99,7 +99,7 @@ func authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = io.WriteString(w, `{"ttl": 3600, "identity": "ali", "identity_url": "", "authorizations": [`+
-		`{"permissions": ["subscribe", "publish"], "topic": "^auth.*$", "channels": [".*"]}]}`) // the broker says when nothing comes
+		`{"permissions": ["subscribe", "publish"], "topic": "^auth.*$", "channels": [".*"]}]}`) // the broker detects a missing answer
 }
 
 // The files of a certificate in the scratch directory.
@@ -108,7 +108,7 @@ const (
 	keyFile         = "server.key"
 )
 
-// writeCertificate makes a certificate for this machine that is its own authority.
+// writeCertificate creates a self-signed certificate for this machine.
 func writeCertificate(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -136,7 +136,7 @@ func writeCertificate(dir string) error {
 	})
 }
 
-// pynsqInstall returns the directory of the client and what it needs.
+// pynsqInstall returns the directory of the client and its dependencies.
 func pynsqInstall(e env) (string, error) {
 	dir := filepath.Join(e.cache, "packages")
 	p := packages{

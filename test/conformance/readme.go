@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// example is a fenced block of README.md that is to be run, and what it must
-// print, if the document shows that.
+// example is a fenced block of README.md to run, with the expected output, if the document shows
+// it.
 type example struct {
 	lang, code string
 	want       string
@@ -19,15 +19,14 @@ type example struct {
 	alone      bool // it starts the brokers that it needs
 }
 
-// runMark stands on the line before the fence of a block that is run. The next
-// block of the language "text" is what it prints. One with aloneMark starts its
-// own brokers, and is run where a cluster is tested.
+// runMark is the line before the fence of a block to run. The next block of the language "text" is
+// its output. A block with aloneMark starts its own brokers, and is run if a cluster is tested.
 const (
 	runMark   = "<!-- run -->"
 	aloneMark = "<!-- run alone -->"
 )
 
-// examples finds the blocks of a document that are to be run.
+// examples returns the blocks of a document to run.
 func examples(markdown string) ([]example, error) {
 	var found []example
 	var code []string
@@ -60,8 +59,8 @@ func examples(markdown string) ([]example, error) {
 	return found, nil
 }
 
-// readme runs the examples of README.md in their order against one broker that
-// was started as the document says, from the root of the repository.
+// readme runs the examples of README.md in order, with one broker started as in the document, from
+// the root of the repository.
 func readme(e env) (string, error) {
 	text, err := os.ReadFile(filepath.Join(e.root, "README.md"))
 	if err != nil {
@@ -108,11 +107,10 @@ func readme(e env) (string, error) {
 	if log, err := s.stop(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, log)
 	}
-	return fmt.Sprintf("%d of %d examples do as they say", count, len(all)), nil
+	return fmt.Sprintf("%d of %d examples pass", count, len(all)), nil
 }
 
-// runAlone runs a block of the shell that starts brokers, and stops what it has
-// started.
+// runAlone runs a shell block that starts brokers, and stops them.
 func runAlone(e env, i int, x example) (string, error) {
 	for _, port := range usualPorts {
 		if err := mustBeFree("127.0.0.1:" + port); err != nil {
@@ -136,7 +134,7 @@ func runAlone(e env, i int, x example) (string, error) {
 // usualPorts are those that the document gives three nodes.
 var usualPorts = []string{"4150", "4151", "4152", "4161", "4250", "4251", "4252", "4261", "4350", "4351", "4352", "4361"}
 
-// runExample runs one block and returns what it printed.
+// runExample runs one block and returns its output.
 func runExample(e env, i int, x example) (string, error) {
 	dir := filepath.Join(e.scratch, fmt.Sprintf("example%d", i+1))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -176,7 +174,7 @@ func runExample(e env, i int, x example) (string, error) {
 		}
 		cmd = command(e.ctx, dir, &out, "node", "example.js")
 	default:
-		return "", fmt.Errorf("do not know how to run %q", x.lang)
+		return "", fmt.Errorf("cannot run %q: unknown language", x.lang)
 	}
 	err := cmd.Run()
 	return out.String(), err
@@ -204,7 +202,7 @@ func goModule(e env, code string) (map[string]string, error) {
 // ownModule is the module of this repository.
 const ownModule = "github.com/brokerd/brokerd"
 
-// write writes files into a directory, which it makes.
+// write writes files into a directory, which it creates.
 func write(dir string, files map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

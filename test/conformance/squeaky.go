@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	squeakyLimit   = time.Minute // for a file of tests; the longest takes 7 s
+	squeakyLimit   = time.Minute // for a file of tests; the longest one needs 7 s
 	squeakyPreload = "preload.js"
 )
 
@@ -91,7 +91,7 @@ func squeaky(e env) (string, error) {
 	return said, nil
 }
 
-// squeakyFileAgain runs a file of tests, and again where that is allowed.
+// squeakyFileAgain runs a file of tests, and repeats it if that is allowed.
 func squeakyFileAgain(e env, dir, file, broker string) (tapCount, error) {
 	for n := 1; ; n++ {
 		count, err := squeakyFile(e, dir, file, broker)
@@ -131,14 +131,14 @@ func squeakyInstall(e env) (string, error) {
 	return filepath.Join(e.cache, "node_modules", "squeaky"), p.install(e)
 }
 
-// tapCount is what tests say in the Test Anything Protocol.
+// tapCount is the result of tests in the Test Anything Protocol.
 type tapCount struct {
 	passed int
-	bad    []string // what the tests that failed printed
+	bad    []string // output of the failed tests
 }
 
-// add reads the output of a test file. Tests are the lines that are not indented; what
-// was left out counts for nothing.
+// add reads the output of a test file. Tests are the lines without indentation; skipped tests do
+// not count.
 func (c *tapCount) add(out string) {
 	failing := false
 	for line := range strings.Lines(out) {

@@ -29,7 +29,7 @@ type broker struct {
 	slowest time.Duration // from start to serving
 }
 
-// newBroker chooses free ports and a command line. All data goes below dir.
+// newBroker chooses free ports and a command line. All data is stored below dir.
 func newBroker(program, dir string) (*broker, error) {
 	program, err := filepath.Abs(program)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *broker) start() error {
 	defer log.Close() // the process has its own
 	b.cmd = exec.Command(b.program, b.args...)
 	b.cmd.Stdout, b.cmd.Stderr = log, log
-	// Should this program die, the broker does not stay behind.
+	// If this program dies, the broker is killed.
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	b.started = time.Now()
 	if err := b.cmd.Start(); err != nil {
@@ -95,7 +95,7 @@ func (b *broker) start() error {
 	return nil
 }
 
-// serving waits until the broker takes connections.
+// serving waits until the broker accepts connections.
 func (b *broker) serving(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
@@ -121,7 +121,7 @@ func (b *broker) serving(ctx context.Context) error {
 func (b *broker) end(sig syscall.Signal) error {
 	select {
 	case <-b.exited:
-		return fmt.Errorf("the broker had exited by itself: %s", b.cmd.ProcessState)
+		return fmt.Errorf("the broker had exited on its own: %s", b.cmd.ProcessState)
 	default:
 	}
 	if err := b.cmd.Process.Signal(sig); err != nil {

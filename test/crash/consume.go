@@ -16,8 +16,8 @@ const (
 	maxLife = 4 * time.Second
 )
 
-// consume takes messages until ctx ends, over one connection after the other.
-// subscribed is called when the first has joined its channel.
+// consume receives messages until ctx ends, on one connection after another. subscribed is called
+// when the first one has subscribed.
 func (w *world) consume(ctx context.Context, name int, subscribed func()) {
 	rng := rand.New(rand.NewPCG(w.o.seed, uint64(1000+name)))
 	for ctx.Err() == nil {
@@ -31,8 +31,8 @@ func (w *world) consume(ctx context.Context, name int, subscribed func()) {
 	}
 }
 
-// subscribe opens a connection that the audit knows. It is nil if there was no
-// broker, or if it cannot be told which process it is connected to.
+// subscribe opens a connection that is reported to the audit. It returns nil if there is no
+// broker, or if its process cannot be identified.
 func (w *world) subscribe(rng *rand.Rand, name int) *traffic.Consumer {
 	round := w.round.Load()
 	conn, err := wire.Dial(w.address, clientOptions(fmt.Sprintf("consumer-%d", name)))

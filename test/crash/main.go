@@ -1,13 +1,11 @@
-// Command crash kills a broker repeatedly with SIGKILL while clients
-// publish and consume, and holds it to its promises with package audit: no
-// acknowledged message is lost, none is invented or altered, and every
-// redelivery has a cause.
+// Command crash kills a broker repeatedly with SIGKILL while clients publish and consume, and checks
+// its guarantees with package audit: no acknowledged message is lost, none is invented or altered,
+// and every redelivery has a cause.
 //
-// It drives the built program from outside, over the NSQ protocol with a client
-// of its own, and knows nothing of the broker's inside. A run prints its seed;
-// the seed fixes what the clients do and when the broker is killed, not how the
-// machine schedules them. A run in which too little was acknowledged has shown
-// nothing and fails.
+// It drives the built program from outside, over the NSQ protocol with its own client, and does not
+// know the broker's internals. A run prints its seed. The seed determines what the clients do and
+// when the broker is killed, but not how the machine schedules them. A run with too few acknowledged
+// publishes proves nothing and fails.
 package main
 
 import (
@@ -22,7 +20,7 @@ import (
 	"time"
 )
 
-// options is what a run is asked for.
+// options are the options of a run.
 type options struct {
 	broker    string
 	rounds    int
@@ -77,14 +75,14 @@ func main() {
 	}
 }
 
-// How long things take and may take.
+// Durations and timeouts.
 const (
 	minLifetime  = 400 * time.Millisecond // of a broker process, from serving to its kill
 	maxLifetime  = 2400 * time.Millisecond
 	maxRecovery  = 120 * time.Millisecond // from start to a kill that is meant to hit recovery
 	serveTimeout = 20 * time.Second       // from start to serving
 	drainTimeout = 90 * time.Second       // from the last restart to an empty queue
-	settleTime   = 2 * time.Second        // in which nothing must come any more
+	settleTime   = 2 * time.Second        // in which no message may arrive
 )
 
 // run does all rounds, drains and reports.

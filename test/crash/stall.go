@@ -10,9 +10,8 @@ import (
 // probeInterval is how often the disk is tried.
 const probeInterval = 50 * time.Millisecond
 
-// stalls notices when the machine stands still: it writes and syncs a small
-// file at an interval and remembers the longest time between two successes. A
-// broker on the same disk cannot do better than that.
+// stalls detects stalls of the machine: it writes and syncs a small file periodically and records
+// the longest time between two successes. A broker on the same disk cannot be faster.
 type stalls struct {
 	mu      sync.Mutex // guards what follows
 	last    time.Time  // success
@@ -52,8 +51,8 @@ func (s *stalls) succeed(now time.Time) {
 	s.last = now
 }
 
-// take returns by how much the longest time between two successes, the one that
-// continues included, was longer than it should be, and begins again.
+// take returns by how much the longest time between two successes, including the current one,
+// exceeded the expected time, and resets it.
 func (s *stalls) take() time.Duration {
 	now := time.Now()
 	s.mu.Lock()

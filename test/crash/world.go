@@ -31,7 +31,7 @@ const (
 
 var channels = []string{"a", "b"}
 
-// world is the clients, and the audit that they tell everything.
+// world holds the clients, and the audit to which they report.
 type world struct {
 	*traffic.Book
 	o       options
@@ -61,7 +61,7 @@ func newWorld(o options, address, dir string) *world {
 	w.consumers = traffic.Hire(consumersPerChannel*len(channels), func(ctx context.Context, i int) {
 		w.consume(ctx, i, sync.OnceFunc(first.Done))
 	})
-	// A channel gets what is published after it was made: so all of them first.
+	// A channel receives messages published after it was created, so create all of them first.
 	go func() { first.Wait(); close(subscribed) }()
 	w.producers = traffic.Hire(o.producers, func(ctx context.Context, i int) {
 		select {
@@ -73,7 +73,7 @@ func newWorld(o options, address, dir string) *world {
 	return w
 }
 
-// clientOptions is what clients tell the broker.
+// clientOptions are the IDENTIFY options of the clients.
 func clientOptions(id string) wire.Options {
 	return wire.Options{ID: id, UserAgent: "brokerd-crash/1", MsgTimeout: msgTimeout}
 }
@@ -102,8 +102,8 @@ func (w *world) stop() {
 	w.probe.Dismiss()
 }
 
-// verdict says what is wrong with the run, once everything has stopped. What is
-// missing counts only if the run went on to its end.
+// verdict returns what is wrong with the run, after everything has stopped. Missing messages count
+// only if the run was complete.
 func (w *world) verdict(rounds int, complete bool) error {
 	var err error
 	w.Tell(func(a *audit.Audit, now time.Duration) {
@@ -112,7 +112,7 @@ func (w *world) verdict(rounds int, complete bool) error {
 		}
 		s := a.Stats()
 		if s.Acked < w.o.minAcks*rounds {
-			err = fmt.Errorf("void: %d publishes acknowledged in %d rounds, %d a round are the least", s.Acked, rounds, w.o.minAcks)
+			err = fmt.Errorf("void: %d publishes acknowledged in %d rounds, the minimum is %d per round", s.Acked, rounds, w.o.minAcks)
 		}
 		if s.Violations > 0 {
 			err = errors.Join(err, fmt.Errorf("%d violations (seed %d)", s.Violations, w.o.seed))
@@ -121,7 +121,7 @@ func (w *world) verdict(rounds int, complete bool) error {
 	return err
 }
 
-// report prints the run's statistics and what was found.
+// report prints the run's statistics and findings.
 func (w *world) report(out io.Writer, rounds int, b *broker) {
 	w.Tell(func(a *audit.Audit, now time.Duration) {
 		s := a.Stats()
@@ -129,14 +129,14 @@ func (w *world) report(out io.Writer, rounds int, b *broker) {
 			rounds, s.Kills, now.Seconds(), b.slowest.Round(time.Millisecond))
 		fmt.Fprintf(out, "published %d: acknowledged %d, unknown %d (of them stored %d), refused %d; deferred %d\n",
 			s.Published, s.Acked, s.Unknown, s.Recovered, s.Refused, s.Deferred)
-		fmt.Fprintf(out, "delivered %d, finished %d, put back %d, over %d connections\n",
+		fmt.Fprintf(out, "delivered %d, finished %d, requeued %d, over %d connections\n",
 			s.Delivered, s.Finished, s.Requeued, s.Connections)
 		for _, cause := range slices.Sorted(maps.Keys(s.Redelivered)) {
 			fmt.Fprintf(out, "redelivered, %s: %d\n", cause, s.Redelivered[cause])
 		}
 		fmt.Fprintf(out, "longest stall of the machine: %v\n", s.Stall.Round(time.Millisecond))
 		if s.Forgotten > 0 {
-			fmt.Fprintf(out, "oldest FIN that a kill undid: %v before it; %v are allowed, and what the machine stalls\n",
+			fmt.Fprintf(out, "oldest FIN undone by a kill: %v before it; allowed are %v plus the stalls of the machine\n",
 				s.Forgotten.Round(time.Millisecond), w.o.window)
 		}
 		for _, v := range a.Violations() {

@@ -19,11 +19,11 @@ const (
 	deflated = `{"feature_negotiation":true,"deflate":true,"heartbeat_interval":-1}`
 	snappily = `{"feature_negotiation":true,"snappy":true,"heartbeat_interval":-1}`
 	mega     = 1 << 20
-	largest  = 5 << 20         // body that a broker takes by default
-	pause    = 2 * time.Second // before one of a crowd whose connection ended makes another
+	largest  = 5 << 20         // largest body accepted by default
+	pause    = 2 * time.Second // delay before a client whose connection ended reconnects
 )
 
-// attack is what a hostile client does.
+// attack is a kind of hostile client.
 type attack struct {
 	name    string
 	crowd   int // connections, or requests at a time
@@ -76,7 +76,8 @@ func (a attack) fight(ctx context.Context, at target) {
 	for i := range a.crowd {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				// How it ends is the broker's affair: what is asked is whether others go on.
+				// The outcome for the attacker does not matter: what is checked is whether other
+				// clients continue.
 				_ = once(ctx, at, i, a.each)
 				select {
 				case <-time.After(pause):
@@ -113,7 +114,7 @@ func (f *foe) send(text string) error {
 
 // raw sends a command and reads an answer, repeatedly.
 func raw(text string) func(*foe) error {
-	command := []byte(text) // one for all: what a foe computes the broker cannot
+	command := []byte(text) // shared by all clients, to save computation
 	return func(f *foe) error {
 		for err := f.send(magic); err == nil; {
 			if _, err = f.Write(command); err == nil {
@@ -176,7 +177,7 @@ func deflate(text string) func(*foe) error {
 	}
 }
 
-// ask makes a request over HTTP.
+// ask sends a request over HTTP.
 func (f *foe) ask(method, path string, body []byte) error {
 	r, err := http.NewRequestWithContext(f.ctx, method, "http://"+f.at.HTTP+path, bytes.NewReader(body))
 	if err != nil {
@@ -221,7 +222,7 @@ func deleteWaste(ctx context.Context, v *victim) error {
 	return err
 }
 
-// large fills a topic with large messages, for those who read them.
+// large fills a topic with large messages, for clients that read them.
 func large(ctx context.Context, v *victim) error {
 	if _, err := v.get(ctx, http.MethodPost, "/topic/create?topic=large"); err != nil {
 		return err

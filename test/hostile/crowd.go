@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// begin begins an attack, in a process of the lowest priority. end ends it.
+// begin starts an attack, in a process of the lowest priority.
 func begin(v *victim, a attack) (end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -27,11 +27,11 @@ func begin(v *victim, a attack) (end func(), err error) {
 	}, nil
 }
 
-// fight makes an attack until the process is killed.
+// fight attacks until the process is killed.
 func fight(ctx context.Context, name string, at target) error {
 	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == name })
 	if i < 0 {
-		return fmt.Errorf("no attack is called %q", name)
+		return fmt.Errorf("unknown attack %q", name)
 	}
 	attacks[i].fight(ctx, at)
 	return nil

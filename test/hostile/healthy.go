@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// times is how long answers took.
+// times are latencies of responses.
 type times []time.Duration
 
 // p99 returns the 99th percentile.
@@ -22,7 +22,7 @@ func (t times) p99() time.Duration {
 	return sorted[len(sorted)*99/100].Round(10 * time.Microsecond)
 }
 
-// publishPause lies between two publishes of the client that behaves.
+// publishPause is the delay between two publishes of the well-behaved client.
 const publishPause = 4 * time.Millisecond
 
 // behave is a client that behaves: it connects, publishes small messages one after the
@@ -46,7 +46,7 @@ func behave(ctx context.Context, v *victim, length time.Duration) (times, error)
 	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; <-tick.C {
 		began := time.Now()
 		if _, err := conn.Write(publish); err != nil {
-			return took, fmt.Errorf("the client that behaves cannot publish: %w", err)
+			return took, fmt.Errorf("the well-behaved client cannot publish: %w", err)
 		}
 		text, err := answer(conn)
 		if err != nil {

@@ -1,19 +1,19 @@
-// Command hostile runs a broker with little memory and lets one hostile client after
-// the other at it, beside one that behaves.
+// Command hostile runs a broker with little memory and exposes it to one hostile client after
+// another, beside a well-behaved client.
 //
-// It knows what clients without rights can send, what a process's memory is, and how long
-// an answer takes. It refuses to know anything of the broker's inside: the broker is a
-// program with ports and a process with a size.
+// It knows what clients without rights can send, and measures the memory of the process and the
+// latency of its responses. It does not know the broker's internals: the broker is a program with
+// ports and a process with a size.
 //
-// An attack is survived when the broker lives, its memory stayed within the limit that
-// its runtime was given, what it held for the attack is given back within half a minute, and
-// the answers to the client that behaves took at most twice as long as without the
-// attack, or ten milliseconds, at their 99th percentile. One that is not survived is
-// tried once more: other programs on the machine slow answers down, too.
+// The broker survives an attack if it keeps running, its memory stays within the limit of its
+// runtime, memory used for the attack is released within half a minute, and the 99th percentile of
+// the latency of the well-behaved client is at most twice that without the attack, or ten
+// milliseconds. A failed attack is repeated once, because other programs on the machine also delay
+// responses.
 //
-// The hostile clients are a process of their own, of the lowest priority: they stand for
-// other machines, whose processors are not the broker's. What they make the broker do,
-// and the kernel for it, counts.
+// The hostile clients run in a separate process of the lowest priority: they represent other
+// machines, which do not use the broker's processors. The work that they cause in the broker and in
+// the kernel counts.
 package main
 
 import (
@@ -29,18 +29,18 @@ import (
 	"time"
 )
 
-// options are what can be chosen about a run.
+// options are the options of a run.
 type options struct {
 	broker string
 	memory int64         // GOMEMLIMIT of the broker, in bytes
 	length time.Duration // of one attack
-	slack  float64       // by which answers may take longer than is bearable
+	slack  float64       // factor by which responses may exceed the limit
 	only   string        // names of attacks; "": all
-	attack string        // to make, at TCP and HTTP
+	attack string        // to run, with TCP and HTTP addresses
 	target
 }
 
-// target is where a broker is attacked.
+// target holds the addresses of the attacked broker.
 type target struct{ TCP, HTTP string }
 
 func main() {
@@ -97,11 +97,11 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(append(lost, ctx.Err())...)
 }
 
-// beyond is one of how many parts of its limit a process may have beside what the limit
-// is for: its code, and what other processes' load keeps the collector from giving back.
+// beyond is the inverse of the part of its limit by which a process may exceed it: for its code,
+// and for memory that the collector cannot release because of other processes' load.
 const beyond = 16
 
-// survive makes one attack.
+// survive runs one attack.
 func survive(ctx context.Context, v *victim, a attack, o options) error {
 	before, err := v.held(ctx)
 	if err != nil {

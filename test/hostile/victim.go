@@ -21,8 +21,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// patience is how long the broker may take to start, to answer, and to give back what it
-// held.
+// patience is the timeout for the broker to start, to respond, and to release memory.
 const patience = 30 * time.Second
 
 // victim is the broker that is attacked.
@@ -77,7 +76,7 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 func (v *victim) alive() error {
 	select {
 	case <-v.ended:
-		text, _ := os.ReadFile(v.output.Name()) // what can be had of it
+		text, _ := os.ReadFile(v.output.Name()) // as much as is readable
 		return fmt.Errorf("the broker ended: %w\n%s", cmp.Or(v.why, errors.New("in order")), text[max(0, len(text)-4<<10):])
 	default:
 		return nil
@@ -91,7 +90,7 @@ func (v *victim) end() {
 	_ = os.RemoveAll(v.scratch)
 }
 
-// get makes a request and returns the answer to it.
+// get sends a request and returns the response.
 func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+v.HTTP+path, nil)
 	if err != nil {
@@ -109,8 +108,8 @@ func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
 	return text, err
 }
 
-// held returns how many bytes the broker says that clients make it hold, without what it
-// keeps only to be quicker and drops as soon as someone waits for memory.
+// held returns the bytes that clients make the broker hold, according to its metrics, without
+// caches that it drops when memory is needed.
 func (v *victim) held(ctx context.Context) (int64, error) {
 	text, err := v.get(ctx, http.MethodGet, "/metrics")
 	if err != nil {
@@ -128,22 +127,22 @@ func (v *victim) held(ctx context.Context) (int64, error) {
 		}
 	}
 	if !found {
-		return 0, errors.New("no metric says what the broker holds")
+		return 0, errors.New("no metric reports the memory held by the broker")
 	}
 	return int64(sum), nil
 }
 
-// kept is what may stay of an attack: a few connections, and the ends of logs.
+// kept is what may remain after an attack: a few connections, and the ends of logs.
 const kept = 8 << 20
 
-// givenBack waits until the broker holds about what it held before.
+// givenBack waits until the broker holds about as much as before.
 func (v *victim) givenBack(ctx context.Context, before int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var now int64
 	err := nodes.Await(ctx, func() (err error) {
 		if now, err = v.held(ctx); err == nil && now > before+kept {
-			err = fmt.Errorf("%d MiB are held", now>>20)
+			err = fmt.Errorf("%d MiB are in use", now>>20)
 		}
 		return err
 	})
@@ -190,7 +189,7 @@ func (v *victim) watch() func() int64 {
 	}
 }
 
-// freed checks that all memory goes back to the machine when it is asked for.
+// freed checks that all memory is returned to the system on request.
 func (v *victim) freed(ctx context.Context, memory int64) error {
 	if _, err := v.get(ctx, http.MethodPost, "/debug/freememory"); err != nil {
 		return err
@@ -198,7 +197,7 @@ func (v *victim) freed(ctx context.Context, memory int64) error {
 	now := v.resident()
 	fmt.Printf("at the end %d MiB\n", now>>20)
 	if now > memory/2 {
-		return fmt.Errorf("%d MiB are not given back at the end", now>>20)
+		return fmt.Errorf("%d MiB are not released at the end", now>>20)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 package main
 
-// answerMistakes are about what long answers over HTTP may take, and about what errors mean.
+// answerMistakes concern the limits of long HTTP responses, and the meaning of errors.
 func answerMistakes() []mistake {
 	tests := []string{"./pkg/admin/web"}
 	return append(failureMistakes(), []mistake{
@@ -32,7 +32,7 @@ func answerMistakes() []mistake {
 	}...)
 }
 
-// failureMistakes are about what errors mean to the clients that receive them.
+// failureMistakes concern the meaning of errors for their receivers.
 func failureMistakes() []mistake {
 	return []mistake{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// burstMistakes are about connections that say much at once.
+// burstMistakes concern connections that send many commands at once.
 func burstMistakes() []mistake {
 	return []mistake{
 		{

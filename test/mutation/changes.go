@@ -1,6 +1,6 @@
 package main
 
-// changeMistakes are about who looks at what when the metadata changes.
+// changeMistakes concern which parts handle a change of the metadata.
 func changeMistakes() []mistake {
 	const topics, core = "pkg/meta/topics.go", "pkg/cluster/controller/core.go"
 	controller := []string{"./pkg/cluster/controller"}

@@ -1,6 +1,6 @@
 package main
 
-// clientMistakes are about what a Go client tells its program of its publishes.
+// clientMistakes concern what the Go client reports about publishes.
 func clientMistakes() []mistake {
 	tests := []string{"./pkg/client"}
 	return []mistake{
@@ -52,7 +52,7 @@ func clientMistakes() []mistake {
 	}
 }
 
-// consumerMistakes are about what a Go client does with the messages it is given.
+// consumerMistakes concern how the Go client handles received messages.
 func consumerMistakes() []mistake {
 	tests := []string{"./pkg/client"}
 	return []mistake{

@@ -1,7 +1,6 @@
 package main
 
-// clusterMistakes are about who is a member, where it is, and what is left when most
-// members are lost.
+// clusterMistakes concern membership, addresses, and recovery after the loss of most members.
 func clusterMistakes() []mistake {
 	member, between := []string{"./pkg/cluster"}, []string{"./pkg/peer"}
 	return []mistake{

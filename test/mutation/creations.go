@@ -67,7 +67,7 @@ func creationMistakes() []mistake {
 	}
 }
 
-// strangerMistakes are about what strangers at the cluster port make a node say.
+// strangerMistakes concern log lines caused by strangers at the cluster port.
 func strangerMistakes() []mistake {
 	return []mistake{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// deferralMistakes are about what operators do with deferred messages.
+// deferralMistakes concern operators' changes of deferred messages.
 func deferralMistakes() []mistake {
 	pure, here := []string{"./pkg/channel"}, []string{"./pkg/broker"}
 	return []mistake{

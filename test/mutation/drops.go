@@ -1,6 +1,6 @@
 package main
 
-// dropMistakes are about the pace of what is read only to be dropped.
+// dropMistakes concern the rate of reading data that is dropped.
 func dropMistakes() []mistake {
 	return []mistake{
 		{
@@ -21,8 +21,7 @@ func dropMistakes() []mistake {
 	}
 }
 
-// boundMistakes are about what filters and questions about traces may cost, and what a filter
-// leaves out.
+// boundMistakes concern the cost of filters and of trace queries, and what a filter skips.
 func boundMistakes() []mistake {
 	filter, trace := []string{"./pkg/filter"}, []string{"./pkg/trace"}
 	return []mistake{

@@ -1,6 +1,6 @@
 package main
 
-// explainMistakes are about what operators are told of a channel that does not move.
+// explainMistakes concern the causes reported for a channel without progress.
 func explainMistakes() []mistake {
 	tests := []string{"./pkg/admin/v1", "./pkg/admin"}
 	return []mistake{

@@ -1,6 +1,6 @@
 package main
 
-// flowMistakes are about how far channels are said to be behind.
+// flowMistakes concern the reported lag of channels.
 func flowMistakes() []mistake {
 	tests := []string{"./pkg/flow"}
 	return []mistake{

@@ -1,6 +1,6 @@
 package main
 
-// headlessMistakes are about what the log says of a cluster without a metadata leader.
+// headlessMistakes concern log lines of a cluster without a metadata leader.
 func headlessMistakes() []mistake {
 	tests := []string{"./pkg/cluster"}
 	return []mistake{

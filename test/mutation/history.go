@@ -1,6 +1,6 @@
 package main
 
-// historyMistakes are about taking back what operators did to channels.
+// historyMistakes concern undoing operators' changes of channels.
 func historyMistakes() []mistake {
 	here, all := []string{"./pkg/broker"}, []string{"./pkg/meta"}
 	return []mistake{

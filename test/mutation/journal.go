@@ -1,6 +1,6 @@
 package main
 
-// journalMistakes are about what the metadata remembers of its past.
+// journalMistakes concern the history kept in the metadata.
 func journalMistakes() []mistake {
 	here, server := []string{"./pkg/meta"}, []string{"./pkg/admin"}
 	return []mistake{

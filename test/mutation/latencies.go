@@ -1,6 +1,6 @@
 package main
 
-// latencyMistakes are about how long messages take from publish to FIN.
+// latencyMistakes concern the time from publish to FIN.
 func latencyMistakes() []mistake {
 	return []mistake{
 		{

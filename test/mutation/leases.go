@@ -1,6 +1,6 @@
 package main
 
-// leaseMistakes are about who may deliver.
+// leaseMistakes concern the right to deliver.
 func leaseMistakes() []mistake {
 	const lease = "pkg/lease/lease.go"
 	tests := []string{"./pkg/broker"}

@@ -98,7 +98,7 @@ func limitMistakes() []mistake {
 	}...)
 }
 
-// creditMistakes are about what the partitions between two nodes have sent.
+// creditMistakes concern the unanswered data between two nodes.
 func creditMistakes() []mistake {
 	const file = "pkg/coord/replication/credit.go"
 	return []mistake{
@@ -156,7 +156,7 @@ func creditMistakes() []mistake {
 	}
 }
 
-// edgeMistakes are about what pages in browsers, and bursts, can do.
+// edgeMistakes concern requests from web pages, and bursts.
 func edgeMistakes() []mistake {
 	web := []string{"./pkg/admin"}
 	return []mistake{

@@ -1,12 +1,11 @@
-// Command mutation tests the tests. It plants one mistake at a time into the
-// sources, runs the tests that are to find it, and fails for each mistake that
-// they miss. The mistakes are those of mistakes.go and of the files beside it:
-// a rule of docs/replication.md that is dropped, a check that is skipped, a
-// limit that is off by one.
+// Command mutation tests the tests. It plants one mistake at a time into the sources, runs the tests
+// that must find it, and fails for each mistake that they miss. The mistakes are listed in mistakes.go
+// and the files beside it: a violated rule of docs/replication.md, a skipped check, a limit that is
+// off by one.
 //
-// The work tree is not touched: the Go tool takes the changed file through an
-// overlay. A mistake that does not build, or whose place is not found exactly
-// once, is an error: a change of the code there must bring the list up to date.
+// The work tree is not changed: the Go tool reads the changed file through an overlay. A mistake that
+// does not build, or whose text is not found exactly once, is an error: whoever changes that code must
+// update the list.
 package main
 
 import (
@@ -102,8 +101,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return summary(verdicts)
 }
 
-// choose returns the mistakes of the part and the name that were asked for. The parts
-// take turns in the list, so that each has some of every package.
+// choose returns the mistakes of the requested part and name. The parts alternate in the list, so
+// that each has some of every package.
 func (o *options) choose(all []mistake) ([]mistake, error) {
 	var k, n int
 	if _, err := fmt.Sscanf(o.part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
@@ -174,7 +173,7 @@ func (c *buildCache) drop() {
 	}
 }
 
-// outcome is what became of a mistake.
+// outcome is the outcome of a mistake.
 type outcome string
 
 const (
@@ -224,8 +223,8 @@ func (m *mistake) plant(ctx context.Context, root string) verdict {
 	return verdict{outcomeFound, fmt.Sprintf(": %s (%s)", finder(text), took)}
 }
 
-// overlay writes the changed file and the Go tool's description of it into dir,
-// and returns the description's path.
+// overlay writes the changed file and the Go tool's description of it into dir, and returns the
+// description's path.
 func (m *mistake) overlay(root, dir string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(root, m.file))
 	if err != nil {

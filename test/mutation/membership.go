@@ -1,6 +1,6 @@
 package main
 
-// membershipMistakes are about who is in sync.
+// membershipMistakes concern the in-sync sets.
 func membershipMistakes() []mistake {
 	const membership = "pkg/coord/membership.go"
 	return []mistake{

@@ -1,6 +1,6 @@
 package main
 
-// memoryMistakes are about the budget of what clients make a node hold.
+// memoryMistakes concern the budget for the memory that clients use.
 func memoryMistakes() []mistake {
 	return []mistake{
 		{
@@ -137,7 +137,7 @@ func laggingMistakes() []mistake {
 	}
 }
 
-// recoveryMistakes are about what opening a log after a kill may leave out.
+// recoveryMistakes concern what opening a log after a kill may omit.
 func recoveryMistakes() []mistake {
 	return []mistake{
 		{

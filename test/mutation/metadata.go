@@ -1,6 +1,6 @@
 package main
 
-// electionMistakes are about who is elected.
+// electionMistakes concern elections.
 func electionMistakes() []mistake {
 	const partition = "pkg/meta/commands_partition.go"
 	return []mistake{
@@ -32,7 +32,7 @@ func electionMistakes() []mistake {
 	}
 }
 
-// startMistakes are about what a node says of itself when it starts.
+// startMistakes concern the registration of a node's start.
 func startMistakes() []mistake {
 	const powerloss = "pkg/meta/powerloss.go"
 	return []mistake{
@@ -91,7 +91,7 @@ func startMistakes() []mistake {
 	}
 }
 
-// accessMistakes are about who may do what.
+// accessMistakes concern users and rights.
 func accessMistakes() []mistake {
 	here, stored := []string{"./pkg/access"}, []string{"./pkg/meta"}
 	return []mistake{

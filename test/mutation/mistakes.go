@@ -4,12 +4,12 @@ import "slices"
 
 // mistake is one change of the sources that a test must find.
 type mistake struct {
-	// name says what is wrong with it. It begins with the rule of internal/model
-	// that it drops, if it drops one.
+	// name describes the mistake. It begins with the rule of internal/model that it violates, if
+	// any.
 	name  string
 	file  string // relative to the module
-	old   string // stands in file exactly once
-	with  string // takes its place
+	old   string // occurs in file exactly once
+	with  string // replaces old
 	tests []string
 	run   string // a pattern of test names; "": all
 }

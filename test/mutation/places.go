@@ -1,6 +1,6 @@
 package main
 
-// placeMistakes are about what syncs and writes keep from others.
+// placeMistakes concern how syncs and writes delay other work.
 func placeMistakes() []mistake {
 	return []mistake{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// policyMistakes are about what counts for messages that fail.
+// policyMistakes concern the effective policy for failing messages.
 func policyMistakes() []mistake {
 	return []mistake{
 		{

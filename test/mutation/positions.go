@@ -1,6 +1,6 @@
 package main
 
-// positionMistakes are about what is stored and shared of channels.
+// positionMistakes concern stored and replicated channel positions.
 func positionMistakes() []mistake {
 	return []mistake{
 		{

@@ -127,7 +127,7 @@ func roundMistakes() []mistake {
 	}
 }
 
-// noteMistakes are about notes that wait for the journal.
+// noteMistakes concern notes that wait for the journal.
 func noteMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{

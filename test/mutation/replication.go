@@ -9,13 +9,12 @@ const (
 	termFile       = "pkg/coord/term.go"
 )
 
-// replicationMistakes are about what a follower and its leader do with batches.
+// replicationMistakes concern how a follower and its leader handle batches.
 func replicationMistakes() []mistake {
 	return slices.Concat(commitMistakes(), syncMistakes(), fencingMistakes(), comparisonMistakes())
 }
 
-// commitMistakes are about how far a log is committed and what is reported to
-// whom.
+// commitMistakes concern the committed end and its notifications.
 func commitMistakes() []mistake {
 	return []mistake{
 		{
@@ -74,7 +73,7 @@ func commitMistakes() []mistake {
 	}
 }
 
-// syncMistakes are about what counts as durable.
+// syncMistakes concern what counts as durable.
 func syncMistakes() []mistake {
 	return []mistake{
 		{

@@ -1,7 +1,6 @@
 package main
 
-// restartMistakes are about what a node with many topics does when it starts, and when
-// they are made and used.
+// restartMistakes concern the start of a node with many topics, and their creation and use.
 func restartMistakes() []mistake {
 	vfs, log, operate := []string{"./pkg/vfs"}, []string{"./pkg/commitlog"}, []string{"./pkg/operate"}
 	return []mistake{
@@ -44,7 +43,7 @@ func restartMistakes() []mistake {
 	}
 }
 
-// backupMistakes are about what comes back from a backup.
+// backupMistakes concern restoring backups.
 func backupMistakes() []mistake {
 	format, copies := []string{"./pkg/backup"}, []string{"./internal/backups"}
 	return []mistake{
@@ -63,7 +62,7 @@ func backupMistakes() []mistake {
 	}
 }
 
-// snapshotMistakes are about the metadata that comes back from a file.
+// snapshotMistakes concern metadata restored from a file.
 func snapshotMistakes() []mistake {
 	tests := []string{"./cmd/brokerd"}
 	return []mistake{
@@ -117,7 +116,7 @@ func rollingMistakes() []mistake {
 	}
 }
 
-// onDiskMistakes are about what a start makes durable that a kill has left.
+// onDiskMistakes concern what a start makes durable after a kill.
 func onDiskMistakes() []mistake {
 	return []mistake{
 		{

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// tagMistakes are about consumers who want some messages only.
+// tagMistakes concern consumers that request only some messages.
 func tagMistakes() []mistake {
 	return append(filterMistakes(), []mistake{
 		{
@@ -51,7 +51,7 @@ func tagMistakes() []mistake {
 // filterMistakes are about channels that get a part of the messages.
 func filterMistakes() []mistake { return append(expressionMistakes(), selectionMistakes()...) }
 
-// expressionMistakes are about what an expression may be, and what it sees.
+// expressionMistakes concern the syntax and the variables of filter expressions.
 func expressionMistakes() []mistake {
 	pure := []string{"./pkg/filter"}
 	return []mistake{
@@ -88,7 +88,7 @@ func expressionMistakes() []mistake {
 	}
 }
 
-// selectionMistakes are about what becomes of messages that are chosen or not.
+// selectionMistakes concern the outcome of messages that a filter chooses or skips.
 func selectionMistakes() []mistake {
 	pure, shell := []string{"./pkg/filter"}, []string{"./pkg/topic"}
 	return []mistake{
@@ -140,7 +140,7 @@ func keyMistakes() []mistake {
 	return slices.Concat(lineMistakes(), keyedMistakes(), scanMistakes(), confirmationMistakes())
 }
 
-// lineMistakes are about who waits for whom.
+// lineMistakes concern the order of messages by key.
 func lineMistakes() []mistake {
 	lines := []string{"./pkg/keyorder"}
 	return []mistake{
@@ -165,7 +165,7 @@ func lineMistakes() []mistake {
 
 const keyedFile = "pkg/channel/keyed.go"
 
-// keyedMistakes are about what a channel knows of keys.
+// keyedMistakes concern a channel's state of keys.
 func keyedMistakes() []mistake {
 	state := []string{"./pkg/channel"}
 	return []mistake{
@@ -208,7 +208,7 @@ func keyedMistakes() []mistake {
 	}
 }
 
-// scanMistakes are about who reads keys, and for how long.
+// scanMistakes concern scanning for keys.
 func scanMistakes() []mistake {
 	shell := []string{"./pkg/topic"}
 	return []mistake{

@@ -69,7 +69,7 @@ func trashMistakes() []mistake {
 	}
 }
 
-// purgeMistakes are about what leaves the trash by mistake.
+// purgeMistakes concern removal from the trash.
 func purgeMistakes() []mistake {
 	here, state := []string{"./pkg/broker"}, []string{"./pkg/meta"}
 	return []mistake{

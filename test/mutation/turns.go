@@ -1,6 +1,6 @@
 package main
 
-// turnMistakes are about the turns of what keeps a processor long.
+// turnMistakes concern turns of long computations.
 func turnMistakes() []mistake {
 	return []mistake{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// wireMistakes are about what clients send and get.
+// wireMistakes concern what clients send and receive.
 func wireMistakes() []mistake {
 	return []mistake{
 		{
@@ -66,7 +66,7 @@ func wireMistakes() []mistake {
 	}
 }
 
-// extensionMistakes are about what clients of youzan's nsq send and get.
+// extensionMistakes concern what clients of youzan's nsq send and receive.
 func extensionMistakes() []mistake {
 	return []mistake{
 		{
@@ -132,7 +132,7 @@ func extensionMistakes() []mistake {
 	}
 }
 
-// permissionMistakes are about who may do what.
+// permissionMistakes concern rights.
 func permissionMistakes() []mistake {
 	return []mistake{
 		{

@@ -17,7 +17,7 @@ import (
 // requestTimeout bounds one request to one node: as brokerctl does.
 const requestTimeout = 10 * time.Second
 
-// Topic is what the cluster says of one.
+// Topic is a topic as reported by the cluster.
 type Topic struct {
 	Name       string
 	Config     struct{ Replicas int }
@@ -26,7 +26,7 @@ type Topic struct {
 	FirstID    string `json:"first_id"` // of partition 0
 }
 
-// Partition is what the cluster says of one.
+// Partition is a partition as reported by the cluster.
 type Partition struct {
 	Partition    int
 	Leader       string
@@ -37,7 +37,7 @@ type Partition struct {
 	LogEnd       uint64 `json:"log_end"`
 }
 
-// Channel is what the cluster says of one.
+// Channel is a channel as reported by the cluster.
 type Channel struct {
 	Name      string
 	Depth     int
@@ -55,7 +55,7 @@ type Info struct {
 	}
 }
 
-// Verification is what the replicas hold.
+// Verification is the comparison of the replicas of a topic.
 type Verification struct {
 	Partitions []struct {
 		Partition    int
@@ -71,12 +71,12 @@ func (c *Cluster) Topic(ctx context.Context, name string) (Topic, error) {
 	return t, c.Ask(ctx, http.MethodGet, "/v1/topics/"+url.PathEscape(name), nil, &t)
 }
 
-// CreateTopic makes a topic; config is that of POST /v1/topics.
+// CreateTopic creates a topic; config is that of POST /v1/topics.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, config map[string]any) error {
 	return c.Ask(ctx, http.MethodPost, "/v1/topics", map[string]any{"name": name, "config": config}, nil)
 }
 
-// CreateChannel makes a channel.
+// CreateChannel creates a channel.
 func (c *Cluster) CreateChannel(ctx context.Context, topic, channel string, ordered bool) error {
 	return c.Ask(ctx, http.MethodPost, "/v1/topics/"+url.PathEscape(topic)+"/channels",
 		map[string]any{"name": channel, "ordered": ordered}, nil)
@@ -87,13 +87,13 @@ func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	return c.Ask(ctx, http.MethodDelete, "/v1/topics/"+url.PathEscape(name), nil, nil)
 }
 
-// Info asks who is there.
+// Info returns the nodes of the cluster.
 func (c *Cluster) Info(ctx context.Context) (Info, error) {
 	var i Info
 	return i, c.Ask(ctx, http.MethodGet, "/v1/cluster", nil, &i)
 }
 
-// Verify asks what the replicas of a topic hold.
+// Verify compares the replicas of a topic.
 func (c *Cluster) Verify(ctx context.Context, topic string) (Verification, error) {
 	var v Verification
 	return v, c.Ask(ctx, http.MethodGet, "/v1/topics/"+url.PathEscape(topic)+"/verify", nil, &v)
@@ -105,7 +105,7 @@ type StatusError struct {
 	Text   string
 }
 
-// Error returns what the node answered.
+// Error returns the node's error.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, strings.TrimSpace(e.Text))
 }
@@ -167,8 +167,8 @@ func (n *Node) Ask(ctx context.Context, method, path string, in, out any) error 
 	return json.Unmarshal(text, out)
 }
 
-// Whole says what keeps a topic from being whole, nil when every partition has a
-// leader and all its replicas are in sync.
+// Whole returns nil if every partition has a leader and all its replicas are in sync, and
+// otherwise what is missing.
 func (t Topic) Whole() error {
 	for _, p := range t.Partitions {
 		if p.Leader == "" {
@@ -184,13 +184,13 @@ func (t Topic) Whole() error {
 	return nil
 }
 
-// Late says that what was waited for did not come in time, and what was seen last.
+// Late is a timeout of a wait, with the last observation.
 type Late struct{ Err error }
 
 // Error implements error.
 func (l *Late) Error() string { return l.Err.Error() }
 
-// Unwrap returns what was seen last.
+// Unwrap returns the last observation.
 func (l *Late) Unwrap() error { return l.Err }
 
 // Await asks until f returns nil or ctx ends; then the error is a Late.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Authority makes certificates.
+// Authority creates certificates.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey

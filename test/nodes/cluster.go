@@ -19,16 +19,16 @@ import (
 // Options describes a cluster.
 type Options struct {
 	Program string
-	Dir     string // everything goes below it
+	Dir     string // for all files
 	Nodes   []Addresses
 	Args    []string                  // further flags of every node
 	ArgsOf  func(id string) []string  // and of one; nil ok
 	Wrap    func(i int) []string      // a command that runs the i-th node's; nil ok
-	Output  func(id string) io.Writer // gets what a node prints, too; nil ok
+	Output  func(id string) io.Writer // additionally receives the output of a node; optional
 }
 
-// Cluster is its nodes, named n1, n2 and so on. Requests may be made by any
-// goroutine; Nodes is for the one that calls Grow.
+// Cluster holds the nodes, named n1, n2 and so on. Requests are safe for concurrent use; Nodes may
+// be used only by the goroutine that calls Grow.
 type Cluster struct {
 	Nodes []*Node
 	o     Options

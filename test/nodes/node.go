@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// How long a process may take to end, and how often it is asked whether it
-// serves.
+// Timeouts and polling intervals of a process.
 const (
 	stopTimeout  = 30 * time.Second
 	pollInterval = 5 * time.Millisecond
 	askTimeout   = time.Second
 )
 
-// Addresses is where a node serves.
+// Addresses are the addresses of a node.
 type Addresses struct{ TCP, HTTP, Lookup, Cluster string }
 
 // Node is one node of a cluster through all its processes. Start, End, Wipe and
@@ -32,8 +31,8 @@ type Node struct {
 	ID string
 
 	data, log string
-	args      []string // what wraps the program, the program, and its flags
-	program   int      // where the program is in args
+	args      []string // a wrapper, the program, and its flags
+	program   int      // index of the program in args
 	output    io.Writer
 
 	cmd    *exec.Cmd
@@ -41,7 +40,7 @@ type Node struct {
 	state  atomic.Int32
 }
 
-// What the last process of a node does.
+// State of the last process of a node.
 const (
 	stopped int32 = iota
 	running
@@ -66,8 +65,7 @@ func (n *Node) Start() error {
 		cmd.Stdout = io.MultiWriter(log, n.output)
 	}
 	cmd.Stderr = cmd.Stdout
-	// Should this program die, the node does not stay behind; and a Ctrl-C at the
-	// terminal is for this program alone.
+	// If this program dies, the node is killed. Ctrl-C at the terminal signals only this program.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
@@ -106,7 +104,7 @@ func (n *Node) Crashed() bool {
 	}
 }
 
-// Ready waits until the node says that it serves as a member of the cluster.
+// Ready waits until the node reports that it serves as a member of the cluster.
 func (n *Node) Ready(ctx context.Context) error {
 	client := http.Client{Timeout: askTimeout}
 	tick := time.NewTicker(pollInterval)
@@ -153,12 +151,12 @@ func (n *Node) Resume() error {
 // Reload has the process read its configuration and certificates again.
 func (n *Node) Reload() error { return n.cmd.Process.Signal(syscall.SIGHUP) }
 
-// End signals the process and waits for its end. A process that does not end is
-// killed, which is an error, and so is one that had ended by itself.
+// End signals the process and waits for its end. It returns an error if the process had to be
+// killed, or had already exited.
 func (n *Node) End(sig syscall.Signal) error {
 	select {
 	case <-n.exited:
-		return fmt.Errorf("node %s had ended by itself: %s\n%s", n.ID, n.How(), n.LogEnd())
+		return fmt.Errorf("node %s had exited on its own: %s\n%s", n.ID, n.How(), n.LogEnd())
 	default:
 	}
 	if err := n.cmd.Process.Signal(sig); err != nil {
@@ -197,10 +195,10 @@ func (n *Node) Wipe() error { return os.RemoveAll(n.data) }
 // logEnd is how much of a log is shown.
 const logEnd = 6000
 
-// Log is the file that has what the processes printed.
+// Log is the file with the output of the processes.
 func (n *Node) Log() string { return n.log }
 
-// LogEnd returns the last lines of what the processes printed.
+// LogEnd returns the last lines of the output.
 func (n *Node) LogEnd() string {
 	f, err := os.Open(n.log)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Prefixed writes the whole lines that it is given to w, each behind a prefix.
-// Several of them may share a Lines, which keeps their lines apart. It may be used
-// by any goroutine.
+// Prefixed writes complete lines to w, each with a prefix. Several of them may share a Lines,
+// which keeps their lines separate. It is safe for concurrent use.
 type Prefixed struct {
 	prefix string
 	to     *Lines
@@ -26,7 +25,7 @@ type Lines struct {
 // NewLines returns a Lines that writes to w.
 func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
 
-// Prefix returns a writer of lines behind a prefix.
+// Prefix returns a writer that prefixes lines.
 func (l *Lines) Prefix(prefix string) *Prefixed { return &Prefixed{prefix: prefix, to: l} }
 
 // Write implements io.Writer. A line that is not whole waits for its rest.

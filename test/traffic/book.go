@@ -1,5 +1,5 @@
-// Package traffic is clients that publish and consume as programs do, and tell an audit of everything:
-// of a broker that is killed, and of a cluster that is disturbed.
+// Package traffic has clients that publish and consume as programs do, and report everything to an
+// audit of a broker that is killed or of a cluster that is disturbed.
 package traffic
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/test/audit"
 )
 
-// Book is what the clients of a run have in common.
+// Book is the shared state of the clients of a run.
 type Book struct {
 	Seed  uint64
 	Topic string
@@ -29,7 +29,7 @@ func NewBook(seed uint64, topic string, o audit.Options) *Book {
 	return &Book{Seed: seed, Topic: topic, Began: time.Now(), audit: audit.New(o)}
 }
 
-// Tell hands events to the audit.
+// Tell reports events to the audit.
 func (b *Book) Tell(f func(a *audit.Audit, now time.Duration)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,7 @@ func (b *Book) Stats() (s audit.Stats) {
 	return s
 }
 
-// connect tells the audit of a connection to a channel in a round, and returns its number.
+// connect reports a connection to a channel in a round to the audit, and returns its number.
 func (b *Book) connect(channel, round int) (id int) {
 	b.Tell(func(a *audit.Audit, _ time.Duration) {
 		b.conns++
@@ -82,7 +82,7 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Wrong tells whether the broker calls wrong what was right.
+// Wrong reports whether the broker's error contradicts a valid command.
 func Wrong(data []byte) bool {
 	return strings.HasPrefix(string(data), "E_BAD_") || strings.HasPrefix(string(data), "E_INVALID")
 }

@@ -34,7 +34,7 @@ type Consumer struct {
 	Taken            func() // called when a message was received; may be nil
 
 	id   int // of the connection
-	most int // messages to hold: fewer than may be in flight, or none would come
+	most int // messages held unanswered: fewer than may be in flight, otherwise no more would be delivered
 	held []held
 }
 
@@ -43,8 +43,8 @@ type held struct {
 	id  audit.ID
 }
 
-// Subscribe joins the channel of a number and a name, and tells the audit in which round. still, if
-// it is not nil, says that the broker is still the one of that round.
+// Subscribe subscribes to a channel, and reports the round to the audit. still, if not nil,
+// reports whether the broker is still the one of that round.
 func (c *Consumer) Subscribe(channel int, name string, round int, still func() bool) bool {
 	if c.Conn.Command("SUB", c.Book.Topic, name) != nil || c.Conn.Expect("OK") != nil || still != nil && !still() {
 		c.Conn.Close()
@@ -60,8 +60,7 @@ func (c *Consumer) Subscribe(channel int, name string, round int, still func() b
 	return true
 }
 
-// Live handles what comes until the connection breaks, has lived long enough or
-// is not wanted any more.
+// Live handles messages until the connection breaks, has lasted long enough, or must end.
 func (c *Consumer) Live(ctx context.Context) {
 	life := c.MinLife + time.Duration(c.RNG.Int64N(int64(c.MaxLife-c.MinLife)))
 	deadline := time.Now().Add(life)
@@ -89,8 +88,8 @@ func (c *Consumer) Live(ctx context.Context) {
 	c.close(clean && c.farewell() == nil)
 }
 
-// farewell closes the subscription in order: at CLOSE_WAIT the broker has read
-// everything that was sent before CLS. What still comes is not answered.
+// farewell closes the subscription cleanly: after CLOSE_WAIT, the broker has read everything sent
+// before CLS. Further messages are not answered.
 func (c *Consumer) farewell() error {
 	if err := c.Conn.Command("CLS"); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (c *Consumer) close(clean bool) {
 	c.Conn.Close()
 }
 
-// receive reads a message and tells the audit of it.
+// receive reads a message and reports it to the audit.
 func (c *Consumer) receive(data []byte) (held, error) {
 	d, err := wire.ParseMessage(data)
 	var key audit.Key
@@ -138,7 +137,7 @@ func (c *Consumer) receive(data []byte) (held, error) {
 	return held{key, d.ID}, nil
 }
 
-// handle takes one message and answers it, now or later.
+// handle answers a message, now or later.
 func (c *Consumer) handle(data []byte) error {
 	m, err := c.receive(data)
 	if err != nil {
@@ -186,9 +185,8 @@ func (c *Consumer) requeue(m held) error {
 	return c.Conn.Command("REQ", string(m.id[:]), strconv.FormatInt(delay.Milliseconds(), 10))
 }
 
-// complain passes on an error that says that a consumer did something wrong: none does. Where
-// messages move between nodes, a FIN that comes too late is none; otherwise any error is, and
-// ends the connection.
+// complain reports an error that accuses a consumer of a mistake, because consumers make none. If
+// messages move between nodes, a late FIN is not a mistake. Any other error ends the connection.
 func (c *Consumer) complain(data []byte) error {
 	if !c.Moving {
 		err := fmt.Errorf("to a consumer: %s", data)

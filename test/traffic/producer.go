@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// What a producer sends at a time.
+// How much a producer sends at a time.
 const (
 	maxBurst = 4 // commands before it reads the answers
 	maxDelay = 1500 * time.Millisecond
@@ -30,8 +30,8 @@ type Producer struct {
 	Answered func(now time.Duration, o audit.Outcome, data []byte)
 }
 
-// Burst sends some commands and reads their answers. A connection that breaks
-// leaves the fate of what it had not answered open.
+// Burst sends some commands and reads their answers. If the connection breaks, the outcomes of
+// unanswered commands are unknown.
 func (p *Producer) Burst() {
 	if p.Conn.Ended() { // as a client sees that reads while it has nothing to send
 		p.drop()
@@ -95,7 +95,7 @@ func (p *Producer) command() []audit.Key {
 	return keys
 }
 
-// settle tells what was answered to a command; no data: nothing was.
+// settle reports the answer to a command; no data: none.
 func (p *Producer) settle(keys []audit.Key, kind int, data []byte) {
 	outcome := OutcomeOf(kind, data)
 	p.Book.Tell(func(a *audit.Audit, now time.Duration) {
@@ -111,8 +111,8 @@ func (p *Producer) settle(keys []audit.Key, kind int, data []byte) {
 	})
 }
 
-// OutcomeOf is what an answer means for the message: an error says that nothing is
-// stored, unless it says that this is not known.
+// OutcomeOf returns the outcome for a message: an error means that nothing is stored, unless it
+// says that the outcome is unknown.
 func OutcomeOf(kind int, data []byte) audit.Outcome {
 	switch {
 	case kind == wire.FrameResponse && string(data) == "OK":

@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/test/audit"
 )
 
-// A body is: run (8), producer (4), number (4), then random bytes. The run
-// tells a message of this run from any other.
+// A body is: run (8), producer (4), number (4), then random bytes. The run distinguishes the
+// messages of this run from others.
 const bodyHeader = 16
 
 // maxPadding is the most random bytes in a body.

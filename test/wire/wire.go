@@ -38,10 +38,10 @@ const DefaultTimeout = 40 * time.Second
 // dialTimeout is how long to wait for a connection at most.
 const dialTimeout = time.Second
 
-// ErrQuiet says that nothing had begun to arrive at the deadline.
-var ErrQuiet = errors.New("nothing has come until the deadline")
+// ErrQuiet: no data arrived before the deadline.
+var ErrQuiet = errors.New("nothing arrived before the deadline")
 
-// Options is what a client tells the broker of itself.
+// Options are the IDENTIFY options of a client.
 type Options struct {
 	ID         string
 	UserAgent  string
@@ -86,7 +86,7 @@ func newClient(conn net.Conn, timeout time.Duration) *Client {
 	return &Client{conn, bufio.NewReaderSize(conn, bufferSize), bufio.NewWriterSize(conn, bufferSize), timeout}
 }
 
-// body adds a sized body to what is to be sent.
+// body appends a body with its size to the output.
 func (c *Client) body(b []byte) {
 	c.w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(b))))
 	c.w.Write(b)
@@ -130,7 +130,7 @@ func (c *Client) Command(words ...string) error {
 	return c.Flush()
 }
 
-// Flush sends what is buffered.
+// Flush sends the buffered data.
 func (c *Client) Flush() error {
 	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
@@ -169,8 +169,8 @@ func (c *Client) Answer() (kind int, data []byte, err error) {
 	}
 }
 
-// AnswerBefore is Answer, but gives up with ErrQuiet when nothing but heartbeats
-// has come until the deadline.
+// AnswerBefore is Answer, but returns ErrQuiet if only heartbeats have arrived before the
+// deadline.
 func (c *Client) AnswerBefore(deadline time.Time) (kind int, data []byte, err error) {
 	for {
 		if err := c.await(deadline); err != nil {
@@ -205,14 +205,14 @@ func (c *Client) await(deadline time.Time) error {
 // endedWait is how long Ended looks.
 const endedWait = time.Millisecond
 
-// Ended reports whether the broker has ended the connection, as far as that has arrived: what is
+// Ended reports whether the broker has closed the connection, as far as that has arrived: data
 // sent from then on is not answered.
 func (c *Client) Ended() bool {
 	err := c.await(time.Now().Add(endedWait))
 	return err != nil && !errors.Is(err, ErrQuiet)
 }
 
-// Expect sends what is buffered and wants one response.
+// Expect sends the buffered data and expects one response.
 func (c *Client) Expect(response string) error {
 	if err := c.Flush(); err != nil {
 		return err
@@ -243,5 +243,5 @@ func ParseMessage(data []byte) (Delivery, error) {
 	return d, nil
 }
 
-// Ready tells the broker how many messages may be in flight.
+// Ready sets how many messages may be in flight.
 func (c *Client) Ready(n int) error { return c.Command("RDY", strconv.Itoa(n)) }
