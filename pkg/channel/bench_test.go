@@ -52,8 +52,8 @@ func BenchmarkTakeFinishAtRandom(b *testing.B) {
 	benchFinish(b, func(int) int { return rng.IntN(benchWindow) })
 }
 
-// BenchmarkTakeFinishAmongDeferred has a million messages deferred beside those
-// that come and go.
+// BenchmarkTakeFinishAmongDeferred takes and finishes messages while a million
+// others are deferred.
 func BenchmarkTakeFinishAmongDeferred(b *testing.B) {
 	s, now := New(0, false), time.Unix(1000, 0)
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -144,8 +144,8 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 	}
 }
 
-// TestChangesAddUpToThePosition compares a position that is kept by changes with
-// the one that the state has, at random moments.
+// TestChangesAddUpToThePosition compares, at random moments, a position built
+// from changes with that of the state.
 func TestChangesAddUpToThePosition(t *testing.T) {
 	r := testrand.New(t)
 	wholes, parts := 0, 0

@@ -8,11 +8,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// steps are what may happen to a wall clock.
+// steps are possible changes of a wall clock.
 var steps = map[string]time.Duration{"no step": 0, "an hour forward": time.Hour, "two days back": -48 * time.Hour}
 
-// What is in flight times out, and what is deferred is due, after its own time
-// whatever happens to the wall clock meanwhile.
+// A message in flight times out, and a deferred message is due, after its own
+// time, whatever happens to the wall clock.
 func TestStepsOfTheWallClockChangeNoDelay(t *testing.T) {
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestStepsOfTheWallClockChangeNoDelay(t *testing.T) {
 	}
 }
 
-// A restored deferral is due when the wall clock says, as far as that is within
-// its own delay from the restart on.
+// A restored deferral is due at its wall clock time, and at the latest its own
+// delay after the restart.
 func TestRestoredDelaysAreBounded(t *testing.T) {
 	const delay = 10 * time.Second
 	for name, tt := range map[string]struct {
@@ -79,8 +79,8 @@ func TestRestoredDelaysAreBounded(t *testing.T) {
 	}
 }
 
-// A position is noted by the clock that there is when it is made: one that was
-// wrong for a while leaves nothing behind.
+// A position uses the clock at the moment when it is made: a clock that was
+// wrong before has no effect.
 func TestPositionsFollowTheWallClock(t *testing.T) {
 	start := time.Now()
 	s := New(0, false)

@@ -77,7 +77,7 @@ func TestOffsetsThatAreFarApartAreToldApart(t *testing.T) {
 	}
 }
 
-// A deferral that is over is no advanced message.
+// A message does not count as advanced once its deferral is over.
 func TestADeferralWithoutADelayIsNotAdvanced(t *testing.T) {
 	s := New(0, false)
 	s.Defer(0, moveTime, 0)
@@ -145,8 +145,9 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// An advanced message is delivered whatever its publisher said, after a restart and after it
-// was given back, until it is deferred again; a cancelled one is never delivered.
+// An advanced message is delivered whatever delay its publisher set, also after a restart
+// and after a consumer returned it, until it is deferred again. A cancelled message is never
+// delivered.
 func TestAdvancedMessagesDoNotWaitAgainAndCancelledOnesDoNotComeBack(t *testing.T) {
 	s := New(0, false)
 	for o := range seq.Offset(4) {

@@ -51,7 +51,7 @@ func sorted(all map[seq.Offset]Deferral) (list []Deferral) {
 	return list
 }
 
-// matches tells how a set differs from a list, and whether its pages are as they are to be.
+// matches reports how a set differs from a list, and whether its pages are valid.
 func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
 	t.Helper()
 	if got := slices.Collect(s.All()); !slices.Equal(got, want) || s.Len() != len(want) {
@@ -140,7 +140,8 @@ func TestManyDeferralsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestAChangeOfALargeSetCopiesLittleOfIt: the finish of one of a million deferred messages is one.
+// TestAChangeOfALargeSetCopiesLittleOfIt: the finish of one of a million deferred messages is such
+// a change.
 func TestAChangeOfALargeSetCopiesLittleOfIt(t *testing.T) {
 	var k packer
 	for o := range seq.Offset(1_000_000) {
@@ -160,7 +161,7 @@ func TestAChangeOfALargeSetCopiesLittleOfIt(t *testing.T) {
 	}
 }
 
-// TestSmallPagesAreJoined, whatever made them small.
+// TestSmallPagesAreJoined: whatever made them small.
 func TestSmallPagesAreJoined(t *testing.T) {
 	const n = 30_000
 	full := func() DeferralSet {

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// checkFar tells which invariant of far messages does not hold, where so many others are deferred, and how many are
-// below the cursor.
+// checkFar reports which invariant of far messages is violated, given the number of other deferred
+// messages, and how many far messages are below the cursor.
 func checkFar(s *State, near int) (below uint64, err error) {
 	f := &s.t.far
 	n, last, empty := 0, -1, 0
@@ -51,7 +51,8 @@ func checkFar(s *State, near int) (below uint64, err error) {
 	return below, nil
 }
 
-// deferMany defers messages by up to a day, each by another time, and returns the state and the delays.
+// deferMany defers messages by up to a day, each by a different time, and returns the state and the
+// delays.
 func deferMany(t *testing.T, n int) (*State, []time.Duration) {
 	rng := testrand.New(t)
 	s, delays := New(0, false), make([]time.Duration, n)
@@ -180,7 +181,7 @@ func TestAMillionDeferredTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// While there is always some far message, those that are finished must not be kept.
+// Finished messages must not be kept, even if there are always other far messages.
 func TestFinishedFarMessagesAreForgotten(t *testing.T) {
 	const window = 30
 	now := time.Unix(1000, 0)
@@ -226,7 +227,8 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 	}
 }
 
-// TestFarPagesStayFew where messages come in no order, and most of them go.
+// TestFarPagesStayFew: if messages come in random order, and most of them are
+// removed.
 func TestFarPagesStayFew(t *testing.T) {
 	const n = 40_000
 	rng := testrand.New(t)
@@ -261,7 +263,7 @@ func TestFarPagesStayFew(t *testing.T) {
 	}
 }
 
-// BenchmarkSoonest looks for what is due soon among 10 million messages, of which little is.
+// BenchmarkSoonest looks for messages that are due soon among 10 million, of which few are.
 func BenchmarkSoonest(b *testing.B) {
 	var f far
 	for o := range seq.Offset(10_000_000) {

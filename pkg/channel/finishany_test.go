@@ -37,7 +37,8 @@ func TestFinishAnyFinishesAMessageWhereverItIs(t *testing.T) {
 	}
 }
 
-// What an ordered channel's consumer is finishing is left to it.
+// FinishAny leaves a message alone that an ordered channel's consumer is
+// finishing.
 func TestFinishAnyLeavesWhatIsHeld(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)

@@ -9,7 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// finishSome has a consumer take messages and finish some of them, and returns which.
+// finishSome takes messages with a consumer, finishes some of them, and returns
+// which.
 func finishSome(s *State, now time.Time, take int, end seq.Offset, finish func() bool) (did []seq.Offset) {
 	for _, d := range s.Take(now, 1, time.Minute, take, end, nil) {
 		if finish() && s.Finish(d.Offset, 1) == nil {
@@ -20,8 +21,8 @@ func finishSome(s *State, now time.Time, take int, end seq.Offset, finish func()
 }
 
 // Whatever consumers do before an operator moves the channel, and after: an undo makes
-// what was unfinished before unfinished again, and nothing else, but that it repeats
-// nothing that was finished after a move forward.
+// exactly the messages unfinished that were unfinished before, except those that were
+// finished after a move forward.
 func TestAReturnIsExact(t *testing.T) {
 	r := testrand.New(t)
 	now := time.Unix(1000, 0)

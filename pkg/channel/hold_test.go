@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestHeldMessageHoldsTheNextOneBack: until others know of it, nothing may make
-// an ordered channel go on, and nothing may make it go back.
+// TestHeldMessageHoldsTheNextOneBack: until the other replicas know of it, an
+// ordered channel neither continues nor goes back.
 func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, true)
@@ -61,7 +61,7 @@ func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
 	}
 }
 
-// naive is a position as a list of what is known of each offset.
+// naive is a position as a list of the state of each offset.
 type naive map[seq.Offset]byte
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// lanes is a channel that orders by key, and what must be true of it, by asking every offset.
+// lanes is a channel that orders by key, with the expected state of every offset.
 type lanes struct {
 	s       *State
 	rng     *rand.Rand
@@ -53,7 +53,7 @@ func (l *lanes) first(key string) (seq.Offset, bool) {
 	return 0, false
 }
 
-// outOf reports whether a message of a key is with a consumer, or held.
+// outOf reports whether a message of a key is in flight, or held.
 func (l *lanes) outOf(key string) bool {
 	for o := range l.end {
 		if _, out := l.flying[o]; (out || l.held[o]) && l.keys[o] == key {
@@ -63,7 +63,7 @@ func (l *lanes) outOf(key string) bool {
 	return false
 }
 
-// learn tells the State keys, as its shell does.
+// learn passes keys to the State, like its shell.
 func (l *lanes) learn(wanted int) {
 	for {
 		from, some := KeyedOf(l.s).Unknown(wanted, l.end)
@@ -114,7 +114,7 @@ func (l *lanes) finished(o seq.Offset) error {
 	return nil
 }
 
-// any returns one of the messages, in an order that the seed decides.
+// any returns one of the messages, chosen by the seed.
 func (l *lanes) any(of map[seq.Offset]bool) (seq.Offset, bool) {
 	var all []seq.Offset
 	for o := range of {
@@ -200,7 +200,7 @@ func (l *lanes) settle() error {
 	return nil
 }
 
-// steer does what operators and the log do.
+// steer makes random steps of operators and the log.
 func (l *lanes) steer() error {
 	switch l.rng.IntN(12) {
 	case 0:
@@ -326,7 +326,7 @@ func (l *lanes) step() error {
 	return nil
 }
 
-// check asks whether what may go is ready, and what may not is not.
+// check checks that exactly the deliverable messages are ready.
 func (l *lanes) check() error {
 	if err := check(l.s); err != nil {
 		return err
@@ -355,7 +355,7 @@ func (l *lanes) check() error {
 	return nil
 }
 
-// drain has everything finished that is left.
+// drain finishes all remaining messages.
 func (l *lanes) drain() error {
 	for range 4 * (int(l.end) + 1) {
 		if err := l.take(4, 9, time.Hour); err != nil {
@@ -409,7 +409,7 @@ func TestMessagesOfAKeyAreDeliveredInTheOrderOfTheLog(t *testing.T) {
 	}
 }
 
-// keyedState is a channel that orders by key of which the keys are known.
+// keyedState is a channel that orders by key, with known keys.
 func keyedState(limits keyorder.Limits, keys ...string) *State {
 	s := New(0, false)
 	SetOrder(s, policy.ByKey)
@@ -485,7 +485,8 @@ func TestAChannelLooksAheadSoFar(t *testing.T) {
 	}
 }
 
-// What is in flight when a channel begins to order by key is not known to be of a key at first.
+// When a channel begins to order by key, the keys of the messages in flight are unknown at
+// first.
 func TestWhatIsInFlightHoldsBackItsKeyWhenOrderBegins(t *testing.T) {
 	now := time.Unix(1000, 0)
 	keys := []string{"a", "b", "a", "c"}
@@ -533,8 +534,8 @@ func TestMessagesWithAKeyAreNoStragglers(t *testing.T) {
 	}
 }
 
-// Messages of one key are in flight together when order begins: while one of them is held, those that
-// came back wait for it.
+// Several messages of one key may be in flight when order begins: while one of them is held, returned
+// messages wait for it.
 func TestAHeldMessageHoldsBackThoseBeforeIt(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestKeysAreLearnedForThoseWhoMayTake: messages that wait for consumers of another tag are ready,
-// and no other consumer may have them.
+// and other consumers may not take them.
 func TestKeysAreLearnedForThoseWhoMayTake(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "b")
@@ -49,8 +49,8 @@ func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOutIsNotCounted: not as delivered, nor as finished; if it is not reported, it is as if
-// it had not been taken.
+// TestWhatIsLeftOutIsNotCounted: neither as delivered nor as finished. If it is not reported, it
+// counts as not taken.
 func TestWhatIsLeftOutIsNotCounted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "a")

@@ -13,11 +13,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Faults that brokers of this kind have had; each is a way of losing, repeating
-// or blocking messages.
+// Faults of similar brokers. Each can lose, repeat or block messages.
 
-// drain finishes everything below end that is ready within a day and returns
-// the offsets in the order of delivery.
+// drain finishes all messages below end that are ready within a day, and
+// returns their offsets in the order of delivery.
 func drain(t *testing.T, s *State, now time.Time, end seq.Offset) (got []seq.Offset) {
 	t.Helper()
 	const drainer = 99
@@ -52,7 +51,7 @@ func sequence(from, end seq.Offset) (out []seq.Offset) {
 }
 
 // A channel that was moved, emptied or paused continues with the next message,
-// whatever it had in flight or deferred.
+// whatever messages were in flight or deferred.
 func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const end = 20
@@ -158,8 +157,8 @@ func TestRestartDeliversOnlyTheUnfinished(t *testing.T) {
 	}
 }
 
-// A message that is deferred repeatedly, over restarts and told of twice,
-// is due once each time, and nothing is left at the end.
+// A message that is deferred repeatedly, with restarts and duplicate reports,
+// is due once each time, and no deferral remains at the end.
 func TestDeferredIsDueOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
@@ -186,8 +185,8 @@ func TestDeferredIsDueOnce(t *testing.T) {
 	}
 }
 
-// A message that timed out with one consumer and is in flight with another is
-// that one's alone.
+// A message that timed out with one consumer and is in flight with another
+// belongs only to the second one.
 func TestRedeliveredMessageHasOneOwner(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
@@ -214,8 +213,8 @@ func TestRedeliveredMessageHasOneOwner(t *testing.T) {
 	}
 }
 
-// What was taken before a seek and is answered, given back, dropped or deferred
-// after it changes nothing.
+// If a message was taken before a seek and is answered, returned, dropped or
+// deferred after it, nothing changes.
 func TestSeekWhileTakenLosesNothing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	rng := rand.New(rand.NewPCG(1, 1))

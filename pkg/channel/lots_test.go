@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// checkLots says what is wrong with the lists of ready messages.
+// checkLots returns an error if the lists of ready messages are inconsistent.
 func checkLots(t *tracked) error {
 	sorted, listed := 0, 0
 	for slot := t.ready.head; slot != 0; slot = t.slots[slot].next {
@@ -142,7 +142,7 @@ func TestSortingIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever happens, only consumers of a message's lot have it, and all messages
+// Whatever happens, only consumers of a message's lot get it, and all messages
 // are finished in the end.
 func TestRandomSorting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrand.Seed(t), 1))

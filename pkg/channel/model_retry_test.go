@@ -36,7 +36,8 @@ func (m *model) again(o seq.Offset, now time.Time, delay time.Duration) {
 	}
 }
 
-// setPolicy moves what belongs elsewhere by another policy, in the order of the log.
+// setPolicy moves the messages whose state differs under the new policy, in the
+// order of the log.
 func (m *model) setPolicy(p policy.Policy) {
 	was := m.policy
 	m.policy = p
@@ -83,7 +84,8 @@ func (m *model) takeSpent(now time.Time, consumer uint64, timeout time.Duration,
 	return out
 }
 
-// park requeues a message in two steps, or does the second for one of those that wait.
+// park makes the first step of a two-step requeue, or the second step for a waiting
+// message.
 func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Duration) error {
 	for _, x := range slices.Sorted(maps.Keys(p.m.at)) {
 		e := p.m.at[x]

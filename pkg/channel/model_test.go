@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// model is a State that is written to be obviously right: every offset has an
-// entry, every question is answered by looking at all of them.
+// model is a State written to be obviously correct: every offset has an entry,
+// and every method looks at all entries.
 type model struct {
 	floor, cursor seq.Offset
 	at            map[seq.Offset]*entry // what is not simply fresh, from the floor on
@@ -73,7 +73,7 @@ func (m *model) due(state MessageState, now time.Time) []seq.Offset {
 	return slices.DeleteFunc(m.offsets(state), func(o seq.Offset) bool { return m.at[o].held || m.at[o].due.After(now) })
 }
 
-// fall makes ready what falls due together.
+// fall makes messages ready that become due together.
 func (m *model) fall(due []seq.Offset) {
 	for _, o := range slices.Sorted(slices.Values(due)) {
 		m.enqueue(o)
@@ -88,7 +88,7 @@ func (m *model) settle() {
 	m.cursor = max(m.cursor, m.floor)
 }
 
-// next returns what would be taken.
+// next returns the message that a Take would return.
 func (m *model) next(end seq.Offset) (o seq.Offset, repeated, ok bool) {
 	for m.at[m.cursor] != nil && m.cursor < end && !m.ordered {
 		m.cursor++
@@ -160,14 +160,14 @@ func (m *model) enqueue(o seq.Offset) {
 	m.queue = append(m.queue, o)
 }
 
-// untake counts a delivery no more, if there was one.
+// untake subtracts a delivery, if there was one.
 func (e *entry) untake() {
 	if e.attempts > 0 {
 		e.attempts--
 	}
 }
 
-// lapse has a message wait that has lived too long.
+// lapse makes a message wait as expired.
 func (m *model) lapse(o seq.Offset) {
 	m.exhaust(o)
 	m.lapsed = append(m.lapsed, o)
@@ -251,7 +251,7 @@ func (m *model) seek(o seq.Offset) {
 	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, ordered: m.ordered, paused: m.paused, clock: m.clock, policy: m.policy, backedOff: m.backedOff}
 }
 
-// restart forgets what a checkpoint does not keep.
+// restart discards all state that a checkpoint does not contain.
 func (m *model) restart() {
 	m.cursor, m.freshTurn, m.paused, m.queue, m.spent, m.lapsed = m.floor, false, false, nil, nil, nil
 	m.policy, m.backedOff = policy.Policy{}, 0
@@ -346,7 +346,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 	return nil
 }
 
-// check tells which of the package's invariants does not hold.
+// check returns an error if one of the package's invariants is violated.
 func check(s *State) error {
 	if s.floor > s.cursor || s.done.Contains(s.floor) {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// name returns by which offset the consumer of a message at an offset knows it.
+// name returns the offset by which its consumer knows the message at an offset.
 func (e *entry) name(at seq.Offset) seq.Offset {
 	if e.known != nil {
 		return *e.known
@@ -19,7 +19,8 @@ func (e *entry) name(at seq.Offset) seq.Offset {
 	return at
 }
 
-// standing returns where a message in flight stands that its consumer knows by an offset.
+// standing returns the current offset of a message in flight that its consumer knows by
+// offset o.
 func (m *model) standing(o seq.Offset) seq.Offset {
 	for at, e := range m.at {
 		if e.state == InFlight && !e.held && e.known != nil && *e.known == o {
@@ -83,7 +84,7 @@ func (m *model) move(c Copy, now time.Time) {
 	m.settle()
 }
 
-// move has a message stand at the next offset of the log, or tells that it does once more.
+// move moves a message to the next offset of the log, or repeats an earlier move.
 func (p *pair) move(rng *rand.Rand, from seq.Offset, rest time.Duration) {
 	c := Copy{From: from, To: p.end, Attempts: uint16(rng.IntN(3)), Inherited: rng.IntN(2) == 0}
 	if rng.IntN(2) == 0 {

@@ -8,9 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestTheDelayOfARequeueIsKeptInAnOrderedChannel: before it is over nothing is delivered, also by a state that
-// was restored from a checkpoint; then the message is, and what follows waits for it. Longer delays than the
-// message timeout count.
+// TestTheDelayOfARequeueIsKeptInAnOrderedChannel: until it is over nothing is delivered, also by a
+// state restored from a checkpoint. Then the message is delivered, and later messages wait for it.
+// Delays longer than the message timeout count.
 func TestTheDelayOfARequeueIsKeptInAnOrderedChannel(t *testing.T) {
 	const timeout, delay = time.Second, time.Minute
 	start := time.Unix(1000, 0)

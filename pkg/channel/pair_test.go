@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// pair is a State beside its model, which take the same steps.
+// pair is a State and its model, which take the same steps.
 type pair struct {
 	s   *State
 	m   *model

@@ -8,7 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestTheLongestSpentOrLapsedMessageIsTakenFirst, whichever of both it is.
+// TestTheLongestSpentOrLapsedMessageIsTakenFirst: whether it is spent or
+// lapsed.
 func TestTheLongestSpentOrLapsedMessageIsTakenFirst(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
@@ -31,7 +32,7 @@ func TestTheLongestSpentOrLapsedMessageIsTakenFirst(t *testing.T) {
 	}
 }
 
-// TestAMessageOutlivesItsTimeOnce, however often it is taken.
+// TestAMessageOutlivesItsTimeOnce: however often it is taken.
 func TestAMessageOutlivesItsTimeOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)

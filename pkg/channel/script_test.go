@@ -13,7 +13,7 @@ import (
 )
 
 // TestScripts replays the histories in testdata. A line is a comment (#), a
-// command, or (>) what the command before it printed.
+// command, or (>) the expected output of the previous command.
 func TestScripts(t *testing.T) { golden.Scripts(t, "testdata/*.txt", runScript) }
 
 func runScript(t *testing.T, text string) string {
@@ -120,7 +120,7 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	return nil
 }
 
-// tick lets time pass, and stops at each event.
+// tick advances the time, and stops at each event.
 func (r *script) tick(d time.Duration) string {
 	var parts []string
 	for until := r.now.Add(d); ; {

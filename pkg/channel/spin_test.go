@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// requeues tells of n requeues of a message, spread over a time.
+// requeues reports n requeues of a message, spread over a time.
 func (x *Spins) requeues(o seq.Offset, n int, attempts uint16, from time.Time, over time.Duration) {
 	for i := range n {
 		x.Requeued(o, attempts, from.Add(over*time.Duration(i)/time.Duration(n)))
