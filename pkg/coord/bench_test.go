@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// BenchmarkAppend is producers that wait for every entry, of 200 bytes, on one
-// replica and on three.
+// BenchmarkAppend measures producers that wait for every entry of 200 bytes, on
+// one replica and on three.
 func BenchmarkAppend(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		for _, disk := range []string{"mem", "os"} {
@@ -29,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkBatched is one producer with 1,000 entries in progress.
+// BenchmarkBatched measures one producer with 1,000 entries in progress.
 func BenchmarkBatched(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		for _, disk := range []string{"mem", "os"} {
@@ -112,7 +112,7 @@ func (e *plain) Size() int                              { return commitlog.Recor
 func (e *plain) AppendTo(b *commitlog.Builder)          { clear(b.Next(200)) }
 func (e *plain) Complete(_ commitlog.Placed, err error) { e.told <- err }
 
-// BenchmarkTick is the price of an idle partition.
+// BenchmarkTick measures the cost of an idle partition.
 func BenchmarkTick(b *testing.B) {
 	c := newCluster(b, three...)
 	term := c.elect("a", three...)
@@ -127,8 +127,8 @@ func BenchmarkTick(b *testing.B) {
 	c.close()
 }
 
-// BenchmarkShareAdvance is one ordered channel: each change waits for the one
-// before.
+// BenchmarkShareAdvance measures one ordered channel: each change waits for the
+// previous one.
 func BenchmarkShareAdvance(b *testing.B) {
 	c := newCluster(b, three...)
 	term := c.elect("a", three...)

@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// flood publishes to a term until it takes no more. A term that has no room keeps it
-// waiting.
+// flood publishes to a term until it accepts no more. A term without room makes
+// flood wait.
 func flood(term *coord.Term, size int) {
 	for range 2000 {
 		if term.Append(&record{strings.Repeat("x", size), make(chan error, 1)}) != nil {
@@ -24,8 +24,8 @@ func flood(term *coord.Term, size int) {
 	}
 }
 
-// TestTheBudgetOfANodeBoundsItsPartitions: partitions whose followers are silent may
-// not hold their maximum each, and leave room for one that progresses.
+// TestTheBudgetOfANodeBoundsItsPartitions: partitions with silent followers must not
+// each hold their maximum. They leave room for a partition that makes progress.
 func TestTheBudgetOfANodeBoundsItsPartitions(t *testing.T) {
 	const size, limit = 1000, 1 << 20
 	for _, stuck := range []int{1, 2, 5, 20} {
@@ -63,7 +63,8 @@ func TestTheBudgetOfANodeBoundsItsPartitions(t *testing.T) {
 	}
 }
 
-// TestWithoutABudgetEachPartitionHoldsItsMaximum is why there is one.
+// TestWithoutABudgetEachPartitionHoldsItsMaximum shows why the budget is
+// needed.
 func TestWithoutABudgetEachPartitionHoldsItsMaximum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(1 << 40)
@@ -86,7 +87,7 @@ func TestWithoutABudgetEachPartitionHoldsItsMaximum(t *testing.T) {
 }
 
 // TestAnEntryBeyondTheBudgetIsRefusedAsBusy: a term that holds nothing does not wait
-// for others, and continues when they have given back.
+// for others, and continues when they have released their shares.
 func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(1000)
@@ -115,8 +116,8 @@ func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 	})
 }
 
-// TestATermWaitsForItsOwnToBeCommitted: the budget is the same for entries that
-// wait; what they wait for comes with the commit.
+// TestATermWaitsForItsOwnToBeCommitted: waiting entries use the same budget,
+// and the commit of the term's earlier entries makes room for them.
 func TestATermWaitsForItsOwnToBeCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(4000)

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAReplicaThatIsNotInSyncIsCopiedAtTheRate: it gets what it lacks as fast as is allowed,
-// joins when it has it, and publishes go on meanwhile and set the rate.
+// TestAReplicaThatIsNotInSyncIsCopiedAtTheRate: it gets its missing entries at the allowed
+// rate, and then joins. Meanwhile publishes continue, and determine the rate.
 func TestAReplicaThatIsNotInSyncIsCopiedAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, lacks = 4 << 20, 40 << 20

@@ -22,8 +22,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// cluster is three replicas of a partition, and metadata that everybody learns
-// at once.
+// cluster is three replicas of a partition, with metadata that reaches all
+// nodes at once.
 type cluster struct {
 	t     testing.TB
 	net   *coordtest.Network
@@ -59,7 +59,7 @@ type node struct {
 	batches []commitlog.Batch
 }
 
-// kept is the positions of a follower.
+// kept is a follower's positions.
 type kept struct {
 	mu       sync.Mutex // guards what follows
 	snapshot string
@@ -115,7 +115,7 @@ func newSizedCluster(t testing.TB, sizes limit.Sizes, isr ...meta.NodeID) *clust
 	return c
 }
 
-// begin starts the nodes, of which some are in sync.
+// begin starts the nodes, with the given ones in sync.
 func (c *cluster) begin(isr []meta.NodeID) {
 	c.t.Helper()
 	c.net, c.nodes = coordtest.NewNetwork(), map[meta.NodeID]*node{}
@@ -205,7 +205,7 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	return n
 }
 
-// peers returns how a node reaches the others.
+// peers returns a node's connections to the others.
 func (c *cluster) peers(id meta.NodeID) coord.Peers {
 	if c.puts != nil {
 		return gatheringPeers{c.net.Peers(id), c.puts}
@@ -219,7 +219,7 @@ func (c *cluster) superseded(e seq.Epoch) {
 	c.newer = append(c.newer, e)
 }
 
-// propose is the metadata: it decides after a millisecond.
+// propose acts as the metadata group: it decides after a millisecond.
 func (c *cluster) propose(t *coord.Term, change coord.ISRChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +280,7 @@ func (c *cluster) alter(f func(v *coord.View)) coord.View {
 	return c.current()
 }
 
-// elect makes a node the leader in a new epoch, and tells those who are named.
+// elect makes a node the leader in a new epoch, and informs the named nodes.
 func (c *cluster) elect(leader meta.NodeID, told ...meta.NodeID) *coord.Term {
 	c.t.Helper()
 	v := c.alter(func(v *coord.View) { v.Epoch, v.Leader = v.Epoch+1, leader })
@@ -343,7 +343,7 @@ func put(t *coord.Term, text string) <-chan error {
 	return r.told
 }
 
-// within returns what comes from a channel in a time, or errWaiting.
+// within returns the value that a channel yields within a time, or errWaiting.
 func within(d time.Duration, told <-chan error) error {
 	timeout := time.After(d)
 	synctest.Wait()

@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-// TestTermsOfANodeShareTheCreditOfANode: what partitions have sent to one other node and
-// got no answer for is limited for all of them together, and for each node apart.
+// TestTermsOfANodeShareTheCreditOfANode: the unanswered requests of all partitions to
+// one other node are limited together, and for each node separately.
 func TestTermsOfANodeShareTheCreditOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(1 << 20)

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// slowly gives every node's disk a sync of a millisecond.
+// slowly makes every sync of every node's disk take a millisecond.
 func (c *cluster) slowly() {
 	for _, n := range c.nodes {
 		n.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
@@ -27,8 +27,8 @@ func (c *cluster) slowly() {
 	}
 }
 
-// loaded publishes one message after the other for a while, with the term's ticks,
-// and returns how many were committed.
+// loaded publishes messages one by one for a while, with the term's ticks, and
+// returns how many were committed.
 func loaded(t *testing.T, term *coord.Term, producers int, size int, d time.Duration) int {
 	t.Helper()
 	counts := make(chan int, producers)
@@ -54,8 +54,8 @@ func loaded(t *testing.T, term *coord.Term, producers int, size int, d time.Dura
 	return total
 }
 
-// TestAFollowerOnASlowLinkLeaves: publishers that wait for each answer keep a
-// follower from lagging in time, and are slowed down to it.
+// TestAFollowerOnASlowLinkLeaves: publishers that wait for each answer are
+// slowed down to the follower's speed, so that it never lags in time.
 func TestAFollowerOnASlowLinkLeaves(t *testing.T) {
 	for _, producers := range []int{1, 8} {
 		inVirtualTime(t, func(t *testing.T, c *cluster) {
@@ -81,11 +81,13 @@ func TestAFollowerOnASlowLinkLeaves(t *testing.T) {
 				t.Errorf("%d producers: in sync %v, said to be slow %v", producers, c.isr(), slow)
 			}
 			after := loaded(t, term, producers, 1000, 5*time.Second)
-			// How producers fall into groups is worth up to half of it. The slow link allows a third.
+			// The grouping of producers accounts for up to half of the rate. The slow link allows a
+			// third.
 			if after < fast*2/5 {
 				t.Errorf("%d producers: %d in 5 s without the slow one, %d before", producers, after, fast)
 			}
-			// It comes back when it has caught up, and is taken out later each time.
+			// The follower rejoins when it has caught up, and leaves later each
+			// time.
 			c.net.SetRate("a", "c", 0)
 			tick(term, 30*time.Second) // what is on the slow link yet arrives first
 			if len(c.isr()) != 3 {
@@ -95,7 +97,8 @@ func TestAFollowerOnASlowLinkLeaves(t *testing.T) {
 	}
 }
 
-// TestASlowFollowerStaysWhereItIsNeeded: fewer than min ISR would be left. It is said.
+// TestASlowFollowerStaysWhereItIsNeeded: fewer than min ISR would be left. The term
+// reports it.
 func TestASlowFollowerStaysWhereItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "c")
@@ -116,7 +119,7 @@ func TestASlowFollowerStaysWhereItIsNeeded(t *testing.T) {
 	})
 }
 
-// TestADistantFollowerStays: what its link costs in latency is not held against it.
+// TestADistantFollowerStays: the latency of its link does not count.
 func TestADistantFollowerStays(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
@@ -136,8 +139,8 @@ func TestADistantFollowerStays(t *testing.T) {
 	})
 }
 
-// TestAShortBurstThrowsNoOneOut: a follower is behind for most of a second, again and
-// again, and keeps up in between.
+// TestAShortBurstThrowsNoOneOut: a follower is repeatedly behind for most of a
+// second, and keeps up in between.
 func TestAShortBurstThrowsNoOneOut(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
@@ -157,7 +160,7 @@ func TestAShortBurstThrowsNoOneOut(t *testing.T) {
 }
 
 // TestASlowLinkWithLittleToCarryThrowsNoOneOut: it takes many times longer than the
-// others, and they hardly ever wait for it.
+// others, but they rarely wait for it.
 func TestASlowLinkWithLittleToCarryThrowsNoOneOut(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
@@ -174,8 +177,8 @@ func TestASlowLinkWithLittleToCarryThrowsNoOneOut(t *testing.T) {
 	})
 }
 
-// TestASlowFollowerDoesNotFlap: with a load that lets it catch up when it is out, and
-// slows down when it is in, it comes back later each time.
+// TestASlowFollowerDoesNotFlap: under a load that lets it catch up while it is out of
+// sync, and is slowed down while it is in sync, it rejoins later each time.
 func TestASlowFollowerDoesNotFlap(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
@@ -202,8 +205,8 @@ func TestASlowFollowerDoesNotFlap(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatLagsInTimeLeavesThoughItAcknowledges: publishers that wait for
-// nothing have it fall behind by more than the lag.
+// TestAFollowerThatLagsInTimeLeavesThoughItAcknowledges: with publishers that do
+// not wait for answers, it falls behind by more than the lag.
 func TestAFollowerThatLagsInTimeLeavesThoughItAcknowledges(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)

@@ -15,7 +15,7 @@ import (
 
 // Faults that replicated brokers of this kind have had: see docs/lessons.md.
 
-// brokenPositions is a place for positions that cannot be written.
+// brokenPositions is a store of positions that cannot be written.
 type brokenPositions struct{}
 
 func (brokenPositions) Replace([]byte) error { return errors.New("no room for positions") }
@@ -23,8 +23,8 @@ func (brokenPositions) Update([]byte) error  { return errors.New("no room") }
 func (brokenPositions) Cut(seq.Offset) error { return nil }
 func (brokenPositions) Advance([]byte) error { return errors.New("no room for positions") }
 
-// What a follower does with positions has no say in who leads, and holds
-// publishing up no longer than a follower that is away does.
+// A follower's failure to store positions does not affect elections, and delays
+// publishing no longer than a stopped follower.
 func TestPositionsThatCannotBeStoredStopNoPublish(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", "a", "b")
@@ -55,8 +55,8 @@ func TestPositionsThatCannotBeStoredStopNoPublish(t *testing.T) {
 	})
 }
 
-// Whatever a publish waited for in vain, the next one goes through once that is
-// there again.
+// When a publish has failed for a missing resource, the next one succeeds once
+// the resource is back.
 func TestPublishingGoesOnAfterATimeoutAnywhere(t *testing.T) {
 	cut := func(c *cluster, on bool, pairs ...[2]meta.NodeID) {
 		for _, p := range pairs {

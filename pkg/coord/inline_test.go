@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// inlineEntry is an entry whose caller may append it.
+// inlineEntry is an entry that its caller may append.
 type inlineEntry struct {
 	entry
 	inline func(appendHere func())

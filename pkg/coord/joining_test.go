@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAJoinerCountsBeforeItIsIn: from the moment it is proposed nothing is
-// committed without it, even if the outcome of the proposal is unknown.
+// TestAJoinerCountsBeforeItIsIn: once the joiner is proposed, nothing is
+// committed without it, even while the outcome of the proposal is unknown.
 func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 	for _, answer := range []error{nil, errors.New("timed out"), fate.Refuse("never sent")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAJoinersLifeIsCompared(t *testing.T) {
 	})
 }
 
-// words is a list of what was said.
+// words is a list of reports.
 type words struct {
 	mu   sync.Mutex // guards said
 	said []string
@@ -165,7 +165,7 @@ func TestPositionsComeBeforeJoining(t *testing.T) {
 		if len(c.isr()) != 3 {
 			t.Error("c did not join")
 		}
-		// Now it counts.
+		// Now the joiner counts.
 		c.net.SetCut("a", "c", true)
 		term.ShareAdvance([]byte("z"), note("z"))
 		<-time.After(time.Second)
@@ -182,8 +182,8 @@ func TestPositionsComeBeforeJoining(t *testing.T) {
 	})
 }
 
-// TestSharesOfManyAreDoneInOrder: those who share at the same time are all told,
-// in the order in which the followers get it.
+// TestSharesOfManyAreDoneInOrder: all concurrent callers get their answers, in
+// the order in which the followers get the shares.
 func TestSharesOfManyAreDoneInOrder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
@@ -211,8 +211,9 @@ func TestSharesOfManyAreDoneInOrder(t *testing.T) {
 	})
 }
 
-// TestBusyChannelsDoNotKeepAJoinerOut: there is always a change in progress that a
-// joiner has not stored; what is done before it joins is what it must have.
+// TestBusyChannelsDoNotKeepAJoinerOut: there is always a change in progress that
+// the joiner has not stored. It needs only the changes that were done before it
+// joins.
 func TestBusyChannelsDoNotKeepAJoinerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
@@ -254,8 +255,8 @@ func TestBusyChannelsDoNotKeepAJoinerOut(t *testing.T) {
 	})
 }
 
-// TestAJoinerOnALongerWayIsAwaited: it keeps up, and is always behind what the
-// others have committed meanwhile.
+// TestAJoinerOnALongerWayIsAwaited: it keeps up, but what it holds is always
+// behind what the others have committed.
 func TestAJoinerOnALongerWayIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")

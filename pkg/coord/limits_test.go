@@ -16,7 +16,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// textOf returns a text whose record takes size bytes, or one less where none does.
+// textOf returns a text whose record takes size bytes, or one byte less if no text
+// gives exactly size.
 func textOf(size int) string {
 	n := size
 	for commitlog.RecordBytes(n) > size {
@@ -26,7 +27,8 @@ func textOf(size int) string {
 }
 
 // TestEntriesAroundTheLimit: an entry of the largest size is committed on every
-// replica, one byte more is refused, and neither costs a follower its place.
+// replica, one byte more is refused, and in both cases the follower stays in
+// sync.
 func TestEntriesAroundTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(16 << 10)
@@ -51,7 +53,7 @@ func TestEntriesAroundTheLimit(t *testing.T) {
 	})
 }
 
-// hang has a node's disk hang in every sync until the function it returns is called.
+// hang makes every sync of a node's disk hang until the returned function is called.
 func (n *node) hang() (release func()) {
 	stop := make(chan struct{})
 	n.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
@@ -66,9 +68,9 @@ func (n *node) hang() (release func()) {
 	}
 }
 
-// TestTheLargestGroupReachesEveryReplica has the largest group follow as many bytes
-// as may be unacknowledged: the transport takes it, and so does the queue of a
-// follower whose disk hangs.
+// TestTheLargestGroupReachesEveryReplica appends the largest group after as many
+// bytes as may be unacknowledged: the transport accepts it, and so does the queue
+// of a follower with a hanging disk.
 func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(16 << 10)
@@ -120,8 +122,8 @@ func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
 	})
 }
 
-// TestAReplicaCatchesUpWithBatchesOfAnySize: what was appended while a replica was
-// away is sent to it in puts that it takes, whatever the sizes of the batches.
+// TestAReplicaCatchesUpWithBatchesOfAnySize: a replica that was stopped gets the
+// missed batches in puts that it accepts, whatever the sizes of the batches.
 func TestAReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 20 {

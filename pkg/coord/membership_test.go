@@ -13,22 +13,23 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// silent are peers that answer nothing. What a follower says is up to the test.
+// silent are peers that do not answer. The test supplies the followers'
+// answers.
 type silent struct{}
 
 func (silent) Follow(meta.NodeID, LinkEvents) Link     { return silent{} }
 func (silent) Go(uint8, [][]byte, func([]byte, error)) {}
 func (silent) Close()                                  {}
 
-// says has a follower say in a session what it holds.
+// says reports to the term, in a session, what a follower holds.
 func (w watch) says(session uint64, end seq.Offset, shares uint64) {
 	w.acked(replication.Progress{Session: session, End: end, Shares: shares, At: time.Now()})
 }
 
 func viewOf(version uint64, isr ...meta.NodeID) View { return viewOfLives(version, 1, isr...) }
 
-// viewOfLives is a view of three replicas that n1 leads, whose nodes are in a
-// life of a number.
+// viewOfLives returns a view of three replicas that n1 leads, with the number
+// of each node's life.
 func viewOfLives(version, life uint64, isr ...meta.NodeID) View {
 	v := View{Epoch: 2, Version: version, Leader: "n1", ISR: isr, MinISR: 1, Sync: meta.SyncAlways()}
 	for _, n := range []meta.NodeID{"n1", "n2", "n3"} {
@@ -37,7 +38,7 @@ func viewOfLives(version, life uint64, isr ...meta.NodeID) View {
 	return v
 }
 
-// inherited returns a log of n batches of epoch 1 of which nothing is known to be
+// inherited returns a log of n batches of epoch 1, none of them known to be
 // committed.
 func inherited(t *testing.T, n int) *commitlog.Log {
 	t.Helper()
@@ -60,7 +61,7 @@ func inherited(t *testing.T, n int) *commitlog.Log {
 }
 
 // leadSilently begins a term over a log of n inherited batches, and returns it with
-// what n2 and n3 tell it.
+// the answers of n2 and n3.
 func leadSilently(t *testing.T, n int, v View, propose func(*Term, ISRChange)) (term *Term, n2, n3 watch) {
 	t.Helper()
 	l := inherited(t, n)
@@ -82,15 +83,16 @@ func leadSilently(t *testing.T, n int, v View, propose func(*Term, ISRChange)) (
 	return term, watch{term, followers[0]}, watch{term, followers[1]}
 }
 
-// counted returns what the term believes that a node holds.
+// counted returns the end up to which the term counts a node's entries.
 func (t *Term) counted(n meta.NodeID) (end seq.Offset, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.members.tracker.Acked(n)
 }
 
-// TestWhatIsInheritedIsCommittedByAllInSync: to hold it is not to know that it
-// is committed. Each member must say in this term that it holds it.
+// TestWhatIsInheritedIsCommittedByAllInSync: holding an entry is not the same
+// as knowing that it is committed. Each member must report in this term that it
+// holds the entry.
 func TestWhatIsInheritedIsCommittedByAllInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
@@ -110,9 +112,8 @@ func TestWhatIsInheritedIsCommittedByAllInSync(t *testing.T) {
 	})
 }
 
-// TestWhatWasSaidCountsInItsSessionAndLife: an answer that comes late, of a session
-// that ended or of a process that is gone, counts for nothing, and what was believed
-// goes with its session.
+// TestWhatWasSaidCountsInItsSessionAndLife: a late answer of an ended session or
+// process does not count, and the end of a session discards what was learned in it.
 func TestWhatWasSaidCountsInItsSessionAndLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
@@ -149,7 +150,7 @@ func TestWhatWasSaidCountsInItsSessionAndLife(t *testing.T) {
 }
 
 // TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust: everything below the start
-// of the term, committed or not, and the positions; and it counts from then on.
+// of the term, committed or not, and the positions. From then on it counts.
 func TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []ISRChange

@@ -102,8 +102,9 @@ func TestAFollowerWhoseMachineRefusesLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestASingleCopyIsNotCommitted: what was taken while there were enough is not
-// called committed when the others go; it is once one of them is back.
+// TestASingleCopyIsNotCommitted: an entry accepted with enough replicas does
+// not become committed when the others fail. It is committed once one of them
+// is back.
 func TestASingleCopyIsNotCommitted(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
@@ -127,8 +128,8 @@ func TestASingleCopyIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestWhatIsInheritedIsReadable: a leader that is left alone commits what it
-// inherited, so that consuming continues.
+// TestWhatIsInheritedIsReadable: a leader without followers commits the entries
+// it inherited, so that consuming continues.
 func TestWhatIsInheritedIsReadable(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
@@ -162,7 +163,7 @@ func TestADeposedLeadersTailIsCut(t *testing.T) {
 		tick(next, time.Second)
 		c.net.SetCut("a", "b", false)
 		c.net.SetCut("a", "c", false)
-		// b and c refuse a, which has not heard of the election: its term is over.
+		// b and c refuse a, which does not know of the election: its term is over.
 		if err := within(5*time.Second, told); !errors.Is(err, failure.Unconfirmed) {
 			t.Errorf("the deposed leader's entry: %v", err)
 		}
@@ -237,8 +238,8 @@ func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
 }
 
 // TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest has the followers
-// acknowledge before the leader does: no request has told them the committed end
-// by then.
+// acknowledge before the leader does: no request has brought them the committed
+// end by then.
 func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		if err := c.nodes["a"].replica.Close(); err != nil {
@@ -302,8 +303,8 @@ func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-// TestADiskThatHangsRefusesWhatWaits: what was not even written in time is refused
-// and stays unwritten.
+// TestADiskThatHangsRefusesWhatWaits: an entry that was not written in time is
+// refused and stays unwritten.
 func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
@@ -342,7 +343,7 @@ func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 
 // TestALogThatIsAheadOfTheLeadersIsKept: a follower holds committed records that its
 // leader lacks. It refuses to cut them; after an operator's election, which
-// supersedes them, it says that it must be copied again.
+// supersedes them, it reports that it must be copied again.
 func TestALogThatIsAheadOfTheLeadersIsKept(t *testing.T) {
 	for _, unclean := range []bool{false, true} {
 		logAhead(t, unclean)
@@ -444,9 +445,9 @@ func TestRolesRefuseOlderEpochs(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatCannotReadItsLogLeaves: it cannot be compared, says so, and
-// delays publishers no longer than a follower that lags. The leader retries less
-// and less often.
+// TestAFollowerThatCannotReadItsLogLeaves: it cannot be compared, reports this,
+// and delays publishers no longer than a lagging follower. The leader retries
+// less and less often.
 func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)

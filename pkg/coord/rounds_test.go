@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// newJournaledRig is newRig above a redo journal that takes every sync. Its log takes part in rounds.
+// newJournaledRig is newRig with a redo journal for every sync. Its log takes part in rounds.
 func newJournaledRig(t *testing.T, inner vfs.FS) (*rig, *redo.FS) {
 	t.Helper()
 	r := &rig{t: t, fs: vfstest.NewFaulty(inner), failed: make(chan error, 8)}
@@ -47,7 +47,7 @@ func newJournaledRig(t *testing.T, inner vfs.FS) (*rig, *redo.FS) {
 	return r, journal
 }
 
-// nothing is a member that writes nothing.
+// nothing is a member without anything to write.
 type nothing struct{}
 
 func (nothing) Write(*vfs.Gathering) vfs.Sync { return nil }
@@ -125,8 +125,8 @@ func TestAJournalThatFailsEndsTheTerm(t *testing.T) {
 	})
 }
 
-// TestStopWaitsForARound: what has been taken is settled when Stop returns, though the sync of its
-// round hung when it was called.
+// TestStopWaitsForARound: accepted entries are settled when Stop returns, even if the sync of
+// their round hung when Stop was called.
 func TestStopWaitsForARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
@@ -160,7 +160,8 @@ func TestStopWaitsForARound(t *testing.T) {
 	})
 }
 
-// TestARoundLeavesWhatWaitsToOthers has the log need a new segment, and one of its locks held.
+// TestARoundLeavesWhatWaitsToOthers runs rounds while the log needs a new segment, and while
+// one of its locks is held.
 func TestARoundLeavesWhatWaitsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
@@ -198,7 +199,7 @@ func TestARoundLeavesWhatWaitsToOthers(t *testing.T) {
 	})
 }
 
-// member says when it is asked to write.
+// member reports when a round asks it to write.
 type member chan struct{}
 
 func (m member) Write(*vfs.Gathering) vfs.Sync {

@@ -18,8 +18,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// inRounds runs a test with a cluster whose nodes have a redo journal each that takes every sync,
-// and whose logs take part in rounds.
+// inRounds runs a test with a cluster in which each node has a redo journal for every sync, and
+// all logs take part in rounds.
 func inRounds(t *testing.T, f func(t *testing.T, c *cluster, term *coord.Term)) {
 	t.Helper()
 	inRoundsOf(t, &cluster{}, f)
@@ -161,7 +161,8 @@ func TestARoleChangesBetweenRounds(t *testing.T) {
 	})
 }
 
-// ways are connections between nodes that gather, by the node at the other end.
+// ways are connections between nodes that gather requests, by the node at the
+// other end.
 type ways struct {
 	late map[meta.NodeID]chan struct{} // links to these nodes open once the channel is closed
 
@@ -169,7 +170,8 @@ type ways struct {
 	nodes map[meta.NodeID]*way
 }
 
-// way counts what was sent by a connection while it was held, and otherwise.
+// way counts the requests that a connection sent while it was held, and
+// otherwise.
 type way struct {
 	of         *ways
 	holds      int
@@ -215,7 +217,7 @@ func (w *way) sent() {
 	w.free++
 }
 
-// take returns how much was sent since it was asked last.
+// take returns how much was sent since the previous call.
 func (w *way) take() (held, free, holds int) {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
@@ -224,7 +226,7 @@ func (w *way) take() (held, free, holds int) {
 	return held, free, w.holds
 }
 
-// gatheringPeers have links that gather.
+// gatheringPeers have links that gather requests.
 type gatheringPeers struct {
 	coord.Peers
 	ways *ways
@@ -249,8 +251,8 @@ func (l gatheringLink) Go(kind uint8, payload [][]byte, done func([]byte, error)
 	l.Link.Go(kind, payload, done)
 }
 
-// TestPutsAndAnswersOfARoundGather has what the leader pushes in a round leave held, before its sync, and the
-// answers of a follower's round likewise, behind its own.
+// TestPutsAndAnswersOfARoundGather checks that a leader's requests of one round leave together before
+// its sync, and the answers of a follower's round together after its own.
 func TestPutsAndAnswersOfARoundGather(t *testing.T) {
 	puts, answers := &ways{}, &ways{}
 	inRoundsOf(t, &cluster{puts: puts, answers: answers}, func(t *testing.T, c *cluster, term *coord.Term) {
@@ -304,7 +306,7 @@ func (o *other) Write(*vfs.Gathering) vfs.Sync {
 
 func (o *other) Synced(_ *vfs.Gathering, err error) { o.synced <- err }
 
-// TestARoundDoesNotWaitForALink has a term publish while the link to a new replica is not open yet.
+// TestARoundDoesNotWaitForALink publishes while the link to a new replica is not open yet.
 func TestARoundDoesNotWaitForALink(t *testing.T) {
 	inRoundsOf(t, &cluster{puts: &ways{}}, func(t *testing.T, c *cluster, term *coord.Term) {
 		opens := make(chan struct{})

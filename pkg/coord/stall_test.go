@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// complaints are a term's reports of followers that make no progress.
+// complaints are a term's reports of followers without progress.
 type complaints struct {
 	mu   sync.Mutex
 	open map[meta.NodeID]string // why; absent: it makes progress
@@ -35,9 +35,9 @@ func (x *complaints) of(follower meta.NodeID) string {
 	return x.open[follower]
 }
 
-// TestAFollowerThatMakesNoProgressIsTold: whatever keeps a follower from getting what
-// the leader has, the term says so within five seconds, with the reason; and that it
-// is over.
+// TestAFollowerThatMakesNoProgressIsTold: whatever stops a follower from getting the
+// leader's entries, the term reports it within five seconds, with the reason. It also
+// reports the end.
 func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -94,8 +94,8 @@ func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 	}
 }
 
-// TestAFollowerThatGetsThereIsNotTold: one that is slow, or whose node is down, does
-// not stall; and a term that ends takes back what it told.
+// TestAFollowerThatGetsThereIsNotTold: a follower that is slow, or whose node is
+// down, does not stall. A term that ends withdraws its reports.
 func TestAFollowerThatGetsThereIsNotTold(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		told := complaints{open: map[meta.NodeID]string{}}

@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What a leader stamps a batch with, and the moment that it pairs with the stamp, are
-// one reading of its clock. With two, all ages in its epoch were wrong by what passed
-// in between, and deferred messages early by that.
+// The stamp of a batch and the moment that the leader pairs with it come from one
+// reading of its clock. With two readings, all ages in its epoch were wrong by the
+// time between them, and deferred messages were early by as much.
 func TestAStampAndItsMomentAreOneReading(t *testing.T) {
 	start := time.Now()
 	var passed atomic.Int64

@@ -122,7 +122,7 @@ func TestEveryEntryIsSettledOnceInOrder(t *testing.T) {
 	}
 }
 
-// settleRandomly appends to a term whose log ends at an offset, and stops it.
+// settleRandomly appends to a term whose log ends at next, and stops it.
 func settleRandomly(t *testing.T, r *rig, rnd *rand.Rand, next seq.Offset) {
 	term := r.replica.Term()
 	var mu sync.Mutex // guards all of these
@@ -401,8 +401,8 @@ func TestTooFewInSyncRefuses(t *testing.T) {
 	r.close()
 }
 
-// TestAppendWaitsForRoom: a disk that hangs holds producers back, and Stop lets
-// those who wait go.
+// TestAppendWaitsForRoom: a hanging disk makes producers wait, and Stop
+// releases them.
 func TestAppendWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncAlways())

@@ -49,7 +49,7 @@ func TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared(t *testing.T) {
 }
 
 // TestAFollowerThatHasComparedIsNotVerified: a replica that was compared with a leader
-// may lack what that leader was about to send. It appends nothing when it leads next
+// may lack what that leader was about to send. When it leads next, it appends nothing
 // before an in-sync replica has been compared with it.
 func TestAFollowerThatHasComparedIsNotVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestAFollowerThatHasComparedIsNotVerified(t *testing.T) {
 	})
 }
 
-// TestAFollowerKeepsWhatIsCommitted: a leader that lost its log has its followers cut
-// nothing that is committed. They refuse it, and are not damaged.
+// TestAFollowerKeepsWhatIsCommitted: followers of a leader that lost its log do not
+// truncate committed entries. They refuse the leader, and do not count as damaged.
 func TestAFollowerKeepsWhatIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, three...)

@@ -60,8 +60,8 @@ func putsOf(t *testing.T, n int) [][]byte {
 }
 
 // TestANewEpochPassesQueuedPuts: while a follower's disk is busy with a put, many
-// more come, and then metadata names a new epoch. It is adopted behind the put that
-// is worked on, and no queued put is acknowledged in the old epoch.
+// more come, and then metadata names a new epoch. The follower adopts it after the
+// put in progress, and acknowledges no queued put in the old epoch.
 func TestANewEpochPassesQueuedPuts(t *testing.T) {
 	change := map[string]func(*Follower) error{
 		"adopt": func(f *Follower) error { return f.Adopt(Following{Epoch: 2}) },

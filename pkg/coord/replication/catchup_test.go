@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// harmed is a disk on which publishes wait for what is copied.
+// harmed is a disk on which copying delays publishes.
 type harmed struct {
 	base    time.Duration // of a commit, while nothing is copied
 	perMega time.Duration // that the disk takes for each MiB that is copied
@@ -136,8 +136,8 @@ func TestCatchUpAdapts(t *testing.T) {
 	}
 }
 
-// TestCatchUpYieldsToPublishersThatCome: a rate that was right for one load falls when
-// another one is harmed by it.
+// TestCatchUpYieldsToPublishersThatCome: a rate that suited one load falls when it
+// slows down another one.
 func TestCatchUpYieldsToPublishersThatCome(t *testing.T) {
 	const ms = time.Millisecond
 	c := NewCatchUp(0)
@@ -178,7 +178,7 @@ func TestCatchUpNeverStops(t *testing.T) {
 	}
 }
 
-// TestCatchUpForgets: a copy an hour later begins without what was learned, and at once.
+// TestCatchUpForgets: a copy an hour later begins at once, and with a new measurement.
 func TestCatchUpForgets(t *testing.T) {
 	c := NewCatchUp(0)
 	now, _, _ := copies(c, time.Unix(1_700_000_000, 0), harmed{base: time.Millisecond, perMega: time.Millisecond, every: time.Millisecond}, 5*time.Second)
@@ -206,8 +206,8 @@ func TestNoCatchUpSetsNoLimit(t *testing.T) {
 	}
 }
 
-// TestAReplicaOutOfSyncIsSentAtTheRate: what is not in sync waits for the rate, and what is
-// does not.
+// TestAReplicaOutOfSyncIsSentAtTheRate: only a replica that is out of sync waits for the
+// rate.
 func TestAReplicaOutOfSyncIsSentAtTheRate(t *testing.T) {
 	const size, rate = 64 << 20, minCatchUpRate
 	for _, tc := range []struct {

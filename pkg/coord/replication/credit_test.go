@@ -18,12 +18,12 @@ import (
 
 var errBusy = errors.New("too much waiting to be sent to the node")
 
-// frameBytes is what a connection adds to a request.
+// frameBytes is the number of bytes that a connection adds to a request.
 const frameBytes = 24
 
 // slowConnection is the one connection between two nodes. It writes at a rate, and
-// refuses a call while as much waits to be written, or to be answered, as a peer
-// connection accepts.
+// refuses a call while the requests that are not yet written, or not yet answered,
+// fill the limits of a peer connection.
 type slowConnection struct {
 	rate     int // bytes a second
 	maxBytes int // waiting, before one more call of any size
@@ -106,8 +106,8 @@ func (l *lane) setMute(mute bool) {
 	}
 }
 
-// saturated is a partition of which a node leads many, with a follower on the same
-// other node.
+// saturated is one of many partitions that a node leads, all with a follower on
+// the same other node.
 type saturated struct {
 	log      *commitlog.Log
 	writer   *commitlog.Writer
@@ -148,7 +148,7 @@ func (s *saturated) append(t *testing.T, size int) {
 	s.rep.Push(batch)
 }
 
-// nodePair starts n partitions whose followers are all behind one connection.
+// nodePair starts n partitions whose followers share one connection.
 func nodePair(t *testing.T, n int, conn *slowConnection, sizes limit.Sizes) []*saturated {
 	t.Helper()
 	all := make([]*saturated, n)
@@ -192,8 +192,8 @@ func nodePair(t *testing.T, n int, conn *slowConnection, sizes limit.Sizes) []*s
 }
 
 // TestLoadAloneResetsNoSession: many partitions between two nodes have more to send
-// than their connection queues. All of them get on, and no call is refused, whatever
-// the sizes of batches are.
+// than their connection can queue. All of them make progress, and no call is
+// refused, whatever the sizes of the batches.
 func TestLoadAloneResetsNoSession(t *testing.T) {
 	const partitions = 100
 	sizes := limit.Of(64 << 10)
@@ -258,9 +258,9 @@ func TestLoadAloneResetsNoSession(t *testing.T) {
 	}
 }
 
-// TestFollowersWithoutAnswersLeaveCreditForOthers: what is sent to followers that do not
-// answer does not use up the credit, and it is not given back with the session: the
-// requests may still wait in the connection.
+// TestFollowersWithoutAnswersLeaveCreditForOthers: requests to followers that do not
+// answer do not use up the credit. The end of a session does not release their credit:
+// the requests may still wait in the connection.
 func TestFollowersWithoutAnswersLeaveCreditForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(64 << 10)
@@ -321,8 +321,9 @@ func waiting(c *Credit) int {
 	return len(c.line)
 }
 
-// TestCreditIsGrantedInTurn: random senders reserve, spend, give back and cancel. None
-// takes more than it may, all that wait are served in order, and nothing is lost.
+// TestCreditIsGrantedInTurn: random senders reserve, spend, give back and cancel. No
+// sender exceeds its credit, all waiting senders are served in order, and no credit is
+// lost.
 func TestCreditIsGrantedInTurn(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
@@ -380,7 +381,8 @@ func TestCreditIsGrantedInTurn(t *testing.T) {
 	}
 }
 
-// TestCreditGoesToTheFirstInLine: a sender that comes back does not overtake.
+// TestCreditGoesToTheFirstInLine: a sender that returns does not overtake the
+// others.
 func TestCreditGoesToTheFirstInLine(t *testing.T) {
 	c := NewCredit(limit.Of(64 << 10))
 	full, a, b := c.sender(func() {}), c.sender(func() {}), c.sender(func() {})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A follower whose disk is full takes no batches and hears what is committed. Its leader
-// says why it gets nothing, and it continues when there is room.
+// A follower with a full disk accepts no batches, but learns the committed end. Its
+// leader reports the reason, and the follower continues when there is room.
 func TestAFollowerWithAFullDiskTakesNoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")

@@ -328,8 +328,8 @@ func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatRetentionHasEmptiedGoesOn: it knows no batch any more to
-// compare, and must not be asked to go below what it knows to be committed.
+// TestAFollowerThatRetentionHasEmptiedGoesOn: it has no batch left to compare,
+// and the leader must not ask it to go below its committed end.
 func TestAFollowerThatRetentionHasEmptiedGoesOn(t *testing.T) {
 	for _, tail := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -473,7 +473,8 @@ func converge(t *testing.T, rng *rand.Rand) {
 			default:
 				x.append(t, 1+rng.IntN(4), fmt.Sprintf("epoch %d step %d", epoch, step))
 			}
-			// committed: what all three hold, acknowledged to this leader
+			// committed: all three hold it, and have acknowledged it to this
+			// leader
 			if c := min(x.ackedBy(0), x.ackedBy(1), leader.log.End()); c > leader.log.CommittedEnd() {
 				leader.log.Commit(c)
 				committed = bodies(t, leader, c)
@@ -508,8 +509,8 @@ func converge(t *testing.T, rng *rand.Rand) {
 	same(t, leader, followers[1])
 }
 
-// mostComplete returns a replica that holds everything committed, as an
-// election from the in-sync replicas does: here all three are in sync.
+// mostComplete returns a replica that holds everything committed, like an
+// election from the in-sync replicas: here all three are in sync.
 func mostComplete(rng *rand.Rand, all []*replica) *replica { return all[rng.IntN(len(all))] }
 
 func bodies(t *testing.T, r *replica, end seq.Offset) [][]byte {
@@ -533,7 +534,7 @@ func bodies(t *testing.T, r *replica, end seq.Offset) [][]byte {
 	return all
 }
 
-// check fails if a log lacks something that was committed.
+// check fails if a log lacks a committed entry.
 func check(t *testing.T, r *replica, committed [][]byte) {
 	t.Helper()
 	if int(r.log.End()) < len(committed) {

@@ -45,8 +45,8 @@ func ask(t *testing.T, f *Follower, kind uint8, request []byte) answer {
 	return a
 }
 
-// TestAFollowerComparesWhatItHoldsByContent: an epoch and an offset alone do not
-// make a batch the same.
+// TestAFollowerComparesWhatItHoldsByContent: batches with the same epoch and
+// offset may differ.
 func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	leader, f := newReplica(t, "leader"), newReplica(t, "follower")
 	appendTexts(t, leader.log, 1, "a", "b", "c")
@@ -103,8 +103,8 @@ func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	}
 }
 
-// TestLogsThatDifferInsideAnEpochMeetAgain: the search for the place where logs
-// part goes back batch by batch when the epochs do not tell it.
+// TestLogsThatDifferInsideAnEpochMeetAgain: the search for the point of
+// divergence goes back batch by batch if the epochs do not show it.
 func TestLogsThatDifferInsideAnEpochMeetAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
@@ -151,8 +151,8 @@ func TestAnAdoptedEpochOutlivesThePower(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionLeavesNoBelief: what a follower has said counts in its
-// session only.
+// TestAnEndedSessionLeavesNoBelief: a follower's answers count only in their
+// session.
 func TestAnEndedSessionLeavesNoBelief(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
@@ -183,8 +183,8 @@ func failingSyncs(failing *bool) vfs.FS {
 	return disk
 }
 
-// TestAFollowerWhoseSyncFailsAcknowledgesNothing: neither the put that asked for
-// the sync nor those that would have shared it.
+// TestAFollowerWhoseSyncFailsAcknowledgesNothing: neither the put that requested
+// the sync nor the puts that would have shared it.
 func TestAFollowerWhoseSyncFailsAcknowledgesNothing(t *testing.T) {
 	leader := newReplica(t, "leader")
 	appendTexts(t, leader.log, 1, "a")

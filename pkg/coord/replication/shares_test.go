@@ -29,7 +29,7 @@ func (l *busyLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	l.link.Go(kind, payload, done)
 }
 
-// ledger is the Positions of a follower: it lists what it took.
+// ledger is the Positions of a follower: it lists the shares it accepted.
 type ledger struct {
 	mu   sync.Mutex
 	took []string
@@ -62,7 +62,7 @@ func (n *ledger) has(what string) bool {
 	return slices.Contains(n.took, what)
 }
 
-// sharingTerm is a leader with one follower, as far as shares are concerned.
+// sharingTerm is the part of a leader with one follower that concerns shares.
 type sharingTerm struct {
 	shares   Shares
 	rep      *Replicator
@@ -111,8 +111,8 @@ func (x *sharingTerm) counts() uint64 {
 	return x.believed
 }
 
-// TestNoShareIsCountedBehindAGap: a request with a change, or with a snapshot, is
-// dropped, and those behind it arrive. The leader must not count what is behind.
+// TestNoShareIsCountedBehindAGap: a request with a change or a snapshot is
+// dropped, and later requests arrive. The leader must not count the later ones.
 func TestNoShareIsCountedBehindAGap(t *testing.T) {
 	for _, kind := range []uint8{KindPositions, kindAdvance} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,8 @@ func TestNoShareIsCountedBehindAGap(t *testing.T) {
 	}
 }
 
-// framed is a Caller that refuses what a peer connection does: see peer.ErrTooBig.
+// framed is a Caller that refuses too large requests, like a peer connection: see
+// peer.ErrTooBig.
 type framed struct {
 	link
 	limit   int
@@ -167,7 +168,8 @@ func (l *framed) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 }
 
 // TestASnapshotOverTheFrameLimitArrives: positions of many deferred messages take
-// more than a frame may. They travel in pieces, and what follows them follows.
+// more than a frame may. They are sent in pieces, and the later shares after
+// them.
 func TestASnapshotOverTheFrameLimitArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
@@ -240,8 +242,8 @@ func TestPiecesOfDifferentSnapshotsAreNotJoined(t *testing.T) {
 	}
 }
 
-// TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt: who has everything up to it gets what
-// is behind.
+// TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt: a follower that has everything before
+// the snapshot gets only the later shares.
 func TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt(t *testing.T) {
 	var s Shares
 	s.Snapshot([]byte("one"))
@@ -269,9 +271,8 @@ func TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt(t *testing.T) {
 	}
 }
 
-// TestATruncationCutsThePositions: what is known of messages that a follower gives up
-// must not count for those that come to their offsets. What was shared is then taken
-// again.
+// TestATruncationCutsThePositions: positions of truncated messages must not count for
+// the messages that take their offsets. The follower then accepts the shares again.
 func TestATruncationCutsThePositions(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		r := newReplica(t, "b")
@@ -302,7 +303,8 @@ func TestATruncationCutsThePositions(t *testing.T) {
 	}
 }
 
-// TestANewerSnapshotBeginsAtItsBeginning: some of an older one was sent already.
+// TestANewerSnapshotBeginsAtItsBeginning: a part of an older one was already
+// sent.
 func TestANewerSnapshotBeginsAtItsBeginning(t *testing.T) {
 	var s Shares
 	s.Snapshot(make([]byte, 2*pieceBytes))

@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What was written while each append was synced may be nowhere but in memory: a policy that
-// comes before its sync is asked for does not do without it.
+// Data written while each append was synced may be only in memory. If the policy changes
+// before the sync is requested, the sync is still necessary.
 func TestSyncerSyncsWhatThePolicyBeforePromised(t *testing.T) {
 	l, _, err := commitlog.Open(vfs.NewMem(), "p", commitlog.Options{FillBytes: -1})
 	if err != nil {

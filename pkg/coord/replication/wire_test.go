@@ -12,7 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
 
-// TestMessagesStandAsWritten holds the messages to their bytes.
+// TestMessagesStandAsWritten compares encoded messages with their specified
+// bytes.
 func TestMessagesStandAsWritten(t *testing.T) {
 	h := header{Partition{0x0102, 3}, 4}
 	at := point{End: 5, Epoch: 6, Checksum: 7}
@@ -37,7 +38,7 @@ func TestMessagesStandAsWritten(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "messages.golden"), text.String())
 }
 
-// TestMessagesCutShort: no message is taken for whole that is not.
+// TestMessagesCutShort: a truncated message is never accepted.
 func TestMessagesCutShort(t *testing.T) {
 	h := header{Partition{1, 2}, 3}
 	change := appendChanges(advances("change"))[0]
@@ -115,7 +116,7 @@ func FuzzAdvanceDecode(f *testing.F) {
 	})
 }
 
-// advances are changes with these bytes.
+// advances returns changes with these bytes.
 func advances(all ...string) (out []change) {
 	for _, c := range all {
 		out = append(out, change{kindAdvance, []byte(c)})
