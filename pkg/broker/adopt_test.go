@@ -38,7 +38,7 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 			t.Errorf("%d sources", live)
 		}
 
-		// someone comes to n2: what is there is theirs
+		// a consumer subscribes at n2: it gets the messages of n2's partitions
 		d := m.nodes["n2"].subscribe("t", "c")
 		eventually(t, func() bool {
 			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
@@ -54,8 +54,9 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 	})
 }
 
-// A partition that is added finds the consumers that are there, wherever it is led: a
-// client of a node that leads nothing keeps what it has in flight, and gets the rest.
+// Existing consumers get the messages of an added partition, whichever node leads it:
+// a client of a node that leads no partition keeps its messages in flight, and gets
+// the rest.
 func TestAnAddedPartitionIsConsumedFromElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
@@ -145,8 +146,8 @@ func TestARelayStaysWithAPartitionInANewEpoch(t *testing.T) {
 	}
 }
 
-// What an ordered channel sent to another node in the earlier term is delivered first to the consumer
-// that takes in the next term, and must not come after that.
+// A message that an ordered channel sent to another node in the earlier term is delivered first to a
+// consumer in the next term. The other node must not deliver it after that.
 func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -174,8 +175,9 @@ func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
 	})
 }
 
-// A relay that holds messages and asks for no more, since its client does not read or it holds much, hears nothing of a
-// new term from the leader. What it holds must not come behind what others are given first in that term.
+// A relay that holds messages and requests no more, because its client does not read or because it
+// holds many, gets no notice of a new term from the leader. It must not deliver its messages after
+// those that other consumers get first in that term.
 func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
 	for name, x := range map[string]struct {
 		order  policy.Order
@@ -230,7 +232,8 @@ func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
 	}
 }
 
-// The metadata of the client's node may be late: until it names the new epoch, only the leader can end the relay.
+// The metadata at the client's node may be behind: until it has the new epoch, only the leader can end
+// the relay.
 func TestTheLeaderEndsARelayOfAnOrderedChannelWithATerm(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
 		synctest.Test(t, func(t *testing.T) {
@@ -291,8 +294,8 @@ func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 	})
 }
 
-// TestConsumersBehindOneAddressFollowTheLeader has the leadership go around, and
-// consumers at a node that holds nothing.
+// TestConsumersBehindOneAddressFollowTheLeader moves the leadership around, with
+// consumers at a node without a replica.
 func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
@@ -315,8 +318,7 @@ func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 	}
 }
 
-// TestARelayDoesNotWaitForALeaderThatHangs has a leader that stands still when
-// another succeeds it.
+// TestARelayDoesNotWaitForALeaderThatHangs replaces a leader that hangs.
 func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
@@ -337,7 +339,7 @@ func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 }
 
 // TestAClientGetsNothingOfALeaderThatIsReplaced: the relay holds its messages and does not know of
-// the change, but the new leader may have delivered them, and what follows, to others.
+// the change, but the new leader may have delivered them and later ones to other consumers.
 func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")

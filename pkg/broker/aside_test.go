@@ -85,8 +85,8 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 	})
 }
 
-// TestASetAsideCopyOfAnUnknownTopicStays lays a copy aside of a topic that this metadata
-// never knew, and one of a topic that was deleted.
+// TestASetAsideCopyOfAnUnknownTopicStays sets aside a copy of a topic that this metadata
+// never had, and one of a deleted topic.
 func TestASetAsideCopyOfAnUnknownTopicStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
@@ -107,7 +107,7 @@ func TestASetAsideCopyOfAnUnknownTopicStays(t *testing.T) {
 	})
 }
 
-// TestTheDamageOfTheOnlyCopyIsListed names the offsets that are passed over.
+// TestTheDamageOfTheOnlyCopyIsListed: with the offsets that consumers skip.
 func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
@@ -129,8 +129,8 @@ func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
 	})
 }
 
-// TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted has the only replica's
-// directory gone: it is served without messages.
+// TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted removes the directory
+// of the only replica: the topic is served without messages.
 func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
@@ -165,8 +165,8 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 	})
 }
 
-// TestTheHealthNamesAReplicaThatRefusesItsLeader has the only in-sync replica start with
-// an older state of its disk: the other one holds more.
+// TestTheHealthNamesAReplicaThatRefusesItsLeader starts the only in-sync replica with an
+// older state of its disk: the other replica holds more.
 func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Journal

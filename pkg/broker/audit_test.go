@@ -6,8 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// What an operator did at one node is known at all nodes, with the node that was
-// asked.
+// All nodes list an operator's action at any node, with the name of that node.
 func TestActsAreKnownAtEveryNode(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.at("n2").Recorder.RecordAct(t.Context(), meta.Act{At: 7, Actor: "10.0.0.9:1", Verb: "DELETE /v1/topics/t", Status: 204})

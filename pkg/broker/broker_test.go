@@ -30,7 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is a broker of one on a disk in memory, with its metadata on a real one.
+// node is a single-node broker with its data on a disk in memory, and its
+// metadata on a real disk.
 type node struct {
 	*Broker
 	t    testing.TB
@@ -105,7 +106,7 @@ func (n *node) put(name string, bodies ...string) {
 	}
 }
 
-// consumer is a subscription with someone behind it.
+// consumer is a subscription with a test as its client.
 type consumer struct {
 	*consume.Subscription
 	t     testing.TB
@@ -125,7 +126,7 @@ func (c *consumer) Unfinished(id seq.MessageID, err error) {
 	c.unfinished[id] = err
 }
 
-// told returns why a message is not finished that the consumer took for finished.
+// told returns the error for a message that the consumer assumed to be finished.
 func (c *consumer) told(id seq.MessageID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,8 +286,7 @@ func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
 	}
 }
 
-// A partition that is added leads before the topic's configuration says that there
-// is one.
+// An added partition has a leader before the topic's configuration lists it.
 func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
@@ -510,8 +510,8 @@ func wantRefusal(t *testing.T, got, want error) {
 	}
 }
 
-// A name that is a dot segment can be deleted where it exists, and not be made, by
-// whatever way someone asks for it.
+// A topic with a dot segment as its name can be deleted, but not created by any
+// kind of request.
 func TestDotSegmentsCannotBeMade(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")

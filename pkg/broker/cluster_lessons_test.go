@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Faults that replicated brokers of this kind have had: see docs/lessons.md.
+// Faults of similar replicated brokers: see docs/lessons.md.
 
 // send publishes a batch at a partition's leader and does not wait.
 func (l *lan) send(name string, bodies ...string) <-chan topic.Receipt {
@@ -49,8 +49,8 @@ func TestIDsGoOnWhereverTheLeadershipGoes(t *testing.T) {
 		to := []meta.NodeID{"n1", "n2", "n3"}[(round+1)%3]
 		r := <-l.send("t", numbered(fmt.Sprint("a", round, "-"), 100)...)
 		for errors.Is(r.Err, failure.NotLeading) {
-			// The leader started since it last led, and found that another replica holds
-			// the batch whose outcome is open: it yields.
+			// The leader has restarted since it last led, and finds that another replica
+			// holds the batch with the unknown outcome: it yields.
 			r = <-l.send("t", numbered(fmt.Sprint("a", round, "-"), 100)...)
 		}
 		if r.Err != nil || int(r.First) < next || r.Count != 100 {
@@ -178,7 +178,7 @@ func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
 				default:
 				}
 				if tt := l.store.Topic("t"); tt != nil {
-					// refused once the topic is gone
+					// refused once the topic is deleted
 					_, _ = l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{{
 						Topic: "t", Version: tt.Partitions[0].Version, Leader: []meta.NodeID{"n1", "n2", "n3"}[i%3],
 					}}})

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// want proposes what an operator wants of a node.
+// want proposes a state that an operator wants for a node.
 func (l *lan) want(id meta.NodeID, intent meta.NodeIntent) {
 	l.t.Helper()
 	if _, err := l.store.Propose(l.t.Context(), meta.SetNodeIntent{ID: id, Intent: intent}); err != nil {
@@ -16,9 +16,9 @@ func (l *lan) want(id meta.NodeID, intent meta.NodeIntent) {
 	}
 }
 
-// TestTopicsAreCreatedDuringADrain goes through the documented upgrade of a node:
-// it drains, is down, comes back and still drains. Topics are created all the
-// while, by name and by use.
+// TestTopicsAreCreatedDuringADrain runs the documented upgrade of a node: it
+// drains, stops, restarts and still drains. Meanwhile topics are created, by
+// request and by use.
 func TestTopicsAreCreatedDuringADrain(t *testing.T) {
 	for nodes := 1; nodes <= 3; nodes++ {
 		t.Run(fmt.Sprint("one of ", nodes), func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// stranger returns the context of a client that may create so much, and nothing after it.
+// stranger returns the context of a client that may create burst topics and
+// channels.
 func stranger(t *testing.T, burst int) context.Context {
 	t.Helper()
 	c := limit.NewCreations(burst, time.Hour, slog.New(slog.DiscardHandler))
@@ -83,8 +84,8 @@ func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
 	}
 }
 
-// TestEachCreationCountsOnce: a topic and a channel are two, and using them again, or
-// failing to create, is nothing.
+// TestEachCreationCountsOnce: a topic and a channel count as two. Using them again,
+// or failing to create them, does not count.
 func TestEachCreationCountsOnce(t *testing.T) {
 	n := newNode(t)
 	ctx := stranger(t, 4)
@@ -113,7 +114,8 @@ func TestATopicsKnownChannelsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedDoesNotCount: another was faster, or the metadata refuses it.
+// TestWhatIsRefusedDoesNotCount: another client created it first, or the
+// metadata refuses it.
 func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("there", "c")
@@ -130,8 +132,8 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestAnEphemeralChannelOfAnotherNodesTopicCounts: it is made at the leader, which does not
-// know who asks for it. A channel with consumers on this node exists already.
+// TestAnEphemeralChannelOfAnotherNodesTopicCounts: the leader creates it, and does not know
+// for which user. A channel with consumers on this node exists already.
 func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")

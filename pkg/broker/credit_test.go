@@ -11,7 +11,8 @@ import (
 )
 
 // TestCreditThatOneLeaderDoesNotUseServesAnother has a client hold messages of one
-// leader while there are none at the others: all that it has room for must come.
+// leader while the others have none: the client must get as many as it has room
+// for.
 func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaders []meta.NodeID
@@ -55,8 +56,9 @@ func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
 	}
 }
 
-// TestLentCreditComesBack has the leader that has lent all of its credit get as
-// many messages as the one that has it, for a client that never has room for long.
+// TestLentCreditComesBack checks that a leader that has lent all of its credit
+// delivers as many messages as the leader that borrowed it, to a client that is
+// always nearly full.
 func TestLentCreditComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
@@ -90,7 +92,7 @@ func TestLentCreditComesBack(t *testing.T) {
 	})
 }
 
-// putAt publishes so many messages to a partition.
+// putAt publishes count messages to a partition.
 func (n *node) putAt(name string, partition, count int) {
 	n.t.Helper()
 	for range count {
@@ -101,7 +103,7 @@ func (n *node) putAt(name string, partition, count int) {
 }
 
 // TestOneMessageAtATimeFromTwoLeaders: a client that takes one message at a time gets all
-// that two other nodes have, however the changes of credit and what leaders say of it meet.
+// messages of two other nodes, however changes of credit and the leaders' reports overlap.
 func TestOneMessageAtATimeFromTwoLeaders(t *testing.T) {
 	m := newMesh(t, "n1", "n2", "n3")
 	m.create("t", "n2", "n3")

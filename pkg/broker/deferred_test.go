@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// putLater publishes messages that are deferred by so many minutes.
+// putLater publishes messages, deferred by the given minutes.
 func (l *lan) putLater(name string, i int, minutes ...int) {
 	l.t.Helper()
 	for _, m := range minutes {
@@ -34,8 +34,8 @@ func (l *lan) putLater(name string, i int, minutes ...int) {
 	}
 }
 
-// Operators list, cancel and advance deferred messages of one channel, from any node; the
-// next leaders, after kills, know it, and the other channel is not concerned.
+// Operators list, cancel and advance deferred messages of one channel, from any node. The
+// next leaders, after kills, know of it, and the other channel is unaffected.
 func TestDeferredMessagesAreCancelledAndAdvancedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
@@ -139,8 +139,8 @@ func TestDeferredMessagesAreCancelledAndAdvancedForGood(t *testing.T) {
 	})
 }
 
-// Of a large position only changes are stored: what they leave out stays as it was, whatever an
-// operator does.
+// For a large position only changes are stored: the rest stays unchanged, whatever an operator
+// does.
 func TestWhatOperatorsDoToManyDeferredMessagesLeavesTheOthersAlone(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	ctx := t.Context()

@@ -57,8 +57,8 @@ func TestWhatARelayHasIsNotDeliverableAfterAPause(t *testing.T) {
 	}
 }
 
-// slowReader lets time go by when a message is taken, as a pause of the process
-// between two instructions does.
+// slowReader advances the time when a message is taken, like a pause of the
+// process between two instructions.
 type slowReader struct {
 	host.Observer
 	pause atomic.Pointer[func()]

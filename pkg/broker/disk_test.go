@@ -36,8 +36,9 @@ func (d *disks) set(id meta.NodeID, free uint64) {
 	d.all[id].set(free)
 }
 
-// TestALeaderWithAFullDiskHandsOver: no publish fails meanwhile, and where no in-sync
-// replica has room the leader stays and refuses. It recovers by itself.
+// TestALeaderWithAFullDiskHandsOver: no publish fails meanwhile. If no in-sync
+// replica has room, the leader stays and refuses publishes. It recovers without an
+// operator.
 func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
@@ -90,9 +91,9 @@ func (l *lan) follows(name string) meta.NodeID {
 	return p.Replicas[slices.IndexFunc(p.Replicas, func(n meta.NodeID) bool { return n != p.Leader })]
 }
 
-// TestAFollowerLeavesHalfOfTheReserve: what was in progress may use the other half. Then
-// it takes nothing, leaves the in-sync set, and comes back when there is room. It wrote
-// until the disk was full.
+// TestAFollowerLeavesHalfOfTheReserve: requests in progress may use the other half. Then
+// it accepts no batch, leaves the in-sync set, and rejoins when there is room. It once
+// wrote until the disk was full.
 func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
@@ -126,8 +127,8 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: the error of a publish is
-// true, consuming continues, and publishing does too once there is room.
+// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: a publish gets the right
+// error, consuming continues, and publishing continues once there is room.
 func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, func(o *Options) {

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// flood publishes so many messages of 100 KB to an ephemeral topic without a consumer.
+// flood publishes n messages of 100 KB to an ephemeral topic without a consumer.
 func flood(t *testing.T, b *Broker, n int) (refused int, why error) {
 	t.Helper()
 	body := []byte(strings.Repeat("x", 100<<10))

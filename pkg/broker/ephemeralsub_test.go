@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 )
 
-// A topic that someone else is making is known a moment before it is led. An ephemeral
-// channel is then made where the subscription joins it.
+// A topic that another client is creating is known a moment before it has a leader.
+// The subscription then creates the ephemeral channel when it joins.
 func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1")

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// A message that a consumer has is finished from another node. The consumer's answer
-// fails, and the next leader does not deliver the message again.
+// An operator finishes a message from another node while a consumer has it. The
+// consumer's answer fails, and the next leader does not deliver the message again.
 func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-// Three nodes lead a partition each, and messages come to all of them. Every node tells
+// Three nodes lead one partition each, and all of them get messages. Every node reports
 // the sums, and that the channel does not move while messages wait.
 func TestRatesAndStallsAreTheClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 		if what := stalled(); !strings.Contains(what, "t/c (180 ready, 10m") {
 			t.Errorf("stalled: %q", what)
 		}
-		// It moves in every partition: it is no longer said to be stalled.
+		// It moves in every partition: it no longer counts as stalled.
 		for i := range 3 {
 			c := l.subscribe("t", "c", i)
 			if err := c.Finish(c.takeSome(1)[0].ID); err != nil {
@@ -72,7 +72,7 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 		if depth, r := rates(); depth != 177 || math.Abs(r.Out-3./60) > 0.01 {
 			t.Errorf("%d messages, %+v", depth, r)
 		}
-		// A pause is wanted.
+		// A paused channel does not count as stalled.
 		if err := l.at("n1").Contents.PauseChannel(ctx, "t", "c", true); err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// The metadata of a node is gone, or its data directory was taken from another
-// cluster. Topics of the two may have the same name and incarnation.
+// The metadata of a node is lost, or its data directory comes from another
+// cluster. Topics of the two clusters may have the same name and incarnation.
 func TestDataOfAnotherClusterIsNeitherServedNorRemoved(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "secret", "of another")
@@ -48,8 +48,8 @@ func TestDataOfAnotherClusterIsNeitherServedNorRemoved(t *testing.T) {
 	}
 }
 
-// The file that names the cluster is damaged. What is left would be the name of another
-// one, and all topics of the node would lie aside.
+// The file that names the cluster is damaged. The rest would be another cluster's name,
+// and the node would set aside all its topics.
 func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1")
@@ -94,7 +94,7 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 	})
 }
 
-// Data of an unknown cluster is not served by a node that has newly joined its
+// A node that has newly joined its cluster does not serve data of an unknown
 // cluster.
 func TestDataOfAnUnknownClusterIsSetAside(t *testing.T) {
 	n := newNode(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// load publishes to a topic through a node without a pause until it is stopped.
+// load publishes to a topic through a node continuously until it is stopped.
 type load struct {
 	stop    chan struct{}
 	ending  sync.Once

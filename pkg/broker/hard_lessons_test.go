@@ -58,7 +58,7 @@ func TestAFullDiskRefusesPublishesAndConsumingGoesOn(t *testing.T) {
 	}
 }
 
-// small is a disk that says how much is free.
+// small is a disk with a settable free space.
 type small struct {
 	vfs.FS
 	mu   sync.Mutex // guards free

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestABurstStopsAtTheReserve: what comes between two looks at the disk does not fill
-// it.
+// TestABurstStopsAtTheReserve: publishes between two checks of the free space do not
+// fill the disk.
 func TestABurstStopsAtTheReserve(t *testing.T) {
 	const size, room = 256 << 10, 1 << 20
 	disk := &small{FS: vfs.NewMem(), free: 1 << 40}

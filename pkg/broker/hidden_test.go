@@ -2,8 +2,8 @@ package broker
 
 import "reflect"
 
-// hidden returns a field that another room keeps to itself: for tests that bring a whole
-// node into a state that its packages prevent otherwise.
+// hidden returns an unexported field of another package: for tests that put a whole node
+// into a state that its packages otherwise prevent.
 func hidden[T any](of any, field string) *T {
 	v := reflect.ValueOf(of).Elem().FieldByName(field)
 	if v.Type() != reflect.TypeFor[T]() {

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// movedLan is three nodes that lead a partition each of t, with four messages in each, and
-// channel c.
+// movedLan starts three nodes that lead one partition of t each, with four messages in
+// each, and channel c.
 func movedLan(t *testing.T) *lan {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.spread("t", "n1", "n2", "n3")
@@ -32,11 +32,11 @@ func (l *lan) left() int64 {
 	return c.Depth + c.InFlight
 }
 
-// Whatever operators do to a channel, from any node, they take it back one by one.
+// Operators can undo all their changes of a channel one by one, from any node.
 func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 	l := movedLan(t)
 	ctx := t.Context()
-	// Of partition 0, messages 0 and 2 are finished.
+	// In partition 0, messages 0 and 2 are finished.
 	c := l.subscribe("t", "c", 0)
 	for _, d := range c.takeSome(3) {
 		if string(d.Body) != "0.1" {
@@ -86,7 +86,7 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 	if _, err := l.at("n1").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, failure.NothingToUndo) {
 		t.Errorf("nothing is left: %v", err)
 	}
-	// Message 2 of partition 0 is finished still, and nothing else.
+	// Only message 2 of partition 0 is still finished.
 	again := l.subscribe("t", "c", 0)
 	if got := again.takeSome(2); string(got[0].Body) != "0.1" || string(got[1].Body) != "0.3" {
 		t.Errorf("delivers %q and %q", got[0].Body, got[1].Body)

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// A message has one id, whichever node it is consumed or looked at through.
+// A message has the same id at every node at which it is consumed or viewed.
 func TestAMessageHasTheSameIDAtEveryNode(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")

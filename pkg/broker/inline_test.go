@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAPublisherAppendsByItself has one publish append what it was given, with a dedup id and
-// without, and waits for it alone.
+// TestAPublisherAppendsByItself makes a publish append its own messages, with and without a
+// dedup id, and waits only for it.
 func TestAPublisherAppendsByItself(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 1, DedupWindow: meta.DefaultDedupWindow}); err != nil {

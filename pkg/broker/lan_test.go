@@ -23,7 +23,7 @@ import (
 )
 
 // lan is several brokers that replicate to each other in memory, over one store
-// of metadata. Brokers can be stopped, killed and started again on what their
+// of metadata. Brokers can be stopped, killed and restarted with what their
 // disks have kept.
 type lan struct {
 	t     *testing.T
@@ -35,7 +35,7 @@ type lan struct {
 	links map[*lanLink]struct{}
 }
 
-// lanHost is a machine that a broker may run on.
+// lanHost is a machine for a broker.
 type lanHost struct {
 	lan    *lan
 	id     meta.NodeID
@@ -45,7 +45,8 @@ type lanHost struct {
 	calls  map[meta.NodeID]*lanLink // of others to here; guarded by the lan's lock
 }
 
-// newLan starts brokers of these names. opts changes their options; nil: not.
+// newLan starts brokers with these names. opts changes their options; nil: no
+// change.
 func newLan(t *testing.T, opts func(*Options), ids ...meta.NodeID) *lan {
 	t.Helper()
 	l := &lan{t: t, hosts: map[meta.NodeID]*lanHost{}, opts: opts, links: map[*lanLink]struct{}{}}
@@ -79,7 +80,7 @@ func (l *lan) close() {
 	}
 }
 
-// start starts a broker on what its disk has.
+// start starts a broker on its disk.
 func (l *lan) start(id meta.NodeID) *Broker {
 	l.t.Helper()
 	h := l.hosts[id]
@@ -99,7 +100,7 @@ func (l *lan) start(id meta.NodeID) *Broker {
 	return b
 }
 
-// stop ends a broker in order.
+// stop stops a broker cleanly.
 func (l *lan) stop(id meta.NodeID) {
 	if b := l.hosts[id].broker.Load(); b != nil {
 		if err := b.Close(); err != nil {
@@ -110,14 +111,13 @@ func (l *lan) stop(id meta.NodeID) {
 	}
 }
 
-// kill ends a broker as a loss of power does: its disk keeps what was synced.
+// kill ends a broker like a power loss: its disk keeps what was synced.
 func (l *lan) kill(id meta.NodeID) {
 	l.crash(id)
 	l.tell(id, false)
 }
 
-// crash ends a broker as kill does, and no other node notices until it comes
-// back.
+// crash ends a broker like kill, but no other node notices until it restarts.
 func (l *lan) crash(id meta.NodeID) {
 	h := l.hosts[id]
 	b := h.broker.Swap(nil)
@@ -127,7 +127,7 @@ func (l *lan) crash(id meta.NodeID) {
 	h.dead.Store(nil)
 }
 
-// elect gives a partition another leader, as the controller does.
+// elect gives a partition another leader, like the controller.
 func (l *lan) elect(name string, i int, leader meta.NodeID) {
 	l.t.Helper()
 	for {
@@ -145,7 +145,8 @@ func (l *lan) elect(name string, i int, leader meta.NodeID) {
 	}
 }
 
-// failOver marks a node as down and gives what it led to others in sync.
+// failOver marks a node as down, and gives its partitions to other in-sync
+// replicas.
 func (l *lan) failOver(down meta.NodeID) {
 	l.t.Helper()
 	if _, err := l.store.Propose(l.t.Context(), meta.SetNodeState{ID: down, State: meta.NodeDown}); err != nil {
@@ -167,8 +168,7 @@ func (l *lan) failOver(down meta.NodeID) {
 // at returns the broker that runs on a host.
 func (l *lan) at(id meta.NodeID) *Broker { return l.hosts[id].broker.Load() }
 
-// leader waits until the node that metadata says leads does, and returns its
-// broker.
+// leader waits until the leader by the metadata leads, and returns its broker.
 func (l *lan) leader(name string, i int) (b *Broker) {
 	l.t.Helper()
 	l.eventually("a leader of "+name, func() bool {
@@ -189,7 +189,8 @@ func (l *lan) leader(name string, i int) (b *Broker) {
 	return b
 }
 
-// inSync waits until as many replicas are in sync.
+// inSync waits until partition i of a topic has the given number of in-sync
+// replicas.
 func (l *lan) inSync(name string, i, replicas int) {
 	l.t.Helper()
 	l.eventually("in-sync replicas of "+name, func() bool { return len(l.store.Topic(name).Partitions[i].ISR) == replicas })
@@ -235,7 +236,8 @@ func (l *lan) create(name string, replicas ...meta.NodeID) {
 	}
 }
 
-// transfer has the leader of partition 0 of a topic give the leadership to another node.
+// transfer makes the leader of partition 0 of a topic transfer the leadership to another
+// node.
 func (l *lan) transfer(ctx context.Context, name string, to meta.NodeID) error {
 	b := l.leader(name, 0)
 	_, err := b.Host.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.Host.Lookup(name).Incarnation, To: to})
@@ -247,7 +249,7 @@ func (l *lan) subscribe(name, channel string, i int) *consumer {
 	return (&node{Broker: l.leader(name, i), t: l.t}).subscribe(name, channel)
 }
 
-// lanLink is the way of one replica to another.
+// lanLink is the connection of one replica to another.
 type lanLink struct {
 	from, to *lanHost
 	owner    *Broker // that opened it
@@ -271,7 +273,7 @@ func (h *lanHost) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 	return l
 }
 
-// tell has all links to a host know whether a broker runs there.
+// tell informs all links to a host whether its broker runs.
 func (l *lan) tell(id meta.NodeID, up bool) {
 	l.mu.Lock()
 	var links []*lanLink
@@ -301,7 +303,7 @@ func (l *lanLink) set(up bool) {
 	}
 }
 
-// postLocked has f called later, after what was posted before.
+// postLocked calls f later, after the functions posted before.
 func (l *lanLink) postLocked(f func()) {
 	l.queue = append(l.queue, f)
 	if !l.busy {
@@ -385,7 +387,7 @@ func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([
 	})
 }
 
-// remote returns the way of another host's calls to this one.
+// remote returns the connection for another host's calls to this one.
 func (h *lanHost) remote(from *lanHost) *lanLink {
 	h.lan.mu.Lock()
 	defer h.lan.mu.Unlock()

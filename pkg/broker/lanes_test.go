@@ -18,8 +18,8 @@ type spot struct {
 	Partition int
 }
 
-// TestNoRoleWaitsForAnotherPartitions: the disk does not answer while a node takes
-// its role in one partition. Then it is elected in another topic, and in another
+// TestNoRoleWaitsForAnotherPartitions: the disk hangs while a node takes its role
+// in one partition. Then the node is elected in another topic, and in another
 // partition of the same topic, and leads both.
 func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
 	hangs := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestLatenciesAreThoseOfTheCluster has messages of two leaders be finished some time
-// after they were published, at the first attempt and at a second one.
+// TestLatenciesAreThoseOfTheCluster finishes messages of two leaders some time after
+// they were published, at the first attempt and at the second.
 func TestLatenciesAreThoseOfTheCluster(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		t.Run(fmt.Sprint("ordered ", ordered), func(t *testing.T) { latenciesOf(t, ordered) })

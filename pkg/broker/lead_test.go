@@ -11,8 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A node is elected that cannot store where a new channel starts: its disk is full
-// for a while. There is one term in an epoch, and it leads with that.
+// The elected node cannot store the start of a new channel for a while, because
+// its disk is full. There is one term in an epoch, and the node leads with that
+// term.
 func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
 	var faulty *vfstest.Faulty
 	var failed atomic.Int64

@@ -19,8 +19,8 @@ func (l *lan) settled(name string, ids ...meta.NodeID) {
 	}
 }
 
-// TestAnEmptyTopicOutlivesARestartOfAllNodes restarts every replica of a topic to
-// which nothing was published, and then publishes.
+// TestAnEmptyTopicOutlivesARestartOfAllNodes restarts every replica of an empty
+// topic, and then publishes.
 func TestAnEmptyTopicOutlivesARestartOfAllNodes(t *testing.T) {
 	ends := map[string]func(*lan, meta.NodeID){"stop": (*lan).stop, "kill": (*lan).kill, "crash": (*lan).crash}
 	all := []meta.NodeID{"n1", "n2", "n3"}
@@ -52,8 +52,8 @@ func TestAnEmptyTopicOutlivesARestartOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatWasNeverMadeIsEmpty has the metadata name replicas on nodes that
-// stop before they have made them: they have lost nothing.
+// TestAReplicaThatWasNeverMadeIsEmpty assigns replicas to nodes that stop before
+// they have created them: they have lost nothing.
 func TestAReplicaThatWasNeverMadeIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2", "n3"}
@@ -70,12 +70,12 @@ func TestAReplicaThatWasNeverMadeIsEmpty(t *testing.T) {
 	})
 }
 
-// version returns the version of partition 0 of a topic: it grows as a replica leaves
-// the in-sync set.
+// version returns the version of partition 0 of a topic: it grows when a replica
+// leaves the in-sync set.
 func (l *lan) version(name string) uint64 { return l.store.Topic(name).Partitions[0].Version }
 
-// TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing tells an empty replica from one
-// whose directory is gone: the second leaves the in-sync set.
+// TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing distinguishes an empty replica
+// from one without its directory: the second leaves the in-sync set.
 func TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2", "n3"}
@@ -96,8 +96,9 @@ func TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing(t *testing.T) {
 	})
 }
 
-// TestReplicasThatTheLedgerHasLostAreMissing removes the ledger with the topics:
-// what the metadata gives to a node that has run before was there.
+// TestReplicasThatTheLedgerHasLostAreMissing removes the ledger together with
+// the topics: replicas that the metadata assigns to a node that has run before
+// had existed.
 func TestReplicasThatTheLedgerHasLostAreMissing(t *testing.T) {
 	for _, gone := range [][]string{{"data/topics", "data/replicas"}, {"data/topics", "data/replicas", "data/cluster"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
 	})
 }
 
-// entries returns what a host's ledger names on its disk.
+// entries returns the replicas in a host's ledger on its disk.
 func (l *lan) entries(id meta.NodeID) []string {
 	l.t.Helper()
 	names, err := l.hosts[id].disk.ReadDir("data/replicas")
@@ -157,7 +158,7 @@ func (l *lan) entries(id meta.NodeID) []string {
 	return names
 }
 
-// write puts a file on a host's disk, durably.
+// write writes a file to a host's disk, durably.
 func (l *lan) write(id meta.NodeID, path, text string) {
 	l.t.Helper()
 	if err := vfs.WriteFileSynced(l.hosts[id].disk, path, []byte(text)); err != nil {
@@ -165,8 +166,8 @@ func (l *lan) write(id meta.NodeID, path, text string) {
 	}
 }
 
-// TestTheLedgerOfAnotherClusterCountsForNothing starts nodes whose disks name the
-// same replicas, of another cluster.
+// TestTheLedgerOfAnotherClusterCountsForNothing starts nodes with ledgers of the
+// same replicas, but of another cluster.
 func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2"}
@@ -187,8 +188,8 @@ func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
 	})
 }
 
-// TestAnUnfinishedMarkIsNoData finds in a replica's directory only what an
-// interrupted write has left.
+// TestAnUnfinishedMarkIsNoData has only the rest of an interrupted write in a
+// replica's directory.
 func TestAnUnfinishedMarkIsNoData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")

@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// poison publishes a message and requeues it until it is not delivered any more.
+// poison publishes a message and requeues it until it is no longer delivered.
 func (c *consumer) poison(deliveries int) {
 	c.t.Helper()
 	for range deliveries {
@@ -98,7 +98,8 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 	})
 }
 
-// Where the dead-letter topic takes nothing, the message stays and health says so.
+// If the dead-letter topic refuses the message, the message stays, and the health
+// report lists it.
 func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -135,7 +136,8 @@ func reasonOf(h health.Report, code string) string {
 	return ""
 }
 
-// The leader dies between two deliveries, or after the last: the next one counts on.
+// The leader dies between two deliveries, or after the last: the next leader
+// continues the count.
 func TestDeadLettersSurviveTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -163,7 +165,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 	})
 }
 
-// A change of the cluster's defaults reaches channels that are there, and ephemeral ones.
+// A change of the cluster's defaults applies to existing channels, and to ephemeral ones.
 func TestDefaultsReachEveryChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

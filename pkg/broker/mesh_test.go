@@ -38,14 +38,14 @@ type meshNode struct {
 	mesh *mesh
 }
 
-// newMesh starts brokers of these names. A topic that is created lies on the
-// nodes in turn.
+// newMesh starts brokers with these names. Partitions of a new topic are
+// assigned to the nodes in turn.
 func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 	t.Helper()
 	return newMeshWith(t, func(*Options) {}, ids...)
 }
 
-// newMeshWith is newMesh with options of each node of its own.
+// newMeshWith is newMesh with separate options for each node.
 func newMeshWith(t testing.TB, change func(*Options), ids ...meta.NodeID) *mesh {
 	t.Helper()
 	m := &mesh{t: t, nodes: map[meta.NodeID]*meshNode{}, links: map[[2]meta.NodeID]*meshLink{}}
@@ -79,7 +79,7 @@ func newMeshWith(t testing.TB, change func(*Options), ids ...meta.NodeID) *mesh 
 	return m
 }
 
-// stop closes the brokers, and then the links, as a process does.
+// stop closes the brokers, and then the links, like a process.
 func (m *mesh) stop() {
 	for _, n := range m.nodes {
 		n.Host.Exit()
@@ -97,7 +97,7 @@ func (m *mesh) stop() {
 	}
 }
 
-// create makes a topic whose partitions are led by these nodes.
+// create creates a topic with these nodes as the leaders of its partitions.
 func (m *mesh) create(name string, leaders ...meta.NodeID) {
 	m.t.Helper()
 	cfg := meta.TopicConfig{Partitions: len(leaders), Replicas: 1}.WithDefaults(1, meta.IsEphemeral(name))
@@ -120,7 +120,7 @@ func (m *mesh) converge(name string) {
 	}
 }
 
-// meshLink is the way of one node's calls to another.
+// meshLink is the connection for one node's calls to another.
 type meshLink struct {
 	m        *mesh
 	from, to meta.NodeID
@@ -217,7 +217,7 @@ func (l *meshLink) deliver(c *meshCall, alter func(uint8) error) {
 	}
 }
 
-// answer has a call's done called later, if its session lives.
+// answer calls a call's done later, if its session still exists.
 func (l *meshLink) answer(c *meshCall, reply []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +231,7 @@ func (l *meshLink) answer(c *meshCall, reply []byte, err error) {
 
 func (l *meshLink) wake() { signal.Poke(l.wakeup) }
 
-// hold keeps calls from arriving, or lets them.
+// hold stops calls from arriving, or releases them.
 func (l *meshLink) hold(held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,14 +239,15 @@ func (l *meshLink) hold(held bool) {
 	l.wake()
 }
 
-// refuse has calls refused by f before they arrive.
+// refuse makes f refuse calls before they arrive.
 func (l *meshLink) refuse(f func(kind uint8) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.alter = f
 }
 
-// cut breaks the session, and refuses new calls until it is mended.
+// cut breaks the session, and refuses new calls until the connection is
+// restored.
 func (l *meshLink) cut(broken bool) {
 	l.mu.Lock()
 	old := l.session

@@ -11,7 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// lose removes what a host's disk has of all topics. Its broker does not run.
+// lose removes the data of all topics from a host's disk. Its broker does not
+// run.
 func (l *lan) lose(id meta.NodeID) {
 	l.t.Helper()
 	if err := l.hosts[id].disk.RemoveAll("data/topics"); err != nil {
@@ -49,8 +50,8 @@ func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
 	})
 }
 
-// electSuspect elects a replica that is in the in-sync set, by the metadata, unless
-// its node has reported it as suspect already: then the metadata refuses it.
+// electSuspect elects a replica that the metadata counts as in sync. If its node
+// has already reported it as suspect, the metadata refuses.
 func (l *lan) electSuspect(name string, i int, leader meta.NodeID) {
 	l.t.Helper()
 	l.eventually("an election", func() bool {
@@ -61,7 +62,7 @@ func (l *lan) electSuspect(name string, i int, leader meta.NodeID) {
 	})
 }
 
-// down has the metadata say that a node is down.
+// down marks a node as down in the metadata.
 func (l *lan) down(id meta.NodeID) {
 	l.t.Helper()
 	if _, err := l.store.Propose(l.t.Context(), meta.SetNodeState{ID: id, State: meta.NodeDown}); err != nil {
@@ -69,8 +70,8 @@ func (l *lan) down(id meta.NodeID) {
 	}
 }
 
-// TestALeaderWithoutDataIsDeposed has everybody else down when the replica without data
-// is elected: the partition has no leader until one of the others comes.
+// TestALeaderWithoutDataIsDeposed elects the replica without data while all other nodes
+// are down: the partition has no leader until one of them restarts.
 func TestALeaderWithoutDataIsDeposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
@@ -135,9 +136,9 @@ func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {
 	})
 }
 
-// A reassignment takes a replica away from a node and gives it back, while that
-// node's metadata is behind and its replica still follows: the leader takes it
-// into the in-sync set. Then the node learns of the first half.
+// A reassignment removes a replica from a node and adds it again, while that
+// node's metadata is behind and its replica still follows: the leader adds it
+// to the in-sync set. Then the node learns of the removal.
 func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")

@@ -14,7 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// complains reports whether a node's readiness and health name a code with a text.
+// complains reports whether a node's readiness and health contain a code with a
+// text.
 func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	b := l.at(id)
 	for _, reasons := range [][]health.Reason{b.Node.Ready(), b.Node.Health().Reasons} {
@@ -31,8 +32,9 @@ func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	return b.Host.Stalls.Counts(time.Now())[code] == 1
 }
 
-// TestALeaderThatDoesNotLeadIsSaid has the metadata name a leader whose data is
-// gone, and that is the only one in sync: it leads nothing, and says so in time.
+// TestALeaderThatDoesNotLeadIsSaid makes the metadata name a leader that is the
+// only in-sync replica and has lost its data: it does not lead, and reports this
+// in time.
 func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Journal
@@ -66,8 +68,8 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 	})
 }
 
-// TestALeadershipThatGoesRoundIsSaid elects one leader after the other, faster than
-// any of them can begin.
+// TestALeadershipThatGoesRoundIsSaid elects leaders faster than any of them can
+// start to lead.
 func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
@@ -89,5 +91,6 @@ func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 	})
 }
 
-// saysWithin is how soon a leader that does not lead is in the health.
+// saysWithin is the time within which the health report lists a leader that
+// does not lead.
 const saysWithin = 5 * time.Second

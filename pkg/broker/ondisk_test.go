@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// killedNode is a node of three topics, on the disk that a kill of its process leaves. Of what it
-// did not sync nothing survives a loss of power. All is synced at the next start.
+// killedNode is a node with three topics, on its disk after its process was killed. A power loss
+// removes everything that was not synced. The next start syncs everything.
 func killedNode(t *testing.T) (n *node, left *vfs.Mem) {
 	t.Helper()
 	disk := vfs.NewCrashable()
@@ -30,7 +30,7 @@ func killedNode(t *testing.T) (n *node, left *vfs.Mem) {
 	return n, left
 }
 
-// TestWhatAKillLeavesIsDurableOnceItIsServed loses power behind a start that synced nothing by itself.
+// TestWhatAKillLeavesIsDurableOnceItIsServed loses power after a start that synced nothing by itself.
 func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
 	n, left := killedNode(t)
 	var syncs atomic.Int64
@@ -58,8 +58,8 @@ func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
 	}
 }
 
-// TestALogThatIsOpenedLaterIsSynced has one that cannot be read at the start. Someone may have put
-// its files there since.
+// TestALogThatIsOpenedLaterIsSynced has a log that cannot be read at the start. An operator may
+// have restored its files since.
 func TestALogThatIsOpenedLaterIsSynced(t *testing.T) {
 	n, left := killedNode(t)
 	faulty := vfstest.NewFaulty(left)

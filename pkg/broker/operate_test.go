@@ -22,8 +22,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-// council is the Members of a lan: every broker votes, though one store has all
-// the metadata.
+// council is the Members of a lan: every broker is a voter, though one store
+// has all the metadata.
 type council struct {
 	store    *raftstore.Store
 	config   raftstore.Configuration
@@ -61,7 +61,7 @@ func newGovernedLan(t *testing.T, ids ...meta.NodeID) (*lan, *council) {
 	return l, c
 }
 
-// spread makes a topic whose partitions are led by different nodes.
+// spread creates a topic with partitions on different leaders.
 func (l *lan) spread(name string, leaders ...meta.NodeID) {
 	l.t.Helper()
 	cfg := meta.TopicConfig{Partitions: len(leaders), Replicas: 1}.WithDefaults(1, false)

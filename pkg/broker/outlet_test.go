@@ -27,8 +27,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// send publishes one message and does not wait; the body is spoiled afterwards,
-// as a connection's buffer is.
+// send publishes one message and does not wait. It overwrites the body
+// afterwards, like a connection that reuses its buffer.
 func (n *meshNode) send(name string, partition int, body string, done func(topic.Receipt)) {
 	p := publish.Request{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}, Done: done}
 	n.Router.Publish(n.t.Context(), p)
@@ -135,8 +135,7 @@ func (s *settled) one() func(topic.Receipt) {
 	}
 }
 
-// TestOrderSurvivesRefusals has a leader that the leadership comes to and goes
-// from.
+// TestOrderSurvivesRefusals moves the leadership to a node and away from it.
 func TestOrderSurvivesRefusals(t *testing.T) {
 	r := testrand.New(t)
 	m := newMesh(t, "n1", "n2")
@@ -170,14 +169,14 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 }
 
 // ended waits until no publish is in transit: a forward queue ends after the receipts of its
-// last publish were given.
+// last publish.
 func ended(t *testing.T, b *Broker) {
 	t.Helper()
 	eventually(t, func() bool { partitions, bytes := b.Router.Waiting(); return partitions == 0 && bytes == 0 })
 }
 
-// TestOrderSurvivesHandovers publishes through a node that leads at times, while
-// the leadership goes around.
+// TestOrderSurvivesHandovers publishes through a node that sometimes leads,
+// while the leadership moves around.
 func TestOrderSurvivesHandovers(t *testing.T) {
 	r := testrand.New(t)
 	ids := []meta.NodeID{"n1", "n2", "n3"}
@@ -261,7 +260,7 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !so(); {
@@ -313,8 +312,8 @@ func TestAPublishThatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads has a leader that takes a
-// publish and never answers.
+// TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads has a leader that accepts
+// a publish and never answers.
 func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	stuck := make(chan func(), 100)
 	l := newLan(t, func(o *Options) {
@@ -344,8 +343,9 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	ended(t, at)
 }
 
-// TestNothingOvertakesWhatCouldNotBeSent has a publish find no connection, which
-// is heard of only when there is one and the next publish went through it.
+// TestNothingOvertakesWhatCouldNotBeSent has a publish fail without a
+// connection. The failure is reported only after a connection was made and the
+// next publish was sent on it.
 func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n1" {
@@ -371,8 +371,8 @@ func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
 	}
 }
 
-// reluctant is a forward.Remote that cannot send the first publish, and says so after the
-// second has been answered.
+// reluctant is a forward.Remote that cannot send the first publish, and reports this
+// after the answer to the second.
 type reluctant struct {
 	forward.Remote
 	publishes atomic.Int32
@@ -396,7 +396,7 @@ func (r *reluctant) Go(node meta.NodeID, kind uint8, payload [][]byte, done func
 	r.Remote.Go(node, kind, payload, done)
 }
 
-// hanging is a forward.Remote that one node never answers through: its answers are kept.
+// hanging is a forward.Remote that withholds the answers of one node.
 type hanging struct {
 	forward.Remote
 	node  meta.NodeID

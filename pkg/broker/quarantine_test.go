@@ -53,13 +53,13 @@ func (l *lan) spoil(id meta.NodeID, name string, i int, find string) {
 	l.t.Fatalf("%q is in no log of %s: %v", find, id, names)
 }
 
-// soon makes what waits for a follower that lags quick.
+// soon shortens the time for which a leader waits for a lagging follower.
 func soon(o *Options) {
 	o.ReplicaLag, o.RetentionInterval, o.DiskInterval = 100*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 }
 
-// wholeAt waits until a node follows with a copy of all that is committed, and
-// checks that every message of it can be read.
+// wholeAt waits until a node follows with a copy of everything committed, and
+// checks that every message in it can be read.
 func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 	l.t.Helper()
 	l.eventually("a whole copy", func() bool {
@@ -75,7 +75,7 @@ func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 	}
 }
 
-// settleLog has a replica note how far its log is durable.
+// settleLog makes a replica note the durable end of its log.
 func (l *lan) settleLog(id meta.NodeID, name string) {
 	l.t.Helper()
 	if err := l.at(id).Host.Lookup(name).Held(0).Replica.Log().Checkpoint(0); err != nil {

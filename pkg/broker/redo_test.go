@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Any replica may have been synced through a journal that is damaged now: each is
-// compared with its leader before it counts as in sync.
+// Any replica may have been synced through the journal that is now damaged: each
+// is compared with its leader before it counts as in sync.
 func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 	n := newNode(t)
 	n.put("a", "one")

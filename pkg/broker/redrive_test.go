@@ -83,8 +83,8 @@ func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 	})
 }
 
-// A dead letter has an id by which it is stored once; a message that comes back, brought or led, and
-// fails again is another one.
+// A dead letter has an id by which it is stored once. If a message is delivered again, after a
+// redrive or a seek, and fails again, it becomes a different dead letter.
 func TestAMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -156,7 +156,7 @@ func TestSharedDeadLettersAreToldApart(t *testing.T) {
 	})
 }
 
-// What cannot go back stays, and nothing is lost.
+// A dead letter that cannot be redriven stays, and no message is lost.
 func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

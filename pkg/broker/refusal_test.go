@@ -26,8 +26,8 @@ func (l *lan) sendAt(id meta.NodeID, name string) topic.Receipt {
 	return <-got
 }
 
-// A refusal keeps its reason and its fate when the publish was sent through another
-// node: clients there get the same error as at the leader.
+// A refusal keeps its reason and its outcome when the publish was sent through
+// another node: clients there get the same error as at the leader.
 func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
@@ -49,8 +49,8 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 	})
 }
 
-// Every refusal of a publish has a code between nodes: at the node that the client is
-// at it is the same error, with the same fate.
+// Every refusal of a publish has a code between nodes: at the client's node it is the
+// same error, with the same outcome.
 func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 	for _, err := range []error{
 		failure.NotLeading, failure.Moving, failure.TooFewISR, failure.BodyTooBig, failure.NotLeased, failure.DiskFull, failure.QueueFull, failure.ShuttingDown, failure.NoLeader,
@@ -65,7 +65,7 @@ func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 	}
 }
 
-// Sums over nodes name the leaders that do not answer, also where none does.
+// Sums over nodes name the leaders that do not answer, also if none does.
 func TestSumsNameTheNodesThatAreMissing(t *testing.T) {
 	m := newMesh(t, "n1", "n2", "n3")
 	m.create("both", "n2", "n3")

@@ -75,8 +75,8 @@ func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery 
 	return d
 }
 
-// TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake has messages time out at the
-// leader alone, as for a node that was held up.
+// TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake makes messages time out only
+// at the leader, as if the other node had been paused.
 func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, time.Minute, "a", "b")
@@ -99,7 +99,7 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	})
 }
 
-// TestAClientIsToldOfAFinishThatReachesNoLeader has the leader end the
+// TestAClientIsToldOfAFinishThatReachesNoLeader makes the leader end the
 // subscription while answers are in transit, and after them.
 func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,9 @@ func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 	})
 }
 
-// A message times out at the leader, and comes to the same relay again, while its Finish is on the way. The leader
-// accepts the Finish and goes on, perhaps with another consumer: what the relay holds would come behind that.
+// A message times out at the leader, and the leader sends it to the same relay again, while its Finish
+// is in transit. The leader accepts the Finish and continues, perhaps with another consumer: the relay
+// would deliver its copy after the later messages.
 func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -154,7 +155,7 @@ func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 	})
 }
 
-// A Finish that comes too late is refused, and says nothing about deliveries after it.
+// A Finish that comes too late is refused, and does not affect later deliveries.
 func TestARelayDeliversAgainAfterARefusedFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, time.Second, "a")

@@ -45,7 +45,7 @@ func TestAConsumerIsServedFromAnotherNode(t *testing.T) {
 	eventually(t, func() bool { return m.nodes["n2"].finished("t", "c")+m.nodes["n3"].finished("t", "c") == 300 })
 }
 
-// finished returns how many messages of a channel were finished here.
+// finished returns how many messages of a channel were finished on this node.
 func (n *meshNode) finished(name, channel string) uint64 {
 	return n.channelStats(name, channel).FinishedTotal
 }
@@ -59,7 +59,7 @@ func (n *meshNode) channelStats(name, channel string) stats.Channel {
 	return stats.Channel{}
 }
 
-// takeSome takes what comes, up to k messages, and answers nothing.
+// takeSome takes up to k messages, and does not answer them.
 func (c *consumer) takeSome(k int) []topic.Delivery {
 	c.t.Helper()
 	var got []topic.Delivery
@@ -86,7 +86,7 @@ func (c *consumer) takeSome(k int) []topic.Delivery {
 	return got
 }
 
-// idle has the consumer look for a while, and find nothing.
+// idle checks for a while that the consumer finds no message.
 func (c *consumer) idle() {
 	c.t.Helper()
 	end := time.After(50 * time.Millisecond)
@@ -268,8 +268,8 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 	})
 }
 
-// The first consumer of a channel chooses where it begins, and makes it ordered, at
-// whatever node it is; those that come later do not.
+// The first consumer of a channel decides where it begins and makes it ordered, at
+// any node. Later consumers do not.
 func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -361,8 +361,8 @@ func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
 	eventually(t, func() bool { return len(m.nodes["n2"].Host.Lookup("t").Led(0).Part.Channels()) == 0 })
 }
 
-// TestWhoWaitsIsServedInTurn has clients here and elsewhere wait for the messages
-// of one partition.
+// TestWhoWaitsIsServedInTurn has clients of this and another node wait for the
+// messages of one partition.
 func TestWhoWaitsIsServedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -398,7 +398,7 @@ func TestWhoWaitsIsServedInTurn(t *testing.T) {
 	})
 }
 
-// takeAll takes what there is now, and finishes it.
+// takeAll takes all available messages, and finishes them.
 func (c *consumer) takeAll() int {
 	c.t.Helper()
 	var ids []seq.MessageID
@@ -479,7 +479,7 @@ func TestARelayThatGivesUpTellsTheLeader(t *testing.T) {
 	}
 }
 
-// subscriptions returns those that consume a channel of the partitions that the node leads.
+// subscriptions returns the subscriptions to a channel in partitions that the node leads.
 func (n *meshNode) subscriptions(name, channel string) (all []*consume.Subscription) {
 	for _, lp := range n.Host.Lookup(name).AllLed() {
 		for _, k := range lp.Part.Channel(channel).Consumers() {

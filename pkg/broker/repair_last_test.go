@@ -37,7 +37,7 @@ func (l *lan) fill(name string, n int) (all []string) {
 	return all
 }
 
-// alone ends all nodes, one after the other, so that one of them is the only one in sync.
+// alone stops all nodes, one by one, so that a given one is the only one in sync.
 func (l *lan) alone(name string, last meta.NodeID) {
 	l.t.Helper()
 	if l.store.Topic(name).Partitions[0].Leader != last {
@@ -52,8 +52,8 @@ func (l *lan) alone(name string, last meta.NodeID) {
 	l.stop(last)
 }
 
-// takes consumes until it has all messages of a channel, or some time is over. The leader may change. It
-// finishes nothing: retention would drop that.
+// takes consumes until it has all messages of a channel, or a time has passed. The leader may change.
+// It finishes nothing, because retention would then drop the messages.
 func (l *lan) takes(name string, want []string, within time.Duration) {
 	l.t.Helper()
 	got := map[string]bool{}
@@ -89,8 +89,8 @@ var lastCopies = map[string]func(l *lan, all []string){
 	"in many places": func(l *lan, all []string) { l.spoil("n1", "t", 0, all[1][:50]); l.spoil("n1", "t", 0, all[5][:50]) },
 }
 
-// The only replica in sync is damaged, and the others hold what it lost, though they are not in sync.
-// No consumer skips it, and no operator is needed.
+// The only replica in sync is damaged, and the others hold the lost messages, though they are not in
+// sync. No consumer skips the messages, and no operator is needed.
 func TestTheOnlyCopyInSyncIsRepairedWithThoseThatAreNot(t *testing.T) {
 	for name, harm := range lastCopies {
 		for _, late := range []time.Duration{0, 20 * time.Second} {
@@ -132,8 +132,8 @@ func segmented(t *testing.T) *lan {
 	return l
 }
 
-// All three copies are damaged, each in another place, while no node runs. One leads, the others are set
-// aside, and what it lost comes from there.
+// All three copies are damaged, each in a different place, while no node runs. One leads, the others
+// are set aside, and the leader's lost messages come from them.
 func TestThreeCopiesWithDamageInDifferentPlacesLoseNothing(t *testing.T) {
 	for _, where := range [][3]int{{1, 3, 5}, {7, 3, 5}, {0, 1, 7}, {2, 3, 4}} {
 		t.Run(fmt.Sprint(where), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestARottenAnOlderAndADamagedCopyLoseNothing(t *testing.T) {
 	})
 }
 
-// loseEverywhere damages a message in all three copies of a topic, of which that of n1 is the only one in sync.
+// loseEverywhere damages a message in all three copies of a topic. Only the copy on n1 is in sync.
 func (l *lan) loseEverywhere(topic, message string) {
 	ids := []meta.NodeID{"n1", "n2", "n3"}
 	for _, id := range ids {
@@ -202,7 +202,8 @@ func (l *lan) loseEverywhere(topic, message string) {
 	}
 }
 
-// No copy holds a message any more. The health says so, and all others are delivered.
+// One message is lost in all copies. The health report lists it, and all others are
+// delivered.
 func TestWhatNoCopyHoldsIsSaidAndPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
@@ -243,8 +244,8 @@ func TestARestartInTheMidstOfARepairLosesNothing(t *testing.T) {
 	}
 }
 
-// A leader cannot read what it holds of messages with dedup ids, and others can: a repeated publish is
-// answered where it was stored, and not stored again.
+// A leader cannot read its messages with dedup ids, and other replicas can: a repeated publish gets
+// the place of the first one, and is not stored again.
 func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 	for name, alone := range map[string]bool{"others are in sync": false, "it is alone in sync": true} {
 		t.Run(name, func(t *testing.T) {
@@ -287,8 +288,8 @@ func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 	}
 }
 
-// A damaged leader that is alone in sync is asked to transfer its leadership: it stays, delivers what
-// it can, and is repaired once another node is there.
+// An operator asks a damaged leader, the only in-sync replica, to transfer its leadership: it stays,
+// delivers the intact messages, and is repaired once another node is there.
 func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
@@ -315,9 +316,9 @@ func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
 	})
 }
 
-// The disk of the only copy in sync takes no file for its repair, which costs no epoch, or does not put it into its
-// place, which costs one each time: it is tried less and less often. What is intact is delivered. The repair is made
-// once the disk takes it.
+// The disk of the only copy in sync refuses the file for its repair, which costs no epoch, or refuses
+// to rename it, which costs one each time: the node retries less and less often. Intact messages are
+// delivered. The repair succeeds once the disk works.
 func TestARepairThatTheDiskDoesNotTakeCostsFewEpochs(t *testing.T) {
 	for kind, most := range map[vfs.OpKind]seq.Epoch{vfs.OpCreate: 0, vfs.OpRename: 12} {
 		t.Run(kind.String(), func(t *testing.T) { refusesRepair(t, kind, most) })
@@ -371,7 +372,8 @@ func refusesRepair(t *testing.T, kind vfs.OpKind, most seq.Epoch) {
 	})
 }
 
-// No copy holds a message, and consumers pass over it. Another one is damaged an hour later, and others hold that.
+// No copy holds a certain message, and consumers skip it. An hour later another message is damaged,
+// which other copies hold.
 func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
@@ -390,8 +392,9 @@ func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 	})
 }
 
-// The only copy in sync is an older state of its disk, and was written on: the others hold another message at the same
-// offset, committed as well. When that place rots, what they hold is not what was lost.
+// The only copy in sync is an older state of its disk, and was written on: the others hold another
+// message at the same offset, committed as well. When that place is damaged, the other copies hold a
+// different message, not the lost one.
 func TestALogThatWasRewrittenIsNotRepairedWithWhatWasThereBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)

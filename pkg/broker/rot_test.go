@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-// rotting is three brokers with a topic of several segments on each, all in sync.
+// rotting starts three brokers with a topic of several segments, all in sync.
 func rotting(t *testing.T, opts func(*Options)) *lan {
 	t.Helper()
 	l := newLan(t, func(o *Options) {
@@ -33,7 +33,7 @@ func rotting(t *testing.T, opts func(*Options)) *lan {
 }
 
 // whole waits until all replicas are in sync and the disks of all nodes hold the
-// same, every byte of it readable.
+// same, entirely readable data.
 func (l *lan) whole(within time.Duration) {
 	l.t.Helper()
 	state := ""
@@ -64,9 +64,9 @@ func (l *lan) whole(within time.Duration) {
 	l.t.Fatalf("not repaired within %v: %s", within, state)
 }
 
-// A leader whose log is damaged cannot serve a follower that comes back. It finds
-// the damage as it reads for it, and transfers its leadership to a replica that is
-// intact.
+// A leader with a damaged log cannot serve a returning follower. It finds the
+// damage when it reads for the follower, and transfers its leadership to an intact
+// replica.
 func TestRotAtTheLeaderKeepsNoReplicaOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, func(o *Options) {
@@ -90,8 +90,8 @@ func TestRotAtTheLeaderKeepsNoReplicaOut(t *testing.T) {
 	})
 }
 
-// harms are what may become of a replica's files while the broker runs, with all of
-// the messages in its memory.
+// harms are possible damages of a replica's files while the broker runs with all
+// messages in memory.
 var harms = map[string]func(l *lan, id meta.NodeID){
 	"damage": func(l *lan, id meta.NodeID) { l.spoil(id, "t", 0, "2222") },
 	"the segment that is written is gone": func(l *lan, id meta.NodeID) {
@@ -119,8 +119,8 @@ func (l *lan) remove(id meta.NodeID, choose func([]string) string) {
 	}
 }
 
-// A comparison of the replicas reads the disks, says what it finds, and has it
-// repaired: at the leader and at a follower.
+// A comparison of the replicas reads the disks, reports damage, and starts its
+// repair: at the leader and at a follower.
 func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
 	for name, harm := range harms {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
@@ -149,8 +149,8 @@ func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
 	}
 }
 
-// No consumer reads what is damaged, and it is found all the same: the scrubber
-// reads everything once in an interval.
+// Damage is found even if no consumer reads there: the scrubber reads
+// everything once in an interval.
 func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 	for name, harm := range harms {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
@@ -173,8 +173,8 @@ func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// Replicas that hold next to nothing take a step each: a node with many of them reads
-// all of them in an interval, too.
+// Nearly empty replicas take one step each: a node with many of them also reads all
+// of them in an interval.
 func TestScrubberReadsManySmallReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, func(o *Options) { o.ScrubInterval = time.Hour }, "n1")
@@ -190,7 +190,8 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 	})
 }
 
-// A node that restarts continues with its check, and forgets what it does not hold.
+// A restarted node continues its check, and forgets replicas that it no longer
+// holds.
 func TestScrubberGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
@@ -227,8 +228,9 @@ func smallSegments(t *testing.T) *lan {
 	return l
 }
 
-// The leader's newest messages rot when it has to compare logs with all its
-// followers: none of them can be compared, and each holds what the leader lost.
+// The leader's newest messages are damaged when it has to compare logs with all
+// its followers: none of them can be compared, and each holds the leader's lost
+// messages.
 func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := smallSegments(t)

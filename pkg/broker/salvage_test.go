@@ -185,7 +185,7 @@ func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 	}
 }
 
-// positionsKept is in the names of damaged files that were replaced.
+// positionsKept is a part of the names of damaged files that were replaced.
 const positionsKept = ".damaged."
 
 func TestNoFileOfOneTopicKeepsANodeDown(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// A consumer requeues a message as soon as it gets it: the message is named wherever an
-// operator looks, and no longer when that has stopped.
+// A consumer requeues a message as soon as it gets it: all reports to operators name
+// the message until the consumer stops.
 func TestAMessageThatSpinsIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")

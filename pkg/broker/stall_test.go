@@ -18,14 +18,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// reader is a client that reads as a test says: it takes and answers as fast as it can
-// while it reads, and does nothing at all while it stalls.
+// reader is a client under the control of a test: while it reads it takes and answers
+// as fast as it can, and while it stalls it does nothing.
 type reader struct {
 	*consumer
 	got map[string]int // deliveries of each body
 }
 
-// readFor reads and finishes everything for a time, woken or not.
+// readFor reads and finishes all messages for a time, with or without being
+// woken.
 func (r *reader) readFor(d time.Duration) {
 	r.t.Helper()
 	end := time.After(d)
@@ -69,8 +70,9 @@ func name(body []byte) string {
 
 func padded(name string, size int) string { return name + " " + strings.Repeat("x", size) }
 
-// A client at a node that relays does not read for longer than its message timeout
-// while more waits for it than the relay holds. When it reads again it gets all.
+// A client of a relaying node stops reading for longer than its message timeout
+// while more messages wait than the relay holds. When it reads again it gets all
+// of them.
 func TestAStalledRelayFetchesAgain(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -110,7 +112,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 	}
 }
 
-// What a stalled client holds back goes to others.
+// Messages that a stalled client holds are delivered to others.
 func TestAStalledClientStarvesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -131,8 +133,8 @@ func TestAStalledClientStarvesNoOther(t *testing.T) {
 	})
 }
 
-// A relay that holds too much to fetch continues when partitions that it had that of
-// are led elsewhere.
+// A relay that holds too many messages to fetch more continues when the partitions
+// of those messages get other leaders.
 func TestARelayFetchesAgainForThePartitionsThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -167,7 +169,8 @@ func (c *consumer) mustWake() {
 	}
 }
 
-// A client with no room for what a relay has is woken when what it holds times out.
+// A client without room for the relay's messages is woken when the messages that it
+// holds time out.
 func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
@@ -194,9 +197,9 @@ func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
 	})
 }
 
-// Whatever a client does for a while, takes and
-// does not answer, does not read, sets RDY to 0, goes, or loses its leader, once
-// clients read again every message is finished within bounded time.
+// A client may take messages without answering, stop reading, set RDY to 0,
+// leave, or lose its leader. Once clients read again, every message is finished
+// within bounded time.
 func TestAfterAnyStallEverythingIsDelivered(t *testing.T) {
 	first := testrand.Seed(t)
 	for i := range uint64(25) {
@@ -207,7 +210,7 @@ func TestAfterAnyStallEverythingIsDelivered(t *testing.T) {
 	}
 }
 
-// FuzzStall is that test with seeds of the fuzzer's choice.
+// FuzzStall is that test with seeds from the fuzzer.
 func FuzzStall(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -245,7 +248,7 @@ func stallAtRandom(t *testing.T, seed uint64) {
 	x.settle()
 }
 
-// join adds a client at the node that relays.
+// join adds a client at the relaying node.
 func (x *stallRun) join() {
 	c := x.m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = x.timeout })
 	c.SetReady([]int{1, 2, 7, 100, 2500}[x.rnd.IntN(5)])
@@ -284,7 +287,7 @@ func (x *stallRun) step(size, partitions int) {
 	}
 }
 
-// settle has one client read everything, while the others do nothing.
+// settle lets one client read everything, while the others do nothing.
 func (x *stallRun) settle() {
 	r := x.readers[x.rnd.IntN(len(x.readers))]
 	r.SetReady(1 + x.rnd.IntN(10))

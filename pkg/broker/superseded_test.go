@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// A replica knows a newer leader than this node's metadata does, which may be
-// behind for as long as it likes: another delivers by then.
+// A replica knows a newer leader than this node's metadata, which may be behind
+// for any length of time: the newer leader already delivers.
 func TestALeaderThatLearnsOfALaterOneDeliversNothing(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")

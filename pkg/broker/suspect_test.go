@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// murder ends a broker as kill -9 does: its disk keeps everything that was written.
+// murder ends a broker like kill -9: its disk keeps everything that was written.
 func (l *lan) murder(ids ...meta.NodeID) {
 	for _, id := range ids {
 		h := l.hosts[id]
@@ -28,8 +28,8 @@ func (l *lan) murder(ids ...meta.NodeID) {
 	}
 }
 
-// control does once what the controller does: partitions without a leader that is
-// alive get one.
+// control runs one step of the controller: partitions without a live leader get
+// one.
 func (l *lan) control() {
 	l.t.Helper()
 	nodes := controller.Conditions{}
@@ -94,7 +94,7 @@ func bodies(n int) []string {
 }
 
 // TestOneDamagedBitAndARestartOfAllLoseNothing damages one message in the log of one
-// replica, behind its last checkpoint, while no node runs.
+// replica, after its last checkpoint, while no node runs.
 func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
 	for _, victim := range []meta.NodeID{"n1", "n2"} {
 		for _, where := range []int{0, 10, 18, 19} {
@@ -124,8 +124,8 @@ func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
 	}
 }
 
-// TestALeaderThatRestartsAtOnceWithDamageLosesNothing has the others run all the time:
-// no node notices the restart.
+// TestALeaderThatRestartsAtOnceWithDamageLosesNothing keeps the other nodes running:
+// none of them notices the restart.
 func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
 	for _, where := range []int{10, 19} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
 	}
 }
 
-// TestADiskPutBackToAnOlderStateLosesNothing has one node start from what its disk held
-// some messages ago, at the end of a batch: nothing on the disk tells.
+// TestADiskPutBackToAnOlderStateLosesNothing starts one node with an older state of its
+// disk that ends at a batch: the disk does not show this.
 func TestADiskPutBackToAnOlderStateLosesNothing(t *testing.T) {
 	for _, back := range []int{1, 5, 20} {
 		for _, restarted := range [][]meta.NodeID{{"n1"}, {"n1", "n2", "n3"}, {"n1", "n2"}} {
@@ -169,8 +169,8 @@ func TestADiskPutBackToAnOlderStateLosesNothing(t *testing.T) {
 	}
 }
 
-// TestALastCopyWithDamageServesWhatIsIntact has the only in-sync replica lost for good,
-// and another one start with a damaged message.
+// TestALastCopyWithDamageServesWhatIsIntact loses the only in-sync replica permanently,
+// and starts another one with a damaged message.
 func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")
@@ -205,8 +205,8 @@ func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
 	})
 }
 
-// TestAKillDoesNotMoveAFollowersCommittedEndBack looks at a follower that was told of the
-// last commit without a message behind it.
+// TestAKillDoesNotMoveAFollowersCommittedEndBack checks a follower that learned of the
+// last commit without a later message.
 func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
@@ -223,8 +223,8 @@ func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
 	})
 }
 
-// TestWhatWasSetAsideStaysWhileItIsLonger lays a copy of eight messages aside of a replica
-// that is in sync and holds five, and then ten.
+// TestWhatWasSetAsideStaysWhileItIsLonger sets aside a copy of eight messages, of a
+// replica that is in sync and holds five messages, and then ten.
 func TestWhatWasSetAsideStaysWhileItIsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")

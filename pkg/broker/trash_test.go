@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// has reports whether a node's disk has anything of a topic.
+// has reports whether a node's disk has any data of a topic.
 func (l *lan) has(id meta.NodeID, name string, in meta.Incarnation) bool {
 	_, err := l.hosts[id].disk.Stat("data/topics/" + datadir.TopicName(name, in))
 	return err == nil
@@ -28,9 +28,9 @@ func (l *lan) letGo(name string) {
 	}
 }
 
-// TestARestoredTopicIsWhatItWas deletes a topic, has nodes restart in every way while it is in
-// the trash or miss that, and restores it: messages and positions are there, the log continues,
-// and every replica holds it.
+// TestARestoredTopicIsWhatItWas deletes a topic while one node is down, restarts nodes in every
+// way while the topic is in the trash, and restores it: messages and positions are there, the
+// log continues, and every replica holds the topic.
 func TestARestoredTopicIsWhatItWas(t *testing.T) {
 	all := []meta.NodeID{"n1", "n2", "n3"}
 	for what, meanwhile := range map[string]func(*lan){
@@ -104,7 +104,7 @@ func TestARestoredTopicIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestATopicIsRestoredInPlaceOfANewerOne does so while a node is down that had both.
+// TestATopicIsRestoredInPlaceOfANewerOne: while a node that held both is down.
 func TestATopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := []meta.NodeID{"n1", "n2", "n3"}
@@ -195,8 +195,9 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 	})
 }
 
-// TestAFullDiskPurgesTheOldest: what was deleted must not keep publishes from being taken. One
-// goes at a time, of which the node has something; another node's topics and small ones stay.
+// TestAFullDiskPurgesTheOldest: deleted topics must not cause publishes to be refused. The
+// node purges one at a time of those that it holds; topics of other nodes and small topics
+// stay.
 func TestAFullDiskPurgesTheOldest(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")

@@ -9,8 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/relay"
 )
 
-// TestADeliveryThatTheClientHasNotSeenDoesNotCount has a client at a node that does not
-// lead want nothing more, or leave, while messages wait for it there or are on their way.
+// TestADeliveryThatTheClientHasNotSeenDoesNotCount has a client of a node that does not
+// lead stop taking messages, or leave, while messages wait for it there or are in
+// transit.
 func TestADeliveryThatTheClientHasNotSeenDoesNotCount(t *testing.T) {
 	const seen = 3
 	for _, c := range []struct {
@@ -86,7 +87,7 @@ func TestADeliveryThatTheClientHasNotSeenDoesNotCount(t *testing.T) {
 	}
 }
 
-// idleNow looks once more, and finds nothing.
+// idleNow checks that one more look finds no message.
 func (c *consumer) idleNow() {
 	c.t.Helper()
 	synctest.Wait()
@@ -95,8 +96,8 @@ func (c *consumer) idleNow() {
 	}
 }
 
-// TestADeliveryThatTheClientHasSeenCounts has answers that the leader never
-// hears of, and one on its way before it hears that the client has left.
+// TestADeliveryThatTheClientHasSeenCounts has answers that never reach the
+// leader, and one in transit before the leader learns that the client has left.
 func TestADeliveryThatTheClientHasSeenCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")

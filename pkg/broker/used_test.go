@@ -7,8 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// TestANodeShowsWhatItsClientsUse: nothing of what others lead, until a client of the
-// node uses it; then all that the cluster has. A leader tells no more than its part.
+// TestANodeShowsWhatItsClientsUse: it shows no topic that other nodes lead until a
+// client of the node uses it, and then the counts of the whole cluster. A leader
+// reports only its own part.
 func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
@@ -56,7 +57,7 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	}
 }
 
-// TestEveryNodeKnowsWhatWasDeletedLately, whichever node was asked to delete it.
+// TestEveryNodeKnowsWhatWasDeletedLately: whichever node got the request.
 func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
