@@ -71,7 +71,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				err := c.askHandover(ctx, state, elections[i])
-				if err == nil || ctx.Err() != nil || errors.Is(err, failure.Moving) { // it moves for another who asked
+				if err == nil || ctx.Err() != nil || passes(err) {
 					continue
 				}
 				c.log.Warn("graceful leadership transfer failed; electing a new leader", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
@@ -83,6 +83,13 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 	}
 	asking.Wait()
 	return refused
+}
+
+// passes reports whether a leader refused for what is over in a moment: it transfers the leadership for
+// another request, or one of both had not applied yet what the other knew. The next decision asks again.
+// A leader that is deposed fails what it has in progress.
+func passes(err error) bool {
+	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }
 
 func (c *chair) askHandover(ctx context.Context, state *meta.State, e meta.Election) error {

@@ -54,15 +54,21 @@ func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
 	}
 }
 
-// A leadership that is being transferred for another who asked is not taken from its leader, which would
-// fail what it is about to commit.
-func TestALeaderThatHandsOverAlreadyIsNotDeposed(t *testing.T) {
+// A leader that refuses for a moment is asked again: it transfers the leadership for another request, or
+// has not applied what the controller has. Deposing it would fail what it is about to commit.
+func TestALeaderThatRefusesForAMomentIsNotDeposed(t *testing.T) {
+	for _, refusal := range []error{failure.Moving, failure.StaleVersion, failure.NotInISR} {
+		t.Run(refusal.Error(), func(t *testing.T) { refusesForAMoment(t, refusal) })
+	}
+}
+
+func refusesForAMoment(t *testing.T, refusal error) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		var busy atomic.Bool
 		busy.Store(true)
 		w.operate = func(self string, _ forward.Operate) error {
 			if busy.Load() {
-				return fmt.Errorf("t/0: %w", failure.Moving)
+				return fmt.Errorf("t/0: %w", refusal)
 			}
 			s := w.node(self).Store()
 			_, err := s.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{{

@@ -72,8 +72,13 @@ func transferMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a leader is deposed while it hands over", file: "pkg/cluster/handover.go",
-			old: "|| errors.Is(err, failure.Moving) {", with: "|| errors.Is(err, failure.NotLeading) {",
-			tests: []string{"./pkg/cluster"}, run: "HandsOverAlready",
+			old: "errors.Is(err, failure.Moving) ||", with: "errors.Is(err, failure.NotLeading) ||",
+			tests: []string{"./pkg/cluster"}, run: "RefusesForAMoment",
+		},
+		{
+			name: "a leader is deposed that has not applied a change", file: "pkg/cluster/handover.go",
+			old: "errors.Is(err, failure.StaleVersion) ||", with: "",
+			tests: []string{"./pkg/cluster"}, run: "RefusesForAMoment",
 		},
 		{
 			name: "a leader denies an election that it has not applied", file: "pkg/host/handover.go",
