@@ -99,7 +99,7 @@ func topicTable(p *page, topics ...api.Topic) {
 		if c.MaxMessageBytes != 0 {
 			largest = units.Size(c.MaxMessageBytes).String()
 		}
-		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), words.Size(topic.Bytes), ackMeans(c), topicState(topic),
+		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), words.Size(topic.Bytes), ackMeans(c, topic.Ephemeral), topicState(topic),
 			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), largest)
 	}
 	p.table(t)
@@ -118,12 +118,14 @@ func retention(c api.Config) string {
 }
 
 // ackMeans formats what an acknowledgement guarantees.
-func ackMeans(c api.Config) string {
+func ackMeans(c api.Config, ephemeral bool) string {
 	where := plural(max(c.MinISR, 1), "replica")
 	if c.MinISR < c.Replicas {
 		where = fmt.Sprintf("%d+ replicas", max(c.MinISR, 1))
 	}
 	switch {
+	case ephemeral:
+		return where + ", in memory"
 	case c.Sync == api.SyncAlways:
 		return where + ", on disk"
 	case c.Sync == api.SyncInterval:

@@ -108,9 +108,12 @@ func TestAckMeansIsTrue(t *testing.T) {
 		{api.Config{Replicas: 2, MinISR: 2, Sync: 500, SyncInterval: interval}, "2 replicas, on disk in 200ms or 500 messages"},
 		{api.Config{Replicas: 1, MinISR: 1, Sync: 500}, "1 replica, on disk in 500 messages"},
 	} {
-		if got := ackMeans(tc.c); got != tc.want {
+		if got := ackMeans(tc.c, false); got != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.c, got, tc.want)
 		}
+	}
+	if got := ackMeans(api.Config{Replicas: 1, MinISR: 1, Sync: api.SyncAlways}, true); got != "1 replica, in memory" {
+		t.Errorf("of an ephemeral topic: %q", got)
 	}
 }
 
