@@ -42,7 +42,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test alerts manifests nights otlp run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts alerts-live manifests nights otlp run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -59,6 +59,9 @@ dist-test: ## build packages of two versions; install, run, upgrade, remove in a
 
 alerts: ## check the rules of Prometheus, and that each alert fires (needs promtool, which it installs where it may)
 	test/alerts.sh
+
+alerts-live: build ## fire the alerts for real: a Prometheus scrapes three nodes in trouble (4 minutes; ARGS="-only disk -v")
+	test/alerts.sh live $(ARGS)
 
 manifests: ## render deploy/kubernetes and check it against the types of Kubernetes
 	cd tools/manifests && $(GO) vet . && $(GO) test -count=1 .

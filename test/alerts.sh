@@ -1,21 +1,30 @@
 #!/bin/bash
 # Checks the rules of Prometheus with promtool: that they are well formed, and that each alert
-# fires when it should and is silent when it should be.
+# fires when it should and is silent when it should be. With `live`, a Prometheus with these rules scrapes three
+# nodes, to which the trouble of each alert is done (test/alerts): what follows are arguments of that.
 set -euo pipefail
-cd "$(dirname "$0")/../deploy/prometheus"
+cd "$(dirname "$0")/.."
 
-if ! command -v promtool >/dev/null; then
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
 	if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-		echo 'no promtool (of Prometheus), and only root with apt-get may install it here'
+		echo 'no promtool and prometheus, and only root with apt-get may install them here'
 		exit 1
 	fi
 	# The package alone: what it depends on is for the server.
-	dir=$(mktemp -d)
-	trap 'rm -rf "$dir"' EXIT
 	chmod 0755 "$dir"
 	apt-get update -q >/dev/null
 	(cd "$dir" && apt-get download -q prometheus >/dev/null && dpkg-deb -x prometheus_*.deb .)
 	PATH=$dir/usr/bin:$PATH
 fi
+if [[ ${1:-} == live ]]; then
+	shift
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X github.com/brokerd/brokerd/internal/build.version=9.9.9' -o "$dir/other" ./cmd/brokerd
+	go build -o "$dir/alerts" ./test/alerts
+	"$dir/alerts" -other "$dir/other" "$@"
+	exit
+fi
+cd deploy/prometheus
 promtool check rules brokerd-alerts.yml
 promtool test rules brokerd-alerts_test.yml

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -25,7 +26,7 @@ import (
 
 // The Python client, as PyPI has it. What is published holds no tests: jobs.py, which
 // is ours, does all that the client can do.
-const pynsqJobs = 39
+const pynsqJobs = 39 + 5 // the last: those with AUTH, again with access control on
 
 var (
 	// pynsqRequirements pins the client and all that it depends on.
@@ -53,8 +54,9 @@ func pynsq(e env) (string, error) {
 
 	var all tapCount
 	err = errors.Join(
-		pynsqGroup(e, packages, "open", &all),
-		pynsqGroup(e, packages, "auth", &all, "--auth-http-address="+secrets.Listener.Addr().String()),
+		pynsqGroup(e, packages, pynsqRun{group: "open", data: "open"}, &all),
+		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "auth", flags: []string{"--auth-http-address=" + secrets.Listener.Addr().String()}}, &all),
+		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "access", access: true}, &all),
 	)
 	said := fmt.Sprintf("%d of %d passed", all.passed, pynsqJobs)
 	if err == nil && (all.passed != pynsqJobs || len(all.bad) > 0) {
@@ -66,30 +68,86 @@ func pynsq(e env) (string, error) {
 	return said, err
 }
 
+// pynsqRun is a group of jobs, and the broker that they meet.
+type pynsqRun struct {
+	group, data string
+	flags       []string // of the broker
+	access      bool     // its access control is on, and the jobs' secret is a token
+}
+
 // pynsqGroup does the jobs of a group with a broker of their own, and counts them.
-func pynsqGroup(e env, packages, group string, all *tapCount, flags ...string) error {
+func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
 	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
-	data := filepath.Join(e.scratch, group)
+	data := filepath.Join(e.scratch, r.data)
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
 	certificate := filepath.Join(e.scratch, certificateFile)
-	s, err := serve(e, "nsqd", http, []string{tcp, http}, append(flags,
+	s, err := serve(e, "nsqd", http, []string{tcp, http}, append(r.flags,
 		"--tcp-address="+tcp, "--http-address="+http, "--data-path="+data,
 		"--tls-cert="+certificate, "--tls-key="+filepath.Join(e.scratch, keyFile))...)
 	if err != nil {
 		return err
 	}
+	args := []string{"-W", "ignore", "jobs.py", r.group, "--tcp", tcp, "--http", http, "--ca", certificate}
+	if r.access {
+		token, err := enableAccess(e, data, "http://"+http)
+		if err != nil {
+			_, stopErr := s.stop()
+			return errors.Join(err, stopErr)
+		}
+		args = append(args, "--secret", token, "--token", token)
+	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, e.scratch, &out, "python3", "-W", "ignore", "jobs.py", group, "--tcp", tcp, "--http", http, "--ca", certificate)
+	cmd := command(e.ctx, e.scratch, &out, "python3", args...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
 	runErr := cmd.Run()
 	all.add(out.String())
 	log, stopErr := s.stop()
 	if err := errors.Join(runErr, stopErr); err != nil {
-		return fmt.Errorf("jobs %s: %w\n%s\nthe broker's log ends:\n%s", group, err, tail(out.Bytes()), log)
+		return fmt.Errorf("jobs %s, %s: %w\n%s\nthe broker's log ends:\n%s", r.group, r.data, err, tail(out.Bytes()), log)
 	}
 	return nil
+}
+
+// enableAccess switches access control on, with an administrator and a user for the jobs, and returns the user's token.
+func enableAccess(e env, data, address string) (token string, err error) {
+	var found []string
+	for _, pattern := range []string{"first-administrator", "*/first-administrator"} {
+		files, _ := filepath.Glob(filepath.Join(data, pattern)) // the pattern is well formed
+		found = append(found, files...)
+	}
+	if len(found) == 0 {
+		return "", errors.New("no first-administrator in the data directory")
+	}
+	found = found[len(found)-1:] // each node has its own, and the last one answers
+	ctl := func(args ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(e.ctx, startTimeout)
+		defer cancel()
+		args = append([]string{"--addr", address, "--token-file", found[0]}, args...)
+		out, err := capture(ctx, e.root, filepath.Join(e.root, "bin", "brokerctl"), args...)
+		return strings.TrimSpace(string(out)), err
+	}
+	if _, err := ctl("user", "create", "root", "--admin"); err != nil {
+		return "", err
+	}
+	// The secret of the first administrator is worth nothing once the administrator has a token.
+	root, err := ctl("token", "create", "root", "--quiet")
+	if err != nil {
+		return "", err
+	}
+	found[0] = filepath.Join(e.scratch, "root.token")
+	if err := os.WriteFile(found[0], []byte(root+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	if _, err := ctl("user", "create", "ali", "--grant", "publish auth*", "--grant", "subscribe auth*/*", "--grant", "read"); err != nil {
+		return "", err
+	}
+	if token, err = ctl("token", "create", "ali", "--quiet"); err != nil {
+		return "", err
+	}
+	_, err = ctl("access", "enable")
+	return token, err
 }
 
 // authorize is an auth server that knows one secret, for all topics but one.

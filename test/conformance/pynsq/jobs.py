@@ -30,6 +30,14 @@ def job(group):
     return add
 
 
+def open_url(at, path):
+    """Asks the node over HTTP, with the token if there is one."""
+    request = urllib.request.Request("http://" + at.http + path)
+    if at.token:
+        request.add_header("Authorization", "Bearer " + at.token)
+    return urllib.request.urlopen(request, timeout=PATIENCE)
+
+
 class Writer(nsq.Writer):
     """A writer that keeps the errors and counts the heartbeats of its connections."""
 
@@ -109,7 +117,7 @@ class Bench:
 
     async def ask(self, path):
         def get():
-            with urllib.request.urlopen("http://" + self.at.http + path, timeout=PATIENCE) as answer:
+            with open_url(self.at, path) as answer:
                 return json.load(answer)
         return await asyncio.to_thread(get)
 
@@ -660,12 +668,12 @@ async def output_buffer(b):
 
 @job("auth")
 async def auth(b):
-    await round_trip(b, "socket", auth_secret="sesame")
+    await round_trip(b, "socket", auth_secret=b.at.secret)
 
 
 @job("auth")
 async def auth_over_tls_with_snappy(b):
-    await round_trip(b, "SnappySocket", snappy=True, auth_secret="sesame", **tls(b))
+    await round_trip(b, "SnappySocket", snappy=True, auth_secret=b.at.secret, **tls(b))
 
 
 @job("auth")
@@ -686,7 +694,7 @@ async def auth_left_out(b):
 
 @job("auth")
 async def auth_for_another_topic(b):
-    writer = await b.writer(auth_secret="sesame")
+    writer = await b.writer(auth_secret=b.at.secret)
     refused(await b.send(writer, "pub", b"x", topic="forbidden"), "E_UNAUTHORIZED")
 
 
@@ -721,7 +729,9 @@ if __name__ == "__main__":
     parser.add_argument("--tcp", required=True, help="the node to meet")
     parser.add_argument("--http", required=True, help="its HTTP address")
     parser.add_argument("--ca", required=True, help="file with the authority of its certificate")
+    parser.add_argument("--secret", default="sesame", help="of AUTH")
+    parser.add_argument("--token", help="for HTTP")
     options = parser.parse_args()
-    with urllib.request.urlopen("http://" + options.http + "/nodes", timeout=PATIENCE) as nodes:
+    with open_url(options, "/nodes") as nodes:
         options.all = ["%s:%d" % (p["broadcast_address"], p["tcp_port"]) for p in json.load(nodes)["producers"]]
     sys.exit(asyncio.run(main(options)))
