@@ -17,7 +17,7 @@ func mistakesOfLimits() []mistake {
 		restartMistakes(), onDiskMistakes(),
 		explainMistakes(),
 		policyMistakes(),
-		exhaustedMistakes(),
+		exhaustedMistakes(), attemptMistakes(),
 		letterMistakes(),
 		flowMistakes(),
 		historyMistakes(),

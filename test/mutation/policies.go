@@ -98,6 +98,28 @@ func exhaustedMistakes() []mistake {
 	}
 }
 
+// attemptMistakes are about how often a message was delivered, at the next leader.
+func attemptMistakes() []mistake {
+	shell := []string{"./pkg/topic"}
+	return []mistake{
+		{
+			name: "exhausted: a follower forgets attempts", file: "pkg/topic/advance.go",
+			old: "\t\t\tc.Position.Attempt(a.Offset, a.Attempts)\n", with: "",
+			tests: shell, run: "AttemptsSurviveAFailOver",
+		},
+		{
+			name: "exhausted: a leader keeps attempts to itself", file: "pkg/topic/exhausted.go",
+			old: "\tif err == nil && c.p.sharing.Shared() {\n\t\tc.p.sharing.Advance(sharing.Change{Data: data, Done: resume})", with: "\tif false {",
+			tests: shell, run: "AttemptsSurviveAFailOver",
+		},
+		{
+			name: "exhausted: a new leader begins attempts anew", file: "pkg/channel/state.go",
+			old: "for _, a := range p.Attempted {", with: "for _, a := range p.Attempted[:0] {",
+			tests: shell, run: "AttemptsSurviveAFailOver",
+		},
+	}
+}
+
 // letterMistakes are about dead letters, there and back.
 func letterMistakes() []mistake {
 	broker := []string{"./pkg/broker"}
