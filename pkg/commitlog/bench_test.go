@@ -101,7 +101,7 @@ func BenchmarkReadTail(b *testing.B) { benchRead(b, Options{}, 50) }
 
 func BenchmarkReadDisk(b *testing.B) { benchRead(b, Options{TailBytes: -1}, 4000) }
 
-// BenchmarkAppendCommit is what the note of the committed end adds to an append:
+// BenchmarkAppendCommit measures an append with the note of the committed end:
 // compare it with BenchmarkAppend.
 func BenchmarkAppendCommit(b *testing.B) {
 	l, w := benchLog(b, Options{})

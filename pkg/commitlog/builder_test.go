@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestABatchKeepsItsBytesWhileOthersAreFormed holds that memory in which batches are
-// formed is never a batch's that was appended, small or too large to be copied.
+// TestABatchKeepsItsBytesWhileOthersAreFormed checks that batches are never formed
+// in the memory of an appended batch, whether small or too large to be copied.
 func TestABatchKeepsItsBytesWhileOthersAreFormed(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	w := mustWriter(t, l, 1)
@@ -36,8 +36,8 @@ func TestABatchKeepsItsBytesWhileOthersAreFormed(t *testing.T) {
 	}
 }
 
-// TestABatchHasNothingOfTheOneBefore holds that the padding of a batch is zero whatever
-// its memory held.
+// TestABatchHasNothingOfTheOneBefore checks that the padding of a batch is zero,
+// whatever its memory held.
 func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	w := mustWriter(t, l, 1)
@@ -114,7 +114,7 @@ func TestReservedMemoryIsNotGrown(t *testing.T) {
 	}
 }
 
-// Entries that are each reserved for double the memory, and do not have it copied each time.
+// A reservation doubles the memory, so that entries are not copied each time.
 func TestReservingForEachOfManyEntriesCopiesLittle(t *testing.T) {
 	const size, entries = 3 << 20, 16
 	var b Builder

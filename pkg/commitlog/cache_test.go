@@ -16,7 +16,7 @@ import (
 )
 
 // cachedLog returns a log of batches of one to seven records, all committed, whose
-// readers jump through a cache of a budget, and whose reads are counted.
+// readers jump through a cache with a budget, and whose reads are counted.
 func cachedLog(t *testing.T, budget int64, batches int) (*Log, *Writer, *reads) {
 	t.Helper()
 	counted := &reads{Faulty: vfstest.NewFaulty(vfs.NewMem())}
@@ -154,8 +154,8 @@ func TestDamageIsFoundByTheReadFromDisk(t *testing.T) {
 	}
 }
 
-// What is cached together with committed records may be cut off, and other records
-// come to its offsets.
+// Records cached together with committed ones may be truncated, and other records
+// take their offsets.
 func TestWhatWasCutOffIsNotReadFromTheCache(t *testing.T) {
 	for name, cut := range map[string]func(*Writer, seq.Offset) error{
 		"truncated": func(w *Writer, end seq.Offset) error { return w.TruncateTo(end) },
@@ -189,7 +189,8 @@ func TestWhatWasCutOffIsNotReadFromTheCache(t *testing.T) {
 	}
 }
 
-// A piece that was read before a truncation may be added after it.
+// A piece of the log read before a truncation may be added to the cache after
+// it.
 func TestAPieceOfBeforeATruncationIsNotFound(t *testing.T) {
 	l, w, _ := cachedLog(t, enough, 60)
 	committed := l.End()

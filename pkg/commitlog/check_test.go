@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// checkAll checks a whole log and returns the damage, the bytes, and an error that
-// is none of it.
+// checkAll checks a whole log and returns the damage, the bytes, and any other
+// error.
 func checkAll(l *Log, from seq.Offset, step int) (found []*CorruptionError, bytes int, err error) {
 	c := NewChecker(l, from)
 	defer c.Close()
@@ -35,7 +35,7 @@ func checkAll(l *Log, from seq.Offset, step int) (found []*CorruptionError, byte
 }
 
 // checked is a log of several segments, the last of which is being written and is
-// in memory as well.
+// also in memory.
 func checked(t *testing.T) (*vfs.Mem, *Log) {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -61,8 +61,8 @@ func checked(t *testing.T) (*vfs.Mem, *Log) {
 	return fsys, l
 }
 
-// What is damaged or gone on the disk is found in any segment, though all of it is
-// in memory too and is served from there.
+// Damaged or missing data on the disk is found in any segment, though all of it is
+// also in memory and read from there.
 func TestCheckFindsWhatIsNotOnTheDisk(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, fsys *vfs.Mem, s *segment){
 		"bit in the head":        func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, 20) },
@@ -123,7 +123,7 @@ func TestCheckGoesOnWhereItIsTold(t *testing.T) {
 	}
 }
 
-// Notes beside the segments are written again: they can be made from what is there.
+// Files beside the segments are rewritten: they can be built from the segments.
 func TestCheckMendsNotes(t *testing.T) {
 	for name, suffix := range map[string]string{"index": indexSuffix, "checkpoint": checkpointName} {
 		for _, gone := range []bool{false, true} {
@@ -163,8 +163,8 @@ func TestCheckMendsNotes(t *testing.T) {
 	}
 }
 
-// A log that is written, cut, shortened and closed while it is checked is not
-// called damaged.
+// A log that is written, truncated, shortened and closed during a check does
+// not count as damaged.
 func TestCheckIsNotFooledByChanges(t *testing.T) {
 	rng := testrand.New(t)
 	_, l := checked(t)

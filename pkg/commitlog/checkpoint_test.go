@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestADamagedCheckpointIsRefused: no bit of it may change unnoticed.
+// TestADamagedCheckpointIsRefused: a change of any bit is noticed.
 func TestADamagedCheckpointIsRefused(t *testing.T) {
 	good := checkpoint{start: 1, durable: 40, durablePos: 4000, committed: 39, epoch: 3, before: 2}.encode()
 	if _, err := decodeCheckpoint(good); err != nil {
@@ -57,7 +57,8 @@ func TestACheckpointWaitsForWhatIsWorthOne(t *testing.T) {
 	}
 }
 
-// A log that was cut is shorter than what was noted: its epoch is noted nevertheless.
+// A truncated log is shorter than the checkpoint says: its epoch is in the checkpoint
+// nevertheless.
 func TestTheEpochOfALogThatWasCutIsNoted(t *testing.T) {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestTheCommitNoteWaitsForTheJournal commits what is in a redo journal, which brings it
-// back after a kill, and what is not.
+// TestTheCommitNoteWaitsForTheJournal commits batches that are in a redo journal, which
+// restores them after a kill, and batches that are not.
 func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()
@@ -64,8 +64,8 @@ func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill appends without a sync, where a writer has said
-// that each append is synced and where it has not.
+// TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill appends without a sync, with and without a
+// writer's statement that each append is synced.
 func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
@@ -113,8 +113,8 @@ func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
 	})
 }
 
-// TestAKillMayMoveTheCommittedEndBack to the one that the last batch carries, while the journal holds the batches: all of
-// them are there.
+// TestAKillMayMoveTheCommittedEndBack: to the one in the last batch, while the journal holds the
+// batches. All of them are there.
 func TestAKillMayMoveTheCommittedEndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()

@@ -12,15 +12,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// history is what a recorded run knows at a moment: the least and the most that
-// a recovery may find.
+// history is the state of a recorded run at a moment: the minimum and the
+// maximum that a recovery may find.
 type history struct {
 	durable, committed, start, end seq.Offset
 	retired                        seq.Offset // the log was emptied here
 }
 
 // crashPoints runs a history of appends, syncs, truncation, retention and
-// checkpoints, and calls at after each file operation with what must hold then.
+// checkpoints, and calls at after each file operation with the expected state.
 func crashPoints(t *testing.T, o Options, at func(fsys *vfs.Mem, h history)) {
 	t.Helper()
 	fsys := vfs.NewCrashable()
@@ -86,7 +86,7 @@ func crashPoints(t *testing.T, o Options, at func(fsys *vfs.Mem, h history)) {
 	mustClose(t, l)
 }
 
-// checkRecovered opens what a crash left and compares it with the history.
+// checkRecovered opens the log after a crash and compares it with the history.
 func checkRecovered(fsys *vfs.Mem, o Options, h history) (*Log, error) {
 	l, r, err := Open(fsys, testDir, o)
 	if err != nil {
@@ -136,8 +136,8 @@ func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// checkCrash recovers a crashed file system, then crashes it again somewhere in
-// that recovery, and continues with the log.
+// checkCrash recovers a crashed file system, then crashes it again during that
+// recovery, and continues with the log.
 func checkCrash(t *testing.T, origin, crashed *vfs.Mem, o Options, h history) {
 	t.Helper()
 	fail := func(fsys *vfs.Mem, err error) {
@@ -206,8 +206,8 @@ func TestAnErrorAtAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// runUntilError uses a log until something fails that ends it, and returns what
-// was said to be durable.
+// runUntilError uses a log until a failure ends it, and returns the end that
+// was reported as durable.
 func runUntilError(fsys vfs.FS) (durable seq.Offset) {
 	l, _, err := Open(fsys, testDir, smallOptions())
 	if err != nil {

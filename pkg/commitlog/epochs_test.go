@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestTheEpochOfABatchThatIsDamagedIsKnownOrNot has the last batch rot, of another epoch than those before it: while
-// the log is open, before it is opened, and where it was not committed.
+// TestTheEpochOfABatchThatIsDamagedIsKnownOrNot damages the last batch, which has another epoch than
+// those before it: while the log is open, before it is opened, and if the batch was not committed.
 func TestTheEpochOfABatchThatIsDamagedIsKnownOrNot(t *testing.T) {
 	for _, committed := range []seq.Offset{2, 3} {
 		disk := vfs.NewCrashable()

@@ -13,7 +13,7 @@ func FuzzBatchDecode(f *testing.F) {
 	f.Add(b.seal(place{epoch: 3, first: 7}, 99))
 	f.Add([]byte{magic0, magic1, formatVersion, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		// The checksum is made to fit, so that what lies behind it is reached.
+		// The checksum is made to match, so that the later checks are reached.
 		if len(raw) >= headerBytes {
 			if size, err := BatchSize(raw); err == nil && size <= len(raw) {
 				sum := checksum(raw[8:size])
@@ -41,7 +41,7 @@ func FuzzBatchDecode(f *testing.F) {
 }
 
 // fuzzedLog returns a disk with a log of 40 synced and committed records, of which
-// the checkpoint knows the first noted.
+// the checkpoint covers the first noted.
 func fuzzedLog(f *testing.F, o Options, noted int) *vfs.Mem {
 	f.Helper()
 	fsys := vfs.NewCrashable()
@@ -62,7 +62,7 @@ func fuzzedLog(f *testing.F, o Options, noted int) *vfs.Mem {
 }
 
 // FuzzRecovery writes bytes somewhere into the files of a log and opens it: it
-// must never panic, never lose silently what was durable, and continue.
+// must never panic, never lose durable records without a report, and continue.
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(100), []byte{1, 2, 3}, false, false)
 	f.Add(uint8(1), uint16(8), []byte{0xff}, true, false)
@@ -95,8 +95,8 @@ func FuzzRecovery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Damage behind the checkpoint may look like a torn tail, or like a shorter log,
-		// if nothing intact follows it, but then the recovery reports it.
+		// Damage after the checkpoint may look like a torn tail, or like a shorter log,
+		// if no intact batch follows it. Then the recovery reports it.
 		if l.End() < 40 && !r.CheckpointLost && (!behind || l.End() < 20 || r.Clean()) {
 			t.Fatalf("log ends at %d: %+v", l.End(), r)
 		}
@@ -106,7 +106,8 @@ func FuzzRecovery(f *testing.F) {
 	})
 }
 
-// checkFuzzed reads a log that may be damaged: each record is right or refused.
+// checkFuzzed reads a log that may be damaged: each record is correct or
+// refused.
 func checkFuzzed(t *testing.T, l *Log) {
 	t.Helper()
 	r := l.NewReader()

@@ -15,13 +15,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// checkGolden compares bytes with a golden file that shows them as hexdump -C does.
+// checkGolden compares bytes with a golden file in the format of hexdump -C.
 func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	golden.Compare(t, filepath.Join("testdata", name), hex.Dump(got))
 }
 
-// loadGolden returns the bytes that a golden file shows.
+// loadGolden returns the bytes in a golden file.
 func loadGolden(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name)) //nolint:gosec // as above
@@ -112,7 +112,7 @@ func TestGoldenBytesAreRead(t *testing.T) {
 }
 
 // TestBadBatchesAreRefused damages the golden batch in each field. With sealed,
-// the checksum is made to fit, so that the check behind it is what refuses.
+// the checksum is made to match, so that a later check refuses the batch.
 func TestBadBatchesAreRefused(t *testing.T) {
 	good := loadGolden(t, "segment.hex")[segmenthead.Bytes:][:64]
 	for _, c := range []struct {

@@ -16,7 +16,7 @@ import (
 const testDir = "data/topic/0"
 
 // smallOptions make segments and index distances small, so that a short test
-// sees many of them. What is cached is evicted soon.
+// has many of them, and cached data is evicted soon.
 func smallOptions() Options {
 	return Options{SegmentBytes: 1024, IndexBytes: 128, TailBytes: 512, FillBytes: -1, Cache: NewCache(limit.NewMemory(16 << 10))}
 }
@@ -39,7 +39,7 @@ func mustWriter(t testing.TB, l *Log, e seq.Epoch) *Writer {
 	return w
 }
 
-// payload is what record off of the tests holds: from 8 to about 100 bytes.
+// payload returns the payload of record off in the tests: 8 to about 100 bytes.
 func payload(off seq.Offset) []byte {
 	p := make([]byte, 8+uint64(off)*37%97)
 	binary.LittleEndian.PutUint64(p, uint64(off))

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What may be wanted again stays, though it is finished with; a limit of the size goes
-// before that.
+// Retention keeps finished messages that may be needed again, but the size limit has
+// precedence.
 func TestRetentionLeavesWhatIsOnHold(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	w := mustWriter(t, l, 1)

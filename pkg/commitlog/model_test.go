@@ -28,7 +28,7 @@ type modelBatch struct {
 	timestamp  int64
 }
 
-// model is a log as simple as it can be.
+// model is a log in its simplest form.
 type model struct {
 	batches          []modelBatch
 	durable          seq.Offset
@@ -134,7 +134,7 @@ func (m *model) check(t *testing.T, l *Log) {
 	}
 }
 
-// checkPositions looks the first and the last byte of each record up.
+// checkPositions looks up the first and the last byte of each record.
 func checkPositions(t *testing.T, l *Log, b Batch) {
 	t.Helper()
 	r := l.NewReader()

@@ -2,6 +2,6 @@
 
 package commitlog
 
-// crashVariants is how many disks a power cut leaves at each place: from one that
-// has kept nothing it was not made to keep to one that has kept everything.
+// crashVariants is the number of disks tried for a power cut at each place: from
+// one that kept only synced data to one that kept everything.
 const crashVariants = 5

@@ -17,8 +17,8 @@ import (
 // bulkyRecord is the size of a record of bulkyLog.
 const bulkyRecord = 100 << 10
 
-// bulkyLog returns a log on disk of batches of so many large records, and the budget that
-// its readers pay from.
+// bulkyLog returns a log on disk of batches with the given numbers of large records, and
+// the budget of its readers.
 func bulkyLog(t *testing.T, budget int64, batches ...int) (*Log, *limit.Memory, *reads) {
 	t.Helper()
 	counted := &reads{Faulty: vfstest.NewFaulty(vfs.NewMem())}

@@ -2,5 +2,5 @@
 
 package commitlog
 
-// crashVariants is smaller where everything takes ten times as long.
+// crashVariants is smaller here, because everything takes ten times as long.
 const crashVariants = 3

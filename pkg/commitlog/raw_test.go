@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// leaderBytes returns a log's batches as they stand on disk: so many, of two
-// records each.
+// leaderBytes returns the given number of batches of two records each, in their
+// form on disk.
 func leaderBytes(t *testing.T, batches int) []byte {
 	t.Helper()
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())

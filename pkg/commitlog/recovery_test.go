@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// state is a log directory in the making: a table of named crash states is built
-// with it.
+// state builds a log directory: the tests use it for a table of named crash
+// states.
 type state struct {
 	t    *testing.T
 	fsys *vfs.Mem
@@ -29,8 +29,8 @@ const (
 	idx0 = "00000000000000000000.index"
 )
 
-// oneSegment makes a segment of ten batches of one record each, as a kill leaves
-// it: no index, preallocated. The checkpoint says that noted of them are durable.
+// oneSegment makes a segment of ten batches of one record each, as after a kill:
+// no index, preallocated. By the checkpoint, noted of them are durable.
 func oneSegment(t *testing.T, noted seq.Offset) *state {
 	t.Helper()
 	s := &state{t: t, fsys: vfs.NewCrashable()}
@@ -50,9 +50,9 @@ func oneSegment(t *testing.T, noted seq.Offset) *state {
 	return s
 }
 
-// acknowledged makes a segment of ten batches of one record each, each of which was
-// committed before the next but lag was appended, as a kill leaves it. No checkpoint
-// says so.
+// acknowledged makes a segment of ten batches of one record each, as after a kill.
+// Batch k was committed before batch k+lag+1 was appended. No checkpoint covers
+// them.
 func acknowledged(t *testing.T, lag int) *state {
 	t.Helper()
 	s := &state{t: t, fsys: vfs.NewCrashable()}
@@ -361,8 +361,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// checkAround reads all of a log: what is damaged is refused, and tells where to
-// go on; the rest is there.
+// checkAround reads all of a log: damaged records are refused, and the error
+// says where to continue. The rest is readable.
 func checkAround(t *testing.T, l *Log, damaged []Damage) {
 	t.Helper()
 	r := l.NewReader()
@@ -404,7 +404,7 @@ func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
 }
 
 // TestAKillDoesNotMoveTheCommittedEndBack commits with and without appends, and
-// looks at what a killed process leaves.
+// checks the files of a killed process.
 func TestAKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	l, _ := mustOpen(t, fsys, smallOptions())
@@ -427,8 +427,8 @@ func TestAKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired wants an error of the owner's
-// to leave everything as it is.
+// TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired checks that an error of the
+// owner leaves everything unchanged.
 func TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired(t *testing.T) {
 	s := oneSegment(t, 5)
 	s.write(seg0, s.ends[9]-5, []byte{0xee})
@@ -445,8 +445,8 @@ func TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired(t *testing.T) {
 	}
 }
 
-// What stands behind the slots of the note was not written here, and must not keep a
-// log from being opened.
+// This program did not write the bytes after the slots of the note. They must not
+// prevent the log from opening.
 func TestAppendedGarbageDoesNotHideTheCommittedEnd(t *testing.T) {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, smallOptions())

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// checkOrigin compares an empty log with the origin that it was reset to.
+// checkOrigin compares an empty log with the origin of its reset.
 func checkOrigin(l *Log, o Origin) error {
 	if l.Start() != o.Start || l.End() != o.Start || l.DurableEnd() != o.Start || l.CommittedEnd() != o.Start ||
 		l.EndPosition() != o.Position || l.Bytes() != 0 || l.LastEpoch() != o.Before {

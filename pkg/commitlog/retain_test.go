@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// finishedLog returns a log of so many batches of one record, all of it durable
-// and committed.
+// finishedLog returns a log with the given number of batches of one record, all
+// durable and committed.
 func finishedLog(t *testing.T, fsys vfs.FS, batches int) (*Log, *Writer) {
 	t.Helper()
 	l, _ := mustOpen(t, fsys, smallOptions())
@@ -128,8 +128,8 @@ func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 40)
 	segments := l.Stats().Segments
-	// The disk is so full that there is no room for the checkpoint either, until an
-	// index has gone.
+	// The disk is so full that the checkpoint has no room either, until an index is
+	// removed.
 	full := true
 	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, indexSuffix) {
@@ -164,8 +164,8 @@ func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 	goesOn(t, l, w, 3, l.EndPosition())
 }
 
-// A roll that made its segment and then found no room for the batch leaves the
-// segment before it open: its room must come back nevertheless.
+// A roll that created its segment and then had no room for the batch leaves the
+// previous segment open: its reserved space must be freed nevertheless.
 func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 	mem := vfs.NewCrashable()
 	fsys := vfstest.NewFaulty(mem)
@@ -292,8 +292,8 @@ func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
 	}
 }
 
-// A leader whose wall clock is behind stamps batches that look old at once. What
-// this process has added is as young as that.
+// A leader with a slow wall clock stamps batches that look old at once. Batches
+// that this process appended count as recent.
 func TestStampsOfAWrongClockAgeNothing(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	defer l.Close()
@@ -314,8 +314,8 @@ func TestStampsOfAWrongClockAgeNothing(t *testing.T) {
 	}
 }
 
-// TestALogThatIsBoundedBelowASegmentStaysBounded: only whole segments go, so there must
-// be some below the bound.
+// TestALogThatIsBoundedBelowASegmentStaysBounded: only whole segments are removed, so
+// there must be several below the bound.
 func TestALogThatIsBoundedBelowASegmentStaysBounded(t *testing.T) {
 	const bound = 1 << 20
 	l, _ := mustOpen(t, vfs.NewMem(), Options{SegmentBytes: 64 << 20})

@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// killed makes a log of ten short batches as a kill leaves it. Those below noted are
-// durable by the checkpoint.
+// killed makes a log of ten short batches, as after a kill. By the checkpoint, those
+// below noted are durable.
 func killed(t *testing.T, o Options, noted seq.Offset) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewCrashable()
@@ -37,7 +37,7 @@ func killed(t *testing.T, o Options, noted seq.Offset) *vfs.Mem {
 	return fsys.CrashClone(vfs.Crash{KeepPercent: 100})
 }
 
-// openCounting opens a log and counts what that changes or syncs on disk.
+// openCounting opens a log and counts the changes and syncs of files.
 func openCounting(t *testing.T, fsys vfs.FS, o Options) (*Log, map[vfs.OpKind]int) {
 	t.Helper()
 	changing := []vfs.OpKind{
@@ -90,7 +90,7 @@ func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
 	}
 }
 
-// TestWhatAKillLeavesIsSyncedBeforeItIsDurable kills a process that had synced only a
+// TestWhatAKillLeavesIsSyncedBeforeItIsDurable kills a process that has synced only a
 // part.
 func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
 	fsys := vfs.NewCrashable()
@@ -113,8 +113,8 @@ func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// TestALogThatWasLeftShortIsCompleted closes it, or has it roll, with and without an
-// append in between.
+// TestALogThatWasLeftShortIsCompleted closes it, or makes it roll, with and without
+// an append in between.
 func TestALogThatWasLeftShortIsCompleted(t *testing.T) {
 	small := Options{SegmentBytes: 4096, FillBytes: -1}
 	for name, appends := range map[string]int{"nothing is appended": 0, "something is": 1, "it rolls": 60} {
@@ -135,7 +135,7 @@ func TestALogThatWasLeftShortIsCompleted(t *testing.T) {
 	}
 }
 
-// TestAShortLogThatIsFullAtOnceIsCompleted opens it with smaller segments than it has.
+// TestAShortLogThatIsFullAtOnceIsCompleted opens it with a smaller segment size.
 func TestAShortLogThatIsFullAtOnceIsCompleted(t *testing.T) {
 	fsys := killed(t, Options{}, 10)
 	tiny := Options{SegmentBytes: 512, FillBytes: -1}
@@ -150,8 +150,8 @@ func TestAShortLogThatIsFullAtOnceIsCompleted(t *testing.T) {
 	mustRead(t, l, 0, 11)
 }
 
-// TestAShortLogGivesItsRoomBackBeforeItIsRetired has room for a new segment only in what
-// is reserved behind the old one.
+// TestAShortLogGivesItsRoomBackBeforeItIsRetired has room for a new segment only in the
+// reserved space of the old one.
 func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
 	fsys := killed(t, Options{}, 10)
 	l, _ := mustOpen(t, fsys, Options{})
@@ -171,8 +171,8 @@ func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem has the last batches of a segment read
-// as zeros, where nothing but the batches of the next segment says that they were committed.
+// TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem replaces the last batches of a segment
+// with zeros. Only the batches of the next segment show that they were committed.
 func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T) {
 	o := Options{SegmentBytes: 4096, FillBytes: -1}
 	fsys := vfs.NewCrashable()

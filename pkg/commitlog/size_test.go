@@ -11,8 +11,8 @@ func TestAnEmptyLogIsSmall(t *testing.T) {
 	const logs, limit = 2000, 2048
 	fsys := vfs.NewMem()
 	keep := make([]*Log, logs)
-	// All that is allocated on the way counts, garbage included: that is more than
-	// what stays, and does not depend on what is collected meanwhile.
+	// All allocations count, including garbage. That is more than the memory in
+	// use, but does not depend on the garbage collector.
 	allocated := func() uint64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

@@ -6,8 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Many busy logs together take no more than their share of memory, a few of them what
-// each may have, and one that rests leaves its part to others.
+// Many busy logs together stay within their share of memory. A few of them use the
+// maximum of each, and an idle log leaves its part to others.
 func TestTailsShareTheirBytes(t *testing.T) {
 	const each, all = 32 << 10, 128 << 10
 	tails := NewTails(all)
