@@ -17,12 +17,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// noRoom is a disk that is full.
+// noRoom is a full disk.
 type noRoom struct{ vfs.FS }
 
 func (noRoom) Usage(string) (vfs.Usage, error) { return vfs.Usage{Total: 1 << 40}, nil }
 
-// A node whose full disk the metadata cannot record purges deleted topics nevertheless, and says once that it cannot.
+// A node purges deleted topics when its disk is full even if the metadata cannot record this, and logs
+// the failure once.
 func TestAFullDiskPurgesThoughTheMetadataDoesNotRecordIt(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// manyTopics returns metadata of three nodes with so many topics.
+// manyTopics returns metadata of three nodes with the given number of topics.
 func manyTopics(t *testing.T, topics int) *meta.State {
 	t.Helper()
 	s := &meta.State{}
@@ -29,8 +29,9 @@ func change(t *testing.T, s *meta.State, c meta.Command) {
 	}
 }
 
-// A change is work on the topics that it is about, and on no other; one of a node, and
-// the first look, is work on all, and on what is held of topics that are gone.
+// A change of topics causes work only on those topics. A change of a node, and the
+// first look at the metadata, cause work on all topics, and on replicas of deleted
+// topics.
 func TestAChangeIsWorkOnWhatChanged(t *testing.T) {
 	s := manyTopics(t, 1000)
 	held := slices.Values([]string{"gone", "t00001"})

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-// Each kind of stall is in the health of the node, once: those that keep it from serving among the reasons for which it
-// is not ready, the others beside them.
+// Each kind of stall is in the health of the node, once: stalls that stop it from serving are among the
+// reasons for which it is not ready, the others are separate.
 func TestStallsAreInTheHealth(t *testing.T) {
 	const after = time.Second
 	now := time.Now()

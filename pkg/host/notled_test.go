@@ -33,7 +33,8 @@ func TestARaceOfEpochs(t *testing.T) {
 	}
 }
 
-// TestARaceIsSeenAfterALongRest has a partition whose epoch grows slowly, rests, and then goes round.
+// TestARaceIsSeenAfterALongRest has a partition whose epoch grows slowly, then not at all, and then
+// fast.
 func TestARaceIsSeenAfterALongRest(t *testing.T) {
 	var state meta.State
 	index := uint64(0)

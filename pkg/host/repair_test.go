@@ -17,8 +17,8 @@ type someNodes struct{ forward.Remote }
 
 type deafObserver struct{ topic.Observer }
 
-// TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile has a consumer meet damage, ask whether to wait for
-// it, and suspend deliveries after the range was given up: no other code would resume them.
+// TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile has a consumer find damage, ask whether to wait for
+// its repair, and suspend deliveries after the range was given up: no other code would resume them.
 func TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile(t *testing.T) {
 	disk := vfs.NewMem()
 	if err := vfs.MkdirAllSynced(disk, "p"); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAReportReplacesTheOneInProgress has something else to say of a replica, in whatever moment of
-// an earlier report: it is said, too.
+// TestAReportReplacesTheOneInProgress makes a second report on a replica at any moment of the first
+// one: both are sent.
 func TestAReportReplacesTheOneInProgress(t *testing.T) {
 	q, key := &suspicion{}, suspectKey{1, 2}
 	cut, damaged := meta.Suspect{Node: "n1", End: 7}, meta.Suspect{Node: "n1", End: 7, Damaged: true}
@@ -32,8 +32,8 @@ func TestAReportReplacesTheOneInProgress(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatWasCutMayBeDamagedToo has damage found in a replica that is suspect: it has to be
-// copied again.
+// TestAReplicaThatWasCutMayBeDamagedToo finds damage in a suspect replica: it has to be copied
+// again.
 func TestAReplicaThatWasCutMayBeDamagedToo(t *testing.T) {
 	for was, first := range map[condition]bool{intact: true, suspected: true, damaged: false, missing: false} {
 		hp := &Held{}
@@ -44,7 +44,7 @@ func TestAReplicaThatWasCutMayBeDamagedToo(t *testing.T) {
 	}
 }
 
-// TestALeaderThatCannotYieldBeginsANewEpoch has a replica that holds more be moved to another node before the
+// TestALeaderThatCannotYieldBeginsANewEpoch moves a replica that holds more to another node before the
 // leader yields to it.
 func TestALeaderThatCannotYieldBeginsANewEpoch(t *testing.T) {
 	h, y := &Topic{Name: "t", Incarnation: 3}, coord.Yield{Epoch: 4, To: "n2", LastEpoch: 2, End: 9}

@@ -7,8 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A busy log is noted when there is much to note, or it was long ago; an idle one is
-// noted whole.
+// A busy log gets a checkpoint after many appends, or after a long time. An idle log
+// gets one that covers all of it.
 func TestBusyLogsAreNotedSeldom(t *testing.T) {
 	hp := &Held{}
 	at := time.Now()

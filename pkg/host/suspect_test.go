@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts has the mark be there before the log was opened, or
-// made because of what that found.
+// TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts has the mark made before the log was opened, or
+// because of damage found at the open.
 func TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts(t *testing.T) {
 	fsys := vfs.NewMem()
 	dirs := datadir.At(fsys, "data")

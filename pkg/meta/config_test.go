@@ -47,8 +47,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Names that a path cannot carry are not given any more, and still found where
-// they were given.
+// Names that a path cannot contain are refused for new objects, but existing
+// ones are still found.
 func TestDotSegmentsAreNoNewNames(t *testing.T) {
 	for _, name := range []string{".", ".."} {
 		if ValidTopicName(name) || ValidChannelName(name) || !NSQName(name) || !IsDotSegment(name) {

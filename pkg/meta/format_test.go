@@ -74,7 +74,7 @@ func TestACommandSaysWhenItWasProposed(t *testing.T) {
 	}
 }
 
-// sample is a state with one of everything.
+// sample returns a state with one object of each kind.
 func sample(t testing.TB) *State {
 	t.Helper()
 	var s State

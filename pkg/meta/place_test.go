@@ -28,8 +28,8 @@ func TestLoadCountsReplicasAndPreferredLeaders(t *testing.T) {
 	}
 }
 
-// grownState is a cluster of three nodes that had one when its topics were made:
-// "open", of which nothing was said, and "fixed", of which all was.
+// grownState is a cluster of three nodes that had one node when its topics were
+// created: "open" with no setting, and "fixed" with all of them.
 func grownState(t *testing.T) *State {
 	t.Helper()
 	var s State
@@ -92,7 +92,7 @@ func TestFitTopic(t *testing.T) {
 	}
 }
 
-// TestCreatingATopicAgain asks for topics that are there, once the cluster has
+// TestCreatingATopicAgain requests topics that exist, after the cluster has
 // grown.
 func TestCreatingATopicAgain(t *testing.T) {
 	for _, test := range []struct {

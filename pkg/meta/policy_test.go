@@ -118,7 +118,7 @@ func TestInheritedDeadLetterTopicsHaveNamesThatFit(t *testing.T) {
 	}
 }
 
-// What fails in a dead-letter topic has no dead-letter topic of its own by default.
+// By default, channels of a dead-letter topic have no dead-letter topic.
 func TestDeadLetterTopicsTakeNoDefaults(t *testing.T) {
 	s := policed(t, "orders.bill.dlq", "redrive")
 	if got := PolicyOf(s.Topic("orders.bill.dlq"), "redrive", policy.Policy{MaxAttempts: 2}); got.MaxAttempts != 0 {

@@ -110,8 +110,8 @@ func TestTheOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
 	}
 }
 
-// Whatever happened before, what a recovery leaves is a whole state that can be
-// stored, read, and gone on from.
+// Whatever happened before, a recovery results in a complete state that can be
+// stored, read, and changed.
 func TestEveryHistoryCanBeRecoveredFrom(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

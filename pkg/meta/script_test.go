@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// A script is blocks of a command line, "----" and what came of it. The line is
-// the name of a command and its JSON, or "show". Indexes count by ten.
+// A script consists of blocks: a command line, "----" and its result. The line
+// is the name of a command and its JSON, or "show". Indexes count by ten.
 func TestScripts(t *testing.T) { golden.Scripts(t, "testdata/*.txt", runScript) }
 
 func runScript(t *testing.T, text string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// random makes commands, most of them valid, of a small world of names.
+// random makes commands, most of them valid, with a small set of names.
 type random struct{ *rand.Rand }
 
 func (r random) node() NodeID    { return NodeID(fmt.Sprintf("n%d", r.IntN(4))) }
@@ -116,7 +116,7 @@ func checkInvariants(t *testing.T, s *State) {
 	}
 }
 
-// checkOutcome checks what a command that was done must have brought about.
+// checkOutcome checks the effects of a successful command.
 func checkOutcome(t *testing.T, s *State, was *Node, c Command) {
 	t.Helper()
 	switch c := c.(type) {
@@ -143,8 +143,9 @@ func startedNode(s *State, c Command) *Node {
 	return nil
 }
 
-// Equal histories give equal states, whether they came as values, as bytes, or
-// half of them in a snapshot; and what was handed out never changes.
+// Equal histories give equal states, whether the commands came as values, as
+// bytes, or half of them in a snapshot. Objects that were returned never
+// change.
 func TestRandomHistories(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// checkSet compares a set with what is to be in it.
+// checkSet compares a set with its expected content.
 func checkSet(t *testing.T, s *topicSet, want map[string]*Topic) {
 	t.Helper()
 	got := slices.Collect(s.all())
@@ -48,7 +48,7 @@ func checkSet(t *testing.T, s *topicSet, want map[string]*Topic) {
 	}
 }
 
-// differences returns what is not the same in two maps, by name.
+// differences returns the names with different values in two maps.
 func differences(was, is map[string]*Topic) (out [][2]*Topic) {
 	both := maps.Clone(was)
 	maps.Copy(both, is)
@@ -71,8 +71,8 @@ func checkChanges(t *testing.T, was, is *topicSet, want [][2]*Topic) {
 	}
 }
 
-// A set has what was put into it, whatever the order; a copy of it never changes;
-// and what differs between any two is what since says.
+// A set contains what was put into it, in any order. A copy of it never changes.
+// since returns the differences between any two sets.
 func TestTopicsAreASet(t *testing.T) {
 	type moment struct {
 		set  topicSet
@@ -132,7 +132,7 @@ func TestTopicsAreASet(t *testing.T) {
 	}
 }
 
-// manyTopics returns a set of so many topics.
+// manyTopics returns a set of n topics.
 func manyTopics(n int) (s topicSet) {
 	for i := range n {
 		s.put(&Topic{Name: fmt.Sprintf("t%06d", i), Partitions: []Partition{{Replicas: []NodeID{"a", "b"}}}})
@@ -140,7 +140,7 @@ func manyTopics(n int) (s topicSet) {
 	return s
 }
 
-// What a change makes again, and what is looked at to find it, does not grow with the
+// Neither the memory that a change allocates nor the work to find it grows with the
 // number of topics.
 func TestAChangeCostsAPage(t *testing.T) {
 	for _, n := range []int{1, 100, 10_000, 20_000} {

@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// kept returns a state with so many topics in the trash, deleted a second apart, and
-// the indexes at which they were made.
+// kept returns a state with the given number of topics in the trash, deleted a
+// second apart, and the indexes at which they were created.
 func kept(t *testing.T, topics, partitions int) (*State, []Incarnation) {
 	t.Helper()
 	s := &State{}
@@ -87,8 +87,8 @@ func TestTheOldestLeaveTheTrash(t *testing.T) {
 	}
 }
 
-// A watcher of the metadata learns what has left the trash, for whatever reason, and nothing
-// while the trash only grows.
+// A watcher of the metadata learns which topics have left the trash, for any reason, and
+// gets no notice while the trash only grows.
 func TestWhatLeftTheTrash(t *testing.T) {
 	s, made := kept(t, 3, 1)
 	was := TrashOf(s.Snapshot())
@@ -143,8 +143,8 @@ func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
 	}
 }
 
-// A restore that names no incarnation must not guess, and the result names what a full
-// trash drops.
+// A restore without an incarnation must not guess. The result names the topics that a
+// full trash drops.
 func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 	s, made := kept(t, 1, 1)
 	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
@@ -204,7 +204,8 @@ func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
 	}
 }
 
-// A topic that is moving as it is deleted comes back at its target, if that is in sync, or where it was.
+// A topic deleted during a move is restored on its target, if that is in sync, or else on its old
+// replicas.
 func TestAMovingTopicIsSettledInTheTrash(t *testing.T) {
 	for _, test := range []struct {
 		isr, replicas, left []NodeID

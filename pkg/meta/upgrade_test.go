@@ -52,7 +52,7 @@ func TestTheLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 	}
 }
 
-// A cluster of nodes of different releases is formed at the level of the oldest that is there.
+// A cluster of nodes of different releases starts at the level of the oldest one.
 func TestAClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
 	for _, c := range []struct {
 		before []NodeStarted
@@ -83,8 +83,8 @@ func TestANodeWithoutALevelIsRefused(t *testing.T) {
 	}
 }
 
-// A snapshot of a newer release is distinguished from a damaged one, whatever else
-// is in it.
+// A snapshot of a newer release is distinguished from a damaged one, whatever its
+// content.
 func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 	newer := level.Supported().Max + 1
 	body := []byte("brkdmeta\x01\x00\x00\x00" + `{"index":7,"cluster":{"id":"blue","level":` + newer.String() + `,"color":1},"moons":3}` + "\n{}\n")

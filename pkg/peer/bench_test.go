@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// benchPeer returns a way to a node of this process over loopback whose handler
-// answers with nothing.
+// benchPeer returns a Peer for a node of this process over loopback, with a
+// handler that returns empty answers.
 func benchPeer(b *testing.B) *Peer {
 	b.Helper()
 	o := memOptions(TCP{}, "b")
@@ -25,7 +25,7 @@ func benchPeer(b *testing.B) *Peer {
 	return p
 }
 
-// pipelined makes b.N calls from callers that have window calls in progress each.
+// pipelined makes b.N calls from callers with window calls in progress each.
 func pipelined(b *testing.B, callers, window, size int) {
 	p := benchPeer(b)
 	payload := [][]byte{make([]byte, size)}

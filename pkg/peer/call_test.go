@@ -205,8 +205,8 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 }
 
 // TestAConnectionTakesAllThatReplicatorsSend: they limit themselves to Sizes.Pair and
-// one frame. What they send beside that, to compare logs, is small: one request for
-// each partition.
+// one frame. Their other requests, which compare logs, are small: one for each
+// partition.
 func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
 	const partitions, compare = 8 << 10, 2 << 10
 	o, sizes := Options{}.withDefaults(), limit.Default()

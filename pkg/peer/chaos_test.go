@@ -17,10 +17,10 @@ import (
 // seed replays one run of the random tests.
 var seed = flag.Uint64("seed", 0, "seed of the random tests; 0: several")
 
-// uncounted is the kind of calls that are answered and not judged.
+// uncounted is the kind of calls that are answered but not checked.
 const uncounted = 255
 
-// chaos is what a run of calls under faults is judged by.
+// chaos records a run of calls under faults, for the checks at its end.
 type chaos struct {
 	t *testing.T
 
@@ -63,7 +63,7 @@ func (c *chaos) ended(id uint64, reply []byte, err error) {
 	}
 }
 
-// judge checks every call once all is still.
+// judge checks every call after the end of all calls.
 func (c *chaos) judge(calls uint64) (answered int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

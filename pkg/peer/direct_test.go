@@ -22,7 +22,7 @@ func putFrame(t *testing.T, o *outbox, payload []byte) []byte {
 	return append(header[:], payload...)
 }
 
-// takeAll returns what is left to the writer.
+// takeAll returns the frames that are left to the writer.
 func takeAll(t *testing.T, o *outbox) []byte {
 	t.Helper()
 	var all []byte
@@ -196,8 +196,8 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 	}
 }
 
-// TestASocketThatIsFull has a node of which nothing is read for a while: calls are
-// taken all the same, and arrive in order.
+// TestASocketThatIsFull has a node whose peer reads nothing for a while: calls are
+// accepted nevertheless, and arrive in order.
 func TestASocketThatIsFull(t *testing.T) {
 	const calls = 2000
 	hold := make(chan struct{})

@@ -111,7 +111,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 	}
 }
 
-// testReader returns a reader of frames with memory to itself.
+// testReader returns a reader of frames with its own memory budget.
 func testReader(src io.Reader, max int) *frameReader {
 	return newFrameReader(src, max, new(chunkPool), &frameMemory{max: defaultFrameMemory}, time.Minute)
 }

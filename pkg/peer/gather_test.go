@@ -64,8 +64,8 @@ func TestMuchLeavesThoughItIsHeld(t *testing.T) {
 	o.Release()
 }
 
-// Data that waits when it is held, and whose writer was woken already, is
-// written.
+// Data that waits when the connection is held, and whose writer was already
+// woken, is written.
 func TestAHoldBehindTheWritersWake(t *testing.T) {
 	o := newOutbox()
 	want := putFrame(t, o, []byte("m")) // without a socket: the writer's
@@ -83,8 +83,8 @@ func TestAHoldBehindTheWritersWake(t *testing.T) {
 	}
 }
 
-// TestAHolderThatHangs has both ends of a connection held and never released: pings keep it alive, and
-// take along what waits.
+// TestAHolderThatHangs holds both ends of a connection and never releases them: pings keep it alive,
+// and the waiting data is sent with them.
 func TestAHolderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
@@ -127,7 +127,8 @@ func (holder) HandleBy(by Gatherer, _ Node, _ uint64, _ uint8, _ []byte, reply f
 	reply(nil, nil)
 }
 
-// TestManyHoldersLoseNothing has many goroutines hold a connection in turn and at once, and call by it.
+// TestManyHoldersLoseNothing makes calls from many goroutines that hold a connection, in turn and
+// concurrently.
 func TestManyHoldersLoseNothing(t *testing.T) {
 	o := tcpOptions("b")
 	o.Handlers[ClassForward] = echo

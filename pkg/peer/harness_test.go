@@ -14,19 +14,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handlerFunc is a Handler that is a function.
+// handlerFunc is a function as a Handler.
 type handlerFunc func(from Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
 
 func (f handlerFunc) Handle(from Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	f(from, session, kind, payload, reply)
 }
 
-// echo answers with what it was sent.
+// echo answers with its request.
 var echo handlerFunc = func(_ Node, _ uint64, _ uint8, payload []byte, reply func([][]byte, error)) {
 	reply([][]byte{append([]byte(nil), payload...)}, nil)
 }
 
-// events keeps what a transport told.
+// events keeps the events of a transport.
 type events struct {
 	mu  sync.Mutex
 	all []Event
@@ -51,8 +51,8 @@ func (e *events) of(k EventKind) []Event {
 	return some
 }
 
-// node starts a transport that serves on address, and stops it with the test.
-// It returns the address that it got.
+// node starts a transport that serves on address, and stops it at the end of
+// the test. It returns the actual address.
 func node(t testing.TB, o Options, address string) (*Transport, string) {
 	t.Helper()
 	tr, err := New(o)
@@ -81,8 +81,8 @@ func serve(t testing.TB, tr *Transport, address string) string {
 	return l.Addr().String()
 }
 
-// memOptions returns options for a node of a name on a network in memory, with
-// echo behind both classes of calls.
+// memOptions returns options for a node on a network in memory, with echo as
+// the handler of both classes of calls.
 func memOptions(n Network, self Node) Options {
 	return Options{
 		Self: self, Network: n, LocalAddr: string(self), Build: "test",
@@ -91,8 +91,8 @@ func memOptions(n Network, self Node) Options {
 	}
 }
 
-// tcpOptions returns the same on the loopback interface, for a machine that may
-// have no time for the test: no peer is given up within a minute.
+// tcpOptions returns the same on the loopback interface, for a busy machine: no
+// peer counts as dead within a minute.
 func tcpOptions(self Node) Options {
 	o := memOptions(TCP{}, self)
 	o.LocalAddr = "127.0.0.1"
@@ -100,7 +100,7 @@ func tcpOptions(self Node) Options {
 	return o
 }
 
-// numbered returns a payload that holds a number.
+// numbered returns a payload with a number.
 func numbered(n uint64) [][]byte {
 	return [][]byte{binary.LittleEndian.AppendUint64(nil, n)}
 }

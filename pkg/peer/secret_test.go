@@ -70,7 +70,7 @@ func TestNodesTalkOnlyWithTheSameSecret(t *testing.T) {
 	}
 }
 
-// tapped is a Network that keeps all that is said in both directions.
+// tapped is a Network that keeps all data in both directions.
 type tapped struct {
 	Network
 	mu   sync.Mutex
@@ -136,8 +136,8 @@ func TestTheSecretDoesNotCrossTheWire(t *testing.T) {
 	})
 }
 
-// shown says a hello of a member with a nonce of its own choice, and then proof.
-// It returns the acceptor's hello, its proof, and what comes after.
+// shown sends a member's hello with a chosen nonce, and then proof. It returns
+// the acceptor's hello, its proof, and the data after them.
 func shown(t *testing.T, n Network, addr string, h *Hello, proof func(answer *Hello, theirs []byte) []byte) (*Hello, error) {
 	t.Helper()
 	conn := pipeTo(t, n, "x", addr)

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// history writes down what a Peer's callbacks say.
+// history records the callbacks of a Peer.
 type history struct{ lines []string }
 
 func (h *history) options() []PeerOption {
@@ -37,7 +37,7 @@ func (h *history) options() []PeerOption {
 	}
 }
 
-// silent takes calls and never answers.
+// silent accepts calls and never answers.
 var silent handlerFunc = func(Node, uint64, uint8, []byte, func([][]byte, error)) {}
 
 func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
@@ -95,7 +95,8 @@ func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
 		p.Hold()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		// 20 ms, doubled until 1 s, each at least half: 7 pauses until 1 s or so, then one or two a second.
+		// The pause is 20 ms, doubled up to 1 s, each at least half of that: 7 pauses until about 1 s,
+		// then one or two per second.
 		if n := len(told.of(EventRefused)); n < 13 || n > 30 {
 			t.Errorf("%d attempts in 10 s", n)
 		}
@@ -217,7 +218,8 @@ func TestSilenceIsDeath(t *testing.T) {
 				cut := time.Now()
 				time.Sleep(4 * DefaultDeadAfter)
 				synctest.Wait()
-				// The side that hears nothing gives up; the other hears of it, or nothing either.
+				// The side that receives nothing gives up. The other side learns of it, or
+				// receives nothing either.
 				if after := ended.Sub(cut); after < DefaultDeadAfter-DefaultKeepAlive || after > 2*DefaultDeadAfter {
 					t.Errorf("given up after %s", after)
 				}
@@ -308,8 +310,8 @@ func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 	})
 }
 
-// stranger makes a proper connection of class forward to addr, for tests of
-// what follows.
+// stranger opens a valid connection of class forward to addr, for tests of the
+// frames after it.
 func stranger(t *testing.T, n Network, addr string) net.Conn {
 	t.Helper()
 	conn := pipeTo(t, n, "x", addr)

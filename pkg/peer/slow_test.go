@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/internal/peertest"
 )
 
-// A call that takes longer to travel than a silent connection lives must still get
-// there: the side that only receives says that it is there.
+// A call that takes longer to transfer than the timeout of a silent connection
+// must still arrive: the side that only receives sends signs of life.
 func TestALargeCallTravelsOverASlowLink(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

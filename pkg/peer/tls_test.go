@@ -29,7 +29,8 @@ func (a *ca) issue(notAfter time.Time, common string, names ...string) tls.Certi
 	return certtest.Make(a.t, x509.Certificate{Subject: pkix.Name{CommonName: common}, DNSNames: names, NotBefore: begin, NotAfter: notAfter}, &a.cert)
 }
 
-// config returns what gives a configuration for a name, trusting the authority.
+// config returns a function that returns a configuration for a name, which
+// trusts the authority.
 func (a *ca) config(name string) func() *tls.Config {
 	return a.with(a.issue(time.Now().Add(time.Hour), name, name))
 }
@@ -40,7 +41,7 @@ func (a *ca) with(c tls.Certificate) func() *tls.Config {
 	}
 }
 
-// secured returns options for a node over TCP and TLS.
+// secured returns options of a node for TCP and TLS.
 func secured(self Node, config func() *tls.Config) Options {
 	o := tcpOptions(self)
 	o.ServerTLS, o.ClientTLS = config, config

@@ -66,7 +66,8 @@ type loner struct{ alone }
 
 func (loner) Append(commitlog.Entry) error { return nil }
 
-// deferring returns a consumer of a partition with n messages.
+// deferring returns a consumer of a partition with the given number of
+// messages.
 func deferring(b *testing.B, disk vfs.FS, messages int) *Consumer {
 	b.Helper()
 	log, _, err := commitlog.Open(disk, "p", commitlog.Options{})

@@ -31,8 +31,8 @@ func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
 	})
 }
 
-// Every node learns of a command when the leader does, whichever node proposed
-// it.
+// Every node learns of a command at the same time as the leader, whichever node
+// proposed it.
 func TestFollowersLearnPromptlyWhatIsCommitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
@@ -107,8 +107,8 @@ func TestABarrierFollowsWhatWasApplied(t *testing.T) {
 	})
 }
 
-// A barrier that was refused since the leadership is being transferred, or since too much waits, is
-// due again: the transfer may fail. One that may have been appended is not.
+// A barrier is due again if it was refused because of a leadership transfer or a full queue: the
+// transfer may fail. It is not due again if it may have been appended.
 func TestARefusedBarrierIsDueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})

@@ -22,7 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// testCluster is some stores in one process, in virtual time.
+// testCluster is a group of stores in one process, in virtual time.
 type testCluster struct {
 	t    *testing.T
 	net  *peertest.Network
@@ -32,7 +32,7 @@ type testCluster struct {
 	disk map[meta.NodeID]*badDisk
 }
 
-// inBubble runs a test on a cluster whose first node has made it.
+// inBubble runs a test on a cluster that its first node has created.
 func inBubble(t *testing.T, test func(t *testing.T, c *testCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
 	return s
 }
 
-// stream reaches others by their names.
+// stream connects to other nodes by their names.
 func (c *testCluster) stream(name string) *Stream {
 	c.t.Helper()
 	l, err := c.net.Listen(name + ":1")
@@ -113,7 +113,7 @@ func (c *testCluster) stop(id meta.NodeID) {
 	}
 }
 
-// forward loses answers when the leader goes while it works.
+// forward loses an answer if the leader stops while it works.
 func (c *testCluster) forward(from string) Forward {
 	return func(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
 		s := c.store(leader)
@@ -131,7 +131,7 @@ func (c *testCluster) forward(from string) Forward {
 // sleep lets virtual time pass.
 func (c *testCluster) sleep(d time.Duration) { time.Sleep(d) }
 
-// grow makes a cluster of n voters, the first of which was alone.
+// grow makes a cluster of n voters, starting with one.
 func (c *testCluster) grow(n int) {
 	c.t.Helper()
 	first := c.start("n1", true)
@@ -151,7 +151,7 @@ func (c *testCluster) grow(n int) {
 	}
 }
 
-// leader waits for the one store that leads, among those that can be reached.
+// leader waits until one of the reachable stores leads.
 func (c *testCluster) leader() *Store {
 	c.t.Helper()
 	for range 1000 {
@@ -283,8 +283,8 @@ func TestTheMinorityRefuses(t *testing.T) {
 	})
 }
 
-// Whatever is proposed while leaders come and go is applied once, or was
-// refused, or its outcome was said to be unknown.
+// While leaders change, each proposed command is applied once, or refused, or
+// reported with an unknown outcome.
 func TestForwardedCommandsAreDoneOnceOrUncertain(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -414,7 +414,7 @@ func TestARestartedClusterGoesOn(t *testing.T) {
 	})
 }
 
-// The library alone would wait up to ten seconds.
+// Without this, the library would wait up to ten seconds.
 func TestAMemberThatReturnsHearsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.dirs["n3"] = t.TempDir()

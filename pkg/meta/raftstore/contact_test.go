@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// ask reaches the leader as forward does.
+// ask calls the leader like forward.
 func (c *testCluster) ask(from string) Ask {
 	return func(_ context.Context, leader meta.NodeID) (Standing, error) {
 		s := c.store(leader)
@@ -43,8 +43,7 @@ func TestAllAreInContact(t *testing.T) {
 	})
 }
 
-// A node whose disk is slow hears heartbeats all the time, and not what is agreed
-// on meanwhile.
+// A node with a slow disk gets heartbeats all the time, but not the new entries.
 func TestANodeThatIsBehindIsNotInContact(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.disk = map[meta.NodeID]*badDisk{}

@@ -21,7 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// badDisk is a storage whose writes fail as told.
+// badDisk is a storage whose writes fail on request.
 type badDisk struct {
 	*raft.InmemStore
 	err   atomic.Pointer[error]
@@ -118,7 +118,8 @@ func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
 	}
 }
 
-// A small disk does not lose a large part to the reserve, and one that is found low says so at once.
+// The reserve does not take a large part of a small disk, and a disk without enough space is
+// reported at once.
 func TestTheReserveOfAnOpenedStore(t *testing.T) {
 	var log strings.Builder
 	r, free, file := reserveOn(t, 16<<20, slog.New(slog.NewTextHandler(&log, nil)))
@@ -138,7 +139,8 @@ func TestTheReserveOfAnOpenedStore(t *testing.T) {
 	}
 }
 
-// A disk that says it has space and takes nothing, such as one with a quota, counts as full.
+// A disk that reports free space but refuses writes, such as one with a quota, counts as
+// full.
 func TestAReserveDoesNotBelieveAQuota(t *testing.T) {
 	r, free, _ := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
 	free.Store(1 << 30)
@@ -199,7 +201,7 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 	}
 }
 
-// Each command is one that frees space, or waits for space.
+// Each command either frees space or waits for space.
 func TestWhichCommandsFreeSpace(t *testing.T) {
 	yes, no, one := true, false, int64(1)
 	for _, tt := range []struct {

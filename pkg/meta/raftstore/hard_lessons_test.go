@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A node that was away for so long that what it missed is in no log any more
-// gets the state as a whole, and misses nothing of what follows.
+// A node that was stopped for so long that no log has the missed commands gets
+// the whole state, and misses none of the later commands.
 func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		first, err := Open(Options{

@@ -14,8 +14,8 @@ import (
 // beyond is a level that this program does not support.
 func beyond() level.Level { return level.Supported().Max + 1 }
 
-// A program that finds the cluster beyond its level stops before it reads what it may
-// misunderstand, and so does its next start, from the log and from a snapshot.
+// A program that finds the cluster beyond its level stops before it reads data that
+// it may misunderstand. So does its next start, from the log and from a snapshot.
 func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(dir))
@@ -43,8 +43,8 @@ func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 	closeNow(t, s)
 }
 
-// A snapshot that a newer leader sends stops the store; otherwise it would be sent
-// repeatedly.
+// A snapshot from a newer leader stops the store. Otherwise the leader would send
+// it repeatedly.
 func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
 	var newState meta.State
 	newState.Apply(1, meta.InitCluster{ID: "blue", Level: beyond()})
@@ -59,7 +59,7 @@ func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
 	}
 }
 
-// snapshotOf returns a state as it is sent.
+// snapshotOf returns a state in the form in which it is sent.
 func snapshotOf(t *testing.T, s *meta.State) io.ReadCloser {
 	t.Helper()
 	var b bytes.Buffer

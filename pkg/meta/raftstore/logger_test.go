@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestADeadNodeDoesNotFillTheLog: what the library says of it is for debugging, also where the
-// codec of its requests has made a text of the error.
+// TestADeadNodeDoesNotFillTheLog: the library's messages about it are logged at debug level,
+// also if the codec of its requests has turned the error into text.
 func TestADeadNodeDoesNotFillTheLog(t *testing.T) {
 	var out bytes.Buffer
 	b := newBridge(slog.New(slog.NewTextHandler(&out, nil)))
@@ -61,7 +61,7 @@ func TestRepeatedWarningsAreCounted(t *testing.T) {
 	})
 }
 
-// The library hands over formats and values, which are texts in the log.
+// The library passes formats and values, which become texts in the log.
 func TestFormatsOfTheLibraryAreTexts(t *testing.T) {
 	var out bytes.Buffer
 	b := newBridge(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))

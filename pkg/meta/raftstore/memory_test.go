@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A topic with a channel takes less than 1 KiB once it is in the state.
+// A topic with a channel takes less than 1 KiB in the state.
 func TestMemoryOfTopics(t *testing.T) {
 	const topics = 1000
 	o := options(t.TempDir())

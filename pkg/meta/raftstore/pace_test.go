@@ -52,8 +52,8 @@ func TestTimeoutsGrowWithTheLateness(t *testing.T) {
 	}
 }
 
-// A follower that runs late waits for longer before it takes the leader for dead, and
-// but not without limit: the leader's death is still detected.
+// A follower that runs late waits longer before it considers the leader dead, but not
+// without limit: the leader's death is still detected.
 func TestANodeThatRunsLateIsPatient(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)

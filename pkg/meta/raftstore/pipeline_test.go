@@ -38,8 +38,8 @@ func (l pipeLayer) Close() error {
 
 func (pipeLayer) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestAStuckPipelineIsClosed has a member refuse entries. The library's consumer of answers ends
-// with the first of them.
+// TestAStuckPipelineIsClosed has a member refuse entries. The library stops reading answers
+// after the first refusal.
 func TestAStuckPipelineIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Second
@@ -91,7 +91,7 @@ func TestAStuckPipelineIsClosed(t *testing.T) {
 	})
 }
 
-// dialer is a layer that accepts nothing.
+// dialer is a layer that accepts no connections.
 type dialer struct{ pipeLayer }
 
 func (d dialer) Accept() (net.Conn, error) {

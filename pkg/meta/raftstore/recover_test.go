@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// onDisk has the nodes of a cluster keep their metadata in files.
+// onDisk makes the nodes of a cluster keep their metadata in files.
 func (c *testCluster) onDisk(ids ...meta.NodeID) {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -25,7 +25,7 @@ func (c *testCluster) onDisk(ids ...meta.NodeID) {
 	}
 }
 
-// trio is a cluster of three with a topic on all of them.
+// trio is a cluster of three nodes with a topic on all of them.
 func (c *testCluster) trio() {
 	c.t.Helper()
 	c.onDisk("n1", "n2", "n3", "n4")
@@ -171,7 +171,8 @@ func TestTheNewestOfEqualSnapshotsIsTheOneMadeLast(t *testing.T) {
 	}
 }
 
-// The last node may be one that never had a vote: it has what it was sent.
+// The last node may never have been a voter: it has the entries that it was
+// sent.
 func TestANodeWithoutAVoteIsRecovered(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.trio()

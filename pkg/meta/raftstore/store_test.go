@@ -133,7 +133,8 @@ func TestARestartFindsSnapshotAndLog(t *testing.T) {
 	}
 }
 
-// copyDir copies what a killed process would leave: the files as they are.
+// copyDir copies the files in their current state, as after a kill of the
+// process.
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
@@ -326,8 +327,8 @@ func TestLostSnapshotsAreFoundByTheGap(t *testing.T) {
 	}
 }
 
-// Every byte of the log file that is flipped is either found at open or makes
-// no difference to the state.
+// A flipped byte of the log file is either detected at the open or makes no
+// difference to the state.
 func TestAFlippedBitInTheLogNeverGivesAnotherState(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -372,8 +373,8 @@ func TestADirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	}
 }
 
-// A damaged identity is damage, not another node, unless it is another node's name. The
-// error says what helps.
+// A damaged identity file counts as damage, not as another node's, unless it has
+// another node's name. The error suggests a remedy.
 func TestADamagedIdentityIsRefused(t *testing.T) {
 	o := options(t.TempDir())
 	closeNow(t, open(t, o))

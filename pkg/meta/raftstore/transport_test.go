@@ -9,7 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The library panics if it handles a heartbeat of a newer term when the log is closed.
+// The library panics if it handles a heartbeat of a newer term while the log is
+// closed.
 func TestNoHeartbeatIsHandledOnceTheStoreCloses(t *testing.T) {
 	open := func() *raft.NetworkTransport {
 		n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, time.Minute, io.Discard)
