@@ -10,13 +10,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// DeadAfter is how long a session lives in which nothing arrives.
+// DeadAfter is the time after which a session without any arrivals ends.
 const DeadAfter = 3 * time.Second
 
-// frameBytes is what a request takes on a way beside its payload.
+// frameBytes is the size of a request in transit without its payload.
 const frameBytes = 70
 
-// What calls end with.
+// Errors of calls.
 var (
 	// errBroken ends the calls of a session that has ended.
 	errBroken = errors.New("the session broke")
@@ -24,8 +24,8 @@ var (
 	errTooBig = errors.New("the request is too big for a frame")
 )
 
-// Handler takes the calls to a node, those of one session one at a time. It
-// must not wait. The payload is its own.
+// Handler handles the calls to a node, those of one session one at a time. It
+// must not wait. It owns the payload.
 type Handler func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
 
 // Network connects nodes in memory. Its methods are safe for concurrent use.
@@ -56,7 +56,7 @@ func NewNetwork() *Network {
 	}
 }
 
-// SetDelay has messages travel for as long as f says, which is called under a
+// SetDelay delays each message by the result of f, which is called under a
 // lock. Messages of one session never overtake each other.
 func (n *Network) SetDelay(f func(from, to meta.NodeID) time.Duration) {
 	n.mu.Lock()
@@ -64,23 +64,24 @@ func (n *Network) SetDelay(f func(from, to meta.NodeID) time.Duration) {
 	n.delay = f
 }
 
-// SetMaxFrame refuses requests of more than so many bytes with errTooBig; 0: none.
+// SetMaxFrame makes the network refuse requests of more than bytes with errTooBig;
+// 0: none.
 func (n *Network) SetMaxFrame(bytes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.maxFrame = bytes
 }
 
-// SetRate has requests from one node to another travel at so many bytes a second; 0:
-// at any.
+// SetRate limits requests from one node to another to rate bytes a second; 0: no
+// limit.
 func (n *Network) SetRate(from, to meta.NodeID, rate int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.rates[way{from, to}] = rate
 }
 
-// departLocked returns when so many bytes have left on a way that has a rate; the
-// zero time: at once.
+// departLocked returns when size bytes have left on a way with a rate; the zero
+// time: at once.
 func (n *Network) departLocked(w way, size int) time.Time {
 	rate := n.rates[w]
 	if rate == 0 {
@@ -94,7 +95,7 @@ func (n *Network) departLocked(w way, size int) time.Time {
 	return n.free[w]
 }
 
-// Serve lets a node take calls. It can be reached from now on.
+// Serve makes a node reachable, with h for its calls.
 func (n *Network) Serve(id meta.NodeID, h Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,8 +103,8 @@ func (n *Network) Serve(id meta.NodeID, h Handler) {
 	n.reconnectLocked()
 }
 
-// Kill ends a node: its links are silent for ever, calls to it end, and new
-// connections to it are refused, until Serve.
+// Kill ends a node: until Serve, its links are silent, calls to it end, and new
+// connections to it are refused.
 func (n *Network) Kill(id meta.NodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,9 +124,8 @@ func (n *Network) Kill(id meta.NodeID) {
 	}
 }
 
-// SetCut stops everything on the way from one node to another, or lets it pass
-// again. A session that it hits ends after DeadAfter, or when the cut ends after
-// something was lost.
+// SetCut blocks or unblocks all messages from one node to another. An affected
+// session ends after DeadAfter, or at the end of the cut if a message was lost.
 func (n *Network) SetCut(from, to meta.NodeID, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,10 +145,10 @@ func (n *Network) Break(a, b meta.NodeID) {
 	n.reconnectLocked()
 }
 
-// Wait returns when nothing is on its way any more.
+// Wait returns when nothing is in transit any more.
 func (n *Network) Wait() { n.running.Wait() }
 
-// Peers returns how a node reaches the others.
+// Peers returns a node's connections to the others.
 func (n *Network) Peers(self meta.NodeID) coord.Peers { return peers{n, self} }
 
 type peers struct {
@@ -179,7 +179,8 @@ func (p peers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 	return l
 }
 
-// reconnectLocked lets sessions begin and end as they should.
+// reconnectLocked starts and ends sessions according to the state of the
+// network.
 func (n *Network) reconnectLocked() {
 	for _, p := range n.pipes {
 		whole := !n.cut[p.way] && !n.cut[p.way.back()]
@@ -198,7 +199,7 @@ func (n *Network) reconnectLocked() {
 	}
 }
 
-// pipe is what one node has to do with another: one session at a time, for all
+// pipe is the connection of one node to another: one session at a time, for all
 // links. The network's mutex guards it.
 type pipe struct {
 	net      *Network
@@ -206,7 +207,7 @@ type pipe struct {
 	links    map[*link]bool
 	session  uint64
 	up       bool
-	lost     bool // something of the session did not arrive
+	lost     bool // a message of the session did not arrive
 	starving *int // not nil while the session is cut: which cut it is
 	calls    map[*call]bool
 	requests line // to the other node

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// unsynced is how much of what an ordered channel finished may be gone with the
-// power: what came between two checkpoints, whose time is 200 ms, and what replicas
-// were told of it and did not answer at once.
+// unsynced is the time of which a power loss may undo an ordered channel's FINs:
+// those between two checkpoints, which are 200 ms apart, and those that replicas
+// did not acknowledge at once.
 const unsynced = 500 * time.Millisecond
 
-// Channel is what the consumers of one channel got from one partition. It may be
-// used by many goroutines.
+// Channel records what the consumers of one channel got from one partition. It
+// may be used by many goroutines.
 type Channel struct {
 	history *History
 	ordered bool
@@ -67,9 +67,9 @@ func (c *Channel) ExpectCopies(mine bool) {
 	c.copies, c.foreign, c.named = true, !mine, map[string]bool{}
 }
 
-// Deliver notes that a consumer was handed a message. late says that it may be
-// one from before what an ordered channel has delivered: it was on its way for
-// longer than its timeout, or came from a leader that was replaced.
+// Deliver notes that a consumer got a message. late says that an ordered
+// channel may have delivered later messages before: the message was in transit
+// for longer than its timeout, or came from a replaced leader.
 func (c *Channel) Deliver(name string, at uint64, late bool) {
 	known := c.history.called(name)
 	copied := c.foreign && c.history.elsewhere(name, at)
@@ -104,9 +104,9 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 }
 
 // LosePower records that a machine loses power now. An ordered channel may go back
-// once for it, by what was not synced, and continues in order from there. Once it
-// has continued without going back, it may not do so later: the replicas that were
-// in sync then knew the position.
+// once for it, by the FINs that were not synced, and continues in order from
+// there. Once it has continued without going back, it may not go back later: the
+// replicas in sync at that time knew the position.
 func (c *Channel) LosePower() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,9 +116,8 @@ func (c *Channel) LosePower() {
 	}
 }
 
-// LosePositions notes that what a machine has stored of positions is damaged now. An
-// ordered channel may go back once for it, to the start, where no other replica
-// could lead.
+// LosePositions notes that the positions on a machine are damaged now. An ordered
+// channel may go back once for it, to the start, if no other replica could lead.
 func (c *Channel) LosePositions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +127,7 @@ func (c *Channel) LosePositions() {
 	}
 }
 
-// loseLocked notes a loss for which low may become as little as least.
+// loseLocked notes a loss after which low may go back to least.
 func (c *Channel) loseLocked(least uint64) {
 	if c.losses == 0 {
 		c.least = least
@@ -138,7 +137,8 @@ func (c *Channel) loseLocked(least uint64) {
 	c.lostAt = time.Now()
 }
 
-// goBackLocked has an ordered channel go on from at, if it may go back so far.
+// goBackLocked makes an ordered channel continue from at, if it may go back
+// that far.
 func (c *Channel) goBackLocked(at uint64) bool {
 	if c.losses == 0 || at < c.least {
 		return false
@@ -148,7 +148,7 @@ func (c *Channel) goBackLocked(at uint64) bool {
 	return true
 }
 
-// excuseLocked says how far the channel might have gone back.
+// excuseLocked describes how far the channel was allowed to go back.
 func (c *Channel) excuseLocked() string {
 	if c.losses == 0 {
 		return ""
@@ -168,7 +168,7 @@ func (c *Channel) growLocked(low uint64) {
 	}
 }
 
-// Finish notes that a consumer is about to finish what it was delivered.
+// Finish notes that a consumer is about to finish a message.
 func (c *Channel) Finish(at uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func (c *Channel) Again() int {
 	return c.again
 }
 
-// Missing returns how many acknowledged messages were never delivered, and which is
-// the first of them.
+// Missing returns the number of acknowledged messages that were never delivered,
+// and the first of them.
 func (c *Channel) Missing() (n int, first string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *Channel) Missing() (n int, first string) {
 	return len(c.missing), fmt.Sprintf("%s, acknowledged at %d, was not delivered", m.name, m.at)
 }
 
-// Check returns what was wrong with the deliveries.
+// Check returns the violations in the deliveries.
 func (c *Channel) Check() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 )
 
 // Mount is a machine's disk as one process sees it. The process can be cut off
-// from it in one moment, at any change that it makes: what it does afterwards
-// changes nothing that is ever read. Its methods may be called by many
-// goroutines.
+// from it at once, at any of its changes: later changes have no effect. Its
+// methods may be called by many goroutines.
 type Mount struct {
 	vfs.FS // the reading half; changes go through the methods below
 
@@ -33,24 +32,23 @@ type trap struct {
 	spring func()
 }
 
-// NewMount returns a mount of what a crashable disk holds.
+// NewMount returns a mount of a crashable disk.
 func NewMount(m *vfs.Mem) *Mount { return &Mount{FS: m, mem: m} }
 
-// NewLyingMount returns a mount whose syncs say that they are done and do
-// nothing.
+// NewLyingMount returns a mount whose syncs report success and do nothing.
 func NewLyingMount(m *vfs.Mem) *Mount { return &Mount{FS: m, mem: m, lies: true} }
 
-// Cut returns the disk as it is left if the process, or by c the machine, ends
-// in this moment.
+// Cut returns the disk after the process, or by c the machine, ends at this
+// moment.
 func (m *Mount) Cut(c vfs.Crash) *vfs.Mem {
 	m.gate.Lock()
 	defer m.gate.Unlock()
 	return m.mem.CrashClone(c)
 }
 
-// Trap has spring called once, before the change after n more, on the goroutine
-// that makes it. spring must not wait for that goroutine. It replaces the trap
-// before it.
+// Trap calls spring once, before the change after the next n ones, on the
+// goroutine of that change. spring must not wait for that goroutine. Trap
+// replaces the previous trap.
 func (m *Mount) Trap(n int, spring func()) {
 	m.trap.Store(&trap{m.changes.Load() + int64(n), spring})
 }
@@ -58,8 +56,8 @@ func (m *Mount) Trap(n int, spring func()) {
 // Break fails all changes from now on with err.
 func (m *Mount) Break(err error) { m.broken.Store(&err) }
 
-// Fill has the disk be full, or no longer: nothing is made and no file grows. What files
-// have reserved can be written.
+// Fill makes the disk full, or no longer full. On a full disk no file is created and
+// none grows. Reserved space of files can be written.
 func (m *Mount) Fill(full bool) { m.full.Store(full) }
 
 // grow makes a change that needs room.
@@ -72,8 +70,8 @@ func (m *Mount) grow(f func() error) error {
 	})
 }
 
-// Slow has each sync of a log take as long as delay says, in virtual time. It is called by
-// many goroutines.
+// Slow makes each sync of a log take the time that delay returns, in virtual time. Many
+// goroutines call delay.
 func (m *Mount) Slow(delay func() time.Duration) { m.slow.Store(&delay) }
 
 // change makes one change.
@@ -90,7 +88,7 @@ func (m *Mount) change(f func() error) error {
 	return f()
 }
 
-// sync makes a change that a lying mount only pretends to make.
+// sync makes a change that a lying mount only reports as made.
 func (m *Mount) sync(f func() error) error {
 	if m.lies {
 		return m.change(func() error { return nil })
@@ -158,7 +156,8 @@ type mountedFile struct {
 	log bool
 }
 
-// within makes a change that needs no room up to a position in the file which it has.
+// within makes a change up to a position in the file. It needs no room if the file
+// has that size already.
 func (f *mountedFile) within(end int64, change func() error) error {
 	if size, err := f.Size(); err == nil && end <= size {
 		return f.m.change(change)

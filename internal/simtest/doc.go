@@ -1,5 +1,5 @@
 // Package simtest holds what the simulations of test/sim share: disks that lose power, a history of
-// what clients were told, an event trace, and seeds that are tried, printed, stored and replayed.
+// the answers to clients, an event trace, and seeds that are tried, printed, stored and replayed.
 // It knows nothing of brokers, logs or networks.
 //
 // It is for tests only and works under the virtual time of testing/synctest: nothing in it waits.

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// Fate is what a publisher was told of a message.
+// Fate is the answer that a publisher got for a message.
 type Fate uint8
 
 // The fates of a message.
 const (
-	Open    Fate = iota // nothing yet
+	Open    Fate = iota // no answer yet
 	Acked               // it is committed
 	Unknown             // it may be committed, now or later
-	Failed              // it was not taken, and never will be
+	Failed              // it was refused, and is never committed later
 )
 
-// History is what publishers called, what they were told and where, for one
-// log. It may be used by many goroutines.
+// History records the calls of publishers, the answers, and the offsets, for
+// one log. It may be used by many goroutines.
 type History struct {
 	mu       sync.Mutex // guards what follows
 	messages map[string]*message
@@ -41,11 +41,11 @@ type message struct {
 	fate  Fate
 	at    uint64 // of Acked
 	epoch uint64
-	after uint64 // it was called when its publisher knew of everything below
+	after uint64 // its publisher knew of all messages below at the time of the call
 	seen  bool
 }
 
-// NewHistory returns an empty one.
+// NewHistory returns an empty history.
 func NewHistory() *History {
 	return &History{
 		messages: map[string]*message{}, places: map[uint64]string{},
@@ -64,8 +64,8 @@ func (h *History) Call(publisher int) string {
 	return name
 }
 
-// Resolve notes what became of a message, and for an acknowledged one where it
-// is and by which epoch's leader it was acknowledged.
+// Resolve notes the fate of a message, and for an acknowledged one its offset
+// and the epoch of the leader that acknowledged it.
 func (h *History) Resolve(name string, f Fate, at, epoch uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,14 +101,14 @@ func (h *History) wrongLocked(format string, args ...any) {
 	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
 }
 
-// called reports whether someone published a message of that name.
+// called reports whether a message of that name was published.
 func (h *History) called(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.messages[name] != nil
 }
 
-// Acknowledged calls f with each acknowledged message, in no order. f must not
+// Acknowledged calls f with each acknowledged message, in any order. f must not
 // use the history.
 func (h *History) Acknowledged(f func(name string, at, epoch uint64)) {
 	h.mu.Lock()
@@ -120,8 +120,8 @@ func (h *History) Acknowledged(f func(name string, at, epoch uint64)) {
 	}
 }
 
-// ackedFrom returns the acknowledged messages but for the first n. They are not to be
-// changed.
+// ackedFrom returns the acknowledged messages without the first n. The caller must
+// not change them.
 func (h *History) ackedFrom(n int) []acked {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *History) Counts() (acked, unknown, failed, open int) {
 	return h.counts[Acked], h.counts[Unknown], h.counts[Failed], h.counts[Open]
 }
 
-// Copy is the name of what stands in a log for one channel: a copy of a message.
+// Copy is the name of a copy of a message for one channel.
 const Copy = "copy"
 
 // elsewhere reports whether a message was acknowledged at another offset.
@@ -160,9 +160,9 @@ func (h *History) ackedIn(from, end uint64, of func(name string) bool) bool {
 }
 
 // Check compares the history with the resulting log, from offset first on, and
-// returns what does not agree: messages that are not at the offset at which
-// they were acknowledged, that were never published, that are there twice, or
-// whose publish failed. Messages below first are not checked.
+// returns the differences: messages that are not at the offset at which they
+// were acknowledged, that were never published, that are there twice, or whose
+// publish failed. Messages below first are not checked.
 func (h *History) Check(first uint64, log []string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +194,7 @@ func (h *History) Check(first uint64, log []string) []string {
 	return slices.Compact(h.wrong)
 }
 
-// Report joins what is wrong, the first few of it.
+// Report joins the first few violations.
 func Report(wrong []string) string {
 	const most = 12
 	more := ""

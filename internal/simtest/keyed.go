@@ -8,7 +8,8 @@ func NewKeyedChannel(h *History, keyOf func(name string) string) *Channel {
 	return c
 }
 
-// lineLocked returns the record of what a message's key has in order; nil: nothing.
+// lineLocked returns the record of the ordered messages with a message's key; nil:
+// none.
 func (c *Channel) lineLocked(name string) *Channel {
 	if c.keyOf == nil {
 		return nil
@@ -23,7 +24,7 @@ func (c *Channel) lineLocked(name string) *Channel {
 	return line
 }
 
-// passesLocked reports whether an ordered channel that delivers a message passes over one.
+// passesLocked reports whether an ordered channel skips a message by a delivery.
 func (c *Channel) passesLocked(at uint64) bool {
 	switch {
 	case c.among != nil:

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Seeds says which runs of a simulation are made. A test package makes one as
-// a package-level variable, before its flags are read.
+// Seeds selects the runs of a simulation. A test package makes one as a
+// package-level variable, before its flags are read.
 type Seeds struct {
 	one   *uint64
 	count *int
@@ -31,12 +31,12 @@ func NewSeeds(count int) *Seeds {
 	}
 }
 
-// keptFile holds the seeds that once failed, one a line with what it was.
+// keptFile holds the seeds that once failed, one per line with the fault.
 const keptFile = "seeds.txt"
 
-// Run runs f for each seed as a test of its own, beside others: first those
-// that testdata/seeds.txt keeps, then new ones. A seed that fails prints how to
-// run it again.
+// Run runs f for each seed as a separate, parallel test: first the seeds in
+// testdata/seeds.txt, then new ones. A seed that fails prints how to run it
+// again.
 func (s *Seeds) Run(t *testing.T, f func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if *s.one != 0 {
@@ -68,9 +68,9 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 	})
 }
 
-// hangsAfter is how long, in real time, a run may take that takes well below a
-// second. In a bubble of testing/synctest time stands still while anybody works
-// or waits for a mutex, and so does a run in which someone does so for ever.
+// hangsAfter is the longest real time for a run, which normally takes well
+// below a second. In a bubble of testing/synctest, time stands still while any
+// goroutine works or waits for a mutex. If one does so forever, the run hangs.
 const hangsAfter = 2 * time.Minute
 
 // guard runs f. If f hangs, it ends the program with the stacks of all

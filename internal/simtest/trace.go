@@ -10,7 +10,7 @@ import (
 // traceLimit is how many events a Trace remembers: the last ones.
 const traceLimit = 400
 
-// Trace remembers what happened last. It may be used by many goroutines.
+// Trace keeps the latest events. It may be used by many goroutines.
 type Trace struct {
 	began time.Time
 

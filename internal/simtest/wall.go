@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// SetWall returns a time that was read when the wall clock had been set forward
-// by d, or back, in whole seconds: its monotonic reading is t's. It panics if t
-// has none, as in a bubble of testing/synctest.
+// SetWall returns t as if the wall clock had been set forward or back by d, in
+// whole seconds: the monotonic reading stays that of t. It panics if t has
+// none, as in a bubble of testing/synctest.
 func SetWall(t time.Time, d time.Duration) time.Time {
 	const secondsShift = 30 // of the seconds in the first word of a time.Time, above the nanoseconds
 	was := t
