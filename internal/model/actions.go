@@ -1,6 +1,6 @@
 package model
 
-// explorer enumerates what can happen next in a state.
+// explorer enumerates the possible next steps in a state.
 type explorer struct {
 	*Config
 	emit func(t *State, step Step)
@@ -45,8 +45,9 @@ func (x explorer) next(s *State) {
 	}
 }
 
-// accepts reports whether f takes what r says as the leader of an epoch: it acts
-// on metadata that names r and the epoch, and has answered in no later one.
+// accepts reports whether f accepts requests of r as the leader of an epoch: f
+// acts on metadata that names r and the epoch, and has not answered in a later
+// epoch.
 func (c *Config) accepts(s *State, f, r, epoch uint8) bool {
 	n := &s.nodes[f]
 	if n.lost != intact {
@@ -89,9 +90,9 @@ func (x explorer) publishes(s *State, r uint8) {
 	}
 }
 
-// syncs: what the leader appended becomes durable. Followers sync what they
+// syncs: the leader's appended records become durable. Followers sync what they
 // append before they answer, so that it is one step for them. Without
-// SyncAlways, when that happens matters to the positions alone.
+// SyncAlways, the moment matters only to the positions.
 func (x explorer) syncs(s *State, r uint8) {
 	if n := &s.nodes[r]; (x.SyncAlways || x.Alone) && n.durable < n.end {
 		t := *s
@@ -102,10 +103,10 @@ func (x explorer) syncs(s *State, r uint8) {
 	}
 }
 
-// commits: every replica that counts has acknowledged more. The publishers are
-// answered, and consumers may see it. While fewer replicas are in sync than the
-// topic asks for, only what the term has inherited is committed: the publishers
-// of that get no answer.
+// commits: every replica that counts has acknowledged more. The publishers get
+// their answers, and consumers may see the records. While fewer replicas are in
+// sync than the topic requires, only records inherited by the term are
+// committed: their publishers get no answer.
 func (x explorer) commits(s *State, r uint8) {
 	n := &s.nodes[r]
 	least := n.end
@@ -128,8 +129,9 @@ func (x explorer) commits(s *State, r uint8) {
 	}
 }
 
-// meets: a follower that has no session compares logs with its leader and cuts
-// what the leader does not have. Messages of the session before grow stale.
+// meets: a follower that has no session compares logs with its leader and
+// truncates records that the leader does not have. Messages of the previous
+// session become stale.
 func (x explorer) meets(s *State, r, f uint8) {
 	n, g := &s.nodes[r], &s.nodes[f]
 	if v := s.view(f); g.session || v.leader != r || !x.accepts(s, f, r, n.term) {
@@ -184,8 +186,8 @@ func (c *Config) meetingPoint(n, g *replica) uint8 {
 	return i
 }
 
-// pushes: the leader sends the first record that it does not know the follower
-// to have, and the answer arrives, is lost, or is delayed; or the push is.
+// pushes: the leader sends the first record that the follower is not known to
+// have. The push or its answer arrives, is lost, or is delayed.
 func (x explorer) pushes(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	at := n.match[f]
@@ -200,7 +202,7 @@ func (x explorer) pushes(s *State, r, f uint8) {
 }
 
 // receives: the follower has checked a push, appends it or finds that it has
-// it, and answers. The answer may take any way.
+// it, and answers. The answer may arrive, be lost, or be delayed.
 func (x explorer) receives(s *State, m message, step Step) {
 	t := *s
 	g := &t.nodes[m.to]
@@ -230,7 +232,8 @@ func (x explorer) receives(s *State, m message, step Step) {
 	}
 }
 
-// acknowledge lets a leader take an answer, if it does.
+// acknowledge passes an answer to a leader, and reports whether the leader
+// accepts it.
 func (c *Config) acknowledge(t *State, m message) bool {
 	n := &t.nodes[m.to]
 	if n.term == 0 || n.lost != intact || m.stale && c.on(SessionResets) || n.term != m.epoch && c.on(FenceLeader) {
@@ -255,8 +258,8 @@ func (x explorer) posts(s *State, m message, step Step) {
 	}
 }
 
-// deliveries: a message that was kept is lost; or it arrives, and may arrive
-// again, or make room for its answer.
+// deliveries: a kept message is lost, or it arrives. It may arrive again, or
+// its answer takes its place.
 func (x explorer) deliveries(s *State) {
 	for i := range s.post {
 		m := s.post[i]
@@ -287,8 +290,8 @@ func (x explorer) deliveries(s *State) {
 	}
 }
 
-// tellsCommitted: a follower hears how far the leader has committed, as far as
-// the leader knows it to hold the same.
+// tellsCommitted: a follower learns the leader's committed end, limited to the
+// records that it is known to hold.
 func (x explorer) tellsCommitted(s *State, r, f uint8) {
 	n, g := &s.nodes[r], &s.nodes[f]
 	end := min(n.committed, n.match[f], g.end)

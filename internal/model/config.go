@@ -1,20 +1,21 @@
 package model
 
-// Config bounds a search and says which rules hold in it.
+// Config sets the bounds and the rules of a search.
 type Config struct {
 	Drop   [rules]bool      // rules that do not hold
 	Ignore [invariants]bool // invariants that are not watched
 
-	// SyncAlways: an acknowledgement means durable, so a power cut takes only
-	// what was not acknowledged. Otherwise it may take any part of a log.
+	// SyncAlways: acknowledged records are durable, so a power cut loses only
+	// records that were not acknowledged. Otherwise it may lose any part of a
+	// log.
 	SyncAlways bool
 	// Positions: an ordered channel is modelled, too.
 	Positions bool
 	// Drops: a request with a snapshot or a change of positions may be dropped on
 	// its way, and later ones of the session still arrive.
 	Drops bool
-	// Alone: there is one replica. What a power cut takes from the only copy is
-	// lost, and life continues.
+	// Alone: there is one replica. Records that a power cut removes from the
+	// only copy are lost, and the partition continues.
 	Alone bool
 	// Disks: a crash may take a node's whole disk, or the replica's directory.
 	Disks bool

@@ -8,7 +8,7 @@ type Damage uint8
 const (
 	NoDamage  Damage = iota
 	LostEnd          // the end of the log is lost, which opening the log notices
-	OlderDisk        // the disk is put back to an older state, which nothing on it tells
+	OlderDisk        // the disk is put back to an older state, which its content does not show
 )
 
 // standing is the last epoch and the end of a log, as one number that is larger
@@ -111,8 +111,8 @@ func (s *State) mayHoldMore(r, f uint8) bool {
 	return s.suspects[f] == 0 || s.suspects[f] > s.nodes[r].standing()
 }
 
-// goesAlone: where one in-sync replica is enough, a leader waits for another to
-// compare logs with for a while only.
+// goesAlone: where one in-sync replica is enough, a leader waits only for a
+// limited time for another one to compare logs with.
 func (x recovery) goesAlone(s *State, r uint8) {
 	if x.of.MinISR <= 1 && x.of.waits(s, r) {
 		t := *s
@@ -140,7 +140,7 @@ func (x recovery) keepsMore(s *State, r, f uint8) bool {
 	return refuses
 }
 
-// yields: leader r has f lead, which holds more.
+// yields: leader r transfers the leadership to f, which holds more.
 func (x recovery) yields(s *State, r, f uint8) {
 	d := s.latest()
 	n := &s.nodes[r]
@@ -159,9 +159,9 @@ func (x recovery) yields(s *State, r, f uint8) {
 	x.of.emit(&t, Step{Yield, r, f, d.epoch + 1})
 }
 
-// compared notes that the logs of leader r and follower f have been compared. That a
-// leader has compared logs with f proves nothing of f, which may lack what follows; it is
-// let off where one in-sync replica is enough and no leader waits for long.
+// compared notes that the logs of leader r and follower f have been compared. A
+// comparison with a leader does not verify f, which may lack later records. f counts as
+// verified nevertheless if one in-sync replica is enough and no leader waits for long.
 func (c *Config) compared(t *State, r, f uint8) {
 	if c.Damage == NoDamage {
 		return
@@ -174,7 +174,8 @@ func (c *Config) compared(t *State, r, f uint8) {
 	}
 }
 
-// heals ends that the observer excuses a replica once it holds all that was committed.
+// heals ends the observer's excuse of a replica once the replica holds all committed
+// records.
 func (s *State) heals(r uint8) {
 	n := &s.nodes[r]
 	for i, want := range s.truth {
@@ -185,8 +186,8 @@ func (s *State) heals(r uint8) {
 	n.harmed = false
 }
 
-// mayLeave reports whether follower f may be taken out of the ISR. Where logs are
-// damaged it matters who asks: the leader, of the newest version, that has compared logs.
+// mayLeave reports whether follower f may be taken out of the ISR. If logs are damaged,
+// only the leader by the newest version may propose this, after it has compared logs.
 func (c *Config) mayLeave(s *State, f uint8) bool {
 	if c.Damage == NoDamage {
 		return true
@@ -209,8 +210,8 @@ func (s *State) absolve(leader uint8) {
 	}
 }
 
-// excused reports whether r is not expected to hold what was committed: it cannot know
-// that its disk is older, and is not a leader that appends.
+// excused reports whether r need not hold the committed records: it cannot know that
+// its disk is older, and is not a leader that appends.
 func (c *Config) excused(s *State, r uint8) bool {
 	n := &s.nodes[r]
 	return n.harmed && (n.term == 0 || c.waits(s, r))

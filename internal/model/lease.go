@@ -9,7 +9,7 @@ type lease struct {
 	taken    bool // a message was taken for a consumer, and is not yet written
 }
 
-// clock is the time that has passed, and what an observer has seen by it.
+// clock is the elapsed time, and an observer's records of it.
 type clock struct {
 	now  uint8
 	seen uint8 // the version of the metadata when this time began
@@ -17,14 +17,14 @@ type clock struct {
 	begun [4]uint8
 }
 
-// relay is the node of a consumer of another node's.
+// relay is the node of a consumer that gets messages of another node.
 type relay struct {
 	epoch uint8 // of the leader that has sent it a message; 0: none
 	age   uint8 // how many times have passed since
 }
 
 // A leader delivers at most until the time after the one in which it was
-// superseded; what it has sent to a relay is handed over a time later.
+// superseded; a relay delivers the leader's messages at most one lease later.
 const (
 	longestLease = 2
 	longestRelay = 3
@@ -33,7 +33,7 @@ const (
 // begins notes that a term has begun.
 func (c *clock) begins(epoch uint8) { c.begun[0] = max(c.begun[0], epoch) }
 
-// delivery enumerates who may deliver what, as time passes.
+// delivery enumerates the possible deliveries as time passes.
 type delivery struct{ of explorer }
 
 func (x delivery) next(s *State) {
@@ -75,7 +75,7 @@ func (x delivery) passesTime(s *State) {
 	x.of.emit(&t, Step{PassTime, 0, 0, 0})
 }
 
-// everyoneAnswered reports whether all without whom r commits nothing have
+// everyoneAnswered reports whether all replicas that r needs for a commit have
 // recognised its term in this time.
 func (c *Config) everyoneAnswered(s *State, r uint8) bool {
 	needed := c.counted(s, r)
@@ -125,8 +125,8 @@ func (x delivery) delivers(s *State, r uint8) {
 	}
 }
 
-// relayHands: the relay hands over what a leader has sent it, or finds that it
-// was paused for too long and begins again.
+// relayHands: the relay delivers a leader's message, or finds that it was
+// paused for too long and begins again.
 func (x delivery) relayHands(s *State) {
 	if s.relay.epoch == 0 {
 		return

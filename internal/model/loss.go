@@ -1,9 +1,8 @@
 package model
 
 // crashes: a node is killed and started again, its machine loses power, or it
-// loses what was on its disk. What it had in memory is gone. It starts with no
-// metadata and applies it again, version by version, unless it has a loss to
-// register first.
+// loses its disk. Its memory is lost. It starts with no metadata and applies it
+// again, version by version, unless it has a loss to register first.
 func (x explorer) crashes(s *State, r uint8) {
 	n := &s.nodes[r]
 	if int(s.crashes) >= x.Crashes || n.adopted == 0 && n.end == 0 && n.lost == intact {
@@ -30,8 +29,8 @@ func (x explorer) crashes(s *State, r uint8) {
 	}
 }
 
-// losesPower: of the log, keep is left; of the positions that were noted since
-// they were stored, all or nothing.
+// losesPower: the log keeps its first keep records. The positions noted since
+// the last store are kept all or not at all.
 func (x explorer) losesPower(s *State, r, keep uint8) {
 	t := *s
 	n := &t.nodes[r]
@@ -49,9 +48,9 @@ func (x explorer) losesPower(s *State, r, keep uint8) {
 	}
 }
 
-// afterKill returns what is known of a loss after another start. A node continues
-// saying what it lost until the metadata has heard of it, and a replica without
-// its directory knows so for as long as someone may count on it.
+// afterKill returns the knowledge of a loss after another start. A node repeats
+// its report until the metadata has applied it, and a replica without its
+// directory knows this for as long as another node may count on it.
 func (l loss) afterKill(remembered bool) loss {
 	switch {
 	case !remembered:
@@ -62,7 +61,7 @@ func (l loss) afterKill(remembered bool) loss {
 	return l
 }
 
-// restarts starts node r again, with what is left on its disk in s.
+// restarts starts node r again, with the rest of its disk in s.
 func (x explorer) restarts(s *State, r uint8, lost loss, step Step) {
 	t := *s
 	t.crashes++
@@ -134,8 +133,8 @@ func (x explorer) registers(s *State, r uint8) {
 	x.emit(&t, Step{Register, r, uint8(d.isr), uint8(n.lost)})
 }
 
-// accept has the observer take the loss of what the only copy has lost: records
-// from end on, and what was finished from position on.
+// accept makes the observer accept the losses of the only copy: records from
+// end on, and what was finished from position on.
 func (s *State) accept(end, position uint8) {
 	for i := end; i < maxLog; i++ {
 		s.acked = s.acked.without(s.truth[i].id())

@@ -1,8 +1,8 @@
 package model
 
-// counted returns who must have a record before leader r commits it: the ISR
-// that it has applied, and while its own proposal is open the larger of the
-// two sets.
+// counted returns the replicas that must have a record before leader r commits
+// it: the ISR that it has applied, and while its own proposal is open the
+// larger of the two sets.
 func (c *Config) counted(s *State, r uint8) set {
 	isr, p := s.view(r).isr, s.nodes[r].proposed
 	switch {
@@ -19,9 +19,9 @@ func (c *Config) counted(s *State, r uint8) set {
 	return isr
 }
 
-// elections: the controller makes a replica leader, with or without taking the
-// leader before it out of the ISR. Whether that one is really dead it cannot
-// know.
+// elections: the controller makes a replica leader, with or without removing
+// the previous leader from the ISR. The controller cannot know whether that
+// leader is really dead.
 func (x explorer) elections(s *State) {
 	d := s.latest()
 	if int(d.epoch) >= x.Epochs || int(s.version) >= x.Versions {
@@ -58,8 +58,9 @@ func (c *Config) decide(t *State, d decision) {
 	}
 }
 
-// leavings: a follower leaves the ISR because it is down or lags. It does not
-// matter who asks: the leader continues counting it until it has applied this.
+// leavings: a follower leaves the ISR because it is down or lags. Any node may
+// propose this: the leader continues to count the follower until it has applied
+// the change.
 func (x explorer) leavings(s *State) {
 	d := s.latest()
 	if int(s.version) >= x.Versions || d.epoch == 0 {
@@ -75,7 +76,8 @@ func (x explorer) leavings(s *State) {
 	}
 }
 
-// grows: leader r proposes a follower into the ISR that has what it must have.
+// grows: leader r proposes to add a follower with the required records to the
+// ISR.
 func (x explorer) grows(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	d := s.view(r)
@@ -92,8 +94,8 @@ func (x explorer) grows(s *State, r, f uint8) {
 	x.proposes(s, r, proposal{isr: d.isr.with(f), joins: one(f), life: n.lives[f]}, Step{ProposeIn, r, f, need})
 }
 
-// shrinks: the leader's own proposal to take f out. It differs from leavings
-// only where a leader does not wait for the answer.
+// shrinks: the leader's own proposal to remove f. It differs from leavings only
+// if a leader does not wait for the answer.
 func (x explorer) shrinks(s *State, r, f uint8) {
 	d := s.view(r)
 	if !x.on(ShrinkApplied) && d.epoch == s.nodes[r].term && d.isr.has(f) && x.mayPropose(s, r) {
@@ -101,8 +103,8 @@ func (x explorer) shrinks(s *State, r, f uint8) {
 	}
 }
 
-// mayPropose: one proposal of a leader is open at a time, and one that is made
-// for an old version would come to nothing.
+// mayPropose: a leader has one open proposal at a time, and a proposal for an
+// old version would have no effect.
 func (c *Config) mayPropose(s *State, r uint8) bool {
 	n := &s.nodes[r]
 	return n.proposed == 0 && s.proposals[r].isr == 0 && (n.applied == s.version || !c.on(CompareAndSwap))
@@ -116,7 +118,8 @@ func (x explorer) proposes(s *State, r uint8, p proposal, step Step) {
 	x.emit(&t, step)
 }
 
-// givesUp: a leader that heard nothing of its proposal takes it for refused.
+// givesUp: a leader without an answer to its proposal assumes that it was
+// refused.
 func (x explorer) givesUp(s *State, r uint8) {
 	if !x.on(UndecidedCounts) && s.nodes[r].proposed != 0 {
 		t := *s
@@ -125,9 +128,9 @@ func (x explorer) givesUp(s *State, r uint8) {
 	}
 }
 
-// decidesProposal: a proposal reaches the metadata, whatever its proposer is
-// by then. One that names an earlier life of the joiner is refused, and the
-// proposer hears so at once if it still waits for it.
+// decidesProposal: a proposal reaches the metadata, whatever the current state
+// of its proposer. A proposal with an earlier life of the joiner is refused,
+// and the proposer gets the refusal at once if it still waits.
 func (x explorer) decidesProposal(s *State, r uint8) {
 	p, d := s.proposals[r], s.latest()
 	if p.isr == 0 || int(s.version) >= x.Versions {
@@ -184,8 +187,8 @@ func (x explorer) applies(s *State, r uint8) {
 	x.emit(&t, Step{Apply, r, n.applied, 0})
 }
 
-// beginTerm makes n a leader, with everything it holds and nothing believed of
-// the others.
+// beginTerm makes n a leader, with all its records and without knowledge of the
+// others.
 func (c *Config) beginTerm(n *replica, r, epoch uint8) {
 	n.term, n.start = epoch, n.end
 	n.match[r] = n.end

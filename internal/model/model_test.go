@@ -15,9 +15,9 @@ import (
 
 var large = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
 
-// scopes are the bounds within which everything is explored. Each looks closely
-// at one side of the protocol: bounds that do so for all of them at once would
-// have too many states.
+// scopes are the bounds within which everything is explored. Each one examines
+// one part of the protocol closely: bounds that did this for all parts at once
+// would have too many states.
 func scopes() map[string]Config {
 	return map[string]Config{
 		"elections": {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 3, Versions: 4, MinISR: 1},
@@ -71,8 +71,8 @@ const (
 	largeLimit = 60_000_000
 )
 
-// raceLimit keeps the race detector, which makes a search ten times as slow and
-// has nothing to find in one goroutine, to the searches that end soon.
+// raceLimit keeps the race detector, which makes a search ten times slower and
+// can find no race in one goroutine, to the short searches.
 const raceLimit = 20_000
 
 func limit() int {
@@ -82,9 +82,9 @@ func limit() int {
 	return usualLimit
 }
 
-// TestTheRulesAreEnough explores every scope with every rule. That is worth
-// something only if something happens there: each kind of step that the rules
-// allow is taken in one scope or another.
+// TestTheRulesAreEnough explores every scope with every rule. The test also
+// checks that the search is meaningful: each kind of step that the rules allow
+// occurs in at least one scope.
 func TestTheRulesAreEnough(t *testing.T) {
 	var mu sync.Mutex // guards taken
 	var taken [stepKinds]int
@@ -135,10 +135,10 @@ func holds(t *testing.T, c Config, limit int) Result {
 	return r
 }
 
-// refutations says for each rule in which scope a search finds what it is for.
-// A second line of defence shows only where the first is gone: beside is
-// dropped as well, and the test sees to it that without the rule's loss the
-// remaining ones hold.
+// refutations lists for each rule the scope in which a search shows its
+// purpose. A second line of defence shows only without the first: the rules in
+// beside are dropped as well, and the test checks that the remaining rules hold
+// as long as the rule itself is kept.
 func refutations() []refutation {
 	return []refutation{
 		{rule: AppendIsNotCommit, scope: "old terms", breaks: NothingLost},
@@ -247,8 +247,8 @@ func (r refutation) tell(found Result) string {
 	return fmt.Sprintf("without %s (%s, %d steps)\n%v", strings.Join(without, " and "), r.scope, len(found.Trace)-1, found)
 }
 
-// TestSecondLinesOfDefenceAreSecond shows that what is dropped beside a rule
-// does not break by itself what the rule's loss breaks.
+// TestSecondLinesOfDefenceAreSecond shows that the rules dropped beside a rule
+// do not alone cause the violation that the rule prevents.
 func TestSecondLinesOfDefenceAreSecond(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tc := range refutations() {
@@ -289,8 +289,8 @@ func TestNamesOfReplicasDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestReductionLosesNothing compares a search that takes states with other
-// names for one with a search that does not, and remembers whole states.
+// TestReductionLosesNothing compares a search that treats states that differ
+// only in names as one with a search that does not, and keeps whole states.
 func TestReductionLosesNothing(t *testing.T) {
 	for _, c := range []Config{
 		{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1},
@@ -348,8 +348,8 @@ func TestRulesHaveNames(t *testing.T) {
 	}
 }
 
-// TestRulesAreExplained wants every rule and invariant in the document for
-// readers.
+// TestRulesAreExplained checks that docs/replication.md explains every rule and
+// invariant.
 func TestRulesAreExplained(t *testing.T) {
 	text, err := os.ReadFile("../../docs/replication.md")
 	if err != nil {

@@ -1,9 +1,8 @@
 package model
 
-// channel enumerates what can happen to an ordered channel. A message is handed to a consumer, and the next
-// one after its FIN counts. A FIN is sent to the followers before the leader
-// applies it, and answered when it is applied. What followers are told first in a
-// term is a snapshot; a FIN is a change to it.
+// channel enumerates the possible steps of an ordered channel. A message is handed to a consumer, and
+// the next one after its FIN counts. A FIN is sent to the followers before the leader applies it, and
+// answered when it is applied. In a term, followers first get a snapshot; a FIN is a change to it.
 type channel struct{ of explorer }
 
 func (x channel) next(s *State, r uint8) {
@@ -43,7 +42,7 @@ func (x channel) hands(s *State, r uint8) {
 	x.of.emit(&t, Step{Hand, r, n.position, 0})
 }
 
-// finishes: the consumer has answered what it was handed.
+// finishes: the consumer has answered its message.
 func (x channel) finishes(s *State, r uint8) {
 	n := &s.nodes[r]
 	if n.handed == 0 {
@@ -68,7 +67,7 @@ func (x channel) finishes(s *State, r uint8) {
 }
 
 // makesSnapshot: leader r makes another snapshot, which everyone gets before
-// anything else. It counts as finished what is on its way as a change.
+// anything else. It counts changes in flight as finished.
 func (x channel) makesSnapshot(s *State, r uint8) {
 	n := &s.nodes[r]
 	shot := n.position
@@ -110,7 +109,7 @@ func (x channel) tellsSnapshot(s *State, r, f uint8) {
 	x.of.emit(&t, Step{TellSnapshot, r, f, n.shot})
 }
 
-// tellsChange: follower f hears of the next FIN that it does not know of.
+// tellsChange: follower f gets the next FIN that it does not know.
 func (x channel) tellsChange(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	p := n.positions[f] + 1
@@ -139,14 +138,14 @@ func (c *Config) notes(n *replica) {
 	}
 }
 
-// hears reports whether what r tells reaches f, in a session.
+// hears reports whether a request of r reaches f, in a session.
 func (c *Config) hears(s *State, r, f uint8) bool {
 	return s.nodes[f].session && s.view(f).leader == r && c.accepts(s, f, r, s.nodes[r].term)
 }
 
 // checkpoints: node r stores its position, a leader only as far as the messages
-// are on its disk. What was noted before no longer counts then, and a leader
-// notes again what the snapshot leaves out.
+// are on its disk. Earlier notes no longer count then, and a leader notes again
+// the changes that the snapshot does not contain.
 func (x channel) checkpoints(s *State, r uint8) {
 	n := &s.nodes[r]
 	stored := n.position

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// ErrTooMany is returned by a search that met more states than it may.
+// ErrTooMany is returned by a search that met more states than its limit.
 var ErrTooMany = errors.New("too many states")
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	States      int            // different states, up to the names of the replicas
 	Transitions int            // steps taken between them
