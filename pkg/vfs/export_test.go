@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FailDataSyncs has the next n syncs of a file's data fail with EIO until the test ends, as the system does that tells
-// of a failed write once.
+// FailDataSyncs makes the next n syncs of a file's data fail with EIO until the test ends, like a
+// system that reports a failed write once.
 func FailDataSyncs(t *testing.T, name string, n int) {
 	t.Helper()
 	block := dataSync.block
@@ -23,5 +23,5 @@ func FailDataSyncs(t *testing.T, name string, n int) {
 	t.Cleanup(func() { dataSync.block = block })
 }
 
-// GiveUp has a file give up its descriptor, and says whether one has.
+// GiveUp makes a file give up its descriptor, and reports whether one did.
 func GiveUp(f *Files) bool { return f.giveUp() }

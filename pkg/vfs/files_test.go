@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// filesFor returns a Files that lends so many descriptors.
+// filesFor returns a Files that lends most descriptors.
 func filesFor(most int) *Files {
 	f := NewFiles(0, FilesEvents{})
 	f.limit = int64(most)
@@ -32,8 +32,8 @@ func mustCreate(t *testing.T, fsys FS, name string) File {
 	return f
 }
 
-// TestThereMayBeMoreFilesThanDescriptors uses many files at random, which have few
-// descriptors, and compares them with what they ought to hold.
+// TestThereMayBeMoreFilesThanDescriptors uses many files with few descriptors at
+// random, and compares their content with the expected one.
 func TestThereMayBeMoreFilesThanDescriptors(t *testing.T) {
 	rng := testrand.New(t)
 	const most = 5
@@ -115,8 +115,8 @@ func TestThereMayBeMoreFilesThanDescriptors(t *testing.T) {
 	}
 }
 
-// TestFilesAreUsedByMany has goroutines use their files at the same time, fewer than there
-// are descriptors, beside one whose connections come and go.
+// TestFilesAreUsedByMany uses files in parallel goroutines, fewer than there are
+// descriptors, while another goroutine opens and closes connections.
 func TestFilesAreUsedByMany(t *testing.T) {
 	const users, each = 10, 5
 	fsys := OS{Files: filesFor(20), Syncs: NewSyncs(2)}
@@ -188,7 +188,7 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 		t.Errorf("reading: %v", err)
 	}
 	a.(*lentFile).end()
-	for range 2 { // what could not be opened does not count
+	for range 2 { // a file that could not be opened does not count
 		if _, err := fsys.OpenReadWrite(path("nothing")); !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
@@ -214,7 +214,7 @@ func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := bad.file
-	bad.file = null // which cannot be synced
+	bad.file = null // it cannot be synced
 	t.Cleanup(func() { disk.Close() })
 	for _, f := range []File{bad, good} {
 		if _, err := f.WriteAt([]byte("x"), 0); err != nil {
@@ -233,7 +233,7 @@ func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	if _, err := good.WriteAt([]byte("y"), 1); err != nil {
 		t.Error(err)
 	}
-	// A change beside a sync is not covered by it.
+	// A sync does not cover a change that is made at the same time.
 	if err := good.sync(func(*os.File) error { return good.change(func(*os.File) error { return nil }) }); err != nil || good.synced == good.wrote {
 		t.Errorf("%d of %d changes are durable, %v", good.synced, good.wrote, err)
 	}
@@ -247,8 +247,8 @@ func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	disk.Close()
 }
 
-// TestAFileIsOpenedAgainByItsName has the names of files go to others while they have no
-// descriptor.
+// TestAFileIsOpenedAgainByItsName gives the names of files to other files while they
+// have no descriptor.
 func TestAFileIsOpenedAgainByItsName(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(1)}
@@ -300,8 +300,8 @@ func TestSomeDescriptorsAreNeverLent(t *testing.T) {
 	}
 }
 
-// TestAnOpenTakesADescriptorFromAFile opens a file to read where the process has no
-// descriptor left.
+// TestAnOpenTakesADescriptorFromAFile opens a file for reading while the process
+// has no descriptor left.
 func TestAnOpenTakesADescriptorFromAFile(t *testing.T) {
 	fsys := OS{Files: filesFor(4)}
 	f := mustCreate(t, fsys, filepath.Join(t.TempDir(), "f")).(*lentFile)
@@ -323,7 +323,7 @@ func TestAnOpenTakesADescriptorFromAFile(t *testing.T) {
 	}
 }
 
-// The spare descriptor is given up where there is no other, and kept again.
+// The spare descriptor is used if there is no other, and then opened again.
 func TestADescriptorIsKeptBack(t *testing.T) {
 	f := filesFor(1)
 	for name, missing := range map[string]int{"there is one": 0, "there is none": 1, "another took it": 3} {

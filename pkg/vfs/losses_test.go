@@ -26,8 +26,7 @@ func openOf(t *testing.T, open func(string) (vfs.File, error), name string) vfs.
 }
 
 // TestAFailedSyncIsToldToEveryHandle makes the sync fail with which a file gives up its descriptor:
-// every handle of the file, under whatever name it was opened, reports that until the file is created
-// again.
+// every handle of the file, opened by any name, reports the error until the file is created again.
 func TestAFailedSyncIsToldToEveryHandle(t *testing.T) {
 	for about, renew := range map[string]func(s vfs.OS, name string) error{
 		"emptied": func(vfs.OS, string) error { return nil },
@@ -82,8 +81,8 @@ func TestAFailedSyncIsToldToEveryHandle(t *testing.T) {
 	}
 }
 
-// TestTheJournalKeepsWhatAFileMayHaveLost has a log's file lose what the journal holds of it, unnoticed by the sync with
-// which the journal settles it.
+// TestTheJournalKeepsWhatAFileMayHaveLost loses data of a log's file that the journal holds. The
+// journal's sync of the file does not notice the loss.
 func TestTheJournalKeepsWhatAFileMayHaveLost(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "log")

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// requested returns a Syncs whose kernel takes requests, or skips the test.
+// requested returns a Syncs with requests to the kernel, or skips the test if
+// the kernel does not accept them.
 func requested(t *testing.T, places int) *Syncs {
 	t.Helper()
 	r, err := newSyncRequest()
@@ -43,8 +44,8 @@ func written(t *testing.T) *os.File {
 	return f
 }
 
-// Half of the places may be in syncs. What is beyond goes to the kernel, and ends though
-// the others do not.
+// Half of the places may be in syncs. Further syncs are passed to the kernel, and
+// complete while the others still block.
 func TestSyncsLeavePlaces(t *testing.T) {
 	for _, x := range []struct{ places, blocking int }{{1, 0}, {2, 1}, {3, 1}, {8, 4}} {
 		s := requested(t, x.places)
@@ -75,7 +76,7 @@ func TestSyncsLeavePlaces(t *testing.T) {
 	}
 }
 
-// Where the kernel takes no requests, or no more of them, syncs block.
+// If the kernel accepts no requests, or no more of them, syncs block.
 func TestSyncsBlockWhereTheKernelTakesNoRequests(t *testing.T) {
 	f := written(t)
 	pipe, _, err := os.Pipe() // cannot be synced
@@ -102,7 +103,7 @@ func TestSyncsBlockWhereTheKernelTakesNoRequests(t *testing.T) {
 	}
 }
 
-// What a sync fails with is the caller's to know.
+// The caller gets the error of a failed sync.
 func TestSyncsTellWhatFailed(t *testing.T) {
 	s := requested(t, 1)
 	f := written(t)
@@ -146,8 +147,8 @@ func TestManySyncsAtOnce(t *testing.T) {
 	t.Logf("%d requests, %d syncs blocked", s.made, blocked.Load())
 }
 
-// A name is made durable by a request like data, and by another one than data: the kernel
-// need not write a directory for a sync of its data.
+// A name is made durable by a request, like data, but of another kind: the kernel need
+// not write a directory for a sync of its data.
 func TestSyncsMakeNamesDurableByRequests(t *testing.T) {
 	s := requested(t, 1) // nothing may block
 	dir, err := os.Open(t.TempDir())

@@ -2,7 +2,7 @@ package vfs
 
 import "testing"
 
-// way counts how often it is held.
+// way records how many times it is held, and the maximum.
 type way struct{ holds, most int }
 
 func (w *way) Hold()    { w.holds++; w.most = max(w.most, w.holds) }

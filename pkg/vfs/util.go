@@ -67,9 +67,9 @@ func WriteFileSynced(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// MarkSynced creates an empty file and syncs the directory. The file means something by its name
-// only. A file system with a journal stores both in one step: the file itself needs no sync, and
-// after a power cut it exists or does not.
+// MarkSynced creates an empty file and syncs the directory. Only the name of the file has a
+// meaning. A file system with a journal stores both in one step: the file itself needs no sync,
+// and after a power cut it exists or does not.
 func MarkSynced(fsys FS, name string) error {
 	f, err := fsys.Create(name)
 	if err == nil {
