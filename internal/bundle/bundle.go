@@ -29,13 +29,13 @@ type Limits struct {
 // DefaultLimits are 32 MiB a file and 512 MiB in total.
 var DefaultLimits = Limits{File: 32 << 20, Total: 512 << 20}
 
-// Head says what an archive is.
+// Head describes an archive.
 type Head struct {
-	Root    string // the directory that the files lie below
-	Program string // that makes it
+	Root    string // the directory of the files
+	Program string // the program that creates it
 	Made    time.Time
-	// Silent is called when a source has let a question time out; nil: nobody is told. It may be called by
-	// several goroutines at a time.
+	// Silent, if set, is called when a question to a source has timed out. Several goroutines may call
+	// it at a time.
 	Silent func(source string)
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// changeCounter counts the changes that its node has proposed and is told of.
+// changeCounter counts the changes that its node has proposed and reported to
+// it.
 type changeCounter struct {
 	host.Observer
 	left, joined, elections atomic.Int32

@@ -141,7 +141,7 @@ func (r *Reserved) parse(f *field) (option bool, err error) {
 		r.TraceID, r.Traced = id, true
 		return true, nil
 	case keyTag:
-		if tag := string(f.text); ValidTag(tag) { // another one nobody can ask for: the message is for everyone
+		if tag := string(f.text); ValidTag(tag) { // no consumer can select an invalid tag: the message goes to all
 			r.Tag = tag
 		}
 		return false, nil

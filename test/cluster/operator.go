@@ -33,7 +33,7 @@ func (s said) ended(exit int) error {
 	return nil
 }
 
-// operate runs brokerctl for an operator who knows all nodes and has no terminal. The command may
+// operate runs brokerctl with the addresses of all nodes and without a terminal. The command may
 // be refused. The error means that it could not be run.
 func operate(st *stage, args ...string) (said, error) {
 	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)

@@ -50,7 +50,7 @@ func (l *load) produce(ctx context.Context, name int) {
 // goHome returns a producer that went to another node to its first node, once that node is up
 // again. A node prefers the partitions that it leads: if all producers stayed with a node that was
 // never disturbed, the other nodes' partitions would get nothing, and consumers there would wait
-// for ever.
+// forever.
 func (p *producer) goHome(ctx context.Context) {
 	if p.d.at() == p.l.nodes[p.Name%len(p.l.nodes)] || time.Now().Before(p.home) {
 		return

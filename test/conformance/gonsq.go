@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The suite of the Go client, as the module proxy has it.
+// The test suite of the Go client, from the module proxy.
 const (
 	goNSQModule = "github.com/nsqio/go-nsq@v1.1.0"
 	goNSQSum    = "h1:PQg+xxiUjA7V+TLdXw7nVrJ5Jbl3sN86EhGCQj4+FYE="

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The suite of Segment's Go client, as the module proxy has it. The tests of its own
-// nsqlookupd, in a folder of their own, meet no broker.
+// The test suite of Segment's Go client, from the module proxy. The tests of its own
+// nsqlookupd, in a separate folder, use no broker.
 const (
 	nsqGoModule = "github.com/segmentio/nsq-go@v1.2.4"
 	nsqGoSum    = "h1:w3fK/N+Yl2bsNjJqhekmUYiVYtDwhNIr+f0lo/hGgYY="

@@ -12,8 +12,8 @@ import (
 	_ "embed"
 )
 
-// The Java client, as Maven's registry has it. Its own tests want containers: Jobs.java,
-// which is ours, does what the client can do.
+// The Java client, from Maven's registry. Its own tests need containers. Jobs.java,
+// which is ours, uses the client's features instead.
 const nsqjJobs = 19
 
 // mavenCopy copies what a project depends on, by a plugin of a pinned version.

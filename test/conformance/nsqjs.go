@@ -18,8 +18,7 @@ import (
 	_ "embed"
 )
 
-// The suite of the JavaScript client, as npm has it. The package holds its own
-// tests.
+// The test suite of the JavaScript client, from its npm package.
 const (
 	nsqjsPackage   = "nsqjs@0.13.0"
 	nsqjsIntegrity = "sha512-h4sZoJu8qumYYGLts9ObWl+eK3BzkbBuE7UhrQYkLMQvaeHXFlGfBXB5IcgNBRQVOuEVRfT/1V4bPpgiJyN/RQ=="

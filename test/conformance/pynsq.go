@@ -24,8 +24,8 @@ import (
 	_ "embed"
 )
 
-// The Python client, as PyPI has it. What is published holds no tests: jobs.py, which
-// is ours, does all that the client can do.
+// The Python client, from PyPI. The package contains no tests. jobs.py, which is
+// ours, uses all features of the client instead.
 const pynsqJobs = 39 + 5 // the last: those with AUTH, again with access control on
 
 var (

@@ -13,7 +13,7 @@ import (
 	_ "embed"
 )
 
-// The suite of another JavaScript client, as npm has it. The package holds its own tests.
+// The test suite of another JavaScript client, from its npm package.
 const squeakyTests = 33
 
 // squeakyExcept is the test that is left out: it publishes with a delay of 1 ms, and waits
@@ -47,7 +47,8 @@ var (
 	squeakyLock []byte
 	//go:embed squeaky/package.json
 	squeakyPackage []byte
-	// squeakyEnds has a file of tests end that would wait for ever, and say why.
+	// squeakyEnds ends a file of tests that would otherwise wait forever, and
+	// prints the reason.
 	//
 	//go:embed squeaky/preload.js
 	squeakyEnds []byte

@@ -67,7 +67,7 @@ func clusterMistakes() []mistake {
 	}
 }
 
-// transferMistakes are about leaderships that move although nobody failed.
+// transferMistakes concern leaderships that move although no node failed.
 func transferMistakes() []mistake {
 	return []mistake{
 		{

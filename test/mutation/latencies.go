@@ -14,12 +14,12 @@ func latencyMistakes() []mistake {
 			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
 		},
 		{
-			name: "nobody is told of replicas that leave the in-sync set", file: "pkg/host/host.go",
+			name: "changes of the in-sync set are not reported to the observer", file: "pkg/host/host.go",
 			old: "newProposer(o.proposeObserved)", with: "newProposer(o.Meta.Propose)",
 			tests: []string{"./pkg/broker"}, run: "TestChangesOfTheHost",
 		},
 		{
-			name: "nobody is told of publishes that are refused at once", file: "pkg/publish/router.go",
+			name: "publishes refused at once are not reported to the observer", file: "pkg/publish/router.go",
 			old: "\t\tr.o.Observer.ObservePublish(0, err) // refused at once: nothing behind here has seen it\n", with: "",
 			tests: []string{"./pkg/broker"}, run: "TestRefusedPublishes",
 		},

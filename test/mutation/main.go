@@ -4,7 +4,7 @@
 // off by one.
 //
 // The work tree is not changed: the Go tool reads the changed file through an overlay. A mistake that
-// does not build, or whose text is not found exactly once, is an error: whoever changes that code must
+// does not build, or whose text is not found exactly once, is an error: a change of that code must
 // update the list.
 package main
 

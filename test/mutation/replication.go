@@ -18,7 +18,7 @@ func replicationMistakes() []mistake {
 func commitMistakes() []mistake {
 	return []mistake{
 		{
-			name: "a busy follower is told the committed end by itself", file: replicatorFile,
+			name: "a busy follower gets the committed end in a separate request", file: replicatorFile,
 			old: "r.o.Now().Sub(r.putAt) >= rest", with: "r.o.Now().Sub(r.putAt) >= 0",
 			tests: []string{"./pkg/coord/replication"}, run: "LearnsTheCommittedEnd",
 		},

@@ -106,8 +106,9 @@ func (p *plan) movePolicy() topic.MovePolicy {
 // smallBody is the largest body of most runs, in bytes.
 const smallBody = 100
 
-// readers chooses how clients read and what. In some runs that is more than a relay
-// holds. Where they stall often, relays hold messages that they fetch nothing behind.
+// readers chooses how clients read, and the size of bodies. In some runs the messages
+// exceed the limit of a relay. If clients stall often, relays hold messages and fetch
+// no more.
 func readers(rnd *rand.Rand) (stalls, body int) {
 	body = smallBody
 	if rnd.IntN(2) == 0 {

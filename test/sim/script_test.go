@@ -370,7 +370,7 @@ func newest(lives []*life) (newest *meta.State) {
 	return newest
 }
 
-// eachState calls f with the topic as the node with the newest metadata has it.
+// eachState calls f with the topic in the newest metadata of any node.
 func (w *world) eachState(f func(*meta.Topic)) { w.eachTopic(theTopic, f) }
 
 func (w *world) eachTopic(name string, f func(*meta.Topic)) {

@@ -120,8 +120,7 @@ func planted() []twist {
 	}
 }
 
-// ackFirst makes a follower acknowledge what it is sent as soon as it arrives, and store most of
-// it.
+// ackFirst makes a follower acknowledge each put on arrival, and store most of it.
 func ackFirst(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 	if kind != replication.KindPut || len(request) <= atBatches {
 		return request, reply
