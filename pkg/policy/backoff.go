@@ -10,18 +10,18 @@ import (
 )
 
 // Backoff is the delay before a message is delivered again: it doubles with each attempt,
-// from Min to Max. The zero value is no choice, Off the choice of none.
+// from Min to Max. The zero value is no choice. Off is the choice to have no delay.
 type Backoff struct{ Min, Max time.Duration }
 
-// Off is a Backoff that was chosen to be none.
+// Off returns the Backoff of a level that chose to have no delay.
 func Off() Backoff { return Backoff{Unlimited, Unlimited} }
 
 // On reports whether there is a delay.
 func (b Backoff) On() bool { return b.Min > 0 }
 
 // Delay returns the delay after a number of attempts of a message. It is between Min and
-// Max, and differs between messages that failed together: within a factor of two, from
-// a seed that is the message's own, so that the same question has the same answer.
+// Max, and varies within a factor of two between messages that failed together. The
+// variation depends only on the message's seed, so that equal calls return equal delays.
 func (b Backoff) Delay(attempts uint16, seed uint64) time.Duration {
 	if !b.On() {
 		return 0

@@ -2,20 +2,20 @@ package policy
 
 import "time"
 
-// burstPart is which part of a second's messages may be taken at once after a rest. It
-// is more than what comes between two looks of those who wait.
+// burstPart is the fraction of a second's messages that may be taken at once after a
+// rest. It is more than a bucket gains between two checks of a waiting consumer.
 const burstPart = 10
 
-// bucket bounds a rate: it fills with time, and what is taken out of it may be delivered.
-// The zero value bounds nothing. Time may not run backwards.
+// bucket limits a rate: it fills with time, and each message taken out of it may be
+// delivered. The zero value has no limit. Time must not run backwards.
 type bucket struct {
 	perSecond float64 // 0: no limit
 	tokens    float64
 	at        time.Time // when tokens was right
 }
 
-// SetRate changes the rate, in messages a second; 0: no limit. What is in the bucket stays
-// there, as far as it has room.
+// SetRate changes the rate, in messages a second; 0: no limit. The content of the bucket
+// stays, up to its new size.
 func (b *bucket) SetRate(perSecond float64, now time.Time) {
 	if perSecond == b.perSecond {
 		return
@@ -39,7 +39,7 @@ func (b *bucket) Reserve(n int, now time.Time) int {
 	return n
 }
 
-// Return puts back what was taken and not used.
+// Return puts back messages that were taken and not used.
 func (b *bucket) Return(n int) {
 	if b.perSecond > 0 {
 		b.tokens = min(b.tokens+float64(n), b.room(b.perSecond))
@@ -53,7 +53,7 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// untilOne returns how long it takes until one message can be taken.
+// untilOne returns the time until one message can be taken.
 func (b *bucket) untilOne() time.Duration {
 	if b.perSecond == 0 || b.tokens >= 1 {
 		return 0

@@ -2,12 +2,12 @@ package policy
 
 import "fmt"
 
-// Order is in which order a channel delivers the messages of a partition.
+// Order is the order in which a channel delivers the messages of a partition.
 type Order string
 
 // The orders.
 const (
-	Unordered Order = ""       // as consumers ask for them
+	Unordered Order = ""       // as consumers request them
 	Strict    Order = "strict" // one at a time, in the order of the log
 	ByKey     Order = "key"    // of those with one key, one at a time, in the order of the log
 )
@@ -31,7 +31,8 @@ func (o Order) String() string {
 	return string(o)
 }
 
-// Some reports whether there is any order: then a finish counts once every in-sync replica knows.
+// Some reports whether there is any order: then a finish counts once every in-sync replica knows
+// of it.
 func (o Order) Some() bool { return o != Unordered }
 
 // StrictIf returns Strict or Unordered.

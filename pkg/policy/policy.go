@@ -21,13 +21,15 @@ const (
 	maxRate = 10_000_000
 )
 
-// Unlimited is a MaxAttempts or a Rate that was chosen to be none.
+// Unlimited is the MaxAttempts or the Rate of a level that chose to have no
+// limit.
 const Unlimited = -1
 
 // ErrInvalid is wrapped by the errors of Validate and of the parsers.
 var ErrInvalid = errors.New("invalid channel policy")
 
-// Outcome is what becomes of a message that has had all its attempts, or whose time to live is over.
+// Outcome is the treatment of a message that has used up its attempts, or whose time to live is
+// over.
 type Outcome string
 
 // The outcomes.
@@ -37,7 +39,7 @@ const (
 	Block      Outcome = "block"       // it stays, and is not delivered; an ordered channel waits with it
 )
 
-// Policy is what one level chose. The zero value of a field is left to the next level.
+// Policy is the choice of one level. A zero field leaves the choice to the next level.
 type Policy struct {
 	MaxAttempts     int     `json:"max_attempts,omitempty"` // deliveries of one message, or Unlimited
 	OnExhausted     Outcome `json:"on_exhausted,omitempty"`
@@ -47,9 +49,9 @@ type Policy struct {
 	Rate            int     `json:"rate,omitempty"` // messages a second, or Unlimited
 }
 
-// Effective returns what counts where several levels have chosen: the channel's choice
-// before the topic's before the cluster's. In the result, 0 is no limit and a zero
-// Backoff is none. Without any choice nothing is limited, as in nsqd.
+// Effective merges the choices of several levels: the channel's has precedence over
+// the topic's, and the topic's over the cluster's. In the result, 0 is no limit and a
+// zero Backoff is none. Without any choice nothing is limited, as in nsqd.
 func Effective(levels ...Policy) Policy {
 	var p Policy
 	for _, l := range levels {
@@ -70,18 +72,19 @@ func Effective(levels ...Policy) Policy {
 	return p
 }
 
-// Exhausts reports whether a message that has been delivered so often is not to be
+// Exhausts reports whether a message with this number of deliveries must not be
 // delivered again. It is for an effective policy.
 func (p Policy) Exhausts(attempts uint16) bool {
 	return p.MaxAttempts > 0 && int(attempts) >= p.MaxAttempts
 }
 
-// HasDeadLetters says whether messages may become dead letters. It is for an effective policy.
+// HasDeadLetters reports whether messages may become dead letters. It is for an effective
+// policy.
 func (p Policy) HasDeadLetters() bool {
 	return p.MaxAttempts > 0 && p.OnExhausted == DeadLetter || p.OnExpired == DeadLetter
 }
 
-// Validate says what is wrong with a policy, in an error that wraps ErrInvalid.
+// Validate returns an error that wraps ErrInvalid if the policy is invalid.
 func (p Policy) Validate() error {
 	switch {
 	case p.MaxAttempts != Unlimited && (p.MaxAttempts < 0 || p.MaxAttempts > maxAttemptsLimit):
@@ -152,7 +155,7 @@ func number(text string) (int, error) {
 // DeadLetterSuffix ends the default name of a dead-letter topic.
 const DeadLetterSuffix = ".dlq"
 
-// DeadLetters returns the topic that a channel's dead letters go to by an effective
+// DeadLetters returns the topic for a channel's dead letters by an effective
 // policy. Without a choice that is <topic>.<channel>.dlq, without the marks of
 // ephemeral names.
 func (p Policy) DeadLetters(topic, channel string) string {
@@ -162,10 +165,12 @@ func (p Policy) DeadLetters(topic, channel string) string {
 	return strings.TrimSuffix(topic, ephemeral) + "." + strings.TrimSuffix(channel, ephemeral) + DeadLetterSuffix
 }
 
-// ephemeral ends the names of topics and channels that go with their last user.
+// ephemeral ends the names of topics and channels that are deleted with their
+// last user.
 const ephemeral = "#ephemeral"
 
-// Patch changes a policy: what is nil stays; a zero value leaves the field open again.
+// Patch changes a policy: a nil field changes nothing, and a zero value makes the
+// field open again.
 type Patch struct {
 	MaxAttempts     *int     `json:"max_attempts,omitempty"`
 	OnExhausted     *Outcome `json:"on_exhausted,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Limit bounds the rate of a channel over all partitions that share it. Its methods are safe
+// Limit limits the rate of a channel over all partitions that share it. Its methods are safe
 // for concurrent use.
 type Limit struct {
 	mu        sync.Mutex // guards what follows
@@ -37,8 +37,8 @@ func (l *Limit) Reserve(n int, now time.Time) int {
 	return got
 }
 
-// Throttled returns for how long consumers that wanted messages got none. A wait counts
-// when it is over.
+// Throttled returns how long consumers waited for the rate. A wait counts when it is
+// over.
 func (l *Limit) Throttled() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,10 +55,9 @@ func (l *Limit) Return(n int) {
 	}
 }
 
-// Rates are the limits of a topic's channels on one node. A channel's rate is shared by the
-// leaders of its partitions: each delivers the part of it that is the part of the partitions
-// which it leads. The zero value is ready for use. Its methods may be called by many
-// goroutines.
+// Rates are the limits of a topic's channels on one node. The leaders of a channel's
+// partitions share its rate in proportion to the number of partitions that they lead. The
+// zero value is ready for use. Its methods may be called by many goroutines.
 type Rates struct {
 	mu    sync.Mutex // guards what follows
 	share float64    // of the partitions that this node leads
@@ -70,7 +69,7 @@ type rated struct {
 	rate  int
 }
 
-// Share says how many of a topic's partitions this node leads.
+// Share sets how many of a topic's partitions this node leads.
 func (r *Rates) Share(led, partitions int, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +79,7 @@ func (r *Rates) Share(led, partitions int, now time.Time) {
 	}
 }
 
-// Throttled returns for how long the limit of a channel has kept consumers waiting.
+// Throttled returns how long consumers waited for the limit of a channel.
 func (r *Rates) Throttled(channel string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +89,8 @@ func (r *Rates) Throttled(channel string) time.Duration {
 	return 0
 }
 
-// Of returns the limit of a channel whose rate is so many messages a second over all
-// nodes; nil, for 0 if none.
+// Of returns the limit of a channel with this rate, in messages per second over all
+// nodes. Rate 0 means no limit: the result is nil.
 func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
