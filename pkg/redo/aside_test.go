@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// asideFS counts the syncs of its files, by how they are asked for.
+// asideFS counts the syncs of its files, by the method that requested them.
 type asideFS struct {
 	vfs.FS
 	blocking, aside map[string]int
@@ -39,7 +39,7 @@ func (f *asideFile) SyncAside() error {
 	return f.File.SyncData()
 }
 
-// Beside the syncs of the journal other logs have work: they take no place from it.
+// The journal's syncs take no runtime places from the work of other logs.
 func TestTheJournalSyncsAside(t *testing.T) {
 	disk := &asideFS{vfs.NewMem(), map[string]int{}, map[string]int{}}
 	s := begun(t, disk, small())

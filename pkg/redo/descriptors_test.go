@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAJournalThatLacksADescriptorWaits has the process lack one for a while, and for good, for each file that the
-// journal uses: a failure of the journal ends the node.
+// TestAJournalThatLacksADescriptorWaits makes the process lack a descriptor, temporarily and
+// permanently, for each file of the journal: a failure of the journal ends the node.
 func TestAJournalThatLacksADescriptorWaits(t *testing.T) {
 	half := halfPath(small().Dir, 0)
 	use := map[string]func(s *FS, f vfs.File) error{
@@ -72,8 +72,8 @@ func TestAJournalThatLacksADescriptorWaits(t *testing.T) {
 	}
 }
 
-// TestABatchDoesNotWaitForADescriptor has large pieces wait in memory until there is one: the goroutine that writes them
-// writes those of other logs as well.
+// TestABatchDoesNotWaitForADescriptor keeps large pieces in memory until there is a descriptor: the
+// goroutine that writes them also writes those of other logs.
 func TestABatchDoesNotWaitForADescriptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := vfstest.NewFaulty(vfs.NewCrashable())

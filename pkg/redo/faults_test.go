@@ -59,8 +59,8 @@ func flip(t *testing.T, fsys vfs.FS, name string, off int64) {
 	}
 }
 
-// three journals three writes to one file, each in a record of its own of 512 bytes,
-// and returns what a loss of power leaves.
+// three journals three writes to one file, each in a separate record of 512 bytes,
+// and returns the disk after a power loss.
 func three(t *testing.T) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewCrashable()
@@ -192,7 +192,7 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 			}
 			d.Decide(nil)
 		}
-		// A file of which the journal holds nothing continues.
+		// A file without entries in the journal continues.
 		if _, err := g.WriteAt([]byte("other"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 	})
 }
 
-// What was acknowledged by the journal is not given up for a file that cannot be synced.
+// The journal keeps acknowledged writes of a file that cannot be synced.
 func TestAFileThatCannotBeSettledStaysInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
@@ -267,8 +267,8 @@ func TestWhatIsOldIsSettled(t *testing.T) {
 	})
 }
 
-// A file that is written again while what the older half holds of it is settled stays
-// live for the newer one.
+// A file that is written again while its entries in the older half are settled stays
+// live for the newer half.
 func TestAFileMayBeLiveInBothHalves(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	gate, waiting := make(chan struct{}), make(chan struct{}, 1)
@@ -300,8 +300,8 @@ func TestAFileMayBeLiveInBothHalves(t *testing.T) {
 	}
 }
 
-// What a half holds counts until the files are synced: however full the other one is, it
-// is not written again before that.
+// The entries of a half count until their files are synced: even if the other half is
+// full, it is not overwritten before that.
 func TestAHalfIsNotWrittenWhileItIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
@@ -355,8 +355,8 @@ func TestFilledBlocksAreNotJournaled(t *testing.T) {
 	}
 }
 
-// lost returns what a loss of power leaves of a file, replayed, and with all unsynced
-// bytes gone.
+// lost returns the content of a file after a power loss that removes all unsynced
+// bytes, and a replay.
 func lost(t *testing.T, fsys *vfs.Mem, name string) string {
 	t.Helper()
 	left := fsys.CrashClone(vfs.Crash{})
@@ -368,8 +368,8 @@ func lost(t *testing.T, fsys *vfs.Mem, name string) string {
 	return string(got)
 }
 
-// What is written between two syncs is copied into the journal from memory where each write
-// follows the one before, and from the file otherwise.
+// Writes between two syncs are copied into the journal from memory if each write begins at
+// the end of the previous one, and from the file otherwise.
 func TestWritesThatDoNotFollowOneAnotherAreReplayed(t *testing.T) {
 	type write struct {
 		off int64

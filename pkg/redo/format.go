@@ -28,10 +28,10 @@ var errFormat = errors.New("corrupt journal record")
 type head struct {
 	generation uint64
 	before     uint64 // the number of the last record of the generation before; 0: it is not known
-	settled    bool   // its records do not count any more
+	settled    bool   // its records no longer count
 }
 
-// counts reports whether the records behind the head count.
+// counts reports whether the records after the head count.
 func (h head) counts() bool { return h.generation > 0 && !h.settled }
 
 func (h head) encode() []byte {
