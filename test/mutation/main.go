@@ -71,11 +71,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
-	cache, err := lookAtBuildCache(ctx, o.root)
+	drop, err := borrowBuildCache(ctx, o.root)
 	if err != nil {
 		return err
 	}
-	defer cache.drop()
+	defer drop()
 	verdicts := make([]verdict, len(chosen))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -138,39 +138,28 @@ func summary(verdicts []verdict) error {
 	return nil
 }
 
-// buildCache is the Go tool's build cache and the files that it held before the first mistake.
-type buildCache struct {
-	dir    string
-	before map[string]bool
-}
-
-func lookAtBuildCache(ctx context.Context, root string) (*buildCache, error) {
-	dir, err := goTool(ctx, root, "env", "GOCACHE")
+// borrowBuildCache has the Go tool use a copy of its build cache, made of links, until drop is called. The packages
+// built with the mistakes fill more than a gigabyte for one part, and the Go tool would keep them for days.
+func borrowBuildCache(ctx context.Context, root string) (drop func(), err error) {
+	out, err := goTool(ctx, root, "env", "GOCACHE")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	from := strings.TrimSpace(out)
+	if err := os.MkdirAll(from, 0o777); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(from), "mutation-build-") // on the same file system
 	if err != nil {
 		return nil, err
 	}
-	c := &buildCache{dir: strings.TrimSpace(dir), before: make(map[string]bool)}
-	files, err := c.files()
+	files, _ := filepath.Glob(filepath.Join(from, "[0-9a-f][0-9a-f]", "*-[ad]")) // the pattern is valid
 	for _, f := range files {
-		c.before[f] = true
+		to := filepath.Join(dir, filepath.Base(filepath.Dir(f)))
+		_ = os.Mkdir(to, 0o777)                             // it may be there
+		_ = os.Link(f, filepath.Join(to, filepath.Base(f))) // what is not linked is built again
 	}
-	return c, err
-}
-
-func (c *buildCache) files() ([]string, error) {
-	return filepath.Glob(filepath.Join(c.dir, "[0-9a-f][0-9a-f]", "*"))
-}
-
-// drop removes the files that were added since the look: the packages built with the mistakes fill more than a
-// gigabyte for one part, and the Go tool would keep them for days. It also removes what another build added
-// meanwhile, which is then built again.
-func (c *buildCache) drop() {
-	files, _ := c.files() // the pattern is right
-	for _, f := range files {
-		if !c.before[f] {
-			_ = os.Remove(f) // it is removed by the Go tool later
-		}
-	}
+	return func() { _ = os.RemoveAll(dir) }, os.Setenv("GOCACHE", dir)
 }
 
 // outcome is the outcome of a mistake.

@@ -58,7 +58,7 @@ func windowMistakes() []mistake {
 		},
 		{
 			name: "once: a claim that ends hides those behind it", file: "pkg/dedup/claims.go",
-			old: "if (j-home)&mask >= (j-i)&mask {", with: "if false {",
+			old: "if (j-home)&mask >= (j-i)&mask {", with: "if (j-home)&mask > mask {",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
