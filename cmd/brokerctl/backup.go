@@ -88,7 +88,7 @@ is the size on disk; files that several backups share count for each of them.`,
 	}, func(cmd *cobra.Command, d backup.Dir) error {
 		listed, err := d.List()
 		if err != nil {
-			return usageError("%w", err)
+			return err
 		}
 		all := make([]backupSummary, 0, len(listed))
 		for _, l := range listed {

@@ -44,7 +44,9 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 	}{
 		{[]string{"backup", "list", dir}, exitOK, "complete    1       1", ""},
 		{[]string{"backup", "list", dir, "-o", "name"}, exitOK, "b1\nb2\n", ""},
-		{[]string{"backup", "list", dir + "x"}, failure.ExitUsage, "", "holds no backups"},
+		{[]string{"backup", "list", dir + "x"}, failure.ExitNotFound, "", "holds no backups"},
+		{[]string{"backup", "verify", dir + "x"}, failure.ExitNotFound, "", "holds no backups"},
+		{[]string{"backup", "restore", dir + "x"}, failure.ExitNotFound, "", "holds no backups"},
 		{[]string{"backup", "verify", dir}, exitOK, "backup b1 is intact: 1 message of 1 topic", ""},
 		{[]string{"backup", "verify", dir, "--backup", "b2"}, failure.ExitRefused, "", "backup is incomplete"},
 		{[]string{"backup", "verify", dir, "--backup", "b3"}, failure.ExitNotFound, "", "no such backup"},

@@ -37,6 +37,15 @@ type Dir struct{ path string }
 // At returns the directory at a path.
 func At(path string) Dir { return Dir{path} }
 
+// absent is a directory that does not exist, or in which no backup was made: an ErrNoBackup.
+type absent struct{ error }
+
+// Unwrap returns what the file system says.
+func (a absent) Unwrap() error { return a.error }
+
+// Is makes it an ErrNoBackup.
+func (absent) Is(target error) bool { return target == ErrNoBackup }
+
 // Listed is a backup in a directory. Err says why its manifest cannot be read.
 type Listed struct {
 	ID       string
@@ -48,6 +57,9 @@ type Listed struct {
 // List returns the backups of a directory, the oldest first.
 func (d Dir) List() ([]Listed, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, backupsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = absent{err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s holds no backups: %w", d.path, err)
 	}
