@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -113,4 +116,190 @@ func consumerTable(p *page, consumers []api.Consumer) {
 			c.Hostname, count(c.DeliveredTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
 	}
 	p.details(t)
+}
+
+func newChannelListCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:     "list [TOPIC]",
+		Aliases: []string{"ls"},
+		Short:   "List the channels of a topic, or of all topics",
+	}, func(cmd *cobra.Command, at target) error {
+		if at.topic == "" {
+			return answer(cmd, g, g.client.Topics, allChannelsView)
+		}
+		ask := func(ctx context.Context) ([]api.ChannelSummary, error) { return g.client.Channels(ctx, at.topic) }
+		return answer(cmd, g, ask, func(channels []api.ChannelSummary) view { return channelsView(at.topic, channels) })
+	})
+}
+
+func channelsView(topic string, channels []api.ChannelSummary) view {
+	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
+	return listView(api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing}, channels,
+		func(c api.ChannelSummary) string { return topic + "/" + c.Name },
+		newTable(channelColumns...), channelRow, func(p *page) { p.missing(missing) })
+}
+
+func allChannelsView(topics []api.Topic) view {
+	all := api.ChannelsOf(topics)
+	return listView(all, all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name },
+		newTable(append([]string{"TOPIC"}, channelColumns...)...),
+		func(c api.TopicChannel) []any { return append([]any{c.Topic}, channelRow(c.ChannelSummary)...) },
+		func(p *page) { p.missing(all.MissingNodes) })
+}
+
+func newChannelDescribeCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC/CHANNEL",
+		Aliases: []string{"info"},
+		Short:   "Show a channel, its positions and its consumers",
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) { return g.client.Channel(ctx, at.topic, at.channel) }, channelView)
+	})
+}
+
+func newChannelPauseCommand(g *globals) *cobra.Command {
+	return g.changing(&cobra.Command{
+		Use:   "pause TOPIC/CHANNEL",
+		Short: "Stop delivery to the consumers of a channel",
+	}, "paused", func(ctx context.Context, at target) error {
+		return g.client.PauseChannel(ctx, at.topic, at.channel, true)
+	})
+}
+
+func newChannelResumeCommand(g *globals) *cobra.Command {
+	return g.changing(&cobra.Command{
+		Use:     "resume TOPIC/CHANNEL",
+		Aliases: []string{"unpause"},
+		Short:   "Resume delivery to the consumers of a channel",
+	}, "resumed", func(ctx context.Context, at target) error {
+		return g.client.PauseChannel(ctx, at.topic, at.channel, false)
+	})
+}
+
+func newChannelEmptyCommand(g *globals) *cobra.Command {
+	warning := func(at target) string {
+		return fmt.Sprintf("emptying channel %s can be undone for a time only (brokerctl channel undo %s)", at, at)
+	}
+	return g.confirming(warning, g.changing(&cobra.Command{
+		Use:   "empty TOPIC/CHANNEL",
+		Short: "Discard all messages of a channel",
+	}, "emptied", func(ctx context.Context, at target) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) }))
+}
+
+func newChannelDeleteCommand(g *globals) *cobra.Command {
+	warning := func(at target) string {
+		if strings.HasSuffix(at.channel, "#ephemeral") {
+			return fmt.Sprintf("deleting channel %s cannot be undone", at)
+		}
+		return fmt.Sprintf("deleting channel %s can be undone for a time only (brokerctl channel restore %s)", at, at)
+	}
+	return g.confirming(warning, g.changing(&cobra.Command{
+		Use:     "delete TOPIC/CHANNEL",
+		Aliases: []string{"rm"},
+		Short:   "Delete a channel and disconnect its consumers",
+	}, "deleted", func(ctx context.Context, at target) error { return g.client.DeleteChannel(ctx, at.topic, at.channel) }))
+}
+
+func newChannelLagCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "lag [TOPIC[/CHANNEL]]",
+		Short: "Show the lag of channels, and when they will have caught up",
+		Long: `Show the lag of all channels, of the channels of one topic, or of one channel.
+
+OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are the rates of messages
+that arrived and were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is
+the time until no message waits at these rates: never if no more messages leave than arrive. If no
+message waits but the oldest one in flight is older than 10s, it is the time until the messages in
+flight are finished: never if none is finished.`,
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, at.topic, at.channel) }, lagView)
+	})
+}
+
+func lagView(lag *api.Lag) view {
+	name := func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }
+	t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
+	return listView(lag, lag.Channels, name, t, func(c api.ChannelLag) []any {
+		return []any{
+			c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
+			perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false),
+		}
+	}, func(p *page) {
+		p.missing(missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
+		var offline []string
+		for _, c := range lag.Channels {
+			if c.OfflinePartitions > 0 {
+				offline = append(offline, name(c))
+			}
+		}
+		if len(offline) > 0 {
+			p.line("")
+			p.line("warning: partitions without a leader are not included: of %s", list(offline))
+		}
+	})
+}
+
+func milliseconds(n int64) api.Duration { return api.Duration(time.Duration(n) * time.Millisecond) }
+
+// perSecond formats a rate: 0, 0.3, 12, 4,110.
+func perSecond(rate float64) string {
+	switch {
+	case rate <= 0:
+		return "0"
+	case rate < 0.1:
+		return "<0.1"
+	case rate < 10:
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return count(int64(rate + 0.5))
+}
+
+// drainsIn formats the time until no message waits.
+func drainsIn(ms *int64) string {
+	switch {
+	case ms == nil:
+		return "never"
+	case *ms == 0:
+		return "now"
+	}
+	return age(milliseconds(*ms))
+}
+
+func newChannelExplainCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "explain TOPIC/CHANNEL",
+		Short: "Explain why a channel makes no progress",
+		Long: `Report whether a channel makes progress, and what delays its messages.
+
+The broker observes the channel for up to a second. Check the causes in the order in which they are listed.`,
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Explanation, error) {
+			return g.client.ExplainChannel(ctx, at.topic, at.channel)
+		}, explanationView)
+	})
+}
+
+func explanationView(e *api.Explanation) view {
+	return view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }}
+}
+
+// explanation prints the result and the causes, in order.
+func explanation(p *page, e *api.Explanation) {
+	verdict := "is moving"
+	switch {
+	case !e.Moving:
+		verdict = "is not moving"
+	case e.Ready+e.InFlight+e.Deferred == 0:
+		verdict = "has nothing to deliver"
+	}
+	p.line("%s/%s %s: %s ready, %s in flight, %s deferred, the oldest for %s; consumers: %d", e.Topic, e.Channel, verdict,
+		count(e.Ready), count(e.InFlight), count(e.Deferred), age(api.Duration(time.Duration(e.OldestAgeMS)*time.Millisecond)), e.Consumers)
+	for i, c := range e.Causes {
+		p.line("%2d. %s", i+1, c.What)
+		p.line("    -> %s", c.Do)
+	}
+	if !e.Moving && len(e.Causes) == 0 {
+		p.line("No cause found. Repeat the command, and see brokerctl channel describe.")
+	}
+	p.missing(e.MissingNodes)
 }

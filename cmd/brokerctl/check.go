@@ -24,7 +24,7 @@ func newCheckCommand(g *globals) *cobra.Command {
 			return at.topic, at.channel, err
 		},
 		Explain: func(ctx context.Context, topic, channel string, err error) (why string, s checks.State, usage bool) {
-			f := diagnose(ctx, g, about(err, topic, channel))
+			f := diagnose(ctx, err)
 			return f.answer.Message, checks.State(checkExit(f.exit)), f.exit == failure.ExitUsage || f.exit == failure.ExitInterrupted
 		},
 		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },

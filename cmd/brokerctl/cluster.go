@@ -1,8 +1,303 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
 
 func newClusterCommand(g *globals) *cobra.Command {
 	return newGroup("cluster", "Inspect, balance and upgrade the cluster",
 		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g))
+}
+
+func newClusterInfoCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info",
+		Short: "Show the cluster and its nodes",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.Cluster, clusterView) },
+	}
+}
+
+func clusterView(c *api.Cluster) view {
+	return view{
+		object: c,
+		names:  []string{c.ClusterID},
+		text: func(p *page) {
+			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "LEVEL", "+ANSWERED BY")
+			voters := 0
+			for _, n := range c.Nodes {
+				if n.Voter {
+					voters++
+				}
+			}
+			t.row(c.ClusterID, c.Controller, upOf(c.Nodes), voters, levelOf(c), c.Self)
+			p.table(t)
+			p.line("")
+			nodeTable(p, c.Nodes)
+		},
+	}
+}
+
+// levelOf formats the feature level of a cluster, and the level to which it could be raised.
+func levelOf(c *api.Cluster) string {
+	if c.Attainable > c.Level {
+		return fmt.Sprintf("%d (%d when finalized)", c.Level, c.Attainable)
+	}
+	return fmt.Sprint(c.Level)
+}
+
+func newClusterHealthCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "health",
+		Short: "Show whether the cluster is healthy, and why not",
+		Long: `Show whether the cluster is healthy, and why not. The exit code is 0 if it is healthy, 11 if it is
+degraded (it serves, with reduced redundancy), 10 if it is unhealthy, and 6 if no node responds.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return showHealth(cmd, g) },
+	}
+}
+
+func showHealth(cmd *cobra.Command, g *globals) error {
+	h, err := query(cmd.Context(), g, g.client.Health)
+	if err != nil {
+		return err
+	}
+	var c *api.Cluster
+	if g.format == formatTable || g.format == formatWide {
+		c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // optional detail
+	}
+	word, exit := judge(h)
+	err = g.show(cmd, view{
+		object: h,
+		names:  []string{strings.ToLower(word)},
+		text:   func(p *page) { healthText(p, word, h, c) },
+	})
+	if err == nil && exit != exitOK {
+		return verdict(exit)
+	}
+	return err
+}
+
+// judge returns the name of a health and its exit code.
+func judge(h *api.Health) (word string, exit int) {
+	switch {
+	case h.Healthy && !h.Degraded:
+		return "HEALTHY", exitOK
+	case h.Degraded:
+		return "DEGRADED", exitDegraded
+	}
+	return "UNHEALTHY", exitUnhealthy
+}
+
+// healthText prints the health and its reasons; c may be nil.
+func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
+	summary := word
+	if c != nil {
+		controller := "no controller"
+		if c.Controller != "" {
+			controller = "controller " + c.Controller
+		}
+		summary = fmt.Sprintf("%s   %s   %s nodes   %s", word, c.ClusterID, upOf(c.Nodes), controller)
+	}
+	p.line("%s", summary)
+	if len(h.Reasons) == 0 {
+		return
+	}
+	p.line("")
+	t := newTable("REASON", "COUNT", "WHAT")
+	for _, r := range h.Reasons {
+		t.row(r.Code, r.Count, r.What)
+	}
+	p.table(t)
+}
+
+// upOf formats the number of nodes that are up.
+func upOf(nodes []api.Node) string {
+	up := 0
+	for _, n := range nodes {
+		if n.State != api.NodeDown && !n.Silent {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d/%d", up, len(nodes))
+}
+
+func newClusterRaftCommand(g *globals) *cobra.Command {
+	var transfer bool
+	cmd := &cobra.Command{
+		Use:   "raft",
+		Short: "Show the metadata voters and their progress",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ask := g.client.Raft
+			if transfer {
+				ask = g.client.TransferController
+			}
+			return answer(cmd, g, ask, func(r *api.Raft) view {
+				return view{
+					object: r,
+					lines:  listing.Lines(r.Members),
+					names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
+					text:   func(p *page) { raftText(p, r) },
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&transfer, "transfer", false, "transfer metadata leadership and the controller role to another voter first")
+	return cmd
+}
+
+func raftText(p *page, r *api.Raft) {
+	leader := "no leader"
+	if r.Leader != "" {
+		leader = "leader " + r.Leader
+	}
+	p.line("%s   term %d   %s, %s", leader, r.Term, plural(r.Voters, "voter"), tolerates(r.Tolerance))
+	p.line("")
+	t := newTable("NODE", "VOTER", "ROLE", "LAST", "COMMITTED", "APPLIED", "CONTACT", "ADDRESS", "+TERM", "+SNAPSHOT", "+STORE")
+	for _, m := range r.Members {
+		voter := voterText(m.Voter)
+		if !m.Answered {
+			t.row(m.ID, voter, "no answer", "", "", "", "", m.Address, "", "", "")
+			continue
+		}
+		contact := age(m.LastContact)
+		if m.LastContact < 0 {
+			contact = "never"
+		}
+		t.row(m.ID, voter, roleOf(m.Leader), count(m.LastIndex), count(m.CommitIndex), count(m.AppliedIndex), contact, m.Address,
+			m.Term, count(m.SnapshotIndex), words.Size(m.StoreBytes))
+	}
+	p.table(t)
+}
+
+// tolerates formats how many failures are tolerated.
+func tolerates(n int) string {
+	if n < 0 {
+		return fmt.Sprintf("%d more must be up", -n)
+	}
+	return "tolerates " + plural(n, "failure")
+}
+
+func newClusterFinalizeCommand(g *globals) *cobra.Command {
+	var req api.FinalizeUpgrade
+	cmd := &cobra.Command{
+		Use:   "finalize-upgrade",
+		Short: "Enable the features of the new release, and refuse nodes of older releases",
+		Long: `Raise the feature level of the cluster to the highest that the release on its nodes supports. Before that,
+a new release uses no feature that the previous release does not understand, so that nodes can be downgraded.
+Afterwards, a node with the previous release refuses to start, with exit code 78.
+
+The command is refused while a node runs, or last ran, a release that does not support the level, and names
+that node.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return finalizeUpgrade(cmd, g, req) },
+	}
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would happen, change nothing")
+	return cmd
+}
+
+func finalizeUpgrade(cmd *cobra.Command, g *globals, req api.FinalizeUpgrade) error {
+	ask := func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) }
+	return answer(cmd, g, ask, func(u *api.Upgrade) view {
+		return view{object: u, names: []string{fmt.Sprint(u.Level)}, text: func(p *page) { upgradeText(p, u, req.DryRun) }}
+	})
+}
+
+func upgradeText(p *page, u *api.Upgrade, dry bool) {
+	switch {
+	case !dry:
+		p.line("feature level %d", u.Level)
+	case u.Finalized:
+		p.line("feature level %d: nothing to do", u.Level)
+	case len(u.Lagging)+len(u.Unregistered) > 0:
+		p.line("feature level %d cannot be raised to %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
+	default:
+		p.line("dry run: feature level %d would be raised to %d", u.Level, u.Target)
+	}
+}
+
+type balanceOptions struct {
+	req api.StartBalance
+	yes bool
+}
+
+func newClusterBalanceCommand(g *globals) *cobra.Command {
+	var o balanceOptions
+	cmd := &cobra.Command{
+		Use:   "balance",
+		Short: "Show or improve the balance of leaders and replicas",
+		Long: `Show how leaders and replicas are distributed over the nodes, and which changes would balance them.
+Without --leaders or --replicas nothing is changed. Leadership returns to the preferred replicas
+automatically some time after a failure; --leaders returns it now. Replicas never move automatically.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return balanceCluster(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *balanceOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
+	f.BoolVar(&o.req.Replicas, "replicas", false, "start the listed replica moves")
+	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of replicas to move (default: as many as may move at a time)")
+	f.BoolVar(&o.yes, "yes", false, "confirm moving replicas: they are copied, then the old copies are deleted")
+}
+
+func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
+	ask := g.client.Balance
+	if o.req.Leaders || o.req.Replicas {
+		if o.req.Replicas && !o.yes {
+			e := usageError("moving replicas copies them over the network, then deletes the old copies")
+			e.answer.Hint = "review the plan without --replicas, then add --yes"
+			return e
+		}
+		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
+	}
+	return answer(cmd, g, ask, func(b *api.Balance) view {
+		return view{object: b, names: balanceNames(b), text: func(p *page) { balanceText(p, b) }}
+	})
+}
+
+// balanceNames lists the partitions that change.
+func balanceNames(b *api.Balance) []string {
+	names := listing.Names(b.Leaders, func(m api.LeaderMove) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })
+	return append(names, listing.Names(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)
+}
+
+func balanceText(p *page, b *api.Balance) {
+	t := newTable("NODE", "STATE", "ZONE", "LEADERS", "PREFERRED", "REPLICAS")
+	for _, n := range b.Nodes {
+		t.row(n.ID, n.State, n.Zone, n.Leaders, n.Preferred, n.Replicas)
+	}
+	p.table(t)
+	p.line("")
+	if len(b.Leaders)+len(b.Moves) == 0 {
+		p.line("balanced: nothing to do")
+		return
+	}
+	c := newTable("PARTITION", "CHANGE", "FROM", "TO")
+	for _, m := range b.Leaders {
+		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "leader", m.From, m.To)
+	}
+	for _, m := range b.Moves {
+		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "replicas", list(m.From), list(m.To))
+	}
+	p.table(c)
+	p.line("")
+	done := fmt.Sprintf("%s, %s", plural(len(b.Leaders), "leadership"), plural(len(b.Moves), "partition"))
+	if b.Started {
+		p.line("%s: started", done)
+		return
+	}
+	p.line("%s could move; nothing was changed. Apply with --leaders and --replicas", done)
 }

@@ -46,26 +46,8 @@ func usageError(text string, args ...any) *exitError {
 // verdict exits with a code after the output has given the reason.
 func verdict(exit int) error { return &exitError{exit: exit, shown: true} }
 
-// named is an error about a topic, or about a channel of it.
-type named struct {
-	error
-	topic, channel string
-}
-
-// Unwrap returns the error without the names.
-func (n named) Unwrap() error { return n.error }
-
-// about adds the name of the object to an error, so that it is printed and a similar name can be
-// suggested, unless it was added before. A nil err is returned unchanged.
-func about(err error, topic, channel string) error {
-	if _, said := errors.AsType[named](err); said || err == nil || topic == "" {
-		return err
-	}
-	return named{err, topic, channel}
-}
-
 // diagnose returns the exit code and message for err, which is not nil.
-func diagnose(ctx context.Context, g *globals, err error) *exitError {
+func diagnose(ctx context.Context, err error) *exitError {
 	if f, ok := errors.AsType[*exitError](err); ok {
 		return f
 	}
@@ -90,9 +72,6 @@ func diagnose(ctx context.Context, g *globals, err error) *exitError {
 		if errors.Is(err, context.DeadlineExceeded) {
 			f.answer.Hint = "it may hang, be overloaded or not be reachable; other nodes answer for the cluster, too: --addr or " + addressVariable
 		}
-	}
-	if n, ok := errors.AsType[named](err); ok && f.answer.Code == failure.NotFound {
-		nameWhatIsMissing(ctx, g, n, &f.answer)
 	}
 	return f
 }

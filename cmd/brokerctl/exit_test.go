@@ -116,19 +116,6 @@ func TestExitCodes(t *testing.T) {
 			"error: invalid topic name",
 		},
 		{"no such topic, one is near", nil, []string{"topic", "describe", "order"}, failure.ExitNotFound, `error: topic "order" not found (did you mean "orders"?)`},
-		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, failure.ExitNotFound, `error: topic "bills" not found`},
-		{
-			"no such channel", nil,
-			[]string{"channel", "describe", "orders/invocie"},
-			failure.ExitNotFound,
-			`error: channel "invocie" of topic "orders" not found (did you mean "invoice"?)`,
-		},
-		{
-			"no such topic of a channel", nil,
-			[]string{"channel", "pause", "oders/invoice"},
-			failure.ExitNotFound,
-			`error: topic "oders" not found (did you mean "orders"?)`,
-		},
 		{
 			"exists",
 			answers{"POST /v1/topics": apiError(failure.Exists, "topic exists with another configuration")},

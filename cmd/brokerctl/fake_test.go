@@ -50,6 +50,9 @@ func (b *fakeBroker) serve(w http.ResponseWriter, r *http.Request) {
 	answer, ok := b.answers[r.Method+" "+r.URL.Path]
 	if !ok {
 		answer = api.Error{Code: failure.NotFound, Message: "not found", Fate: "refused"}
+		if r.URL.Path == "/v1/topics/order" {
+			answer = api.Error{Code: failure.NotFound, Message: `topic "order" not found`, Hint: `did you mean "orders"?`, Fate: "refused"}
+		}
 	}
 	if made, ok := answer.(func(*http.Request, []byte) any); ok {
 		answer = made(r, body)

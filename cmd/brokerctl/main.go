@@ -5,8 +5,9 @@
 // one that formats message ids. It consumes messages over the NSQ protocol, like any other
 // consumer.
 //
-// Each command has one file: an options struct with addFlags and validate if it has flags, and a
-// plain function that returns a view. Only root.go prints.
+// The commands for one object have one file, and large commands a file of their own: an options
+// struct with addFlags and validate if it has flags, and a plain function that returns a view.
+// Only root.go prints.
 package main
 
 import (

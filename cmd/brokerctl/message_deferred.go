@@ -187,7 +187,7 @@ func (r *rescheduling) run(cmd *cobra.Command, g *globals, args []string) error 
 		}
 		at.topic = r.about.topic
 	}
-	return about(r.change(cmd, g, at, args), at.topic, at.channel)
+	return r.change(cmd, g, at, args)
 }
 
 // change performs the action on the named messages, or on those of the window.

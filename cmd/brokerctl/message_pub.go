@@ -134,7 +134,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 	}
 	err := publishAll(cmd, o, messages, send)
 	if err != nil && result.Messages == 0 {
-		return about(err, topic, "")
+		return err
 	}
 	shown := g.show(cmd, view{
 		object: result,
@@ -155,7 +155,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 
 // partial reports that part of the work was done before err.
 func partial(ctx context.Context, g *globals, err error, did string) error {
-	f := *diagnose(ctx, g, err)
+	f := *diagnose(ctx, err)
 	f.answer.Message = did + ", then: " + f.answer.Message
 	if f.exit != failure.ExitInterrupted {
 		f.exit = failure.ExitPartial

@@ -77,7 +77,7 @@ func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
 		return g.client.Insights.TracesBy(ctx, o.topic, o.traceID, o.key)
 	})
 	if err != nil {
-		return about(err, o.topic, "")
+		return err
 	}
 	names := make([]string, len(list.Messages))
 	for i := range list.Messages {

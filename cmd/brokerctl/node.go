@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func newNodeCommand(g *globals) *cobra.Command {
@@ -46,4 +50,360 @@ func voterText(voter bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+func newNodeListCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the nodes",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.Nodes, nodesView) },
+	}
+}
+
+func nodesView(nodes []api.Node) view {
+	return view{
+		object: api.NodeList{Nodes: nodes},
+		lines:  listing.Lines(nodes),
+		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
+		text:   func(p *page) { nodeTable(p, nodes) },
+	}
+}
+
+// httpAddresses returns the HTTP addresses of the cluster's nodes.
+func (g *globals) httpAddresses(ctx context.Context) ([]string, error) {
+	nodes, err := query(ctx, g, g.client.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	return listing.Names(nodes, func(n api.Node) string { return n.HTTPAddress }), nil
+}
+
+func newNodeDescribeCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe NODE",
+		Aliases:           []string{"info"},
+		Short:             "Show a node, its replicas and what remains to be moved",
+		Args:              exactArgs("a NODE"),
+		ValidArgsFunction: completeNodes(g),
+		RunE:              func(cmd *cobra.Command, args []string) error { return answer(cmd, g, nodeOf(g, args[0]), nodeView) },
+	}
+}
+
+// nodeView shows a node and its roles in the partitions.
+func nodeView(n *api.NodeDetail) view {
+	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+		nodeLine(p, n)
+		t := newTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
+		for _, q := range n.Partitions {
+			t.row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
+		}
+		p.details(t)
+		if text := nodeLeft(n); text != "" {
+			p.line("")
+			p.line("remaining: %s", text)
+		}
+		deletedLine(p, n)
+		troubleLines(p, n.Troubles)
+	}}
+}
+
+// deletedLine says what happens to deleted topics when the node is removed.
+func deletedLine(p *page, n *api.NodeDetail) {
+	if text := deletedAt(n); text != "" {
+		p.line("deleted topics: %s", text)
+	}
+}
+
+// deletedAt formats the deleted topics on a node; "" if none.
+func deletedAt(n *api.NodeDetail) string {
+	if n.DeletedTopics == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("it has copies of %d that can be restored; these copies are not moved and are lost with the node", n.DeletedTopics)
+	if len(n.OnlyCopies) > 0 {
+		text += fmt.Sprintf(". Without it these are lost: %s; to keep one, restore it first: brokerctl topic restore T", strings.Join(n.OnlyCopies, " "))
+	}
+	return text
+}
+
+// nodeSummary shows a node in one line, and its remaining work.
+func nodeSummary(n *api.NodeDetail) view {
+	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+		nodeLine(p, n)
+		if text := nodeLeft(n); text != "" {
+			p.line("remaining: %s", text)
+		}
+		deletedLine(p, n)
+		troubleLines(p, n.Troubles)
+	}}
+}
+
+func nodeLine(p *page, n *api.NodeDetail) {
+	t := newTable("NODE", "STATE", "WANTED", "LEADERS", "REPLICAS", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+HOST", "+INCARNATION")
+	t.row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
+	p.table(t)
+}
+
+func roleOf(leader bool) string {
+	if leader {
+		return "leader"
+	}
+	return "follower"
+}
+
+func moveOf(q api.NodePartition) string {
+	switch {
+	case q.Adding:
+		return "comes"
+	case q.Removing:
+		return "goes"
+	}
+	return ""
+}
+
+// nodeLeft formats the remaining work of a drain or decommission; "" if none.
+func nodeLeft(n *api.NodeDetail) string {
+	var parts []string
+	if n.Left.Leaders > 0 {
+		parts = append(parts, plural(n.Left.Leaders, "leadership"))
+	}
+	if n.Left.Replicas > 0 {
+		parts = append(parts, plural(n.Left.Replicas, "replica"))
+	}
+	if n.Left.Moving > 0 {
+		parts = append(parts, fmt.Sprintf("%d moving", n.Left.Moving))
+	}
+	if text := progress(n.Left); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// completeNodes completes the id of a node.
+func completeNodes(g *globals) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || g.connect() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		nodes, _ := g.client.Nodes(ctx) // no completion without a broker
+		return withPrefix(listing.Names(nodes, func(n api.Node) string { return n.ID }), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+type nodeDrainOptions struct {
+	req  api.DrainNode
+	wait bool
+}
+
+func newNodeDrainCommand(g *globals) *cobra.Command {
+	var o nodeDrainOptions
+	cmd := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Move all leaderships off a node before stopping it",
+		Long: `Move all leaderships off a node: other in-sync replicas take over gracefully, and the node leads
+nothing until it is undrained, even after a restart. It continues to serve clients and to follow.
+The drain is refused if a partition would lose its leader; with --stopping also if a partition
+would fall below min_isr and refuse messages once the node is stopped.`,
+		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
+		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *nodeDrainOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", false, "wait until it leads nothing")
+	f.BoolVar(&o.req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
+	f.BoolVar(&o.req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
+}
+
+func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) error {
+	n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DrainNode(ctx, id, o.req) })
+	if err != nil {
+		return err
+	}
+	if o.wait {
+		if n, err = waitFor(cmd, g, nodeOf(g, id), drained); err != nil {
+			return err
+		}
+	}
+	return g.show(cmd, nodeSummary(n))
+}
+
+func nodeOf(g *globals, id string) func(context.Context) (*api.NodeDetail, error) {
+	return func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, id) }
+}
+
+// drained reports whether a node leads no partition.
+func drained(n *api.NodeDetail) (text string, done bool) {
+	text = fmt.Sprintf("%s leads %s", n.ID, plural(n.Leaders, "partition"))
+	if len(n.Troubles) > 0 {
+		text += fmt.Sprintf(", %d of them have no other in-sync replica", len(n.Troubles))
+	}
+	return text, n.Leaders == 0
+}
+
+func newNodeUndrainCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "undrain NODE",
+		Short: "Cancel a drain or decommission of a node",
+		Long:  `Cancel a drain or a decommission. Replicas that have already moved stay where they are.`,
+		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return answer(cmd, g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.UndrainNode(ctx, args[0]) }, nodeSummary)
+		},
+	}
+}
+
+type decommissionOptions struct {
+	req  api.DecommissionNode
+	wait bool
+	sure confirmation
+}
+
+func newNodeDecommissionCommand(g *globals) *cobra.Command {
+	var o decommissionOptions
+	cmd := &cobra.Command{
+		Use:   "decommission NODE",
+		Short: "Move all data off a node before removing it",
+		Long: `Move all data off a node: it is drained, and its replicas move to other nodes, a few at a time. A
+replica is removed from it only after its replacement is in sync. The node may be down. When it holds
+no replicas, stop it and remove it. To cancel, use brokerctl node undrain.`,
+		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		RunE: func(cmd *cobra.Command, args []string) error { return decommissionNode(cmd, g, o, args[0]) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *decommissionOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", false, "wait until it holds nothing")
+	f.BoolVar(&o.req.Force, "force", false, "start even if the other nodes are too few for all replicas")
+	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
+	o.sure.addYes(cmd)
+}
+
+func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id string) error {
+	if o.wait && o.req.DryRun {
+		return usageError("--wait and --dry-run are mutually exclusive")
+	}
+	n, err := query(cmd.Context(), g, nodeOf(g, id))
+	if err != nil {
+		return err
+	}
+	warning := fmt.Sprintf("decommissioning %s moves its %s and %s to other nodes: no data is lost, but much may be copied",
+		id, plural(n.Leaders, "leadership"), plural(n.Replicas, "replica"))
+	if text := deletedAt(n); text != "" {
+		warning += ". Of deleted topics, " + text
+	}
+	start := func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DecommissionNode(ctx, id, o.req) }
+	if o.req.DryRun {
+		return showDryRun(cmd, g, start, warning, id)
+	}
+	if err := o.sure.askAfter(cmd, g, warning, id); err != nil {
+		return err
+	}
+	n, err = query(cmd.Context(), g, start)
+	if err != nil {
+		return err
+	}
+	if o.wait {
+		if n, err = waitFor(cmd, g, nodeOf(g, id), evacuated); err != nil {
+			return err
+		}
+	}
+	v := nodeSummary(n)
+	text := v.text
+	v.text = func(p *page) {
+		text(p)
+		if n.Removable && !g.quiet {
+			stop := "stop it, then "
+			if n.State == api.NodeDown {
+				stop = ""
+			}
+			holds := "nothing"
+			if len(n.OnlyCopies) > 0 {
+				holds = "nothing but the only copy of deleted topics (" + strings.Join(n.OnlyCopies, " ") + ")"
+			}
+			p.line("%s holds %s; next: %sbrokerctl node remove %s", n.ID, holds, stop, n.ID)
+		}
+	}
+	return g.show(cmd, v)
+}
+
+// evacuated reports whether a node holds no replicas.
+func evacuated(n *api.NodeDetail) (text string, done bool) {
+	text = fmt.Sprintf("%s holds %s", n.ID, plural(n.Replicas, "replica"))
+	if n.Left.Moving > 0 {
+		text += fmt.Sprintf(", %d moving", n.Left.Moving)
+	}
+	if left := progress(n.Left); left != "" {
+		text += ", " + left
+	}
+	if len(n.Troubles) > 0 {
+		text += fmt.Sprintf(", %d stuck: %s", len(n.Troubles), n.Troubles[0].What)
+	}
+	return text, n.Replicas == 0
+}
+
+func newNodeRemoveCommand(g *globals) *cobra.Command {
+	var sure confirmation
+	cmd := &cobra.Command{
+		Use:   "remove NODE",
+		Short: "Remove an empty node from the cluster permanently",
+		Long: `Remove a node from the cluster permanently. It is refused while the node holds a replica: decommission
+it first. A removed node stops; to join again it must start with an empty data directory. If it was a
+voter, another node becomes one. Copies of deleted topics are lost with it: those of which it has the only
+copy are named before it is removed.`,
+		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, sure, args[0]) },
+	}
+	sure.addYes(cmd)
+	return cmd
+}
+
+// removed is the result of node remove.
+type removed struct {
+	Node   string `json:"node"`
+	Action string `json:"action"`
+	// LostTopics are the deleted topics of which the node had the only copy of a partition.
+	LostTopics []string `json:"lost_deleted_topics,omitempty"`
+}
+
+func removeNode(cmd *cobra.Command, g *globals, sure confirmation, id string) error {
+	warning := fmt.Sprintf("removing %s stops it permanently and makes its data directory unusable", id)
+	var lost []string
+	switch n, err := query(cmd.Context(), g, nodeOf(g, id)); {
+	case err == nil:
+		lost = n.OnlyCopies
+	case api.CodeOf(err) != failure.NotFound: // a member that never registered is not described
+		return err
+	}
+	if len(lost) > 0 {
+		warning += fmt.Sprintf(". It has the only copy of deleted topics, which cannot be restored then: %s; to keep one, cancel with brokerctl node "+
+			"undrain %s, restore it (brokerctl topic restore T), and decommission the node again", strings.Join(lost, " "), id)
+	}
+	if err := sure.askAfter(cmd, g, warning, id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
+	defer cancel()
+	if err := g.client.RemoveNode(ctx, id); err != nil {
+		return err
+	}
+	return g.show(cmd, view{object: removed{id, "removed", lost}, names: []string{id}, text: func(p *page) {
+		if !g.quiet {
+			p.line("node %s removed", id)
+			if len(lost) > 0 {
+				p.line("deleted topics that can no longer be restored: %s", strings.Join(lost, " "))
+			}
+		}
+	}})
 }

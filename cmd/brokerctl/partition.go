@@ -1,11 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func newPartitionCommand(g *globals) *cobra.Command {
@@ -16,3 +23,290 @@ func newPartitionCommand(g *globals) *cobra.Command {
 
 // partitionName is TOPIC/NUMBER.
 func partitionName(q api.Partition) string { return fmt.Sprintf("%s/%d", q.Topic, q.Partition) }
+
+type partitionListOptions struct {
+	offline         bool
+	underReplicated bool
+	leader          string
+}
+
+func newPartitionListCommand(g *globals) *cobra.Command {
+	var o partitionListOptions
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the partitions of every topic",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listPartitions(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *partitionListOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.offline, "offline", false, "only partitions without a leader")
+	f.BoolVar(&o.underReplicated, "under-replicated", false, "only partitions with an out-of-sync replica")
+	f.StringVar(&o.leader, "leader", "", "only partitions led by this `NODE`")
+}
+
+// wants reports whether to show a partition.
+func (o *partitionListOptions) wants(q api.Partition) bool {
+	return (!o.offline || q.Leader == "") &&
+		(!o.underReplicated || len(q.ISR) < len(q.Replicas)) &&
+		(o.leader == "" || o.leader == q.Leader)
+}
+
+func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) error {
+	all, err := query(cmd.Context(), g, g.client.Partitions)
+	if err != nil {
+		return err
+	}
+	partitions := []api.Partition{}
+	for _, q := range all {
+		if o.wants(q) {
+			partitions = append(partitions, q)
+		}
+	}
+	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
+	t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
+	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
+	return g.show(cmd, listView(object, partitions, partitionName, t, func(q api.Partition) []any {
+		return []any{
+			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), words.Size(q.Bytes),
+			q.Epoch, count(q.LogStart), count(q.LogEnd),
+		}
+	}, func(p *page) { p.missing(missing) }))
+}
+
+func newPartitionDescribeCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC/PARTITION",
+		Aliases: []string{"info"},
+		Short:   "Show a partition and its replicas",
+	}, func(cmd *cobra.Command, at target) error { return answer(cmd, g, at.describe(g), partitionView) })
+}
+
+// partitionView shows a partition and its replicas.
+func partitionView(d *api.PartitionDetail) view {
+	return view{object: d, names: []string{partitionName(d.Partition)}, text: func(p *page) {
+		t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+		t.row(partitionName(d.Partition), leader(d.Partition), list(d.Replicas), list(d.ISR), d.Epoch,
+			count(d.LogStart), count(d.CommittedEnd), count(d.LogEnd), words.Size(d.Bytes))
+		p.table(t)
+		p.line("")
+		copyTable(p, d)
+		if len(d.Adding)+len(d.Removing) > 0 {
+			p.line("")
+			p.line("moving: adding %s, removing %s%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
+		}
+		troubleLines(p, d.Troubles)
+	}}
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func copyTable(p *page, d *api.PartitionDetail) {
+	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND", "+CHECKED")
+	for _, c := range d.Copies {
+		if !c.Answered {
+			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "", "")
+			continue
+		}
+		lag, rate, state := "", "", c.State
+		if c.Damaged {
+			state = "DAMAGED"
+		}
+		if c.Seen {
+			lag = count(c.Lag) + " (" + words.Size(c.LagBytes) + ")"
+			if !c.Connected {
+				state = "not connected"
+			}
+			if c.BytesPerSecond > 0 {
+				rate = words.Size(c.BytesPerSecond) + "/s"
+			}
+		}
+		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), words.Size(c.Bytes),
+			lag, rate, state, behind(c.BehindFor), checked(c))
+	}
+	p.table(t)
+}
+
+// checked formats when a copy was last scrubbed completely, and how much of it has been read
+// since.
+func checked(c api.Copy) string {
+	at := "never"
+	if c.CheckedAt != nil {
+		at = c.CheckedAt.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s, %.0f%% since", at, 100*c.Checking)
+}
+
+// behind formats for how long a replica has been behind.
+func behind(d api.Duration) string {
+	if d < 0 {
+		return "always"
+	}
+	return age(d)
+}
+
+// lostBy formats what an unclean election of a node may lose, to the extent that it is known.
+func lostBy(d *api.PartitionDetail, to string) string {
+	k := slices.IndexFunc(d.Copies, func(c api.Copy) bool { return c.Node == to })
+	if k < 0 {
+		return fmt.Sprintf("%s holds no replica", to)
+	}
+	mine := d.Copies[k]
+	if !mine.Answered {
+		return fmt.Sprintf("%s does not respond: its lag is unknown", to)
+	}
+	most, whose := mine.LogEnd, ""
+	var silent []string
+	for _, c := range d.Copies {
+		switch {
+		case !c.Answered:
+			silent = append(silent, c.Node)
+		case c.LogEnd > most:
+			most, whose = c.LogEnd, c.Node
+		}
+	}
+	text := fmt.Sprintf("no responding replica has more messages than %s", to)
+	if whose != "" {
+		text = fmt.Sprintf("%s held by %s will be lost", plural(most-mine.LogEnd, "message"), whose)
+	}
+	if len(silent) > 0 {
+		text += fmt.Sprintf("; any messages held only by %s, which does not respond, will be lost as well", list(silent))
+	}
+	return text
+}
+
+func newPartitionTransferCommand(g *globals) *cobra.Command {
+	var to string
+	cmd := acting(g, &cobra.Command{
+		Use:   "transfer TOPIC/PARTITION",
+		Short: "Transfer leadership of a partition to another in-sync replica",
+		Long: `Transfer leadership of a partition to another in-sync replica, gracefully: no publish fails.
+Consumers get up to a second to answer the messages they have; what they answer later is delivered again.
+Without --to the controller chooses the replica.`,
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
+			return g.client.TransferLeader(ctx, at.topic, at.partition, api.TransferLeader{To: to})
+		}, partitionView)
+	})
+	cmd.Flags().StringVar(&to, "to", "", "`NODE` to become leader")
+	return cmd
+}
+
+type electOptions struct {
+	req  api.ElectLeader
+	sure confirmation
+}
+
+func newPartitionElectCommand(g *globals) *cobra.Command {
+	var o electOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "elect TOPIC/PARTITION",
+		Short: "Elect a leader for an offline partition",
+		Long: `Elect a leader for a partition. Without --unclean only an in-sync replica can lead, and nothing is
+lost; the controller does this automatically as soon as one is up. If the partition has a leader, another in-sync
+replica is elected; partition transfer does that gracefully. With --unclean any replica can lead,
+and messages it does not hold are lost permanently, acknowledged or not: use it only if the other replicas
+cannot be restored. The election is recorded with the reason unclean.`,
+		Example: `  brokerctl partition elect orders/0 --unclean --to n2`,
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return electLeader(cmd, g, o, at)
+	})
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *electOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.req.To, "to", "", "`NODE` to become leader")
+	f.BoolVar(&o.req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
+	o.sure.addYes(cmd)
+}
+
+func (o *electOptions) validate() error {
+	if o.req.Unclean && o.req.To == "" {
+		return usageError("--unclean requires --to: name the node whose replica to keep")
+	}
+	return nil
+}
+
+func electLeader(cmd *cobra.Command, g *globals, o electOptions, at target) error {
+	if o.req.Unclean && !o.sure.yes {
+		d, err := query(cmd.Context(), g, at.describe(g))
+		if err != nil {
+			return err
+		}
+		warning := fmt.Sprintf("electing %s to lead %s cannot be undone: %s", o.req.To, at, lostBy(d, o.req.To))
+		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+			return err
+		}
+	}
+	return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
+		return g.client.ElectLeader(ctx, at.topic, at.partition, o.req)
+	}, partitionView)
+}
+
+func newPartitionVerifyCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "verify TOPIC",
+		Short: "Compare the replicas of a topic's partitions",
+		Long: `Compare digests of the log up to the committed end over all in-sync replicas. The exit code is 1
+unless they are identical. Large topics need a larger --timeout.`,
+	}, func(cmd *cobra.Command, at target) error { return verifyPartitions(cmd, g, at.topic) })
+}
+
+func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
+	v, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Verification, error) { return g.client.Verify(ctx, topic) })
+	if err != nil {
+		return err
+	}
+	identical := true
+	for _, d := range v.Partitions {
+		identical = identical && d.Identical
+	}
+	name := func(d api.PartitionDigest) string {
+		return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
+	}
+	t := newTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
+	err = g.show(cmd, listView(v, v.Partitions, name, t, func(d api.PartitionDigest) []any {
+		return []any{d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests)}
+	}, func(p *page) {
+		for _, d := range v.Partitions {
+			for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
+				p.line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
+			}
+		}
+	}))
+	if err == nil && !identical {
+		return verdict(failure.ExitFailed)
+	}
+	return err
+}
+
+// digests formats node=digest pairs, sorted by node.
+func digests(byNode map[string]string) string {
+	var parts []string
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		parts = append(parts, node+"="+byNode[node])
+	}
+	return strings.Join(parts, " ")
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "NO"
+}

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	if err == nil {
 		return exitOK
 	}
-	f := diagnose(ctx, g, err)
+	f := diagnose(ctx, err)
 	if !f.shown {
 		f.print(env.stderr, format(g.output)) // an invalid format is not JSON either
 		if isCheck(cmd) {
@@ -120,7 +120,7 @@ func groupOnly(cmd *cobra.Command, args []string) error {
 	err := usageError("%s has no command %q", cmd.CommandPath(), args[0])
 	names := listing.Names(cmd.Commands(), (*cobra.Command).Name)
 	if near := words.Nearest(args[0], names); near != "" {
-		err.answer.Hint = didYouMean(near)
+		err.answer.Hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return err
 }

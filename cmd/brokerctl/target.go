@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -47,8 +48,7 @@ func (t target) describe(g *globals) func(context.Context) (*api.PartitionDetail
 	}
 }
 
-// acting makes cmd act on the object named by the second word of its Use, and adds its name to
-// errors.
+// acting makes cmd act on the object named by the second word of its Use.
 func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at target) error) *cobra.Command {
 	f := form(strings.Fields(cmd.Use)[1])
 	cmd.ValidArgsFunction = f.complete(g)
@@ -57,7 +57,7 @@ func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at targ
 		if err != nil {
 			return err
 		}
-		return about(run(cmd, at), at.topic, at.channel)
+		return run(cmd, at)
 	}
 	return cmd
 }
@@ -126,6 +126,26 @@ func (g *globals) change(cmd *cobra.Command, at target, action string, do func(c
 			p.line("%s %s %s", kind, name, d.Action)
 		}
 	}})
+}
+
+// changing makes cmd perform a change whose only result is the action.
+func (g *globals) changing(cmd *cobra.Command, action string, do func(context.Context, target) error) *cobra.Command {
+	return acting(g, cmd, func(cmd *cobra.Command, at target) error {
+		return g.change(cmd, at, action, func(ctx context.Context) error { return do(ctx, at) })
+	})
+}
+
+// confirming makes a command of changing ask for confirmation first, after a warning.
+func (g *globals) confirming(warning func(target) string, cmd *cobra.Command) *cobra.Command {
+	var sure confirmation
+	sure.addYes(cmd)
+	change := cmd.RunE
+	return acting(g, cmd, func(cmd *cobra.Command, at target) error {
+		if err := sure.askAfter(cmd, g, warning(at), cmp.Or(at.channel, at.topic)); err != nil {
+			return err
+		}
+		return change(cmd, []string{at.text})
+	})
 }
 
 // confirmation guards what cannot be undone, or only with effort or for a time.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -156,4 +160,187 @@ func topicState(t api.Topic) string {
 // topicView shows one topic as a line of a list.
 func topicView(t *api.Topic) view {
 	return view{object: t, names: []string{t.Name}, text: func(p *page) { topicTable(p, *t) }}
+}
+
+func newTopicListCommand(g *globals) *cobra.Command {
+	deleted := false
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the topics",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if deleted {
+				return answer(cmd, g, g.client.Trash.Topics, deletedView)
+			}
+			return answer(cmd, g, g.client.Topics, topicsView)
+		},
+	}
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted topics that can be restored, most recently deleted first")
+	return cmd
+}
+
+func topicsView(topics []api.Topic) view {
+	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
+	return view{
+		object: api.TopicList{Topics: topics, MissingNodes: missing},
+		lines:  listing.Lines(topics),
+		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
+		text: func(p *page) {
+			topicTable(p, topics...)
+			p.missing(missing)
+		},
+	}
+}
+
+func newTopicDescribeCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC",
+		Aliases: []string{"info"},
+		Short:   "Show a topic, its partitions and its channels",
+	}, func(cmd *cobra.Command, at target) error {
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, at.topic) }, topicDetails)
+	})
+}
+
+// topicDetails shows a topic with its partitions and channels.
+func topicDetails(t *api.Topic) view {
+	return view{object: t, names: []string{t.Name}, text: func(p *page) {
+		topicTable(p, *t)
+		p.line("")
+		partitionTable(p, t.Partitions)
+		if len(t.Channels) > 0 {
+			p.line("")
+			channelTable(p, t.Channels)
+		}
+		p.missing(t.MissingNodes)
+	}}
+}
+
+// partitionTable shows the partitions of one topic.
+func partitionTable(p *page, partitions []api.Partition) {
+	t := newTable("P", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+	for _, q := range partitions {
+		t.row(q.Partition, leader(q), list(q.Replicas), list(q.ISR), q.Epoch,
+			count(q.LogStart), count(q.CommittedEnd), count(q.LogEnd), words.Size(q.Bytes))
+	}
+	p.table(t)
+}
+
+// leader marks the preferred leader with a star.
+func leader(q api.Partition) string {
+	switch {
+	case q.Leader == "":
+		return "none"
+	case len(q.Replicas) > 1 && q.Replicas[0] == q.Leader:
+		return q.Leader + "*"
+	}
+	return q.Leader
+}
+
+func newTopicPauseCommand(g *globals) *cobra.Command {
+	return g.changing(&cobra.Command{
+		Use:   "pause TOPIC",
+		Short: "Stop delivery from a topic to its channels",
+	}, "paused", func(ctx context.Context, at target) error { return g.client.PauseTopic(ctx, at.topic, true) })
+}
+
+func newTopicResumeCommand(g *globals) *cobra.Command {
+	return g.changing(&cobra.Command{
+		Use:     "resume TOPIC",
+		Aliases: []string{"unpause"},
+		Short:   "Resume delivery from a topic to its channels",
+	}, "resumed", func(ctx context.Context, at target) error { return g.client.PauseTopic(ctx, at.topic, false) })
+}
+
+func newTopicEmptyCommand(g *globals) *cobra.Command {
+	return g.confirming(func(at target) string { return fmt.Sprintf("emptying topic %s cannot be undone", at) }, g.changing(&cobra.Command{
+		Use:   "empty TOPIC",
+		Short: "Delete the messages of a topic that have not reached any channel",
+	}, "emptied", func(ctx context.Context, at target) error { return g.client.EmptyTopic(ctx, at.topic) }))
+}
+
+// deletion defines which topic is deleted, and whether for good.
+type deletion struct {
+	purge       bool
+	incarnation uint64
+	sure        confirmation
+}
+
+func newTopicDeleteCommand(g *globals) *cobra.Command {
+	var d deletion
+	cmd := acting(g, &cobra.Command{
+		Use:     "delete TOPIC",
+		Aliases: []string{"rm"},
+		Short:   "Delete a topic, its messages and its channels",
+		Long: `Delete a topic, its messages and its channels. For 24 hours, or the topic's --retention-trash, it can be
+restored with topic restore; until then its messages occupy disk space. --purge deletes it for good at once,
+with --incarnation a topic in the trash.`,
+	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at) })
+	f := cmd.Flags()
+	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
+	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: delete the topic of this incarnation, which may already be in the trash")
+	d.sure.addYes(cmd)
+	return cmd
+}
+
+func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
+	name := at.topic
+	if d.incarnation != 0 && !d.purge {
+		return usageError("--incarnation requires --purge")
+	}
+	warning, action := "deleting topic "+name+" can be undone for a time only (brokerctl topic restore "+name+")", "deleted"
+	if d.purge {
+		warning, action = "deleting topic "+name+" for good cannot be undone", "purged"
+	}
+	if err := d.sure.askAfter(cmd, g, warning, name); err != nil {
+		return err
+	}
+	return g.change(cmd, at, action, func(ctx context.Context) error {
+		if d.purge {
+			return g.client.Trash.Purge(ctx, name, d.incarnation)
+		}
+		return g.client.DeleteTopic(ctx, name)
+	})
+}
+
+func newTopicRestoreCommand(g *globals) *cobra.Command {
+	var which api.RestoreTopic
+	var replace bool
+	cmd := acting(g, &cobra.Command{
+		Use:   "restore TOPIC",
+		Short: "Restore a deleted topic with its messages and channels",
+		Long: `Restore a deleted topic with its messages, its channels and their positions. A deleted topic is kept
+for 24 hours (--retention-trash), unless a disk is nearly full. topic list --deleted lists the topics that can
+be restored. If publishers have created a topic with the name since, --replace with the --incarnation of the topic
+to restore deletes the new topic in the same step; it can be restored likewise.`,
+		Example: `  brokerctl topic list --deleted -o wide
+  brokerctl topic restore orders
+  brokerctl topic restore orders --incarnation 12 --replace`,
+	}, func(cmd *cobra.Command, at target) error {
+		if replace && which.Incarnation == 0 {
+			return usageError("--replace needs --incarnation: topic list --deleted -o wide shows it")
+		}
+		if replace { // only this one, and not one created meanwhile
+			var err error
+			if which.Replaces, err = query(cmd.Context(), g, func(ctx context.Context) (uint64, error) { return g.client.Trash.Holder(ctx, at.topic) }); err != nil {
+				return err
+			}
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, at.topic, which) }, topicView)
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace the topic that has the name now; requires --incarnation")
+	return cmd
+}
+
+func deletedView(all []api.DeletedTopic) view {
+	t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
+	return listView(api.DeletedTopics{Deleted: all}, all, func(t api.DeletedTopic) string { return t.Name }, t, func(d api.DeletedTopic) []any {
+		return []any{
+			d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
+			strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","),
+		}
+	})
 }

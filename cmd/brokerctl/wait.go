@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 const (
@@ -68,5 +70,74 @@ func progress(p api.Progress) string {
 func troubleLines(p *page, all []api.Trouble) {
 	for _, t := range all {
 		p.line("stuck: %s/%d: %s (%s)", t.Topic, t.Partition, t.What, list(t.Nodes))
+	}
+}
+
+// defaultWatch is the default interval of --watch, and minWatch its minimum.
+const (
+	defaultWatch = 2 * time.Second
+	minWatch     = 100 * time.Millisecond
+)
+
+// watchable are the names of the read-only commands, which --watch can repeat.
+var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "events", "deferred"}
+
+// clearScreen moves to the upper left of a terminal and clears it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func (g *globals) addWatch(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	durationVarP(f, &g.watch, "watch", "w", "repeat a read-only command every `INTERVAL` (-w alone: 2s) until Ctrl-C")
+	f.Lookup("watch").NoOptDefVal = units.FormatDuration(defaultWatch)
+}
+
+// makeWatchable makes every command below cmd obey --watch, or refuse it.
+func (g *globals) makeWatchable(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		g.makeWatchable(c)
+	}
+	once := cmd.RunE
+	if once == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case g.watch == 0:
+			return once(cmd, args)
+		case cmd.HasSubCommands() || !slices.Contains(watchable, cmd.Name()):
+			return usageError("--watch repeats read-only commands only, and %s is not one", cmd.CommandPath())
+		case g.watch < minWatch:
+			return usageError("--watch must be at least %v", minWatch)
+		}
+		return g.repeat(cmd, g.watch, func() error { return once(cmd, args) })
+	}
+}
+
+// repeat repeats a command until it is interrupted. It continues after a negative result, and
+// while the cluster does not respond.
+func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() error) error {
+	ctx := cmd.Context()
+	for {
+		if g.env.isScreen && (g.format == formatTable || g.format == formatWide) {
+			if _, err := cmd.OutOrStdout().Write([]byte(clearScreen)); err != nil {
+				return err
+			}
+		}
+		err := once()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			f := diagnose(ctx, err)
+			if !f.shown && f.answer.Code != failure.Unavailable {
+				return err
+			}
+			if !f.shown {
+				f.print(cmd.ErrOrStderr(), g.format)
+			}
+		}
+		if g.env.pause(ctx, every); ctx.Err() != nil {
+			return nil
+		}
 	}
 }

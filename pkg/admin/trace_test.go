@@ -53,7 +53,7 @@ func TestTheTraceOfAMessageIsAnswered(t *testing.T) {
 		{"/v1/messages/" + id + "/trace?topic=orders", `"missing_nodes":["n3"]`, 200},
 		{"/v1/messages/xyz/trace", "not a message id", 400},
 		{"/v1/messages/0000000000000000/trace", "belongs to no topic", 404},
-		{"/v1/messages/" + id + "/trace?topic=none", "topic not found", 404},
+		{"/v1/messages/" + id + "/trace?topic=none", `topic \"none\" not found`, 404},
 		{"/v1/topics/orders/traces?trace_id=9", `"id":"` + id + `"`, 200},
 		{"/v1/topics/orders/traces?trace_id=0x9", `"id":"` + id + `"`, 200},
 		{"/v1/topics/orders/traces?key=k", `"id":"` + id + `"`, 200},

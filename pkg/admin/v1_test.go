@@ -56,21 +56,22 @@ func TestV1MatchesItsGoldens(t *testing.T) {
 	f.ready = []health.Reason{{Code: "disk_full", Count: 1, What: "1 GiB free"}}
 	h := serverOf(t, f).Handler()
 	for name, target := range map[string]string{
-		"v1-topics.json":        "/v1/topics",
-		"v1-topic.json":         "/v1/topics/orders",
-		"v1-channels.json":      "/v1/topics/orders/channels",
-		"v1-channel.json":       "/v1/topics/orders/channels/bill",
-		"v1-channel-away.json":  "/v1/topics/orders/channels/away",
-		"v1-channel-tail.json":  "/v1/topics/orders/channels/tail%23ephemeral",
-		"v1-partitions.json":    "/v1/partitions",
-		"v1-of-a-topic.json":    "/v1/topics/orders/partitions",
-		"v1-verify.json":        "/v1/topics/orders/verify",
-		"v1-peek.json":          "/v1/topics/orders/messages?n=5&partition=1&from=3",
-		"v1-cluster.json":       "/v1/cluster",
-		"v1-health.json":        "/v1/cluster/health",
-		"v1-nodes.json":         "/v1/nodes",
-		"v1-unknown-topic.json": "/v1/topics/order",
-		"v1-unknown-path.json":  "/v1/nope",
+		"v1-topics.json":          "/v1/topics",
+		"v1-topic.json":           "/v1/topics/orders",
+		"v1-channels.json":        "/v1/topics/orders/channels",
+		"v1-channel.json":         "/v1/topics/orders/channels/bill",
+		"v1-channel-away.json":    "/v1/topics/orders/channels/away",
+		"v1-channel-tail.json":    "/v1/topics/orders/channels/tail%23ephemeral",
+		"v1-partitions.json":      "/v1/partitions",
+		"v1-of-a-topic.json":      "/v1/topics/orders/partitions",
+		"v1-verify.json":          "/v1/topics/orders/verify",
+		"v1-peek.json":            "/v1/topics/orders/messages?n=5&partition=1&from=3",
+		"v1-cluster.json":         "/v1/cluster",
+		"v1-health.json":          "/v1/cluster/health",
+		"v1-nodes.json":           "/v1/nodes",
+		"v1-unknown-topic.json":   "/v1/topics/order",
+		"v1-unknown-channel.json": "/v1/topics/orders/channels/bil",
+		"v1-unknown-path.json":    "/v1/nope",
 	} {
 		w := ask(h, "GET", target, "")
 		if got := w.Header().Get("Content-Type"); got != jsonType {

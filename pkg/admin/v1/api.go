@@ -26,6 +26,7 @@ const maxRequestBytes = 1 << 20
 // API serves the interface that package api describes.
 type API struct {
 	mux      *http.ServeMux
+	topics   topicsAPI
 	answers  *web.Answers
 	patterns []string // of mux
 }
@@ -50,6 +51,7 @@ type Options struct {
 func New(o Options) *API {
 	v := &API{mux: http.NewServeMux(), answers: cmp.Or(o.Answers, &web.Answers{})}
 	topics := topicsAPI{o.Broker, o.Policies, o.Publishing.Limits.MaxMessage}
+	v.topics = topics
 	topics.route(v)
 	trashAPI{topics, o.Trash}.route(v)
 	channels := channelsAPI{topics, o.Policies}
@@ -115,7 +117,7 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 		})
 		defer written()
 		body, _ := made.(web.JSON) // all values of /v1 are
-		write(w, a.status, body, err)
+		write(w, a.status, body, v.topics.naming(r, err))
 	})
 }
 
@@ -143,7 +145,7 @@ func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error
 		if err == nil && a.value != nil {
 			a.turns.Do(func() { body = web.EncodeJSON(a.value) })
 		}
-		write(w, a.status, body, err)
+		write(w, a.status, body, v.topics.naming(r, err))
 	})
 }
 

@@ -60,9 +60,7 @@ func (v channelsAPI) known(r *http.Request) (t *meta.Topic, channel string, err 
 		return nil, "", failure.InvalidChannel
 	}
 	if !v.exists(r.Context(), t, channel) {
-		e := api.Errorf(failure.NotFound, "channel %q of topic %q not found", channel, t.Name)
-		e.Fate = "refused"
-		return nil, "", e
+		return nil, "", failure.ChannelNotFound
 	}
 	return t, channel, nil
 }

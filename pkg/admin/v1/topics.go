@@ -2,10 +2,13 @@ package v1
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -55,17 +58,37 @@ func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 	if !meta.NSQName(name) {
 		return nil, failure.InvalidTopic
 	}
-	t, err := v.broker.Topic(name)
-	if err == nil {
-		return t, nil
+	return v.broker.Topic(name)
+}
+
+// naming makes an error about the topic or channel of a request say that this is not there, and
+// which name comes near.
+func (v topicsAPI) naming(r *http.Request, err error) error {
+	noTopic, noChannel := errors.Is(err, failure.TopicNotFound), errors.Is(err, failure.ChannelNotFound)
+	name, channel := named(r, "topic"), named(r, "channel")
+	if !noTopic && !noChannel || name == "" {
+		return err
 	}
-	e := apiError(err)
-	if e.Code == failure.NotFound {
-		e = api.Errorf(failure.NotFound, "topic %q not found", name)
-		e.Hint = v.didYouMean(name)
-		e.Fate = "refused"
+	switch t, unknown := v.broker.Topic(name); {
+	case noTopic && unknown != nil:
+		known := listing.Names(v.broker.Topics(), func(t *meta.Topic) string { return t.Name })
+		return missing(fmt.Sprintf("topic %q", name), words.Nearest(name, known))
+	case noChannel && unknown == nil && channel != "":
+		known := listing.Names(v.info(r.Context(), t).Channels, func(c api.ChannelSummary) string { return c.Name })
+		if !slices.Contains(known, channel) {
+			return missing(fmt.Sprintf("channel %q of topic %q", channel, name), words.Nearest(channel, known))
+		}
 	}
-	return nil, e
+	return err
+}
+
+// missing is the error of what is not there; near: a name that was meant perhaps.
+func missing(what, near string) error {
+	e := api.Errorf(failure.NotFound, "%s not found", what)
+	if near != "" {
+		e.Hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return e
 }
 
 // numbering is how the ids of a topic's messages are counted.
@@ -82,20 +105,6 @@ func (v topicsAPI) of(do func(*http.Request, *meta.Topic) (answer, error)) func(
 		}
 		return do(r, t)
 	}
-}
-
-// didYouMean names the topic that is closest to a name in spelling, if any is
-// close.
-func (v topicsAPI) didYouMean(name string) string {
-	var names []string
-	for _, t := range v.broker.Topics() {
-		names = append(names, t.Name)
-	}
-	best := words.Nearest(name, names)
-	if best == "" {
-		return ""
-	}
-	return "did you mean " + best + "?"
 }
 
 func (v topicsAPI) list(r *http.Request) (answer, error) {

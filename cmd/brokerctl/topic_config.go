@@ -11,6 +11,54 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
+type topicCreateOptions struct {
+	config     configOptions
+	partitions int
+	replicas   int
+	ordered    bool
+	ext        bool
+}
+
+func newTopicCreateCommand(g *globals) *cobra.Command {
+	var o topicCreateOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "create TOPIC",
+		Short: "Create a topic",
+		Long: `Create a topic. Omitted settings have the cluster's defaults. Creating an
+existing topic with the same configuration does nothing.`,
+		Example: `  brokerctl topic create orders
+  brokerctl topic create clicks --partitions 4 --sync interval --retention 72h --retention-bytes 50GiB`,
+	}, func(cmd *cobra.Command, at target) error {
+		req, err := o.request(cmd, at.topic)
+		if err != nil {
+			return err
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, topicView)
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVarP(&o.partitions, "partitions", "p", 1, "number of partitions")
+	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default 3, or the number of nodes if fewer)")
+	f.BoolVar(&o.ordered, "ordered", false, "deliver each channel in order: strict, or of each key (--order key)")
+	f.BoolVar(&o.ext, "ext", false, "allow messages with a JSON header")
+	o.config.addFlags(f)
+}
+
+func (o *topicCreateOptions) request(cmd *cobra.Command, name string) (api.CreateTopic, error) {
+	f := cmd.Flags()
+	patch, err := o.config.patch(f)
+	setIf(f, "partitions", &patch.Partitions, o.partitions)
+	setIf(f, "replicas", &patch.Replicas, o.replicas)
+	setIf(f, "ordered", &patch.Ordered, o.ordered)
+	setIf(f, "ext", &patch.Ext, o.ext)
+	return api.CreateTopic{Name: name, Config: patch}, err
+}
+
 func newTopicAlterCommand(g *globals) *cobra.Command {
 	var o configOptions
 	var replicas int
@@ -73,4 +121,22 @@ func replicated(t *api.Topic) (text string, done bool) {
 		}
 	}
 	return fmt.Sprintf("%s moving, %d waiting", plural(moving, "partition"), waiting), moving+waiting == 0
+}
+
+func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
+	var total int
+	cmd := acting(g, &cobra.Command{
+		Use:   "add-partitions TOPIC --partitions N",
+		Short: "Add partitions to a topic",
+		Long: `Raise the number of partitions of a topic to N. It cannot be lowered again, and keys move to other
+partitions.`,
+		Example: `  brokerctl topic add-partitions orders --partitions 8`,
+	}, func(cmd *cobra.Command, at target) error {
+		if total < 1 {
+			return usageError("--partitions must be set to the total number of partitions")
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.AddPartitions(ctx, at.topic, total) }, topicView)
+	})
+	cmd.Flags().IntVarP(&total, "partitions", "p", 0, "total number of partitions")
+	return cmd
 }

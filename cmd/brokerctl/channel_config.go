@@ -2,16 +2,136 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
+
+type channelCreateOptions struct {
+	ordered bool
+	order   string
+	policy  policyOptions
+	from    string
+	filter  string
+}
+
+func newChannelCreateCommand(g *globals) *cobra.Command {
+	var o channelCreateOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "create TOPIC/CHANNEL",
+		Short: "Create a channel",
+		Long: `Create a channel. The first channel of a topic receives all retained messages, later
+ones those published from then on, unless --from names another position. Creating an existing channel does nothing.
+A channel of an ordered topic has --order strict, unless key is given; none is refused.`,
+	}, func(cmd *cobra.Command, at target) error {
+		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered, Filter: o.filter}
+		order, err := orderOf(cmd, o.order)
+		if err != nil {
+			return err
+		}
+		if order != nil {
+			if req.Order = *order; o.ordered && req.Order != "strict" {
+				return usageError("--ordered is --order strict, not --order %s: give one of them", req.Order)
+			}
+		}
+		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
+			return err
+		}
+		if o.from != "" {
+			from, err := parseSeek("--from", o.from, g.env.now())
+			if err != nil {
+				return err
+			}
+			req.From = &from
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
+			return g.client.CreateChannel(ctx, at.topic, req)
+		}, channelView)
+	})
+	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
+	orderVar(cmd, &o.order)
+	o.policy.addFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
+	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
+}
+
+type channelAlterOptions struct {
+	policy policyOptions
+	order  string
+	filter string
+	all    bool
+}
+
+func newChannelAlterCommand(g *globals) *cobra.Command {
+	var o channelAlterOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "alter TOPIC/CHANNEL",
+		Short: "Change settings of a channel",
+		Long: `Change the given settings and keep the others. They take effect at once, also for messages that wait
+already. The value default restores the setting of the topic or the cluster.
+
+A filter is evaluated before each delivery of a message. A message that it does not choose is finished for the channel,
+and stays finished when the filter is altered; after a seek back it is evaluated again. ` + filterLong,
+		Example: `  brokerctl channel alter orders/invoice --max-attempts 5 --on-exhausted dead-letter
+  brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s
+  brokerctl channel alter orders/invoice --order key
+  brokerctl channel alter orders/invoice --filter 'header.type == "order" && key != ""'`,
+	}, func(cmd *cobra.Command, at target) error {
+		var req api.AlterChannel
+		var err error
+		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
+			return err
+		}
+		if req.Order, err = orderOf(cmd, o.order); err != nil {
+			return err
+		}
+		if o.all {
+			req.Filter = new(string)
+		}
+		setIf(cmd.Flags(), "filter", &req.Filter, o.filter)
+		if req == (api.AlterChannel{}) {
+			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
+			return g.client.AlterChannel(ctx, at.topic, at.channel, req)
+		}, channelView)
+	})
+	o.policy.addFlags(cmd.Flags(), "")
+	orderVar(cmd, &o.order)
+	cmd.Flags().StringVar(&o.filter, "filter", "", "from now on, deliver only the messages that `EXPR` chooses; '' removes the filter")
+	cmd.Flags().BoolVar(&o.all, "no-filter", false, "deliver all messages again; the same as --filter ''")
+	cmd.MarkFlagsMutuallyExclusive("filter", "no-filter")
+	return cmd
+}
+
+func orderVar(cmd *cobra.Command, p *string) {
+	cmd.Flags().StringVar(p, "order", "", "`ORDER` of delivery (none, strict, key): strict delivers the messages of a partition one at a time, key those of one key")
+}
+
+// orderOf returns the requested order; nil if none.
+func orderOf(cmd *cobra.Command, order string) (*string, error) {
+	if !cmd.Flags().Changed("order") {
+		return nil, nil
+	}
+	if order != "none" && order != "strict" && order != "key" {
+		return nil, usageError("--order is %q, must be none, strict or key", order)
+	}
+	return &order, nil
+}
 
 // policyOptions are the policy flags of a channel. prefix precedes the names of the flags; with a
 // prefix, they are the defaults of a topic's channels.
