@@ -49,35 +49,20 @@ func (r *reader) number(max uint64) uint64 {
 	return v
 }
 
-func (r *reader) uint8() uint8 {
-	if len(r.rest) < 1 {
+// fixed reads n bytes, or makes as many zeros where there are fewer.
+func (r *reader) fixed(n int) []byte {
+	if len(r.rest) < n {
 		r.fail()
-		return 0
+		return make([]byte, n)
 	}
-	v := r.rest[0]
-	r.rest = r.rest[1:]
-	return v
+	p := r.rest[:n]
+	r.rest = r.rest[n:]
+	return p
 }
 
-func (r *reader) uint16() uint16 {
-	if len(r.rest) < 2 {
-		r.fail()
-		return 0
-	}
-	v := binary.LittleEndian.Uint16(r.rest)
-	r.rest = r.rest[2:]
-	return v
-}
-
-func (r *reader) uint64() uint64 {
-	if len(r.rest) < 8 {
-		r.fail()
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.rest)
-	r.rest = r.rest[8:]
-	return v
-}
+func (r *reader) uint8() uint8   { return r.fixed(1)[0] }
+func (r *reader) uint16() uint16 { return binary.LittleEndian.Uint16(r.fixed(2)) }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.fixed(8)) }
 
 // bytes reads a length and as many bytes, without copying them.
 func (r *reader) bytes() []byte {
