@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/health"
@@ -208,3 +209,49 @@ type Health = health.Report
 
 // Reason is one finding.
 type Reason = health.Reason
+
+// Levels is the range of feature levels that a program supports, inclusive.
+type Levels struct {
+	Min uint32 `json:"min"`
+	Max uint32 `json:"max"`
+}
+
+// Upgrade is the progress of an upgrade of the cluster.
+type Upgrade struct {
+	Level        uint32   `json:"level"`        // the feature level of the cluster
+	Target       uint32   `json:"target"`       // that the program of the node that answers supports at most
+	Lagging      []string `json:"lagging"`      // nodes that do not support the target level, with their levels
+	Unregistered []string `json:"unregistered"` // members with unknown levels
+	Finalized    bool     `json:"finalized"`    // the cluster has the target
+}
+
+// FinalizeUpgrade raises the feature level to the highest that all nodes support.
+type FinalizeUpgrade struct {
+	DryRun bool `json:"dry_run,omitempty"` // only look
+}
+
+// Upgrades are the requests about upgrades. A Client implements them.
+type Upgrades struct{ t *transport }
+
+// Finalize raises the feature level of the cluster; older releases can no longer join.
+func (c Upgrades) Finalize(ctx context.Context, req FinalizeUpgrade) (*Upgrade, error) {
+	return post[Upgrade](ctx, c.t, path("cluster", "finalize-upgrade"), req)
+}
+
+// MetadataSnapshot is the metadata of a cluster as known on one node: nodes, topics, channels and
+// their settings, users and rules, and the audit log, without messages and positions. It contains
+// hashes of passwords.
+type MetadataSnapshot struct {
+	Node  string `json:"node"`  // that was asked
+	Index uint64 `json:"index"` // of the last change in it
+	// Content is the file that brokerctl snapshot save writes, with a checksum of its own.
+	Content []byte `json:"content"`
+}
+
+// PathSnapshot is the path of a node's MetadataSnapshot.
+const PathSnapshot = "/v1/snapshot"
+
+// MetadataSnapshot returns the metadata as the node knows it that answers.
+func (o Insights) MetadataSnapshot(ctx context.Context) (*MetadataSnapshot, error) {
+	return into[MetadataSnapshot](ctx, o.t, PathSnapshot)
+}
