@@ -1,6 +1,14 @@
 package coord
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
 
 // DefaultUncommittedBytes is the default bound of a node's uncommitted bytes.
 const DefaultUncommittedBytes = 1 << 30
@@ -58,3 +66,50 @@ func (b *Budget) giveBack(n int) {
 
 // refused counts an entry that had to wait or was refused.
 func (b *Budget) refused() { b.full.Add(1) }
+
+// Credits are shared by the terms of a node: one replication.Credit for each other node, whatever
+// the partition. Safe for concurrent use.
+type Credits struct {
+	sizes limit.Sizes
+
+	mu sync.Mutex // guards what follows
+	of map[meta.NodeID]*replication.Credit
+}
+
+// NewCredits returns credits of Sizes.Pair bytes each; zero: limit.Default.
+func NewCredits(s limit.Sizes) *Credits {
+	return &Credits{sizes: s.OrDefault(), of: map[meta.NodeID]*replication.Credit{}}
+}
+
+// To returns the credit for followers on a node, or nil if there are no Credits.
+func (c *Credits) To(node meta.NodeID) *replication.Credit {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	credit := c.of[node]
+	if credit == nil {
+		credit = replication.NewCredit(c.sizes)
+		c.of[node] = credit
+	}
+	return credit
+}
+
+// ReplicationStats are a node's statistics of what it sends to replicas.
+type ReplicationStats struct {
+	Uncommitted      int64  // bytes that its terms have accepted and not committed
+	UncommittedLimit int64  // maximum of these
+	UncommittedFull  uint64 // entries that waited, or were refused, because of the limit
+	CatchUpRate      int64  // bytes per second that may be sent to replicas that are not in sync; 0: there are none
+}
+
+// StatsOf returns the statistics of a node whose terms share a budget and a catch-up.
+func StatsOf(b *Budget, c *replication.CatchUp, now time.Time) ReplicationStats {
+	var s ReplicationStats
+	s.Uncommitted, s.UncommittedLimit, s.UncommittedFull = b.Usage()
+	if rate, copying := c.Rate(now); copying {
+		s.CatchUpRate = rate
+	}
+	return s
+}

@@ -250,3 +250,79 @@ func (h *Topic) Offer(lp *Led, o topic.Offered) error {
 	}
 	return lp.offer(o)
 }
+
+// govern applies a channel's policy of the metadata, with the cluster's defaults.
+func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) {
+	p := meta.PolicyOf(t, c.Name(), defaults)
+	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), p.Rate, time.Now()))
+}
+
+// AddEphemeral creates an ephemeral channel in a partition if it is missing.
+func (h *Topic) AddEphemeral(lp *Led, channel string, order policy.Order, defaults policy.Policy) (*topic.Channel, error) {
+	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Order: order, Ephemeral: true})
+	if err == nil {
+		h.govern(c, h.Config(), defaults)
+	}
+	return c, err
+}
+
+// Use records that a client of this node uses the topic.
+func (h *Topic) Use() {
+	if !h.used.Load() {
+		h.used.Store(true)
+	}
+}
+
+// deletedFor is how long a deletion is remembered: tools delete the same object at one node after
+// another.
+const deletedFor = 10 * time.Second
+
+// maxDeletions bounds the remembered deletions.
+const maxDeletions = 4096
+
+// deletions remembers recent deletions, whichever node was asked for them. Its methods are safe for
+// concurrent use.
+type deletions struct {
+	mu sync.Mutex // guards what follows
+	at map[deletion]time.Time
+}
+
+// deletion names a topic, or one of its channels.
+type deletion struct{ topic, channel string }
+
+// add remembers a deletion from now on.
+func (d *deletions) add(what deletion, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, at := range d.at {
+		if now.Sub(at) >= deletedFor {
+			delete(d.at, k)
+		}
+	}
+	if d.at == nil {
+		d.at = map[deletion]time.Time{}
+	}
+	if len(d.at) < maxDeletions {
+		d.at[what] = now
+	}
+}
+
+// compare remembers the deletion of channels that are in was but not in is.
+func (d *deletions) compare(was, is *meta.Topic, now time.Time) {
+	if was == is {
+		return
+	}
+	for name := range was.Channels {
+		if is.Channels[name] == nil {
+			d.add(deletion{was.Name, name}, now)
+		}
+	}
+}
+
+// has reports whether something was deleted recently.
+func (d *deletions) has(what deletion, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.at[what]
+	return ok && now.Sub(at) < deletedFor
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // Command is one change of the metadata. Only this package implements it: a command unknown to
@@ -189,3 +190,14 @@ func DecodeStrict(text []byte, v any) error {
 	}
 	return nil
 }
+
+// Errors of stored bytes.
+var (
+	// ErrUnknownCommand: a command of a version or kind unknown to this build. The node must
+	// stop: skipping it would make it diverge.
+	ErrUnknownCommand = errors.New("unknown command; upgrade brokerd")
+	// ErrCorrupt: the bytes are not what was written. It is marked fate.Corrupt.
+	ErrCorrupt = fate.Mark(errors.New("metadata is corrupt"), fate.Corrupt)
+	// ErrUnknownSnapshot: a snapshot in a format unknown to this build.
+	ErrUnknownSnapshot = errors.New("unknown snapshot format; upgrade brokerd")
+)

@@ -68,3 +68,18 @@ func (o *Contents) FinishMessage(ctx context.Context, name, channel string, part
 	}
 	return r.Was, nil
 }
+
+// SkipMessages finishes the messages of [from, end) in a channel that are not in flight. This
+// node must lead the partition. Other replicas learn of it with the next checkpoint.
+func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Offset) error {
+	part, err := o.node.ledPart(name, partition)
+	if err != nil {
+		return err
+	}
+	c := part.Channel(of)
+	if c == nil {
+		return failure.ChannelNotFound
+	}
+	end = min(end, part.Log().CommittedEnd())
+	return topic.Move(c, func(s *channel.State) { s.Skip(from, end) })
+}

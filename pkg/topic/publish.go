@@ -90,3 +90,50 @@ func (e *publish) finish(r Receipt) {
 	publishes.Put(e)
 	done(r)
 }
+
+// Offered is a publish. Inline may be called once before Offer returns, with a function that
+// appends the messages and waits for the disk: the caller of Offer then runs it. nil: the caller
+// does not.
+type Offered struct {
+	Messages []Message
+	Done     func(Receipt)
+	Inline   func(appendHere func())
+}
+
+// Offer appends messages, all or none, and has copied them when it returns; it may wait while too
+// much waits to be written. Done is called once, possibly before Offer returns, and must not
+// block. An error is a refusal: nothing happened, and Done is not called.
+func (p *Partition) Offer(o Offered) error {
+	e := publishes.Get().(*publish)
+	e.p, e.msgs, e.count, e.since, e.done, e.inline = p, o.Messages, len(o.Messages), time.Now(), o.Done, o.Inline
+	err := p.out.Append(e)
+	if err != nil {
+		*e = publish{}
+		publishes.Put(e)
+	}
+	return err
+}
+
+const (
+	// attrDeferred marks batches that hold a message with a delay, so that only those are scanned
+	// when they are committed.
+	attrDeferred uint16 = 1 << iota
+	// attrAddressed marks batches that hold an addressed message, likewise.
+	attrAddressed
+	// attrIdentified marks batches that hold a message with a dedup id, so that only those are
+	// scanned when a leadership begins.
+	attrIdentified
+)
+
+// appendRecord appends m's record to the batch in progress.
+func appendRecord(m *Message, b *commitlog.Builder) {
+	m.Encode(b.Next(m.Size()))
+	if m.Delay > 0 {
+		b.SetAttributes(attrDeferred)
+	}
+	if m.Address != nil {
+		b.SetAttributes(attrAddressed)
+	} else if m.Dedup != nil {
+		b.SetAttributes(attrIdentified)
+	}
+}

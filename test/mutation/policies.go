@@ -81,7 +81,7 @@ func exhaustedMistakes() []mistake {
 			tests: shell, run: "AttemptsSurviveAKill",
 		},
 		{
-			name: "exhausted: a change of attempts finishes the message", file: "pkg/topic/advance.go",
+			name: "exhausted: a change of attempts finishes the message", file: "pkg/topic/standby.go",
 			old: "if a.Attempts > 0 {", with: "if false {",
 			tests: shell, run: "Attempts",
 		},
