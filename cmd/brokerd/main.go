@@ -17,8 +17,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/brokerd/brokerd/internal/build"
 )
 
 // program is the environment of one run, as provided by the system.
@@ -69,4 +72,20 @@ func (p *program) run(ctx context.Context) (code int) {
 		fmt.Fprintf(p.stderr, "%s: %v\n", name, err)
 	}
 	return exitCode(err)
+}
+
+// nsqVersion is the nsqd version reported to clients and tools; some of them parse and compare it.
+const nsqVersion = "1.3.0"
+
+// version is the version of brokerd.
+var version = build.Version()
+
+// versionLine describes the build.
+func versionLine() string {
+	return fmt.Sprintf("brokerd v%s (%s, NSQ %s compatible, built w/%s)", version, build.This(), nsqVersion, runtime.Version())
+}
+
+// standInVersion is the version line of the replaced program, which tools parse.
+func standInVersion(name string) string {
+	return fmt.Sprintf("%s v%s (built w/%s)", name, nsqVersion, runtime.Version())
 }

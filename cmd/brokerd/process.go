@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -280,5 +281,40 @@ func (p *process) warnExposed(ls *node.Listeners) {
 	}
 	if p.secret != nil && p.secret.openToOthers() {
 		p.log.Warn("cluster secret file is world-readable; run chmod o-r on it", "file", p.secret.path)
+	}
+}
+
+// brokerNode is a node as used by the process; see node.Node.
+type brokerNode interface {
+	Serve() error
+	Ready() <-chan struct{}
+	Alive() error
+	Status() string
+	Reload(config.Options)
+	Catalog() lookupd.Catalog
+	Drain(ctx context.Context) error
+	Close() error
+}
+
+// openNode recovers a node from its data directory. The node serves only after Serve. ctx ends the
+// recovery.
+type openNode func(ctx context.Context, c node.Config) (brokerNode, error)
+
+// openBroker opens the node of the process.
+func openBroker(ctx context.Context, c node.Config) (brokerNode, error) {
+	node.LimitHeap()
+	n, err := node.Open(ctx, c)
+	if err != nil {
+		return nil, err // a nil *Node must not become an interface
+	}
+	return n, nil
+}
+
+// makePlaces allows Go code to run while a goroutine syncs. A syncing goroutine occupies a P until
+// the monitor of the Go runtime checks, up to 10 ms later (docs/adr/0021-the-runtimes-monitor.md).
+// With a single P, nothing else would run meanwhile.
+func makePlaces() {
+	if runtime.GOMAXPROCS(0) == 1 && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2)
 	}
 }

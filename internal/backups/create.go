@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // pageMessages is how many messages one request asks for; the broker returns fewer if they are large.
@@ -395,4 +396,21 @@ func Stored(m *api.Peeked) *backup.Message {
 		s.Headers = m.Headers
 	}
 	return s
+}
+
+// ids are those of the messages of a topic.
+type ids struct{ n seq.Numbering }
+
+// idsOf returns the ids of the topic whose first message has one.
+func idsOf(first string) (ids, error) {
+	id, err := seq.ParseID([]byte(first))
+	if err != nil {
+		return ids{}, fmt.Errorf("first id %q: %w", first, err)
+	}
+	return ids{seq.NumberingFrom(id)}, nil
+}
+
+// id returns the id of a message.
+func (i ids) id(partition int, o uint64) string {
+	return i.n.ID(seq.NewMessageID(partition, seq.Offset(o))).String()
 }
