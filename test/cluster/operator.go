@@ -123,9 +123,7 @@ func retire(st *stage, n *nodes.Node) error {
 		}
 	}
 	alive := n.Running()
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	err := nodes.Await(ctx, func() error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // the node may have led the metadata
+	err := await(st, moveTimeout, func(context.Context) error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // the node may have led the metadata
 	if err != nil {
 		return err
 	}
@@ -177,9 +175,7 @@ func fiveNodes(st *stage) error {
 	if err := retire(st, down[1]); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, healTimeout, func(ctx context.Context) error {
 		info, err := st.c.Info(ctx)
 		if err != nil {
 			return err
@@ -195,13 +191,7 @@ func fiveNodes(st *stage) error {
 
 // othersLead waits until other nodes lead the partitions of a topic that a lost node led.
 func othersLead(st *stage, name string, gone *nodes.Node) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, name)
-		if err != nil {
-			return err
-		}
+	return awaitTopic(st, moveTimeout, name, func(t nodes.Topic) error {
 		for _, p := range t.Partitions {
 			if p.Leader == gone.ID || p.Leader == "" {
 				return fmt.Errorf("partition %d is led by %q", p.Partition, p.Leader)
@@ -265,9 +255,7 @@ func upgrade(st *stage, n *nodes.Node) error {
 	if err := brokerctl(st, "node", "undrain", n.ID); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, healTimeout, func(context.Context) error {
 		s, err := operate(st, "cluster", "health", "-q")
 		if err != nil {
 			return err

@@ -181,9 +181,7 @@ func (q *sequence) live(conn *wire.Client, deadline time.Time) {
 
 // drained waits until all acknowledged messages have been delivered.
 func (q *sequence) drained() error {
-	ctx, cancel := context.WithTimeoutCause(q.st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(q.st, drainTimeout, func(ctx context.Context) error {
 		owed := 0
 		q.tell(func(o *audit.Order) { owed = o.Owed() })
 		if owed > 0 {

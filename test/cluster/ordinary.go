@@ -21,9 +21,7 @@ const maxEpochs = 5
 
 // healthyAgain waits until the cluster reports no problem.
 func healthyAgain(st *stage) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, healTimeout, func(context.Context) error {
 		s, err := operate(st, "cluster", "health", "-q")
 		if err != nil {
 			return err
@@ -135,13 +133,7 @@ func playGrowFromOne(st *stage) error {
 
 // replicas waits until all partitions of a topic have so many copies in sync.
 func replicas(st *stage, name string, want int) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, name)
-		if err != nil {
-			return err
-		}
+	return awaitTopic(st, healTimeout, name, func(t nodes.Topic) error {
 		for _, p := range t.Partitions {
 			if len(p.Replicas) != want || len(p.ISR) != want {
 				return fmt.Errorf("partition %d of %s: of %v are in sync %v, want %d", p.Partition, name, p.Replicas, p.ISR, want)

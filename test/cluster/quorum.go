@@ -70,9 +70,7 @@ func playQuorumLost(st *stage) error {
 
 // diagnosed demands that a node without a quorum tells an operator which nodes are silent.
 func diagnosed(st *stage, silent []*nodes.Node) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, answerTimeout, func(context.Context) error {
 		var errs []error
 		for _, n := range silent {
 			errs = append(errs,

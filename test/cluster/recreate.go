@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
-	"github.com/brokerd/brokerd/test/nodes"
 	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
@@ -77,9 +76,7 @@ func playRecreate(st *stage) error {
 
 // make creates the topic, unless a publisher was faster, and its channel.
 func (r *rebirth) make() error {
-	ctx, cancel := context.WithTimeoutCause(r.st.ctx, healTimeout, errors.New("cannot be made again"))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(r.st, healTimeout, func(ctx context.Context) error {
 		return errors.Join(
 			r.st.c.CreateTopic(ctx, recreatedTopic, map[string]any{"partitions": 1}),
 			r.st.c.CreateChannel(ctx, recreatedTopic, recreatedChannel, false))
@@ -208,9 +205,7 @@ func (r *rebirth) take(conn *wire.Client, generation int) {
 }
 
 func (r *rebirth) drained() error {
-	ctx, cancel := context.WithTimeoutCause(r.st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(r.st, drainTimeout, func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.owed) > 0 {

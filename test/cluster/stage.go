@@ -90,6 +90,24 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 	return st, nil
 }
 
+// await repeats an action until it succeeds, for a while.
+func await(st *stage, limit time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, limit, fmt.Errorf("not after %v", limit))
+	defer cancel()
+	return nodes.Await(ctx, func() error { return f(ctx) })
+}
+
+// awaitTopic waits until a topic is as it should be.
+func awaitTopic(st *stage, limit time.Duration, name string, check func(nodes.Topic) error) error {
+	return await(st, limit, func(ctx context.Context) error {
+		t, err := st.c.Topic(ctx, name)
+		if err != nil {
+			return err
+		}
+		return check(t)
+	})
+}
+
 // play plays the whole scenario and stops the nodes.
 func (st *stage) play() error {
 	err := st.act()
@@ -165,13 +183,7 @@ func (st *stage) random() time.Duration {
 
 // whole waits until all replicas of a topic are in sync.
 func (st *stage) whole(name string) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not healed after %v", healTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, name)
-		if err != nil {
-			return err
-		}
+	return awaitTopic(st, healTimeout, name, func(t nodes.Topic) error {
 		return t.Whole()
 	})
 }
@@ -262,9 +274,7 @@ func (st *stage) recovered() error {
 	for i := range before {
 		before[i] = st.l.taken[i].Load()
 	}
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	err := nodes.Await(ctx, func() error {
+	err := await(st, moveTimeout, func(ctx context.Context) error {
 		for i := range before {
 			if st.l.taken[i].Load() == before[i] {
 				return fmt.Errorf("consumer %d receives no more messages; it is %s", i, whereabouts(st.ctx, st.l, i))
@@ -322,9 +332,7 @@ func (st *stage) finish() error {
 
 // drained waits until all messages are finished, both by the audit and by the broker's statistics.
 func (st *stage) drained() error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, drainTimeout, func(ctx context.Context) error {
 		if owed := st.l.Stats().Owed; owed > 0 {
 			return fmt.Errorf("%d messages are missing", owed)
 		}

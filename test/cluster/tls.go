@@ -86,9 +86,7 @@ func turnedAway(st *stage, why string) error {
 	if err := n.Start(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(st.ctx, startTimeout, fmt.Errorf("not after %v", startTimeout))
-	defer cancel()
-	err = nodes.Await(ctx, func() error {
+	err = await(st, startTimeout, func(context.Context) error {
 		if !strings.Contains(n.LogEnd(), why) {
 			return fmt.Errorf("%s does not say that %s", n.ID, why)
 		}
@@ -152,9 +150,7 @@ func shows(st *stage, n *nodes.Node) error {
 		return err
 	}
 	want, _ := pem.Decode(text)
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
+	return await(st, moveTimeout, func(ctx context.Context) error {
 		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // the test checks the certificate itself
 		conn, err := d.DialContext(ctx, "tcp", n.Addresses.Cluster)
 		if err != nil {

@@ -101,13 +101,7 @@ func pair(st *stage, name string) (leader, follower *nodes.Node, err error) {
 
 // onlyInSync waits until a node is the only one in sync.
 func onlyInSync(st *stage, name string, n *nodes.Node) error {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	return nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, name)
-		if err != nil {
-			return err
-		}
+	return awaitTopic(st, moveTimeout, name, func(t nodes.Topic) error {
 		if isr := t.Partitions[0].ISR; len(isr) != 1 || isr[0] != n.ID {
 			return fmt.Errorf("%v are in sync", isr)
 		}
@@ -119,9 +113,9 @@ func onlyInSync(st *stage, name string, n *nodes.Node) error {
 // until an operator elects another replica. The command says what that loses.
 func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	partition := name + "/0"
-	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
-	defer cancel()
-	err := nodes.Await(ctx, func() error { return brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health") })
+	err := await(st, moveTimeout, func(context.Context) error {
+		return brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health")
+	})
 	if err != nil {
 		return err
 	}
@@ -265,9 +259,7 @@ func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error)
 
 // subscribe subscribes to a topic's channel c. It repeats that while the leadership moves.
 func subscribe(st *stage, name string) (c *wire.Client, err error) {
-	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
-	defer cancel()
-	err = nodes.Await(ctx, func() error {
+	err = await(st, answerTimeout, func(context.Context) error {
 		c, err = wire.Dial(st.c.Nodes[0].TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: answerTimeout})
 		if err != nil {
 			return err
