@@ -103,12 +103,7 @@ type file struct {
 }
 
 // handle is an open file.
-type handle struct {
-	vfs.File
-	fs     *FS
-	file   *file
-	closed sync.Once
-}
+type handle struct{ opened }
 
 // acquire returns the file with a name, and counts one more handle.
 func (s *FS) acquire(name string) *file {
@@ -142,7 +137,7 @@ func (s *FS) Create(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{File: inner, fs: s, file: s.acquire(name)}, nil
+	return &handle{opened{File: inner, fs: s, file: s.acquire(name)}}, nil
 }
 
 // OpenReadWrite implements vfs.FS.
@@ -151,7 +146,7 @@ func (s *FS) OpenReadWrite(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{File: inner, fs: s, file: s.acquire(name)}, nil
+	return &handle{opened{File: inner, fs: s, file: s.acquire(name)}}, nil
 }
 
 // Rename implements vfs.FS. It first settles the files at or below the old name.

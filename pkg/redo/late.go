@@ -116,8 +116,16 @@ func (f *file) lateIn(off int64, n int) bool {
 	return f.late.p != nil && off < f.late.end() && f.late.at < off+int64(n)
 }
 
+// opened is what handles for reading and for writing have in common.
+type opened struct {
+	vfs.File
+	fs     *FS
+	file   *file
+	closed sync.Once
+}
+
 // ReadAt implements vfs.File.
-func (h *handle) ReadAt(p []byte, off int64) (int, error) {
+func (h *opened) ReadAt(p []byte, off int64) (int, error) {
 	if h.file.lateIn(off, len(p)) {
 		if err := h.fs.journal.land(h.file); err != nil {
 			return 0, err
@@ -127,7 +135,7 @@ func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Size implements vfs.File.
-func (h *handle) Size() (int64, error) {
+func (h *opened) Size() (int64, error) {
 	if err := h.fs.journal.land(h.file); err != nil {
 		return 0, err
 	}
@@ -140,7 +148,7 @@ func (s *FS) Open(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &readHandle{File: inner, fs: s, file: s.acquire(name)}, nil
+	return &readHandle{opened{File: inner, fs: s, file: s.acquire(name)}}, nil
 }
 
 // Remove implements vfs.FS.
@@ -171,30 +179,7 @@ func (s *FS) landAll(all []*file) error {
 }
 
 // readHandle is a file that is open for reading.
-type readHandle struct {
-	vfs.File
-	fs     *FS
-	file   *file
-	closed sync.Once
-}
-
-// ReadAt implements vfs.File.
-func (r *readHandle) ReadAt(p []byte, off int64) (int, error) {
-	if r.file.lateIn(off, len(p)) {
-		if err := r.fs.journal.land(r.file); err != nil {
-			return 0, err
-		}
-	}
-	return r.File.ReadAt(p, off)
-}
-
-// Size implements vfs.File.
-func (r *readHandle) Size() (int64, error) {
-	if err := r.fs.journal.land(r.file); err != nil {
-		return 0, err
-	}
-	return r.File.Size()
-}
+type readHandle struct{ opened }
 
 // SyncData implements vfs.File.
 func (r *readHandle) SyncData() error {
