@@ -90,26 +90,34 @@ func (p *producer) buffers(window, batch int) chan *batchBuf {
 	return free
 }
 
-func (p *producer) send(bb *batchBuf) error {
+// send publishes a batch. It reports whether that, and all before it, went well.
+func (p *producer) send(bb *batchBuf) bool {
+	if p.err.Load() != nil {
+		return false
+	}
 	bb.sent = clock()
 	for _, b := range bb.bodies {
 		body.Fill(b, body.Header{Sender: p.id, Seq: p.seq, SentNs: bb.sent})
 		p.seq++
 	}
-	return p.pub.Send(bb.bodies, bb.ack)
+	if err := p.pub.Send(bb.bodies, bb.ack); err != nil {
+		p.fail(err)
+		return false
+	}
+	return true
 }
 
-// collect waits until every batch in flight is acknowledged.
-func collect(free chan *batchBuf, window int) error {
+// collect waits for the acknowledgements of all batches in flight.
+func (p *producer) collect(free chan *batchBuf) {
 	t := time.After(30 * time.Second)
-	for range window {
+	for range cap(free) {
 		select {
 		case <-free:
 		case <-t:
-			return errors.New("not everything was acknowledged within 30 s of the end")
+			p.fail(errors.New("not everything was acknowledged within 30 s of the end"))
+			return
 		}
 	}
-	return nil
 }
 
 // runAsync publishes batches until stop is closed or, if n is not zero, n
@@ -119,23 +127,15 @@ func (p *producer) runAsync(stop <-chan struct{}, window, batch, n int) {
 	for n == 0 || int(p.seq) < n {
 		select {
 		case <-stop:
-			if err := collect(free, window); err != nil {
-				p.fail(err)
-			}
+			p.collect(free)
 			return
 		case bb := <-free:
-			if p.err.Load() != nil {
-				return
-			}
-			if err := p.send(bb); err != nil {
-				p.fail(err)
+			if !p.send(bb) {
 				return
 			}
 		}
 	}
-	if err := collect(free, window); err != nil {
-		p.fail(err)
-	}
+	p.collect(free)
 }
 
 func newProducer(ctx context.Context, d broker.Driver, o *Options, id int, on *atomic.Bool) (*producer, error) {
@@ -156,16 +156,10 @@ func (p *producer) runPaced(stop <-chan struct{}, window int, start int64, inter
 		}
 		select {
 		case <-stop:
-			if err := collect(free, window); err != nil {
-				p.fail(err)
-			}
+			p.collect(free)
 			return
 		case bb := <-free:
-			if p.err.Load() != nil {
-				return
-			}
-			if err := p.send(bb); err != nil {
-				p.fail(err)
+			if !p.send(bb) {
 				return
 			}
 		}
@@ -178,18 +172,12 @@ func (p *producer) runRoom(stop <-chan struct{}, window, batch int, room chan<- 
 	for {
 		select {
 		case <-stop:
-			if err := collect(free, window); err != nil {
-				p.fail(err)
-			}
+			p.collect(free)
 			return
 		case room <- struct{}{}:
 		}
 		bb := <-free
-		if p.err.Load() != nil {
-			return
-		}
-		if err := p.send(bb); err != nil {
-			p.fail(err)
+		if !p.send(bb) {
 			return
 		}
 	}

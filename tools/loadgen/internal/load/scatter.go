@@ -90,9 +90,7 @@ func (p *producer) runDeferred(o Options, start int64) {
 			return
 		}
 	}
-	if err := collect(free, window); err != nil {
-		p.fail(err)
-	}
+	p.collect(free)
 }
 
 // Scrambled publishes messages that are due at random moments, so that they are taken
