@@ -103,7 +103,7 @@ func attemptMistakes() []mistake {
 	shell := []string{"./pkg/topic"}
 	return []mistake{
 		{
-			name: "exhausted: a follower forgets attempts", file: "pkg/topic/advance.go",
+			name: "exhausted: a follower forgets attempts", file: "pkg/topic/standby.go",
 			old: "\t\t\tc.Position.Attempt(a.Offset, a.Attempts)\n", with: "",
 			tests: shell, run: "AttemptsSurviveAFailOver",
 		},
