@@ -90,7 +90,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 	if !g.quiet {
 		warn := &sharedOutput{w: cmd.ErrOrStderr()}
 		head.Silent = func(source string) {
-			_, _ = fmt.Fprintf(warn, "%s: no answer within %s; its further files are waited for only briefly\n", source, g.timeout) // nobody else to tell
+			_, _ = fmt.Fprintf(warn, "%s: no answer within %s; its further files are waited for only briefly\n", source, g.timeout) // an error of the terminal
 		}
 	}
 	index, err := bundle.Write(cmd.Context(), out, head, bundle.DefaultLimits, sources)

@@ -74,7 +74,7 @@ func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
 	}
 }
 
-// Who removes a node is told which deleted topics go with it, before and after.
+// The removal of a node names the deleted topics that are lost with it, before and after.
 func TestARemovalTellsOfTheOnlyCopies(t *testing.T) {
 	n := leavingNode()
 	n.DeletedTopics, n.OnlyCopies, n.Removable = 3, []string{"a", "b"}, true
@@ -200,7 +200,7 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 			t.Errorf("%q: exit %d, %q; want %q", c.args, r.exit, r.stderr, c.said)
 		}
 		if got := b.changes(); len(got) > 0 {
-			t.Errorf("%q: asked %q though nobody said yes", c.args, got)
+			t.Errorf("%q: asked %q without a confirmation", c.args, got)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*
 				return v, nil
 			}
 			if text != said && !g.quiet {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s\n", g.env.now().Format(time.TimeOnly), text) // for whoever watches
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s\n", g.env.now().Format(time.TimeOnly), text)
 			}
 			said = text
 		}

@@ -93,8 +93,8 @@ func (c *crowd) count(address net.Addr, most int, now time.Time) (key string, ok
 	return key, true
 }
 
-// refuseLocked tells of a refusal, but not of each: whoever makes too many connections
-// would fill the log, too.
+// refuseLocked counts a refusal and logs it, but not each one: clients that make too many connections
+// would fill the log.
 func (c *crowd) refuseLocked(address net.Addr, most int, now time.Time) {
 	c.refused++
 	if !c.told.IsZero() && now.Sub(c.told) < crowdTellsOf {

@@ -181,7 +181,7 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	}
 }
 
-// Who asks may have applied an election earlier than the leader that it made. If that leader denied its
+// The node that asks may apply an election earlier than the leader that it makes. If that leader denied its
 // leadership, it would be deposed without being sealed, and what it has in progress would fail.
 func TestALeaderThatIsAskedBeforeItsElectionIsAppliedHandsOver(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")

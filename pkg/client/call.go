@@ -49,7 +49,7 @@ const (
 	callHeld      uint32 = iota // not sent: cannot have been published
 	callOnWire                  // sent: may have been published, or may still be
 	callEnded                   // its outcome is known
-	callAbandoned               // by the waiting caller; whoever ends it recycles it
+	callAbandoned               // by the waiting caller; the goroutine that ends it recycles it
 )
 
 // call is one publish in progress, from the caller to its last answer. At any time it is owned by

@@ -80,7 +80,7 @@ func (s *Subscription) lost(reason error) {
 // movedOn reports whether a source has ended because another node leads, or none at the moment, and
 // not because the channel or topic is gone.
 func movedOn(reason error) bool {
-	for _, gone := range []error{failure.TopicNotFound, failure.ChannelNotFound, failure.ChannelNotFound} {
+	for _, gone := range []error{failure.TopicNotFound, failure.ChannelNotFound} {
 		if errors.Is(reason, gone) {
 			return false
 		}

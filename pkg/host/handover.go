@@ -174,9 +174,9 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 	return nil
 }
 
-// awaitElection waits until this node has applied the election that made it the leader. Who asks may
-// have applied it earlier; a leader that denies its leadership is replaced without being sealed, and
-// what its publishers have in progress has an unknown outcome.
+// awaitElection waits until this node has applied the election that made it the leader. The node that
+// asks may have applied it earlier. A leader that denies its leadership is replaced without being sealed,
+// and publishes in progress have an unknown outcome.
 func (d *handovers) awaitElection(ctx context.Context, a forward.Transfer) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()

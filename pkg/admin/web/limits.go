@@ -26,8 +26,7 @@ type Limits struct {
 	MaxBody int
 	// MaxDefer is the longest delay of a message (nsqd: max-req-timeout).
 	MaxDefer time.Duration
-	// PublishTimeout is the timeout of a publish. After it the client is told that the outcome is
-	// unknown.
+	// PublishTimeout is the timeout of a publish. After it the answer says that the outcome is unknown.
 	PublishTimeout time.Duration
 	// MaxPeek is the most messages of one peek.
 	MaxPeek int
