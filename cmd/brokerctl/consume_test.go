@@ -58,6 +58,9 @@ func TestTailingAChannelThatDoesNotExistIsSaid(t *testing.T) {
 			t.Errorf("%s: exit %d, stderr %q, want %q", channel, r.exit, r.stderr, want)
 		}
 	}
+	if r := withNSQ(t, newFakeNSQ(t, "one")).brokerctl(t, "-q", "message", "tail", "orders/invoce", "-n", "1"); r.exit != exitOK || r.stderr != "" {
+		t.Errorf("quiet: exit %d, stderr %q", r.exit, r.stderr)
+	}
 }
 
 func TestTailingAChannelShowsWhatItKnows(t *testing.T) {

@@ -128,7 +128,7 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 		return err
 	}
 	known := slices.ContainsFunc(target.found.Channels, func(c api.ChannelSummary) bool { return c.Name == channel })
-	if !known && !strings.HasSuffix(channel, "#ephemeral") {
+	if !known && !g.quiet && !strings.HasSuffix(channel, "#ephemeral") {
 		target.say("channel %s/%s does not exist: it is created now, and keeps messages until it is deleted", topic, channel)
 	}
 	ready := tailReady
