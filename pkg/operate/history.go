@@ -20,7 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Refusals about a channel's history. Each is marked fate.Refused.
+// ErrNotForward refuses a move that would go backwards. It is marked fate.Refused.
 var ErrNotForward = fate.Refuse("the channel is already past that offset")
 
 // placeArgs asks for a channel's position, and the effect of a move.

@@ -31,15 +31,15 @@ const Check = time.Second
 type Kind uint8
 
 const (
-	// Role: a replica does not take the role that the metadata says.
+	// Role means that a replica does not take the role that the metadata says.
 	Role Kind = iota
-	// Follower: a follower of a partition led by this node lacks something, and
+	// Follower means that a follower of a partition led by this node lacks something, and
 	// receives nothing.
 	Follower
-	// Lead: the metadata names this node as leader of a partition that it does not
+	// Lead means that the metadata names this node as leader of a partition that it does not
 	// lead, or the leadership of a partition of which it has a replica keeps changing.
 	Lead
-	// Slow: a follower of a partition led by this node slows publishers down, or was
+	// Slow means that a follower of a partition led by this node slows publishers down, or was
 	// removed from the in-sync set because of that.
 	Slow
 

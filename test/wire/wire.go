@@ -38,7 +38,7 @@ const DefaultTimeout = 40 * time.Second
 // dialTimeout is how long to wait for a connection at most.
 const dialTimeout = time.Second
 
-// ErrQuiet: no data arrived before the deadline.
+// ErrQuiet means that no data arrived before the deadline.
 var ErrQuiet = errors.New("nothing arrived before the deadline")
 
 // Options are the IDENTIFY options of a client.
