@@ -263,7 +263,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error
 	}
 	all, err := o.restore(cmd, g, d, topics)
 	if err != nil && len(all) > 0 && !o.dry {
-		err = partial(cmd.Context(), g, err, plural(len(all), "topic")+" restored")
+		err = partial(cmd.Context(), err, plural(len(all), "topic")+" restored")
 	}
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) err
 		return err
 	}
 	if r.Publish != nil && r.Publish.Failed > 0 {
-		return partial(cmd.Context(), g, cause, plural(r.Publish.Messages, "message")+" acknowledged")
+		return partial(cmd.Context(), cause, plural(r.Publish.Messages, "message")+" acknowledged")
 	}
 	return nil
 }

@@ -235,7 +235,7 @@ func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names [
 	e := api.Errorf(failure.NotFound, "not deferred in %s/%s: %s", done.Topic, done.Channel, list(done.NotDeferred))
 	e.Hint = "they are ready, in flight, finished or not found: see brokerctl message get"
 	if done.Count > 0 {
-		return partial(cmd.Context(), g, e, plural(done.Count, "message")+" "+done.Action)
+		return partial(cmd.Context(), e, plural(done.Count, "message")+" "+done.Action)
 	}
 	return e
 }

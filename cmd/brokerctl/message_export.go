@@ -109,7 +109,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 			err = out.Flush()
 		}
 		if err != nil {
-			return partial(cmd.Context(), g, err, plural(result.Messages, "message")+" exported")
+			return partial(cmd.Context(), err, plural(result.Messages, "message")+" exported")
 		}
 	}
 	return o.report(cmd, g, &result)

@@ -100,7 +100,7 @@ func (o *importing) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if o.dry || result.Messages == 0 {
 			return err
 		}
-		err = partial(cmd.Context(), g, err, fmt.Sprintf("%s published, up to line %d", plural(result.Messages, "message"), stored))
+		err = partial(cmd.Context(), err, fmt.Sprintf("%s published, up to line %d", plural(result.Messages, "message"), stored))
 		if f, ok := errors.AsType[*exitError](err); ok {
 			f.answer.Hint = fmt.Sprintf("to continue, repeat the command with --from-line %d", stored+1)
 		}

@@ -148,13 +148,13 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 		},
 	})
 	if err != nil {
-		return partial(cmd.Context(), g, err, plural(result.Messages, "message")+" published")
+		return partial(cmd.Context(), err, plural(result.Messages, "message")+" published")
 	}
 	return shown
 }
 
 // partial reports that part of the work was done before err.
-func partial(ctx context.Context, g *globals, err error, did string) error {
+func partial(ctx context.Context, err error, did string) error {
 	f := *diagnose(ctx, err)
 	f.answer.Message = did + ", then: " + f.answer.Message
 	if f.exit != failure.ExitInterrupted {

@@ -187,7 +187,7 @@ func (st *stage) watch(ctx context.Context, address string) error {
 			return err
 		}
 		if len(up.Result) != len(st.c.Nodes) {
-			return fmt.Errorf("Prometheus has scraped %d nodes", len(up.Result))
+			return fmt.Errorf("%d nodes are scraped by Prometheus", len(up.Result))
 		}
 		return nil
 	})
@@ -208,7 +208,7 @@ func (st *stage) query(ctx context.Context, path string, data any) error {
 	defer resp.Body.Close()
 	answer := struct{ Data any }{data}
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
-		return errors.Join(fmt.Errorf("Prometheus answers %s", resp.Status), err)
+		return errors.Join(fmt.Errorf("%s from Prometheus", resp.Status), err)
 	}
 	return nil
 }
