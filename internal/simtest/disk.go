@@ -144,9 +144,9 @@ func (m *Mount) SyncDir(name string) error {
 	return m.sync(func() error { return m.FS.SyncDir(name) })
 }
 
-// SyncAll implements vfs.SyncAll.
-func (m *Mount) SyncAll(name string) error {
-	return m.sync(func() error { return vfs.SyncAll(m.FS, name) })
+// OpenVolume implements vfs.OpenVolume.
+func (m *Mount) OpenVolume(name string) (vfs.Volume, error) {
+	return vfs.WrapVolume(m.FS, name, m.sync)
 }
 
 // mountedFile is a file that may be written.

@@ -148,12 +148,14 @@ func (f *Faulty) SyncDir(name string) error {
 	return f.inner.SyncDir(name)
 }
 
-// SyncAll implements vfs.SyncAll.
-func (f *Faulty) SyncAll(name string) error {
-	if err := f.fail(vfs.OpSyncAll, name); err != nil {
-		return err
-	}
-	return vfs.SyncAll(f.inner, name)
+// OpenVolume implements vfs.OpenVolume.
+func (f *Faulty) OpenVolume(name string) (vfs.Volume, error) {
+	return vfs.WrapVolume(f.inner, name, func(sync func() error) error {
+		if err := f.fail(vfs.OpSyncVolume, name); err != nil {
+			return err
+		}
+		return sync()
+	})
 }
 
 // Lock implements FS.

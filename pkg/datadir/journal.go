@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -18,8 +19,10 @@ import (
 func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll
-	if replicas, err := d.FS.ReadDir(d.replicas()); err == nil && len(replicas) >= syncAllFrom {
-		o.SyncAll = d.onOneDisk()
+	if d.onOneDisk() {
+		replicas, err := d.FS.ReadDir(d.replicas())
+		o.SyncAll = o.SyncAll || err == nil && len(replicas) >= syncAllFrom
+		o.VolumeFrom = cmp.Or(o.VolumeFrom, syncAllFrom)
 	}
 	journaled, report, err := redo.Open(d.FS, o)
 	if err != nil {
@@ -41,8 +44,8 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 }
 
 // syncAllFrom is the number of replicas from which on a start syncs the whole file system with one
-// call, which also waits for the writes of other programs. With fewer replicas it syncs only the
-// files that need it.
+// call, which also waits for the writes of other programs, and the number of files from which on the
+// redo journal does. Fewer are synced one by one.
 const syncAllFrom = 64
 
 // onOneDisk reports whether all topics are in the file system of the directory itself. An operator may

@@ -508,7 +508,7 @@ func TestAStartThatCannotSyncAllSyncsEachFile(t *testing.T) {
 			left := disk.CrashClone(vfs.Crash{})
 			faulty := vfstest.NewFaulty(left)
 			faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
-				if op.Kind == vfs.OpSyncAll {
+				if op.Kind == vfs.OpSyncVolume {
 					return vfstest.Fault{Err: failure}
 				}
 				return vfstest.Fault{}

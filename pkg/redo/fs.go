@@ -35,8 +35,12 @@ type Options struct {
 	FileBytes int64         // of each of the two journal files
 	Together  int           // the journal is used when so many syncs happen at the same time
 	Age       time.Duration // how long a write may stay in the journal only
-	// SyncAll makes Open sync everything in the file system with one call (vfs.SyncAll), instead of
-	// each file that it writes again: see Report.OnDisk.
+	// VolumeFrom is the number of files from which on they are synced with one call for their volume
+	// (vfs.Volume) when a file of the journal is settled. 0: they are always synced one by one, as
+	// they must be if they are not all in the volume of Root.
+	VolumeFrom int
+	// SyncAll makes Open sync the volume of Root, instead of each file that it writes again: see
+	// Report.OnDisk.
 	SyncAll bool
 
 	// Damaged is called by Open before it settles anything, if the journal has damaged records: any

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -25,11 +24,12 @@ var errClosed = errors.New("redo journal closed")
 
 // journal is the two files and their state.
 type journal struct {
-	o     Options
-	fs    vfs.FS
-	drop  func(*file) // forgets a file that is not live any more, unless it is open
-	notes *notes
-	tasks sync.WaitGroup
+	o      Options
+	fs     vfs.FS
+	volume volume
+	drop   func(*file) // forgets a file that is not live any more, unless it is open
+	notes  *notes
+	tasks  sync.WaitGroup
 	// buffers hold the unsynced bytes of files, entries hold requests, and pieces hold bytes that
 	// wait to be written to files: they differ in size.
 	buffers, entries, pieces buffers
@@ -242,47 +242,12 @@ func (j *journal) flush(f *file) error {
 	}
 	err := j.land(f)
 	if err == nil {
-		err = j.syncFile(f.path)
+		err = syncFile(j.fs, f.path)
 	}
 	if err != nil {
 		return j.fail(err)
 	}
 	return j.void(f)
-}
-
-// While the process has no descriptor for a file the journal waits, but not for ever: another process has all.
-const (
-	filesFor   = time.Minute
-	filesPause = 10 * time.Millisecond
-)
-
-// untilFiles calls do, and again while it lacks a descriptor. A failure would fail the journal, and with it the node,
-// which connections can bring about.
-func untilFiles(do func() error) error {
-	err := do()
-	if !vfs.OutOfFiles(err) {
-		return err
-	}
-	for until := time.Now().Add(filesFor); vfs.OutOfFiles(err) && time.Now().Before(until); err = do() {
-		time.Sleep(filesPause)
-	}
-	return err
-}
-
-// syncFile syncs a file by its name. One that is gone needs no sync.
-func (j *journal) syncFile(path string) error {
-	var h vfs.File
-	err := untilFiles(func() (err error) {
-		h, err = j.fs.OpenReadWrite(path)
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(untilFiles(func() error { return vfs.SyncAside(h) }), h.Close())
 }
 
 // submit writes and syncs requests together with those of other callers, in their order.
@@ -496,54 +461,6 @@ func (j *journal) rotateLocked() error {
 	return nil
 }
 
-// flushHalf syncs all files that are live in a half, and then marks the half as settled.
-func (j *journal) flushHalf(half int, sealed head) {
-	j.notes.markSettling(half, true)
-	defer j.notes.markSettling(half, false)
-	j.mu.Lock()
-	all := make([]*file, 0, len(j.lives[half]))
-	for f := range j.lives[half] {
-		all = append(all, f)
-	}
-	at := j.halves[half]
-	j.mu.Unlock()
-	var err error
-	for _, f := range all {
-		if noteErr := j.notes.flush(f); err == nil {
-			err = noteErr
-		}
-		if err == nil {
-			err = j.land(f)
-		}
-		if j.live(f) && err == nil {
-			err = j.syncFile(f.path)
-		}
-	}
-	if err == nil {
-		err = untilFiles(func() error {
-			if _, err := at.WriteAt(sealed.encode(), 0); err != nil {
-				return err
-			}
-			return vfs.SyncAside(at)
-		})
-	}
-	j.mu.Lock()
-	j.settling = nil
-	if err != nil {
-		_ = j.failLocked(err)
-		j.mu.Unlock()
-		return
-	}
-	for f := range j.lives[half] {
-		f.live.Store(f.live.Load() &^ (1 << half))
-	}
-	j.lives[half] = nil
-	j.mu.Unlock()
-	for _, f := range all {
-		j.drop(f)
-	}
-}
-
 // fail makes the journal refuse everything from now on, and returns the error.
 func (j *journal) fail(err error) error {
 	j.mu.Lock()
@@ -582,5 +499,8 @@ func (j *journal) close() error {
 		}
 	}
 	j.halves = [2]vfs.File{}
+	if j.volume.Volume != nil {
+		err = errors.Join(err, j.volume.Close())
+	}
 	return err
 }

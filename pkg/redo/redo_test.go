@@ -226,10 +226,12 @@ func (h *history) crash() {
 	h.checking = true
 }
 
-// options are those of a start, which syncs what it wrote again at once, or file by file.
+// options are those of a start, which syncs what it wrote again at once, or file by file. So does the
+// journal when it is settled.
 func (h *history) options() Options {
 	o := small()
 	o.SyncAll = h.rng.IntN(2) == 0
+	o.VolumeFrom = h.rng.IntN(4)
 	return o
 }
 

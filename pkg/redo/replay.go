@@ -36,12 +36,18 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	o = o.withDefaults()
 	s := &FS{FS: inner, o: o, files: map[string]*file{}}
 	s.rounds.fs = s
-	recovery := recovery{o: o, fs: inner}
+	recovery := recovery{o: o, fs: inner, noVolume: errors.ErrUnsupported}
+	if o.SyncAll || o.VolumeFrom > 0 {
+		recovery.volume, recovery.noVolume = vfs.OpenVolume(inner, o.Root)
+	}
 	if err := recovery.replay(); err != nil {
+		if recovery.volume != nil {
+			err = errors.Join(err, recovery.volume.Close())
+		}
 		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
 	}
 	s.journal = &journal{
-		o: o, fs: inner, drop: func(f *file) { s.drop(f, 0) },
+		o: o, fs: inner, volume: volume{Volume: recovery.volume}, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
 	}
 	s.journal.notes = &notes{fs: inner, kept: map[string]*file{}}
@@ -58,6 +64,8 @@ type recovery struct {
 	o          Options
 	fs         vfs.FS
 	report     Report
+	volume     vfs.Volume  // of all files; nil: it is not to be synced, or cannot be
+	noVolume   error       // why there is no volume
 	halves     [2]vfs.File // to continue with; nil: they have to be created
 	generation uint64      // the last one that was used
 }
@@ -101,7 +109,11 @@ func (y *recovery) store(writes map[string][]again) error {
 		if err := y.rewriteAll(writes, func(vfs.File) error { return nil }); err != nil {
 			return err
 		}
-		if y.report.NotAtOnce = vfs.SyncAll(y.fs, y.o.Root); y.report.NotAtOnce == nil {
+		y.report.NotAtOnce = y.noVolume
+		if y.volume != nil {
+			y.report.NotAtOnce = y.volume.Sync()
+		}
+		if y.report.NotAtOnce == nil {
 			y.report.OnDisk = true
 			return nil
 		}

@@ -332,20 +332,35 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
-// SyncAll implements the function SyncAll.
-func (m *Mem) SyncAll(name string) error {
+// OpenVolume implements the function OpenVolume.
+func (m *Mem) OpenVolume(name string) (Volume, error) {
 	m.mu.Lock()
-	_, err := m.findLocked(name)
-	if err == nil && m.track {
-		m.root.sync()
+	defer m.mu.Unlock()
+	if _, err := m.findLocked(name); err != nil {
+		return nil, pathError(OpOpen, name, err)
 	}
-	m.mu.Unlock()
-	if err != nil {
-		return pathError(OpSyncAll, name, err)
+	return &memVolume{m, name}, nil
+}
+
+// memVolume is all of a Mem.
+type memVolume struct {
+	m    *Mem
+	name string
+}
+
+// Sync implements Volume.
+func (v *memVolume) Sync() error {
+	v.m.mu.Lock()
+	if v.m.track {
+		v.m.root.sync()
 	}
-	m.record(Op{Kind: OpSyncAll, Name: name})
+	v.m.mu.Unlock()
+	v.m.record(Op{Kind: OpSyncVolume, Name: v.name})
 	return nil
 }
+
+// Close implements Volume.
+func (v *memVolume) Close() error { return nil }
 
 // sync makes a node and everything below it durable.
 func (n *memNode) sync() {

@@ -15,7 +15,7 @@ const (
 	OpReadDir
 	OpStat
 	OpSyncDir
-	OpSyncAll
+	OpSyncVolume
 	OpLock
 	OpUsage
 	OpRead
@@ -45,8 +45,8 @@ func (k OpKind) String() string {
 		return "stat"
 	case OpSyncDir:
 		return "syncdir"
-	case OpSyncAll:
-		return "syncall"
+	case OpSyncVolume:
+		return "syncvolume"
 	case OpLock:
 		return "lock"
 	case OpUsage:
@@ -82,7 +82,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%s %s [%d,%d)", o.Kind, o.Name, o.Off, o.Off+o.Len)
 	case OpTruncate:
 		return fmt.Sprintf("%s %s %d", o.Kind, o.Name, o.Len)
-	case OpCreate, OpOpen, OpRemove, OpRename, OpMkdir, OpReadDir, OpStat, OpSyncDir, OpSyncAll, OpLock, OpUsage, OpSyncData, OpSync:
+	case OpCreate, OpOpen, OpRemove, OpRename, OpMkdir, OpReadDir, OpStat, OpSyncDir, OpSyncVolume, OpLock, OpUsage, OpSyncData, OpSync:
 	}
 	return fmt.Sprintf("%s %s", o.Kind, o.Name)
 }

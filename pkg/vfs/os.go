@@ -137,18 +137,25 @@ func (s OS) SyncDir(name string) error {
 	})
 }
 
-// SyncAll implements the function SyncAll with syncfs(2). Before Linux 5.8 syncfs did not report
-// failed writes, so SyncAll does not use it there.
-func (s OS) SyncAll(name string) error {
+// OpenVolume implements the function OpenVolume. Before Linux 5.8 syncfs(2) did not report failed
+// writes, so no volume can be synced there.
+func (s OS) OpenVolume(name string) (Volume, error) {
 	if !tellsFailedWrites() {
-		return errors.ErrUnsupported
+		return nil, errors.ErrUnsupported
 	}
 	f, err := s.openFile(name, os.O_RDONLY)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = ignoringEINTR(func() error { return unix.Syncfs(int(f.Fd())) })
-	return errors.Join(named("syncfs", f, err), f.Close())
+	return osVolume{f}, nil
+}
+
+// osVolume is the file system of an open file. The kernel tells each open file of a failed write once.
+type osVolume struct{ *os.File }
+
+// Sync implements Volume with syncfs(2).
+func (v osVolume) Sync() error {
+	return named("syncfs", v.File, ignoringEINTR(func() error { return unix.Syncfs(int(v.Fd())) }))
 }
 
 // tellsFailedWrites reports whether the running kernel's syncfs(2) returns an error if a write has

@@ -146,18 +146,6 @@ func FillAt(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
-// SyncAll makes everything durable that any process has written so far in the file system that
-// holds name: the content of files, and the names in directories. It is one call instead of
-// thousands, and also waits for what others have written there. Its error does not tell which file
-// failed: after one, the caller syncs file by file. The error wraps errors.ErrUnsupported if there
-// is no such call.
-func SyncAll(fsys FS, name string) error {
-	if s, ok := fsys.(interface{ SyncAll(name string) error }); ok {
-		return s.SyncAll(name)
-	}
-	return errors.ErrUnsupported
-}
-
 // SameDisk reports whether two names are known to be in one file system. Names outside the
 // operating system's file system always are.
 func SameDisk(fsys FS, a, b string) bool {

@@ -106,9 +106,11 @@ func (w *Watch) SyncDir(name string) error {
 	return w.during(Op{Kind: OpSyncDir, Name: name}, func() error { return w.FS.SyncDir(name) })
 }
 
-// SyncAll implements the function SyncAll.
-func (w *Watch) SyncAll(name string) error {
-	return w.during(Op{Kind: OpSyncAll, Name: name}, func() error { return SyncAll(w.FS, name) })
+// OpenVolume implements the function OpenVolume.
+func (w *Watch) OpenVolume(name string) (Volume, error) {
+	return WrapVolume(w.FS, name, func(sync func() error) error {
+		return w.during(Op{Kind: OpSyncVolume, Name: name}, sync)
+	})
 }
 
 type watchedFile struct {

@@ -9,15 +9,15 @@ func redoMistakes() []mistake {
 			old: "		err = vfs.SyncAside(half)\n", with: "		err = nil\n", tests: tests,
 		},
 		{
-			name: "a half is used again before its files are synced", file: "pkg/redo/journal.go",
-			old: "			err = j.syncFile(f.path)\n", with: "			err = nil\n", tests: tests,
+			name: "a half is used again before its files are synced", file: "pkg/redo/settle.go",
+			old: "if err := syncFile(j.fs, f.path); err != nil {", with: "if err := error(nil); err != nil {", tests: tests,
 		},
 		{
-			name: "a half is settled without a sync of its head", file: "pkg/redo/journal.go",
+			name: "a half is settled without a sync of its head", file: "pkg/redo/settle.go",
 			old: "			return vfs.SyncAside(at)\n", with: "			return nil\n", tests: tests,
 		},
 		{
-			name: "a file that is settled in one half is settled in both", file: "pkg/redo/journal.go",
+			name: "a file that is settled in one half is settled in both", file: "pkg/redo/settle.go",
 			old: "f.live.Store(f.live.Load() &^ (1 << half))", with: "f.live.Store(0)", tests: tests,
 		},
 		{
@@ -132,8 +132,8 @@ func noteMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
-			name: "a half is settled before the notes are written", file: "pkg/redo/journal.go",
-			old: "if noteErr := j.notes.flush(f); err == nil {", with: "if noteErr := error(nil); err == nil {", tests: tests,
+			name: "a half is settled before the notes are written", file: "pkg/redo/settle.go",
+			old: "errors.Join(j.notes.flush(f), j.land(f))", with: "j.land(f)", tests: tests, run: "Note",
 		},
 		{
 			name: "a file is voided before its note is written", file: "pkg/redo/journal.go",
@@ -177,8 +177,8 @@ func lateMistakes() []mistake {
 	none := "	if err := error(nil); err != nil {\n"
 	return []mistake{
 		{
-			name: "a half is settled before its files hold all of it", file: "pkg/redo/journal.go",
-			old: "			err = j.land(f)\n", with: "			err = nil\n", tests: tests,
+			name: "a half is settled before its files hold all of it", file: "pkg/redo/settle.go",
+			old: "errors.Join(j.notes.flush(f), j.land(f))", with: "j.notes.flush(f)", tests: tests,
 		},
 		{
 			name: "a file is renamed before it holds all that was written", file: "pkg/redo/journal.go",
@@ -229,7 +229,7 @@ func landMistakes() []mistake {
 			old: "\t\t_ = j.fail(err)\n", with: "", tests: tests, run: "CannotBePutInPlace",
 		},
 		{
-			name: "land: a journal without a descriptor ends the node", file: "pkg/redo/journal.go",
+			name: "land: a journal without a descriptor ends the node", file: "pkg/redo/settle.go",
 			old: "	if !vfs.OutOfFiles(err) {\n", with: "	if err != nil || true {\n", tests: tests, run: "LacksADescriptor",
 		},
 		{

@@ -91,7 +91,7 @@ func rollingMistakes() []mistake {
 		},
 		{
 			name: "datadir: topics of another disk count as synced", file: "pkg/datadir/journal.go",
-			old: "o.SyncAll = d.onOneDisk()", with: "o.SyncAll = true", tests: []string{"./pkg/datadir"},
+			old: "	if d.onOneDisk() {", with: "	if d.onOneDisk() || true {", tests: []string{"./pkg/datadir"},
 		},
 		{
 			name: "rolling: a node goes while another is drained", file: "internal/rolling/plan.go",
@@ -136,11 +136,20 @@ func onDiskMistakes() []mistake {
 		},
 		{
 			name: "what a start wrote again counts as on disk though the sync of all failed", file: "pkg/redo/replay.go",
-			old: "y.report.NotAtOnce == nil {", with: "true {", tests: []string{"./pkg/redo"}, run: "TestAStartThatCannotSyncAll",
+			old: "if y.report.NotAtOnce == nil {", with: "if true {", tests: []string{"./pkg/redo"}, run: "TestAStartThatCannotSyncAll",
 		},
 		{
 			name: "a start that syncs all at once does not", file: "pkg/redo/replay.go",
-			old: "y.report.NotAtOnce = vfs.SyncAll(y.fs, y.o.Root);", with: "y.report.NotAtOnce = nil;", tests: []string{"./pkg/redo"},
+			old: "y.report.NotAtOnce = y.volume.Sync()", with: "y.report.NotAtOnce = nil", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "redo: a half counts as settled though the sync of the volume failed", file: "pkg/redo/settle.go",
+			old: "case err := <-volume:\n			if err == nil {\n				return nil\n			}\n			// The", with: "case <-volume:\n			return nil\n			// The",
+			tests: []string{"./pkg/redo"}, run: "TestSettle",
+		},
+		{
+			name: "redo: a half is settled without a sync of the volume", file: "pkg/redo/settle.go",
+			old: "err := v.Sync()", with: "err := error(nil)", tests: []string{"./pkg/redo"},
 		},
 		{
 			name: "a log that is opened after the start counts as on disk", file: "pkg/host/open.go",

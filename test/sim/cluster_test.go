@@ -61,6 +61,7 @@ type plan struct {
 	sync       meta.SyncPolicy
 	segment    int64
 	syncAll    bool // a start syncs all that its disk holds with one call
+	volumeFrom int  // so many files or more are synced with one call when the redo journal is settled
 	together   int  // the redo journal takes syncs when at least this many happen at once
 	publishers int  // of each partition
 	consumers  int  // of each channel
@@ -91,6 +92,7 @@ func newPlan(rnd *rand.Rand) plan {
 	p.together = pick(1, 1, 2, 100)
 	p.syncAll = rnd.IntN(2) == 0
 	p.moves = rnd.IntN(2) == 0
+	p.volumeFrom = pick(1, 2, 1000)
 	return p
 }
 
@@ -387,7 +389,7 @@ func (l *life) run(ctx context.Context) {
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
 		Trace: l.traces(ctx),
-		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll},
+		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll, VolumeFrom: l.w.plan.volumeFrom},
 	})
 	if err != nil {
 		l.ends(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSyncAllMakesNamesAndContentsDurable(t *testing.T) {
+func TestVolumeSyncMakesNamesAndContentsDurable(t *testing.T) {
 	m := NewCrashable()
 	if err := m.MkdirAll("a/b"); err != nil {
 		t.Fatal(err)
@@ -20,26 +20,26 @@ func TestSyncAllMakesNamesAndContentsDurable(t *testing.T) {
 	if _, err := m.CrashClone(Crash{}).Stat("a"); err == nil {
 		t.Fatal("a name was durable before")
 	}
-	if err := SyncAll(NewWatch(m), "a"); err != nil {
+	if err := syncVolume(NewWatch(m), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ReadFile(m.CrashClone(Crash{}), "a/b/f", 10); err != nil || string(got) != "abc" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := SyncAll(m, "none"); err == nil {
+	if err := syncVolume(m, "none"); err == nil {
 		t.Error("it was said of a directory that there is not")
 	}
-	if err := SyncAll(struct{ FS }{m}, "a"); !errors.Is(err, errors.ErrUnsupported) {
+	if err := syncVolume(struct{ FS }{m}, "a"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a file system without the call: %v", err)
 	}
 }
 
-func TestTheSystemSyncsAll(t *testing.T) {
+func TestSystemVolumeSync(t *testing.T) {
 	dir := t.TempDir()
-	if err := SyncAll(OS{}, dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err := syncVolume(OS{}, dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if err := SyncAll(OS{}, dir+"/none"); err == nil {
+	if err := syncVolume(OS{}, dir+"/none"); err == nil {
 		t.Error("it was said of a directory that there is not")
 	}
 }
@@ -53,4 +53,13 @@ func TestReleasesOfTheKernel(t *testing.T) {
 			t.Errorf("%q: %v", release, got)
 		}
 	}
+}
+
+// syncVolume syncs the volume that holds name.
+func syncVolume(fsys FS, name string) error {
+	v, err := OpenVolume(fsys, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(v.Sync(), v.Close())
 }
