@@ -3,13 +3,16 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // split separates elections for partitions without a leader, which are urgent, from those that a
@@ -36,7 +39,7 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 
 // elect proposes elections. Living leaders are first asked for a graceful transfer, so that no
 // publish fails; those that refuse are deposed. Transfers that a leader had no time for are left
-// to the next decision.
+// to the next decision, but not for longer than handoverPatience.
 func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
 	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
@@ -58,8 +61,8 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 }
 
 // handOver asks leaders for graceful transfers, and returns the elections that they could not or
-// did not prepare. It stops when a connection to a node breaks, because an election after a
-// failure must not wait.
+// did not prepare, or for which they have been asked in vain for too long. It stops when a
+// connection to a node breaks, because an election after a failure must not wait.
 func (c *chair) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
@@ -71,7 +74,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				err := c.askHandover(ctx, state, elections[i])
-				if err == nil || ctx.Err() != nil || passes(err) {
+				if !c.patience.ends(ctx, err, askOf(state, elections[i]), time.Now()) {
 					continue
 				}
 				c.log.Warn("graceful leadership transfer failed; electing a new leader", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
@@ -82,12 +85,98 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 		})
 	}
 	asking.Wait()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		refused = append(refused, c.unasked(state, elections, int(next.Load()))...)
+	}
 	return refused
 }
 
+// unasked returns the elections, from the first one on that was not asked for, whose leaders have not
+// answered anything for too long.
+func (c *chair) unasked(state *meta.State, elections []meta.Election, first int) (silent []meta.Election) {
+	for _, e := range elections[min(first, len(elections)):] {
+		if c.patience.over(ask{leader: askOf(state, e).leader}, time.Now()) {
+			silent = append(silent, e)
+		}
+	}
+	if len(silent) > 0 {
+		c.log.Warn("leaders do not answer requests for graceful leadership transfers; electing new leaders", "partitions", len(silent))
+	}
+	return silent
+}
+
+// ask is a request for a transfer. One with only a leader stands for all requests to that leader.
+type ask struct {
+	leader      meta.NodeID
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+	epoch       seq.Epoch
+}
+
+func askOf(s *meta.State, e meta.Election) ask {
+	p := &s.Topic(e.Topic).Partitions[e.Partition]
+	return ask{p.Leader, e.Topic, e.Incarnation, e.Partition, p.Epoch}
+}
+
+// patience bounds for how long leaders are asked again. A leader that always refuses for what should be
+// over in a moment, or that does not answer, would otherwise keep a leadership for ever that it must
+// give up, and a drain would never end. The zero value is ready for use by many goroutines.
+type patience struct {
+	mu   sync.Mutex // guards vain
+	vain map[ask]tries
+}
+
+// tries are the times of the first and the last of consecutive requests in vain.
+type tries struct{ first, last time.Time }
+
+// ends reports whether the outcome of a request means that the leader is deposed instead.
+func (p *patience) ends(ctx context.Context, err error, a ask, now time.Time) bool {
+	whole := ask{leader: a.leader}
+	switch {
+	case err == nil || ctx.Err() == nil && passes(err): // if the transfer took place, a is not asked again
+		p.forget(whole)
+		return p.tried(a, now)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded): // no answer
+		node, partition := p.tried(whole, now), p.tried(a, now)
+		return node || partition
+	}
+	return ctx.Err() == nil // else the request was interrupted
+}
+
+// tried counts a request in vain, and reports whether it was one too many.
+func (p *patience) tried(a ask, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.vain, func(_ ask, t tries) bool { return now.Sub(t.last) > handoverPatience })
+	t, ok := p.vain[a]
+	if !ok {
+		t.first = now
+	}
+	if t.last = now; p.vain == nil {
+		p.vain = map[ask]tries{}
+	}
+	p.vain[a] = t
+	return now.Sub(t.first) >= handoverPatience
+}
+
+// over reports whether requests have been in vain for too long.
+func (p *patience) over(a ask, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.vain[a]
+	return ok && now.Sub(t.first) >= handoverPatience && now.Sub(t.last) <= handoverPatience
+}
+
+func (p *patience) forget(a ask) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.vain, a)
+}
+
 // passes reports whether a leader refused for what is over in a moment: it transfers the leadership for
-// another request, or one of both had not applied yet what the other knew. The next decision asks again.
-// A leader that is deposed fails what it has in progress.
+// another request, or one of both had not applied yet what the other knew. The next decision asks again:
+// see patience. A leader that is deposed fails what it has in progress.
 func passes(err error) bool {
 	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }

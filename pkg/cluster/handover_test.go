@@ -92,6 +92,60 @@ func refusesForAMoment(t *testing.T, refusal error) {
 	})
 }
 
+// A leader that never does what it is asked, for whatever reason, is deposed in the end: a drain would
+// never be over. A leader that does not answer gives up all its partitions together.
+func TestALeaderIsNotAskedForEver(t *testing.T) {
+	for _, test := range []struct {
+		what       string
+		partitions int
+		operate    func(hang chan struct{}) error
+	}{
+		{"it refuses", 10, func(chan struct{}) error { return failure.NotInISR }},
+		{"it accepts", 10, func(chan struct{}) error { return nil }},
+		{"it hangs", 8 * handoverLimit, func(hang chan struct{}) error { <-hang; return errors.New("hung") }},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			inWorld(t, three, 3, func(t *testing.T, w *world) {
+				hang := make(chan struct{})
+				defer close(hang)
+				w.operate = func(string, forward.Operate) error { return test.operate(hang) }
+				w.start(three...)
+				w.formed(3, 3)
+				leads := meta.NodeID(w.leader().name)
+				drains, other := meta.NodeID("n1"), meta.NodeID("n2")
+				if leads == drains {
+					drains, other = other, drains
+				}
+				all := make([][]meta.NodeID, test.partitions)
+				for i := range all {
+					all[i] = []meta.NodeID{drains, other}
+				}
+				w.topic("t", all...)
+				w.sleep(3 * time.Second)
+				if _, err := w.node("n3").Store().Propose(t.Context(), meta.SetNodeIntent{ID: drains, Intent: meta.IntentDrain}); err != nil {
+					t.Fatal(err)
+				}
+				left := func() (n int) {
+					for _, p := range w.node("n3").Store().Topic("t").Partitions {
+						if p.Leader == drains {
+							n++
+						}
+					}
+					return n
+				}
+				w.sleep(handoverPatience - time.Second)
+				if n := left(); n != test.partitions {
+					t.Errorf("%d of %d partitions are led by the node that drains", n, test.partitions)
+				}
+				w.sleep(5 * time.Second)
+				if n := left(); n != 0 {
+					t.Errorf("%d of %d partitions are still led by the node that drains", n, test.partitions)
+				}
+			})
+		})
+	}
+}
+
 func TestUrgentElectionsAreNotPrepared(t *testing.T) {
 	var s meta.State
 	for i, c := range []meta.Command{

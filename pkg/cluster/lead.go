@@ -41,6 +41,7 @@ type chair struct {
 	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects chan meta.NodeID                    // to probe
 	alarm    signal.Signal                       // a connection to a member broke
+	patience patience                            // with leaders that are asked for transfers
 }
 
 // lead runs the controller whenever this node leads the metadata, until the Node is closed.

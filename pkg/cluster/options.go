@@ -28,8 +28,11 @@ const (
 	transferTimeout = 2 * time.Second // for another node to take over the controller role
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
-	handoverLimit   = 64                    // leaders asked at a time
-	askAgain        = 50 * time.Millisecond // between requests for graceful transfers that have no effect
+	handoverLimit   = 64 // leaders asked at a time
+	// handoverPatience is how long a leader is asked again that does not answer, or refuses for what
+	// should be over in a moment, before it is deposed.
+	handoverPatience = 10 * time.Second
+	askAgain         = 50 * time.Millisecond // between requests for graceful transfers that have no effect
 )
 
 // Options identify a node and how it finds the others. Self and DataDir are required.

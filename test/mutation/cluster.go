@@ -81,6 +81,16 @@ func transferMistakes() []mistake {
 			tests: []string{"./pkg/cluster"}, run: "RefusesForAMoment",
 		},
 		{
+			name: "a leader is asked for ever", file: "pkg/cluster/handover.go",
+			old: "	return now.Sub(t.first) >= handoverPatience\n", with: "	return now.Sub(t.first) < 0\n",
+			tests: []string{"./pkg/cluster"}, run: "IsNotAskedForEver",
+		},
+		{
+			name: "the partitions of a leader that does not answer wait for each other", file: "pkg/cluster/handover.go",
+			old: "silent = append(silent, e)", with: "_ = e",
+			tests: []string{"./pkg/cluster"}, run: "IsNotAskedForEver",
+		},
+		{
 			name: "a leader denies an election that it has not applied", file: "pkg/host/handover.go",
 			old: "	d.awaitElection(ctx, a)\n", with: "	_ = d.awaitElection\n",
 			tests: []string{"./pkg/broker"}, run: "AskedBeforeItsElection",
