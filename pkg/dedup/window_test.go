@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -219,6 +220,29 @@ func BenchmarkClaimAndStore(b *testing.B) {
 			turn(n)
 			n += 100
 		}
+	}
+}
+
+// A client chooses its ids. Many whose hashes begin alike, which it could find by trying, would make
+// each search as long as their number.
+func TestNobodyFindsIDsThatShareASlot(t *testing.T) {
+	const slots = 1 << 12
+	in, most := map[uint32]int{}, 0
+	id := make([]byte, 8)
+	for n, found := uint64(0), 0; found < 200; n++ {
+		binary.LittleEndian.PutUint64(id, n)
+		sum := sha256.Sum256(id)
+		if binary.LittleEndian.Uint32(sum[:])%slots != 0 {
+			continue
+		}
+		found++
+		h := HashOf(id)
+		slot := h.tag() % slots
+		in[slot]++
+		most = max(most, in[slot])
+	}
+	if most > 10 {
+		t.Errorf("%d of 200 ids share a slot", most)
 	}
 }
 

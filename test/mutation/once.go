@@ -11,6 +11,11 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/once"},
 		},
 		{
+			name: "dedup: a client can find ids that make searches long", file: "pkg/dedup/table.go",
+			old: "append(append(buffer[:0], seed[:]...), id...)", with: "append(buffer[:0], id...)",
+			tests: []string{"./pkg/dedup"}, run: "ShareASlot",
+		},
+		{
 			name: "header: a publisher may forge a dead letter", file: "pkg/header/header.go",
 			old: "len(k) == len(keyLetter) && bytes.EqualFold(k, []byte(keyLetter)) {", with: "len(k) == len(keyLetter) && bytes.Equal(k, []byte(keyLetter)) {",
 			tests: []string{"./pkg/header"}, run: "TestParse",
