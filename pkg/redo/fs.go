@@ -102,8 +102,9 @@ type file struct {
 	live atomic.Uint32 // the halves of the journal that hold writes of it; changed under the journal's mu
 
 	// Guarded by the journal's mu.
-	named  uint64 // the generation in which number stands for it
-	number uint64
+	named   uint64 // the generation in which it was last named
+	namedIn uint64 // the record before that
+	number  uint64 // stands for it
 }
 
 // handle is an open file.

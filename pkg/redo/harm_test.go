@@ -248,6 +248,61 @@ func TestTheLastRecordOfTheOlderHalfIsNotTakenForATornEnd(t *testing.T) {
 	}
 }
 
+// The loss of a record is the loss of the writes in it. Other records name its files again, or the other half does.
+func TestTheLossOfANameIsTheLossOfOneRecord(t *testing.T) {
+	t.Run("named again", func(t *testing.T) {
+		disk := vfs.NewCrashable()
+		o := small()
+		o.FileBytes = 256 << 10
+		s := begun(t, disk, o)
+		f := made(t, s, root+"/f")
+		for i := range int64(2 * nameAgain) {
+			journaled(t, s, f, "x", i)
+		}
+		left := disk.CrashClone(vfs.Crash{})
+		flip(t, left, halfPath(o.Dir, 0), headBytes+recordHeader)
+		again, r, err := Open(left, o)
+		if err != nil || !r.Damaged {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if got, want := raw(t, again, root+"/f"), "\x00"+strings.Repeat("x", 2*nameAgain-1); got != want {
+			t.Errorf("the file holds %q", got)
+		}
+		if err := errors.Join(f.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("named in the other half", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			disk := vfs.NewCrashable()
+			d := vfstest.NewFaulty(disk)
+			s := begun(t, d, small())
+			f := made(t, s, root+"/f")
+			journaled(t, s, f, "older", 0)
+			gate := make(chan struct{})
+			d.Decide(failing(vfs.OpSyncData, root+"/f", vfstest.Fault{Hang: gate}))
+			if err := s.journal.submit(&request{}); err != nil { // rotate
+				t.Fatal(err)
+			}
+			journaled(t, s, f, "newer", 5)
+			journaled(t, s, f, "newest", 10)
+			left := disk.CrashClone(vfs.Crash{})
+			close(gate)
+			flip(t, left, halfPath(small().Dir, 1), headBytes+recordHeader)
+			again, r, told, err := startedWith(left)
+			if err != nil || !r.Damaged || !told {
+				t.Fatalf("%+v, told %v, %v", r, told, err)
+			}
+			if got, want := raw(t, again, root+"/f"), "older"+strings.Repeat("\x00", 5)+"newest"; got != want {
+				t.Errorf("the file holds %q", got)
+			}
+			if err := errors.Join(f.Close(), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
 // checkHarmed opens what a crash left, after a sector of the journal was lost: nothing that was synced is missing, or
 // the start says that something may be.
 func (h *history) checkHarmed(left *vfs.Mem) {

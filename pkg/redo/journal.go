@@ -19,6 +19,10 @@ const (
 	recordShare = 4
 )
 
+// nameAgain is after how many records a file that is written is named again. Otherwise the loss of the record
+// with its name would be the loss of all writes to it.
+const nameAgain = 64
+
 // errClosed says that the journal is closed.
 var errClosed = errors.New("redo journal closed")
 
@@ -384,9 +388,9 @@ func (j *journal) encodeLocked(group []*request, rotate *bool) []byte {
 			continue
 		}
 		number := r.file.numberLocked(j)
-		if r.file.named != j.generation {
-			p = appendName(p, number, j.relative(r.file.path))
-			r.file.named = j.generation
+		if f := r.file; f.named != j.generation || j.number-f.namedIn >= nameAgain {
+			p = appendName(p, number, j.relative(f.path))
+			f.named, f.namedIn = j.generation, j.number
 		}
 		switch {
 		case r.entries != nil:

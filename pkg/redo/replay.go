@@ -83,9 +83,12 @@ func (y *recovery) replay() error {
 		return err
 	}
 	r := &y.report
-	writes := map[string][]again{}
+	writes, names := map[string][]again{}, map[uint64]string{}
+	for _, m := range images {
+		m.readNames(names)
+	}
 	for i, m := range images {
-		m.collect(writes, r, lastOf(images, i))
+		m.collect(writes, names, r, lastOf(images, i))
 		y.generation = max(y.generation, m.head.generation)
 	}
 	r.Damaged = r.Damaged || halfMissing(images)
@@ -271,9 +274,30 @@ func halfMissing(images []image) bool {
 	return len(images) == 1 || newest.head.before > 0 && older.head.generation+1 != newest.head.generation
 }
 
-// collect adds the writes of an image that count, and takes off those that it voids. last is the number of its last
-// record; 0: that is not known, and what cannot be read behind the records may have been one.
-func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
+// readNames adds the names that stand in an image that counts.
+func (m *image) readNames(names map[uint64]string) {
+	if !m.counts() {
+		return
+	}
+	for rest := m.content; ; {
+		rec, at, ok := m.next(rest)
+		if !ok {
+			return
+		}
+		rest = rest[min(at+rec.size, int64(len(rest))):]
+		_ = decodeEntries(rec.entries, func(e entry) error { // collect reports the error
+			if e.kind == kindName {
+				names[e.file] = string(e.data)
+			}
+			return nil
+		})
+	}
+}
+
+// collect adds the writes of an image that count, and takes off those that it voids. all are the names that stand in any
+// image: a file has the same number in both, since they are of one process. last is the number of its last record; 0:
+// that is not known, and what cannot be read behind the records may have been one.
+func (m *image) collect(writes map[string][]again, all map[uint64]string, r *Report, last uint64) {
 	if m.damaged {
 		r.Damaged = true
 	}
@@ -295,11 +319,14 @@ func (m *image) collect(writes map[string][]again, r *Report, last uint64) {
 		r.Records++
 		err := decodeEntries(rec.entries, func(e entry) error {
 			path, ok := names[e.file]
+			if !ok {
+				path, ok = all[e.file] // the record that named it here is damaged
+			}
 			switch {
 			case e.kind == kindName:
 				names[e.file] = string(e.data)
 			case !ok:
-				r.Damaged = true // its name was in a record that is damaged
+				r.Damaged = true // so is each record that named it
 			case e.kind == kindWrite:
 				writes[path] = append(writes[path], again{e.off, e.data})
 			case e.kind == kindVoid:

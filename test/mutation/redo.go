@@ -217,6 +217,16 @@ func landMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
+			name: "the writes to a file are lost with the record that names it", file: "pkg/redo/journal.go",
+			old: "|| j.number-f.namedIn >= nameAgain {", with: "{",
+			tests: []string{"./pkg/redo"}, run: "LossOfOneRecord",
+		},
+		{
+			name: "a name is not taken from the other half of the journal", file: "pkg/redo/replay.go",
+			old: "path, ok = all[e.file] //", with: "_ = all //",
+			tests: []string{"./pkg/redo"}, run: "LossOfOneRecord",
+		},
+		{
 			name: "land: a write that is kept is reported as if nothing was written", file: "pkg/redo/late.go",
 			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "WithoutRoom",
 		},
