@@ -128,6 +128,38 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 	})
 }
 
+// Two topics are each other's dead-letter topics. A message that always fails does not go round for ever: it
+// stays in one of the channels, and the health report lists that.
+func TestDeadLettersDoNotGoRoundForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		names := []string{"one", "two"}
+		var consumers []*consumer
+		for _, name := range names {
+			consumers = append(consumers, n.subscribe(name, "work"))
+		}
+		for i, name := range names {
+			n.bound(name, "work", policy.Patch{MaxAttempts: new(1), DeadLetterTopic: &names[1-i]})
+		}
+		n.put("one", "poison")
+		for round := range 17 {
+			consumers[round%2].poison(1)
+			time.Sleep(time.Second)
+		}
+		if s := n.channelStats("one", "work"); s.Exhausted+s.InFlight != 1 {
+			t.Errorf("the message is not in its channel: %+v", s)
+		}
+		if h := reasonOf(n.Node.Health(), "dead_letters_refused"); !strings.Contains(h, "one/work") || !strings.Contains(h, "cycle") {
+			t.Errorf("health: %q", h)
+		}
+		n.bound("one", "work", policy.Patch{OnExhausted: new(policy.Drop)})
+		time.Sleep(10 * time.Second)
+		if s := n.channelStats("one", "work"); s.Exhausted+s.InFlight+s.Depth != 0 || reasonOf(n.Node.Health(), "dead_letters_refused") != "" {
+			t.Errorf("after a change of the policy: %+v, %+v", s, n.Node.Health())
+		}
+	})
+}
+
 func reasonOf(h health.Report, code string) string {
 	for _, r := range h.Reasons {
 		if r.Code == code {

@@ -37,6 +37,9 @@ type Origin struct {
 	Attempts         uint16 `json:"attempts"`
 	LastConsumer     string `json:"last_consumer,omitempty"` // "": unknown
 	Reason           Reason `json:"reason"`
+	// Earlier is how often the message became a dead letter before, on its way through other dead-letter
+	// topics.
+	Earlier int `json:"earlier,omitempty"`
 	// Header is the message's own header, if it had one.
 	Header json.RawMessage `json:"header,omitempty"`
 }
@@ -45,6 +48,10 @@ type Origin struct {
 type letterHeader struct {
 	Origin *Origin `json:"dead_letter"`
 }
+
+// mostTimes is how often a message becomes a dead letter, unless it is redriven. The dead-letter topics of
+// some channels may form a cycle, in which a message that always fails would go round for ever.
+const mostTimes = 16
 
 // errNotDeadLetter is returned for a message without an Origin.
 var errNotDeadLetter = errors.New("message is not a dead letter: its header names no origin")

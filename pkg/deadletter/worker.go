@@ -280,7 +280,7 @@ func answerOf(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// letter returns the dead letter for a message.
+// letter returns the dead letter for a message. It refuses one that has been a dead letter too often.
 func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	o := Origin{
 		Topic: s.Topic, Partition: s.Partition, Offset: uint64(e.ID.Offset()), ID: s.Numbering.ID(e.ID).String(), Channel: s.Channel.Name(),
@@ -288,6 +288,13 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	}
 	if e.Expired() {
 		o.Reason = ReasonExpired
+	}
+	if before, err := ReadOrigin(e.Header); err == nil {
+		o.Earlier = before.Earlier + 1
+	}
+	if o.Earlier >= mostTimes {
+		return topic.Message{}, fate.Mark(fmt.Errorf("message %s has become a dead letter %d times: dead-letter topics form a cycle; choose another dead-letter topic for the channel",
+			o.ID, o.Earlier), fate.Refused)
 	}
 	h, err := o.AppendHeader(nil)
 	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key, Dedup: s.dedupID(e)}, err

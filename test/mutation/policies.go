@@ -131,6 +131,11 @@ func letterMistakes() []mistake {
 			tests: broker, run: letters,
 		},
 		{
+			name: "dead letter: it goes round for ever", file: "pkg/deadletter/worker.go",
+			old: "o.Earlier = before.Earlier + 1", with: "o.Earlier = 1",
+			tests: []string{"./pkg/broker"}, run: "GoRoundForEver",
+		},
+		{
 			name: "dead letter: it has no dedup id", file: "pkg/deadletter/worker.go",
 			old: "Key: e.Key, Dedup: s.dedupID(e)}", with: "Key: e.Key}", tests: broker, run: "FailsAgain",
 		},
