@@ -43,7 +43,8 @@ type Retention struct {
 func Bound(l *Log, bytes int64) { l.bound.Store(bytes) }
 
 // Retain deletes the oldest segments that may be deleted and returns their number. Uncommitted
-// data is kept. Readers inside a deleted segment may read it to its end. Offsets and positions
+// data is kept. Without disk space to replace the last segment, it deletes the others; the next call
+// replaces it. Readers inside a deleted segment may read it to its end. Offsets and positions
 // of later appends continue, even if everything was deleted.
 func (l *Log) Retain(r Retention) (dropped int, err error) {
 	l.serial.Lock()
@@ -56,13 +57,14 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	if err := run.completeRolled(); err != nil {
 		return 0, err
 	}
-	if err := run.retireLast(); err != nil {
-		return 0, err
+	retired := run.retireLast()
+	if retired != nil && !vfs.LacksRoom(retired) {
+		return 0, retired
 	}
 	view := l.view()
 	n := r.expired(view, min(l.CommittedEnd(), l.DurableEnd()), l.Bytes())
 	if n == 0 {
-		return 0, nil
+		return 0, retired
 	}
 	// The checkpoint is written before the files are removed: after a crash in between, the
 	// remaining files are known to be removed soon, and no gap is taken for damage.

@@ -145,6 +145,27 @@ func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 	goesOn(t, l, w, 40, l.EndPosition())
 }
 
+// Without room for the segment that would replace the last one, the others go first: they make the room.
+func TestAFullDiskDeletesTheOtherSegmentsFirst(t *testing.T) {
+	fsys := vfstest.NewFaulty(vfs.NewCrashable())
+	l, w := finishedLog(t, fsys, 40)
+	segments := l.Stats().Segments
+	full := true
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, segmenthead.Suffix) {
+			full = false
+		}
+		if full && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, segmenthead.Suffix) {
+			return vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return vfstest.Fault{}
+	})
+	mustRetain(t, l, Retention{Floor: l.End(), Last: true}, segments-1)
+	mustRetain(t, l, Retention{Floor: l.End(), Last: true}, 1)
+	fsys.Decide(nil)
+	goesOn(t, l, w, 40, l.EndPosition())
+}
+
 func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 	mem := vfs.NewCrashable()
 	fsys := vfstest.NewFaulty(mem)

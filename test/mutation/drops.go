@@ -26,6 +26,11 @@ func boundMistakes() []mistake {
 	filter, trace := []string{"./pkg/filter"}, []string{"./pkg/trace"}
 	return []mistake{
 		{
+			name: "a full disk keeps all segments that are finished", file: "pkg/commitlog/retain.go",
+			old: "if retired != nil && !vfs.LacksRoom(retired) {", with: "if retired != nil {",
+			tests: []string{"./pkg/commitlog"}, run: "OtherSegmentsFirst",
+		},
+		{
 			name: "bounds: a regular expression is as large as it likes", file: "pkg/filter/patterns.go",
 			old: "if p.wrong != nil {", with: "if false {", tests: filter, run: "InvalidExpressions",
 		},
