@@ -18,7 +18,7 @@ type Entry interface {
 
 // Placed is the position of an entry's records in the log.
 type Placed struct {
-	Written  bool       // they are in the log, committed or not; otherwise no other field is set
+	Written  bool       // they are in the log, committed or not, or are being written; otherwise no other field is set
 	First    seq.Offset // of the entry's first record
 	Position int64      // byte position of their batch
 }

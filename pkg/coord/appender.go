@@ -1,13 +1,19 @@
 package coord
 
 import (
+	"errors"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/stack"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
+
+// writeAgain is the pause before a write is repeated that took too long and then had no effect.
+const writeAgain = 100 * time.Millisecond
 
 // inliner is an Entry whose caller may act as the appender for one group: a caller that only
 // waits for the outcome saves two thread switches.
@@ -112,6 +118,9 @@ func (a *appender) Write(with *vfs.Gathering) vfs.Sync {
 	}
 	due, err := t.write(g)
 	switch begun := false; {
+	case errors.Is(err, errAgain):
+		go a.complete(a.append, g)
+		return nil
 	case err != nil:
 		t.fail(err)
 	case due:
@@ -172,7 +181,7 @@ func (a *appender) next(handOver bool) *group {
 		return nil
 	}
 	t.forming = nil
-	g.size, g.since = g.builder.Size(), t.o.Now()
+	g.size, g.since, g.first = g.builder.Size(), t.o.Now(), t.o.Log.End()
 	t.backlog.add(g)
 	t.room.Broadcast()
 	t.mu.Unlock()
@@ -183,6 +192,14 @@ func (a *appender) next(handOver bool) *group {
 // has failed, the term ends.
 func (a *appender) append(g *group) {
 	due, err := a.t.write(g)
+	for errors.Is(err, errAgain) {
+		time.Sleep(writeAgain)
+		if due = false; a.t.isOver() {
+			err = a.t.refused(g, failure.NotLeading)
+		} else {
+			due, err = a.t.write(g)
+		}
+	}
 	switch {
 	case err != nil:
 		a.t.fail(err)
@@ -191,6 +208,13 @@ func (a *appender) append(g *group) {
 	case g.written:
 		a.acknowledge(g)
 	}
+}
+
+// isOver reports whether the term accepts nothing more.
+func (t *Term) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over != nil
 }
 
 // sync syncs a written group, and counts it. If the log has failed, the term ends.

@@ -78,7 +78,7 @@ func (b *backlog) popDecided(committed seq.Offset, ended bool, budget *Budget) (
 		}
 		if !g.told {
 			g.told = true
-			late = append(late, g)
+			late = append(late, g.late())
 		}
 	}
 	return decided, late
@@ -101,9 +101,10 @@ func (b *backlog) expire(now time.Time, limit time.Duration) bool {
 type group struct {
 	builder *commitlog.Builder
 	entries []placedEntry
-	size    int       // bytes of the batch
-	taken   int       // bytes of its entries that count against the node's budget
-	since   time.Time // when it was taken to be appended
+	size    int        // bytes of the batch
+	taken   int        // bytes of its entries that count against the node's budget
+	since   time.Time  // when it was taken to be appended
+	first   seq.Offset // where the batch begins; only this group can be written there
 	batch   commitlog.Batch
 	written bool  // the batch is in the log
 	expired bool  // it has waited too long to be committed
@@ -132,12 +133,20 @@ func (g *group) decide(committed seq.Offset, ended bool) bool {
 }
 
 // lateness returns the error with which entries of an uncommitted group complete, or nil while they
-// wait.
+// wait. A group that is being written may be in the log.
 func (g *group) lateness() error {
-	if g.err == nil && g.expired && g.written {
+	if g.err == nil && g.expired {
 		return failure.Unconfirmed
 	}
 	return g.err
+}
+
+// late returns a late group with the entries of this one, which may still be being written: if the
+// write fails without an effect, it is repeated, so the entries get no other place.
+func (g *group) late() *group {
+	l := &group{entries: g.entries, first: g.first, batch: g.batch, written: g.written || g.err == nil, err: g.lateness()}
+	g.entries = nil
+	return l
 }
 
 // complete completes the entries, once.
@@ -148,7 +157,7 @@ func (g *group) complete(err error) {
 	}
 	for _, e := range g.entries {
 		if g.written {
-			at.First = g.batch.First() + seq.Offset(e.index)
+			at.First = g.first + seq.Offset(e.index)
 		}
 		e.entry.Complete(at, err)
 	}

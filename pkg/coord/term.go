@@ -277,13 +277,21 @@ func (t *Term) write(g *group) (due bool, err error) {
 	return t.syncer.Appended(batch.Count()), nil
 }
 
-// refused completes a group that was not appended, in its turn. It returns the log's error if the
-// log has failed: possibly not in this append, but in another write to it.
+// errAgain says that a group must be written again: its entries were completed as if it were written,
+// because the write took too long, and then the write failed without an effect.
+var errAgain = errors.New("write again")
+
+// refused completes a group that was not appended, in its turn, or returns errAgain. It returns the log's
+// error if the log has failed: possibly not in this append, but in another write to it.
 func (t *Term) refused(g *group, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	revoked := errors.Is(err, commitlog.ErrRevoked) || errors.Is(err, commitlog.ErrClosed)
+	if g.told && t.over == nil && !revoked && fate.Of(err) == fate.Refused && t.o.Log.Failed() == nil {
+		return errAgain
+	}
 	g.builder, g.err = nil, err
-	if errors.Is(err, commitlog.ErrRevoked) || errors.Is(err, commitlog.ErrClosed) {
+	if revoked {
 		t.endLocked(failure.NotLeading)
 	}
 	t.releaseLocked()
@@ -331,7 +339,7 @@ func (t *Term) releaseLocked() {
 			g.complete(g.err)
 		}
 		for _, g := range late {
-			g.complete(g.lateness())
+			g.complete(g.err)
 		}
 		for _, s := range shared {
 			s.done(s.err)

@@ -123,7 +123,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	t.members.idle = settled && !quiet
 	t.room.Broadcast() // other terms may have returned bytes to the budget
 	late := t.backlog.expire(now, t.o.PublishTimeout)
-	if g := t.forming; g != nil && (late || !t.appender.runs) && now.Sub(g.since) >= t.o.PublishTimeout {
+	if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout { // the log, or the round that it waits for, hangs
 		t.forming = nil
 		g.builder, g.err = nil, failure.TooFewISR
 		t.backlog.add(g)

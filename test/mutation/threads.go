@@ -11,6 +11,21 @@ func threadMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "Caller",
 		},
 		{
+			name: "a publish that waits for a round is not refused in time", file: "pkg/coord/update.go",
+			old: "g := t.forming; g != nil && now.Sub", with: "g := t.forming; g != nil && (late || !t.appender.runs) && now.Sub",
+			tests: []string{"./pkg/coord"}, run: "InTime",
+		},
+		{
+			name: "a publish that is being written is not answered in time", file: "pkg/coord/backlog.go",
+			old: "if g.err == nil && g.expired {", with: "if g.err == nil && g.expired && g.written {",
+			tests: []string{"./pkg/coord"}, run: "InTime",
+		},
+		{
+			name: "an offset that was told of one message is given to another", file: "pkg/coord/term.go",
+			old: "if g.told && t.over == nil && !revoked", with: "if false && !revoked",
+			tests: []string{"./pkg/coord"}, run: "IsRepeated",
+		},
+		{
 			name: "threads: what arrived while a caller appended is not appended", file: appenderFile,
 			old: "\t\ta.running.Add(1)\n\t\ta.goOn()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "\t\tt.mu.Unlock()\n\t\treturn nil\n",
 			tests: []string{"./pkg/coord"}, run: "Caller",
