@@ -139,6 +139,17 @@ func (t *Term) Tick(now, contact time.Time) {
 	t.reconsider(now)
 }
 
+// Expire is the part of Tick for a term without other replicas: entries that have waited too long are
+// completed. It costs next to nothing if none waits.
+func Expire(t *Term, now time.Time) {
+	t.mu.Lock()
+	waits := t.forming != nil || len(t.backlog.queue) > 0
+	t.mu.Unlock()
+	if waits {
+		t.Tick(now, now)
+	}
+}
+
 // Idle reports that the last Tick found nothing to do, and nothing has happened since that would
 // require another: termOptions.Stirred signals the end of that.
 func (t *Term) Idle() bool {

@@ -25,6 +25,7 @@ func (n *Host) startLoops(ctx context.Context) {
 	if n.o.Peers != nil {
 		n.life.running.Go(func() { n.terms.run(ctx) })
 	}
+	n.life.running.Go(func() { beat.Every(ctx, expireEvery, n.roles.expire) })
 	n.life.running.Go(func() { n.Stalls.Run(ctx) })
 	n.life.running.Go(func() { newLeadWatch(n).run(ctx) })
 	n.life.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Topics.Hosted(), time.Now()) }) })

@@ -16,6 +16,9 @@ const (
 	termTick = 100 * time.Millisecond
 	// calmTick is how often the contact with a quorum is checked while all terms are idle.
 	calmTick = 400 * time.Millisecond
+	// expireEvery is how often terms without other replicas, which need no ticks, are searched for
+	// publishes that have waited too long.
+	expireEvery = time.Second
 	// quietSoon is the age of the contact from which on it is checked at every termTick, so that
 	// terms learn in time that it is coord.QuietQuorum old.
 	quietSoon = coord.QuietQuorum - calmTick/2
@@ -155,4 +158,18 @@ func (lp *Led) tick(now, contact time.Time) {
 	if lp.Lease.Regained(now) {
 		lp.Part.Wake()
 	}
+}
+
+// expire completes publishes that have waited too long in terms without other replicas. If nothing on
+// the node is uncommitted, it looks at none.
+func (rs *roles) expire() {
+	if used, _, _ := rs.budget.Usage(); used == 0 {
+		return
+	}
+	now := time.Now()
+	rs.topics.EachHeld(func(_ *Topic, hp *Held) {
+		if lp := hp.Led.Load(); lp != nil && !lp.Term.Shared() {
+			coord.Expire(lp.Term, now)
+		}
+	})
 }

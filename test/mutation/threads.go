@@ -16,6 +16,11 @@ func threadMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "InTime",
 		},
 		{
+			name: "a publish to a partition without other replicas waits for ever", file: "pkg/host/terms.go",
+			old: "			coord.Expire(lp.Term, now)\n", with: "			_ = now\n",
+			tests: []string{"./pkg/broker"}, run: "WhileTheDiskHangs",
+		},
+		{
 			name: "a publish that is being written is not answered in time", file: "pkg/coord/backlog.go",
 			old: "if g.err == nil && g.expired {", with: "if g.err == nil && g.expired && g.written {",
 			tests: []string{"./pkg/coord"}, run: "InTime",
