@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -37,6 +38,7 @@ type chair struct {
 	calls     *calls
 	work      *tasks
 	log       *slog.Logger
+	clock     age.Steady // read first when the process starts; used by lead
 
 	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects chan meta.NodeID                    // to probe
@@ -47,6 +49,8 @@ type chair struct {
 // lead runs the controller whenever this node leads the metadata, until the Node is closed.
 func (c *chair) lead() {
 	ctx := c.work.ctx
+	now := time.Now()
+	c.clock.Read(now, now.UnixNano())
 	var former meta.NodeID // the previous leader
 	for ctx.Err() == nil {
 		moved := c.store.LeaderChanged()
@@ -88,7 +92,7 @@ func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	changed := make(chan struct{}, 1)
 	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
-		Options: c.options, Self: c.self, Former: former, Cluster: c, Changed: changed, Suspects: c.suspects,
+		Options: c.options, Self: c.self, Former: former, Cluster: c, Clock: &c.clock, Changed: changed, Suspects: c.suspects,
 	}
 	err := loop.Run(ctx)
 	c.decision.Store(nil)

@@ -74,6 +74,10 @@ func purgeMistakes() []mistake {
 	here, state := []string{"./pkg/broker"}, []string{"./pkg/meta"}
 	return []mistake{
 		{
+			name: "trash: a step of the clock purges it", file: "pkg/cluster/controller/core.go",
+			old: "c.clock.Read(now, c.wall(now))", with: "c.wall(now)", tests: []string{"./pkg/cluster/controller"}, run: "StepOfTheClock",
+		},
+		{
 			name: "trash: a full disk purges what it does not hold", file: "pkg/removal/removal.go",
 			old: "r.keeps(d.Topic) && r.holds(d.Topic, least)", with: "r.keeps(d.Topic)", tests: []string{"./pkg/removal"}, run: "Oldest",
 		},

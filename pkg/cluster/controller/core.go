@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -24,8 +25,10 @@ type Decision struct {
 type Core struct {
 	*Detector
 	opts     Options
-	calm     time.Time // since when no verdict and no election was necessary, and no leadership moved away
-	balanced time.Time // when leaderships were last returned
+	clock    *age.Steady               // by which deleted topics are purged
+	wall     func(now time.Time) int64 // the wall clock, ns since 1970; tests set it
+	calm     time.Time                 // since when no verdict and no election was necessary, and no leadership moved away
+	balanced time.Time                 // when leaderships were last returned
 
 	// The subject and result of the last round over the metadata.
 	seen     *meta.State // including what was found unchanged since
@@ -38,14 +41,18 @@ type Core struct {
 // New returns a controller that has just taken over on node self.
 func New(o Options, self meta.NodeID, now time.Time) *Core {
 	o = o.WithDefaults()
-	return &Core{Detector: NewDetector(o, self, now), opts: o, calm: now, balanced: now}
+	return &Core{
+		Detector: NewDetector(o, self, now), opts: o, clock: &age.Steady{}, wall: time.Time.UnixNano, calm: now, balanced: now,
+	}
 }
 
 // Decide returns what to do now. Liveness and leadership come first. Replicas are moved and
-// leaderships returned only if nothing is pending, and the trash is purged only after that.
+// leaderships returned only if nothing is pending, and the trash is purged only after that. A wall
+// clock that is set forward purges nothing until it has stayed so for age.StepTrust.
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	d := c.decide(s, now)
-	if due, _ := meta.TrashOf(s).Due(now); len(due) > 0 && len(d.Commands) == 0 {
+	trusted := time.Unix(0, c.clock.Read(now, c.wall(now)))
+	if due, _ := meta.TrashOf(s).Due(trusted); len(due) > 0 && len(d.Commands) == 0 {
 		d.Commands = []meta.Command{meta.PurgeTopics{Incarnations: due}}
 	}
 	return d

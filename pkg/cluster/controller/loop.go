@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -35,6 +36,9 @@ type Loop struct {
 	Self    meta.NodeID
 	Former  Former
 	Cluster Cluster
+	// Clock, if not nil, is the clock by which deleted topics are purged: one for all controllers of
+	// a process, which use it one after another. A new one trusts the wall clock as it is.
+	Clock *age.Steady
 	// Changed, if not nil, signals metadata changes. A buffer of one is enough.
 	Changed <-chan struct{}
 	// Suspects, if not nil, delivers nodes to probe now, because a connection broke or was
@@ -59,6 +63,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	o := l.Options.WithDefaults()
 	core := New(o, l.Self, time.Now())
 	core.Succeed(l.Former)
+	if l.Clock != nil {
+		core.clock = l.Clock
+	}
 	answers := make(chan answer)
 	proposed := make(chan struct{})
 	asked := map[meta.NodeID]bool{}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -108,5 +109,46 @@ func TestTheTrashIsPurgedInTime(t *testing.T) {
 	d = core.Decide(s, later)
 	if len(d.Commands) != 1 || meta.NameOf(d.Commands[0]) != "elect-leaders" {
 		t.Errorf("beside a partition without a leader: %+v", d.Commands)
+	}
+}
+
+// A wall clock that is set forward purges nothing until it has stayed there for age.StepTrust,
+// also for a controller that takes over meanwhile.
+func TestAStepOfTheClockPurgesNothing(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := largeState(t)
+	step := time.Duration(0)
+	wall := func(now time.Time) int64 { return now.Add(step).UnixNano() }
+	core := New(Options{}, "node-00", now)
+	core.wall = wall
+	if r := meta.ApplyAt(s, s.Index()+1, now.UnixNano(), meta.DeleteTopic{Name: "topic-0500"}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	decide := func(after time.Duration) int {
+		t.Helper()
+		for n := range s.Nodes() {
+			core.Heard(n.ID, n.Incarnation, now.Add(after))
+		}
+		return len(core.Decide(s, now.Add(after)).Commands)
+	}
+	decide(0)
+	step = 30 * time.Hour
+	if n := decide(time.Second); n > 0 {
+		t.Error("purged as soon as the clock was set forward")
+	}
+	clock := core.clock
+	core = New(Options{}, "node-00", now.Add(time.Minute))
+	core.wall, core.clock = wall, clock
+	if n := decide(time.Minute); n > 0 {
+		t.Error("purged by the next controller of the process")
+	}
+	step = 0
+	if n := decide(time.Hour); n > 0 {
+		t.Error("purged after the clock was corrected")
+	}
+	step = 30 * time.Hour
+	decide(2 * time.Hour)
+	if n := decide(2*time.Hour + age.StepTrust); n != 1 {
+		t.Error("not purged although the clock stayed where it was set")
 	}
 }
