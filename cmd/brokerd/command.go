@@ -157,7 +157,9 @@ func (p *program) serve(ctx context.Context, load func() (config.Loaded, error))
 	}
 	level := new(slog.LevelVar)
 	setLevel(level, loaded.Options.Process.LogLevel)
-	log := newLogger(p.stderr, loaded.Options.Process.LogFormat, level, lookupEnv(p.environ, "JOURNAL_STREAM"))
+	out := newLogOut(p.stderr)
+	defer out.flush()
+	log := newLogger(out, p.stderr, loaded.Options.Process.LogFormat, level, lookupEnv(p.environ, "JOURNAL_STREAM"))
 	if err := refuseNsqdsFiles(loaded.Options.DataDir); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -37,6 +38,37 @@ func lockDataDir(dir, nodeID string, now time.Time) (io.Closer, error) {
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
 	return lock, nil
+}
+
+// asOwner calls f with the rights of the user whose process uses a data directory: files that root
+// creates there could not be opened by that user's node afterwards. A process that is not root keeps
+// its rights. Nothing else must run meanwhile: the rights are those of the process.
+func asOwner(dir string, f func() error) (err error) {
+	uid, gid := ownerOf(dir)
+	if os.Geteuid() != 0 || uid <= 0 {
+		return f()
+	}
+	if err := errors.Join(syscall.Setresgid(-1, gid, -1), syscall.Setresuid(-1, uid, -1)); err != nil {
+		return exitWith(exitTemporary, fmt.Errorf("cannot act as user %d, whose files are in %s: %w; run this command as that user", uid, dir, err))
+	}
+	defer func() {
+		err = errors.Join(err, syscall.Setresuid(-1, 0, -1), syscall.Setresgid(-1, 0, -1))
+	}()
+	return f()
+}
+
+// ownerOf returns the user and the group of the process that created the lock of a data directory,
+// and -1 if that is unknown.
+func ownerOf(dir string) (uid, gid int) {
+	info, err := os.Stat(filepath.Join(dir, lockFile))
+	if err != nil {
+		return -1, -1
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1, -1
+	}
+	return int(stat.Uid), int(stat.Gid)
 }
 
 func holder(dir string) string {

@@ -9,26 +9,32 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
-// newLogger returns the logger of the process. format is a value of the setting log-format.
-func newLogger(out *os.File, format string, level slog.Leveler, journalStream string) *slog.Logger {
+// newLogger returns the logger of the process, which writes to out, the way to file. format is a
+// value of the setting log-format.
+func newLogger(out *logOut, file *os.File, format string, level slog.Leveler, journalStream string) *slog.Logger {
 	if format == "auto" {
-		format = autoFormat(out, journalStream)
+		format = autoFormat(file, journalStream)
 	}
+	log := slog.New(newHandler(out, format, level))
+	out.reports(log)
+	return log
+}
+
+func newHandler(out io.Writer, format string, level slog.Leveler) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDurations}
 	switch format {
 	case "journal":
-		return slog.New(&lineHandler{to: &lockedWriter{w: out}, level: level, head: journalHead})
+		return &lineHandler{to: out, level: level, head: journalHead}
 	case "text":
-		return slog.New(slog.NewTextHandler(out, options))
+		return slog.NewTextHandler(out, options)
 	}
-	return slog.New(slog.NewJSONHandler(out, options))
+	return slog.NewJSONHandler(out, options)
 }
 
 // spellDurations writes durations with a unit, instead of JSON's plain number of nanoseconds.
@@ -64,24 +70,11 @@ func setLevel(v *slog.LevelVar, name string) {
 // lineHandler writes plain lines: a head that depends on the record, the
 // message, then key=value pairs.
 type lineHandler struct {
-	to    *lockedWriter
+	to    io.Writer // takes one line with each Write, from many goroutines
 	level slog.Leveler
 	head  func(slog.Record) string
 	group string // prefix of further attributes, with a dot at the end
 	attrs string // already formatted
-}
-
-// lockedWriter is a writer shared by handlers derived from one another.
-type lockedWriter struct {
-	mu sync.Mutex // guards w, one line at a time
-	w  io.Writer
-}
-
-func (l *lockedWriter) write(line string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err := io.WriteString(l.w, line)
-	return err
 }
 
 // Enabled implements slog.Handler.
@@ -100,7 +93,8 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	b.WriteByte('\n')
-	return h.to.write(b.String())
+	_, err := io.WriteString(h.to, b.String())
+	return err
 }
 
 // WithAttrs implements slog.Handler.

@@ -50,7 +50,7 @@ func main() {
 func (p *program) run(ctx context.Context) (code int) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			fmt.Fprintf(p.stderr, "brokerd: BUG: %v\n%s", broken, debug.Stack())
+			p.say("brokerd: BUG: %v\n%s", broken, debug.Stack())
 			code = exitBug
 		}
 	}()
@@ -69,9 +69,16 @@ func (p *program) run(ctx context.Context) (code int) {
 		err = p.brokerd(ctx, args)
 	}
 	if err != nil && !isSilent(err) {
-		fmt.Fprintf(p.stderr, "%s: %v\n", name, err)
+		p.say("%s: %v\n", name, err)
 	}
 	return exitCode(err)
+}
+
+// say prints to standard error. If that takes nothing, the process ends nevertheless.
+func (p *program) say(format string, args ...any) {
+	out := newLogOut(p.stderr)
+	fmt.Fprintf(out, format, args...)
+	out.flush()
 }
 
 // nsqVersion is the nsqd version reported to clients and tools; some of them parse and compare it.

@@ -155,7 +155,9 @@ func (p *program) nsqd(ctx context.Context, args []string) error {
 	}
 	level := new(slog.LevelVar)
 	setLevel(level, loaded.Options.Process.LogLevel)
-	log := standInLogger(given, nsqdName, p.stderr, level)
+	out := newLogOut(p.stderr)
+	defer out.flush()
+	log := standInLogger(given, nsqdName, out, level)
 	log.Info(standInVersion(nsqdName))
 	log.Info("running as stand-in for nsqd", "version", version, "data", loaded.Options.DataDir)
 	given.complain(log)
@@ -168,12 +170,14 @@ func (p *program) nsqd(ctx context.Context, args []string) error {
 	})
 }
 
-func standInLogger(given *standInArgs, name string, out *os.File, level slog.Leveler) *slog.Logger {
+func standInLogger(given *standInArgs, name string, out *logOut, level slog.Leveler) *slog.Logger {
 	prefix := "[" + name + "] "
 	if own := given.last("log-prefix"); own != "" {
 		prefix = strings.TrimRight(own, " ") + " "
 	}
-	return slog.New(&lineHandler{to: &lockedWriter{w: out}, level: level, head: nsqHead(prefix)})
+	log := slog.New(&lineHandler{to: out, level: level, head: nsqHead(prefix)})
+	out.reports(log)
+	return log
 }
 
 // nsqdConfig converts nsqd's options to a configuration.

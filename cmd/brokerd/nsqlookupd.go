@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,9 @@ func (p *program) nsqlookupd(ctx context.Context, args []string) error {
 	}
 	level := new(slog.LevelVar)
 	setLevel(level, d.logLevel)
-	log := standInLogger(given, nsqlookupdName, p.stderr, level)
+	out := newLogOut(p.stderr)
+	defer out.flush()
+	log := standInLogger(given, nsqlookupdName, out, level)
 	log.Info(standInVersion(nsqlookupdName))
 	given.complain(log)
 	return d.run(ctx, log, p.signals)
@@ -133,6 +136,7 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	defer ls.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // as brokerd
 	directory := lookupd.NewDirectory(d.inactive, d.tombstone)
 	self := lookupd.Self{Version: nsqVersion, BroadcastAddress: d.broadcast, Hostname: d.hostname, TCPPort: portOfAll(ls.TCP), HTTPPort: portOfAll(ls.HTTP)}
 	nodes := &lookupd.Server{Directory: directory, Self: self, IdleTimeout: 2 * d.inactive, Log: log}

@@ -249,7 +249,16 @@ func resetPositions(w io.Writer, dir string, o resetOptions) error {
 	if _, err := topic.InspectPositions(vfs.OS{}, dir); err != nil {
 		return err
 	}
-	lock, err := lockAbove(dir)
+	above, err := dataDirAbove(dir)
+	if err != nil {
+		return err
+	}
+	return asOwner(above, func() error { return resetPositionsIn(above, w, dir, o) })
+}
+
+// resetPositionsIn resets positions in a data directory that no node uses; "": in a copy elsewhere.
+func resetPositionsIn(above string, w io.Writer, dir string, o resetOptions) error {
+	lock, err := lockAbove(above)
 	if err != nil {
 		return err
 	}
@@ -258,7 +267,7 @@ func resetPositions(w io.Writer, dir string, o resetOptions) error {
 		if err := topic.MovePositions(vfs.OS{}, dir, o.channel, seq.Offset(o.to)); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "channel %s starts at offset %d\n", o.channel, o.to)
+		_, err := fmt.Fprintf(w, "channel %s starts at offset %d\n", o.channel, o.to)
 		return err
 	}
 	if err := topic.ResetPositions(vfs.OS{}, dir); err != nil {
@@ -268,29 +277,36 @@ func resetPositions(w io.Writer, dir string, o resetOptions) error {
 	return err
 }
 
-// lockAbove locks the data directory that contains a partition's directory, so that no node uses
-// it. A copy elsewhere needs no lock.
-func lockAbove(dir string) (io.Closer, error) {
+// dataDirAbove returns the data directory that contains a partition's directory; "" for a copy
+// elsewhere.
+func dataDirAbove(dir string) (string, error) {
 	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
+		if _, err := (vfs.OS{}).Stat(filepath.Join(up, lockFile)); err == nil {
+			return up, nil
+		}
+	}
+	return "", nil
+}
+
+// lockAbove locks a data directory, so that no node uses it, and replays its journal. A copy elsewhere
+// needs neither.
+func lockAbove(above string) (io.Closer, error) {
+	if above == "" {
+		return io.NopCloser(nil), nil
+	}
+	lock, err := vfs.OS{}.Lock(filepath.Join(above, lockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, exitWith(exitTemporary, fmt.Errorf("data directory %s is in use by %s", above, holder(above)))
+	}
 	if err != nil {
 		return nil, err
 	}
-	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
-		name := filepath.Join(up, lockFile)
-		if _, err := (vfs.OS{}).Stat(name); err != nil {
-			continue
-		}
-		lock, err := vfs.OS{}.Lock(name)
-		if errors.Is(err, vfs.ErrLocked) {
-			return nil, exitWith(exitTemporary, fmt.Errorf("data directory %s is in use by %s", up, holder(up)))
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := datadir.At(vfs.OS{}, up).Replay(); err != nil {
-			return nil, errors.Join(err, lock.Close())
-		}
-		return lock, nil
+	if err := datadir.At(vfs.OS{}, above).Replay(); err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
-	return io.NopCloser(nil), nil
+	return lock, nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -55,6 +56,7 @@ func (p *process) run(ctx context.Context) error {
 	hurry, now := context.WithCancel(ctx)
 	defer now()
 	hangup := make(chan struct{}, 1)
+	signal.Ignore(syscall.SIGPIPE) // a node survives the reader of its log
 	go watchSignals(hurry, p.signals, hangup, func() { stop(errStopped) }, now)
 
 	lock, err := lockDataDir(o.DataDir, o.NodeID, time.Now())

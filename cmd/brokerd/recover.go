@@ -93,17 +93,10 @@ func (o *recoverOptions) validate() error {
 	return nil
 }
 
-// recoverSurvivor prints the losses of a recovery and, if confirmed, performs it.
+// recoverSurvivor prints the losses of a recovery and, if confirmed, performs it as the user of the
+// node. It reads the snapshot, which only its owner may read, as the user who runs it.
 func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	if err := o.validate(); err != nil {
-		return err
-	}
-	lock, err := lockDataDir(o.dataDir, o.nodeID, time.Now())
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := datadir.At(vfs.OS{}, o.dataDir).Replay(); err != nil {
 		return err
 	}
 	data, self := datadir.At(vfs.OS{}, o.dataDir), meta.NodeID(o.nodeID)
@@ -112,6 +105,19 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 		KeepNewer: func(s *meta.State) error { return datadir.NewerThan(s, data, self).Keep() },
 	}
 	if err := o.readSnapshot(&c); err != nil {
+		return err
+	}
+	return asOwner(o.dataDir, func() error { return recoverFrom(w, o, c) })
+}
+
+func recoverFrom(w io.Writer, o recoverOptions, c cluster.RecoverOptions) error {
+	lock, err := lockDataDir(o.dataDir, o.nodeID, time.Now())
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	data := datadir.At(vfs.OS{}, o.dataDir)
+	if err := data.Replay(); err != nil {
 		return err
 	}
 	s, err := cluster.ReadSurvivor(c)
@@ -127,7 +133,7 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	}
 	report, err := newLossReport(o.dataDir, s)
 	if err == nil && o.snapshot != "" {
-		err = report.compare(datadir.NewerThan(s.State, data, self))
+		err = report.compare(datadir.NewerThan(s.State, data, c.Self))
 	}
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func TestLinesForTheJournalAndForNsq(t *testing.T) {
 		{nsqHead("[nsqd] "), "[nsqd] 2026/11/21 01:02:03.000004 WARNING: two words topic=t g.n=1 g.text=\"a b\" g.at=2026-11-21T01:02:03.000004Z g.inner.x=\"\"\n"},
 	} {
 		var out bytes.Buffer
-		h := (&lineHandler{to: &lockedWriter{w: &out}, level: slog.LevelInfo, head: tt.head}).
+		h := (&lineHandler{to: &out, level: slog.LevelInfo, head: tt.head}).
 			WithAttrs([]slog.Attr{slog.String("topic", "t")}).WithGroup("g").WithAttrs([]slog.Attr{slog.Int("n", 1)})
 		r := slog.NewRecord(at, slog.LevelWarn, "two\nwords", 0)
 		r.AddAttrs(slog.String("text", "a b"), slog.Time("at", at), slog.Group("inner", slog.String("x", "")))
@@ -87,7 +87,7 @@ func TestTheAutomaticFormat(t *testing.T) {
 	if got := autoFormat(out, "1:2"); got != "json" {
 		t.Errorf("somebody else's journal: %s", got)
 	}
-	newLogger(out, "auto", slog.LevelInfo, "").Info("hello", "took", 1500*time.Millisecond)
+	newLogger(newLogOut(out), out, "auto", slog.LevelInfo, "").Info("hello", "took", 1500*time.Millisecond)
 	content, err := os.ReadFile(out.Name())
 	if err != nil || !strings.HasPrefix(string(content), `{"time":`) || !strings.Contains(string(content), `"took":"1.5s"`) {
 		t.Errorf("%s %v", content, err)
@@ -127,7 +127,7 @@ func TestABadCertificateNeverReplacesAGoodOne(t *testing.T) {
 	}
 	server := certs.config()
 	var out bytes.Buffer
-	log := slog.New(&lineHandler{to: &lockedWriter{w: &out}, level: slog.LevelInfo, head: journalHead})
+	log := slog.New(&lineHandler{to: &out, level: slog.LevelInfo, head: journalHead})
 	steps := []struct {
 		name   string
 		change func()

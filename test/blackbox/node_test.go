@@ -67,6 +67,7 @@ type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	ready  chan struct{} // closed when it has said so
+	stderr io.Closer     // the reader of its log
 
 	mu        sync.Mutex // guards what follows
 	addresses map[string]string
@@ -133,6 +134,7 @@ func (n *node) launch() {
 	if err := p.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
+	p.stderr = stderr
 	go p.follow(stderr)
 	n.process = p
 	n.t.Cleanup(func() {

@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,4 +49,18 @@ func TestWhatIsDoneOnCallSurvivesAKill(t *testing.T) {
 			t.Errorf("no %s in\n%s", kind, events)
 		}
 	}
+}
+
+// A node whose log nobody reads any more goes on.
+func TestANodeSurvivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	if err := n.stderr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		n.post(fmt.Sprint("/topic/create?topic=t", i), "") // it logs
+		n.post(fmt.Sprint("/pub?topic=t", i), "x")
+	}
+	n.stop()
 }

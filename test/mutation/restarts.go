@@ -48,6 +48,10 @@ func backupMistakes() []mistake {
 	format, copies := []string{"./pkg/backup"}, []string{"./internal/backups"}
 	return []mistake{
 		{
+			name: "process: it waits for the reader of its log", file: "cmd/brokerd/logout.go",
+			old: "l.idle == nil && len(line) <= logAtOnce && l.takes()", with: "true", tests: []string{"./cmd/brokerd"}, run: "TestNobodyWaitsForTheLog",
+		},
+		{
 			name: "backup: a manifest need not be what was written", file: "pkg/backup/manifest.go",
 			old: `if !ok || string(rest) != "sha256 "`, with: `if !ok || false && string(rest) != "sha256 "`, tests: format, run: "Damage",
 		},
