@@ -16,9 +16,10 @@ import (
 
 // Parts of the resources that clients may use.
 const (
-	clientFiles   = 4 // of so many file descriptors, clients may have all but one part
-	addressShare  = 2 // one address may have one of so many parts of the connections
-	httpShare     = 8 // one of so many parts of the connections is for HTTP alone
+	clientFiles   = 4  // of so many file descriptors, clients may have all but one part
+	ownFiles      = 64 // and all but so many, which a node without a load needs
+	addressShare  = 2  // one address may have one of so many parts of the connections
+	httpShare     = 8  // one of so many parts of the connections is for HTTP alone
 	crowdTellsOf  = 10 * time.Second
 	leastOfCrowds = 64
 )
@@ -44,14 +45,14 @@ type crowd struct {
 
 // newCrowd returns the limits for a process with a limit of open files.
 func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger) *crowd {
-	most := int(min(limit-limit/clientFiles, math.MaxInt32))
+	part := limit / clientFiles
+	most := int(min(limit-max(part, min(ownFiles, limit-part)), math.MaxInt32))
 	share := most
 	if l.MaxConnections > 0 {
 		share = min(most, l.MaxConnections)
 	}
 	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, leastOfCrowds))
-	all := max(most, leastOfCrowds)
-	return &crowd{max: all, maxNSQ: all - all/httpShare, maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
+	return &crowd{max: most, maxNSQ: most - max(most/httpShare, 1), maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
 }
 
 // openFiles returns the process's limit of open files.

@@ -200,9 +200,16 @@ func (s *Space) Look() Room {
 	}
 	reserve := s.reserveOf(u)
 	s.headroom.observe(u.Free, reserve)
-	r := s.level.observe(time.Now(), s.headroom.shows(u.Free, reserve), reserve)
+	shown := s.headroom.shows(u.Free, reserve)
+	if u.FewFiles && reserve > 0 { // as if bytes were lacking
+		shown = min(shown, reserve-1)
+	}
+	r := s.level.observe(time.Now(), shown, reserve)
 	if full := r <= Low; s.low.Swap(full) != full {
-		if full {
+		if full && u.FewFiles {
+			s.log.Error("file system nearly out of inodes: publishes are refused until files are removed from it (df -i), and leadership moves to in-sync replicas with free space",
+				"path", s.dir, "free_bytes", u.Free)
+		} else if full {
 			s.log.Error("disk nearly full: publishes are refused until space is freed, and leadership moves to in-sync replicas with free space",
 				"free_bytes", u.Free, "reserve_bytes", reserve)
 		} else {

@@ -1,8 +1,13 @@
 package diskspace
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
@@ -94,5 +99,30 @@ func TestHeadroomCountsWhatTheDiskNeedNotShowYet(t *testing.T) {
 	h.unknown()
 	if !h.reserve(1 << 40) {
 		t.Error("publishes are refused though nothing is known of the disk")
+	}
+}
+
+// disk is a file system of which only the usage is known.
+type disk struct {
+	vfs.FS
+	usage vfs.Usage
+}
+
+func (d *disk) Usage(string) (vfs.Usage, error) { return d.usage, nil }
+
+// A file system without inodes takes no segment, however many bytes are free.
+func TestADiskWithoutInodesIsLow(t *testing.T) {
+	d := &disk{usage: vfs.Usage{Total: 1 << 40, Free: 1 << 39, FewFiles: true}}
+	var said bytes.Buffer
+	s := New(d, "/data", 1<<20, slog.New(slog.NewTextHandler(&said, nil)))
+	if r := s.Look(); r != Low || !s.Low() || s.Reserve(1) || s.Brimful() {
+		t.Errorf("level %d, low %v, brimful %v", r, s.Low(), s.Brimful())
+	}
+	if !strings.Contains(said.String(), "inodes") {
+		t.Errorf("the log says %q", said.String())
+	}
+	d.usage.FewFiles = false
+	if r := s.Look(); r != Ample || !s.Reserve(1) {
+		t.Errorf("level %d after files were removed", r)
 	}
 }

@@ -197,14 +197,19 @@ func (s OS) Lock(name string) (io.Closer, error) {
 	return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 }
 
+// leastFiles is the number of inodes below which a file system has few: a node that removes data
+// creates some files as well.
+const leastFiles = 128
+
 // Usage implements FS. Free is what an unprivileged process may still use.
 func (OS) Usage(name string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := ignoringEINTR(func() error { return unix.Statfs(name, &st) }); err != nil {
 		return Usage{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	block := uint64(st.Bsize) //nolint:gosec // a block size is positive
-	return Usage{Total: st.Blocks * block, Free: st.Bavail * block}, nil
+	block := uint64(st.Bsize)                    //nolint:gosec // a block size is positive
+	few := st.Files > 0 && st.Ffree < leastFiles // without a limit, Files is 0
+	return Usage{Total: st.Blocks * block, Free: st.Bavail * block, FewFiles: few}, nil
 }
 
 // Size implements File.

@@ -44,7 +44,10 @@ type FS interface {
 }
 
 // Usage is the state of a disk, in bytes.
-type Usage struct{ Total, Free uint64 }
+type Usage struct {
+	Total, Free uint64
+	FewFiles    bool // the file system has almost no inodes left: soon no file can be created
+}
 
 // File is an open file. ReadAt is safe for concurrent use, also during WriteAt. Only one goroutine
 // at a time may call the other methods, except that SyncData may run during WriteAt. It then covers
