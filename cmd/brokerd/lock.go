@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,10 +21,52 @@ const (
 	holderFile = "LOCK.holder" // describes the owner of the lock, for people
 )
 
+// ownPoll is how often a node checks that the data directory is still at its path.
+const ownPoll = time.Second
+
+// dirLock is the lock of a data directory.
+type dirLock struct {
+	io.Closer
+
+	dir  string
+	file os.FileInfo // of the lock
+}
+
+// lost returns an error if the directory was moved or removed, or its lock was. What the node
+// writes from then on is not found by its next start, and another process may use the path.
+func (l *dirLock) lost() error {
+	now, err := os.Stat(filepath.Join(l.dir, lockFile))
+	if err == nil && os.SameFile(now, l.file) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // another error does not mean that it is gone
+	}
+	return exitWith(exitDisk, fmt.Errorf("data directory %s was moved or removed while the node used it, or its file %s was: "+
+		"the node stops, because its next start would not find what it writes; put the directory back before that", l.dir, lockFile))
+}
+
+// watch sends to gone when the directory is lost. It ends when ctx does.
+func (l *dirLock) watch(ctx context.Context, gone chan<- error) {
+	tick := time.NewTicker(ownPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := l.lost(); err != nil {
+			gone <- err
+			return
+		}
+	}
+}
+
 // lockDataDir creates the data directory if it is missing and locks it for this process. It
 // reports the owner of the lock to a second process.
-func lockDataDir(dir, nodeID string, now time.Time) (io.Closer, error) {
+func lockDataDir(dir, nodeID string, now time.Time) (*dirLock, error) {
 	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
+		if to, link := os.Readlink(dir); link == nil {
+			err = fmt.Errorf("%s is a link to %s: %w; is its disk mounted?", dir, to, err)
+		}
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
 	lock, err := vfs.OS{}.Lock(filepath.Join(dir, lockFile))
@@ -37,7 +81,12 @@ func lockDataDir(dir, nodeID string, now time.Time) (io.Closer, error) {
 		lock.Close()
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
-	return lock, nil
+	file, err := os.Stat(filepath.Join(dir, lockFile))
+	if err != nil {
+		lock.Close()
+		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
+	}
+	return &dirLock{lock, dir, file}, nil
 }
 
 // asOwner calls f with the rights of the user whose process uses a data directory: files that root

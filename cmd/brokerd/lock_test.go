@@ -4,11 +4,62 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
+
+// The disk of a data directory is not mounted: the error names the link, and the directory that it means.
+func TestALinkToNowhere(t *testing.T) {
+	dir := t.TempDir()
+	link, to := filepath.Join(dir, "link"), filepath.Join(dir, "unmounted", "data")
+	if err := os.Symlink(to, link); err != nil {
+		t.Fatal(err)
+	}
+	_, err := lockDataDir(link, "n1", time.Now())
+	if exitCode(err) != exitDisk || !strings.Contains(err.Error(), "link to "+to) || !strings.Contains(err.Error(), "mounted") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A data directory that is moved, and one that another process has made at its path, are lost.
+func TestALostDataDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	lock, err := lockDataDir(dir, "n1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := lock.lost(); err != nil {
+		t.Errorf("in place: %v", err)
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.lost(); exitCode(err) != exitDisk {
+		t.Errorf("moved: %v", err)
+	}
+	other, err := lockDataDir(dir, "n1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	if err := lock.lost(); exitCode(err) != exitDisk {
+		t.Errorf("replaced: %v", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir+".old", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.lost(); err != nil {
+		t.Errorf("at the end of a link: %v", err)
+	}
+}
 
 // Operators run recover as root. Every file must be the one's whose node is to run on it.
 func TestRootRecoversForTheUserOfTheNode(t *testing.T) {

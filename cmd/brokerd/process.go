@@ -95,7 +95,7 @@ func (p *process) run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- n.Serve() }()
 	p.greetAll(ls)
-	failure := p.attend(stopping, n, ls, hangup, served)
+	failure := p.attend(stopping, n, ls, lock, hangup, served)
 	return errors.Join(failure, p.goDown(hurry, n, failure == nil))
 }
 
@@ -170,7 +170,7 @@ func (p *process) greetAll(ls *node.Listeners) {
 }
 
 // attend monitors a serving node until it must stop (nil) or fails.
-func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, hangup <-chan struct{}, served <-chan error) error {
+func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, lock *dirLock, hangup <-chan struct{}, served <-chan error) error {
 	ctx, leave := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -183,6 +183,8 @@ func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, 
 			pingWatchdog(ctx, n.Alive, n.Status, func(err error) { p.log.Error("liveness check failed; watchdog not notified", "error", err) })
 		})
 	}
+	gone := make(chan error, 1)
+	helpers.Go(func() { lock.watch(ctx, gone) })
 	announcer := p.newAnnouncer(n, ls)
 	p.lookupds.Announcer.Store(announcer)
 	helpers.Go(func() { announcer.Run(ctx) })
@@ -199,6 +201,9 @@ func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, 
 				err = errors.New("node failed")
 			}
 			return fmt.Errorf("serve: %w", err)
+		case err := <-gone:
+			p.log.Error("fatal error, node stops", "error", err)
+			return err
 		case <-becomesReady:
 			becomesReady = nil
 			ready()

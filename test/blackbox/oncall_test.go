@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,34 @@ func TestANodeSurvivesTheReaderOfItsLog(t *testing.T) {
 	for i := range 5 {
 		n.post(fmt.Sprint("/topic/create?topic=t", i), "") // it logs
 		n.post(fmt.Sprint("/pub?topic=t", i), "x")
+	}
+	n.stop()
+}
+
+// A node whose data directory is moved away would acknowledge what its next start does not find.
+func TestANodeStopsWithoutItsDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	n := startNodeOn(t, dir)
+	n.post("/pub?topic=t", "x")
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if code := n.wait(); code != 74 {
+		t.Errorf("exit code %d", code)
+	}
+	if log := n.logged(); !strings.Contains(log, "was moved or removed") {
+		t.Errorf("its log:\n%s", log)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("it made another directory")
+	}
+	if err := os.Rename(dir+".old", dir); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	if m := n.consumer("t", "c", 1, "{}").message(); m.body != "x" {
+		t.Errorf("%q", m.body)
 	}
 	n.stop()
 }

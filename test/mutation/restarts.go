@@ -48,6 +48,10 @@ func backupMistakes() []mistake {
 	format, copies := []string{"./pkg/backup"}, []string{"./internal/backups"}
 	return []mistake{
 		{
+			name: "process: another data directory at its path is its own", file: "cmd/brokerd/lock.go",
+			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil", tests: []string{"./cmd/brokerd"}, run: "TestALostDataDirectory",
+		},
+		{
 			name: "process: it waits for the reader of its log", file: "cmd/brokerd/logout.go",
 			old: "l.idle == nil && len(line) <= logAtOnce && l.takes()", with: "true", tests: []string{"./cmd/brokerd"}, run: "TestNobodyWaitsForTheLog",
 		},
