@@ -89,7 +89,7 @@ func (m *movers) release() {
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
 	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: processing.New(p.o.LatencyWindow, time.Now())}
 	c.keys.on.Store(channel.KeyedOf(s).On())
-	c.Flow.Observe(p.o.Now(), flow.Totals{})
+	c.Flow.Observe(p.o.Now(), flow.Totals{In: s.Counts(p.o.Log.End()).Messages}) // what is there has not come in since
 	return c
 }
 

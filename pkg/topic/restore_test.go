@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/flow"
 )
 
 // TestARestoredChannelBeginsAtTheLogsStart: retention may have removed messages to
@@ -62,5 +63,26 @@ func TestAChannelThatAnOlderSnapshotLacksSkipsNothing(t *testing.T) {
 	b.p.ChannelsComplete()
 	if got := b.channel("c", 3).Floor(); got != 6 {
 		t.Errorf("a new channel begins at %d, want 6", got)
+	}
+}
+
+// What a channel had when its leader started is no rate of messages that come in.
+func TestABacklogDoesNotComeInAtAStart(t *testing.T) {
+	b := newBench(t)
+	b.channel("c", 1)
+	b.publish("1", "2", "3", "4", "5")
+	b.restart()
+	c := b.channel("c", 1)
+	rates := func() flow.Rates {
+		b.now = b.now.Add(flow.Every)
+		Measure(c, b.now)
+		return c.Flow.Rates(b.now, TotalsOf(c.Stats().Counts))
+	}
+	if r := rates(); r != (flow.Rates{}) {
+		t.Errorf("after a start: %+v", r)
+	}
+	b.publish("6")
+	if r := rates(); r.In <= 0 || r.Out != 0 {
+		t.Errorf("after a publish: %+v", r)
 	}
 }

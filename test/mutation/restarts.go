@@ -48,6 +48,10 @@ func backupMistakes() []mistake {
 	format, copies := []string{"./pkg/backup"}, []string{"./internal/backups"}
 	return []mistake{
 		{
+			name: "rates: a backlog comes in at a start", file: "pkg/topic/channel.go",
+			old: "flow.Totals{In: s.Counts(p.o.Log.End()).Messages}", with: "flow.Totals{}", tests: []string{"./pkg/topic"}, run: "TestABacklogDoesNotComeIn",
+		},
+		{
 			name: "process: another data directory at its path is its own", file: "cmd/brokerd/lock.go",
 			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil", tests: []string{"./cmd/brokerd"}, run: "TestALostDataDirectory",
 		},
