@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/measure"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -19,9 +20,6 @@ func newBenchCommand(g *globals) *cobra.Command {
 	return newGroup("bench", "Measure publish and delivery performance",
 		newBenchPubCommand(g), newBenchSubCommand(g), newBenchE2ECommand(g))
 }
-
-// minE2EBody is the minimum size of a body that contains the time and the run.
-const minE2EBody = 16
 
 // loadOptions define the published load.
 type loadOptions struct {
@@ -65,37 +63,25 @@ func (o *loadOptions) validate(minSize units.Size) error {
 	return nil
 }
 
+// most returns the number of messages; 0: no limit.
+func (o *loadOptions) most() int64 {
+	if o.duration > 0 {
+		return 0
+	}
+	return o.messages
+}
+
 // benchReport is the result of a benchmark. Unmeasured parts are omitted.
 type benchReport struct {
-	Topic        string       `json:"topic"`
-	Channel      string       `json:"channel,omitempty"`
-	Publish      *throughput  `json:"publish,omitempty"`
-	Consume      *throughput  `json:"consume,omitempty"`
-	PubToAck     *percentiles `json:"pub_to_ack,omitempty"`     // of batches
-	PubToDeliver *percentiles `json:"pub_to_deliver,omitempty"` // of messages
+	Topic        string               `json:"topic"`
+	Channel      string               `json:"channel,omitempty"`
+	Publish      *measure.Throughput  `json:"publish,omitempty"`
+	Consume      *measure.Throughput  `json:"consume,omitempty"`
+	PubToAck     *measure.Percentiles `json:"pub_to_ack,omitempty"`     // of batches
+	PubToDeliver *measure.Percentiles `json:"pub_to_deliver,omitempty"` // of messages
 }
 
-// throughput counts messages. Bytes are those of the bodies.
-type throughput struct {
-	Messages          int64   `json:"messages"`
-	Failed            int64   `json:"failed"`
-	Redelivered       int64   `json:"redelivered"`
-	Bytes             int64   `json:"bytes"`
-	Seconds           float64 `json:"seconds"`
-	MessagesPerSecond float64 `json:"messages_per_second"`
-	BytesPerSecond    float64 `json:"bytes_per_second"`
-}
-
-func newThroughput(c counts, took time.Duration) *throughput {
-	t := &throughput{Messages: c.messages, Failed: c.failed, Redelivered: c.redelivered, Bytes: c.bytes, Seconds: took.Seconds()}
-	if took > 0 {
-		t.MessagesPerSecond = float64(c.messages) / took.Seconds()
-		t.BytesPerSecond = float64(c.bytes) / took.Seconds()
-	}
-	return t
-}
-
-func (t throughput) text(did string) string {
+func throughputText(t *measure.Throughput, did string) string {
 	text := fmt.Sprintf("%s %s in %s (%s/s, %s/s)", did, count(t.Messages), latency(time.Duration(t.Seconds*float64(time.Second))),
 		metric(t.MessagesPerSecond), words.Size(int64(t.BytesPerSecond)))
 	if t.Failed > 0 {
@@ -121,15 +107,15 @@ func metric(v float64) string {
 // text formats the report for people.
 func (r benchReport) text(p *page) {
 	if r.Publish != nil {
-		p.line("%s", r.Publish.text("published"))
+		p.line("%s", throughputText(r.Publish, "published"))
 	}
 	if r.Consume != nil {
-		p.line("%s", r.Consume.text("consumed"))
+		p.line("%s", throughputText(r.Consume, "consumed"))
 	}
 	t := newTable("LATENCY", "P50", "P90", "P99", "P99.9", "MAX", "MEAN")
 	for _, l := range []struct {
 		name string
-		of   *percentiles
+		of   *measure.Percentiles
 	}{{"pub→ack", r.PubToAck}, {"pub→deliver", r.PubToDeliver}} {
 		if l.of != nil {
 			t.row(l.name, latency(l.of.P50), latency(l.of.P90), latency(l.of.P99), latency(l.of.P999), latency(l.of.Max), latency(l.of.Mean))
@@ -179,10 +165,10 @@ func benchPub(cmd *cobra.Command, g *globals, o loadOptions, topic string) error
 		return err
 	}
 	total, acks, took, failed := load.run(ctx)
-	if total.messages == 0 && failed != nil {
+	if total.Messages == 0 && failed != nil {
 		return failed
 	}
-	return g.showReport(cmd, benchReport{Topic: topic, Publish: newThroughput(total, took), PubToAck: acks.percentiles()}, failed)
+	return g.showReport(cmd, benchReport{Topic: topic, Publish: measure.NewThroughput(total, took), PubToAck: acks.Percentiles()}, failed)
 }
 
 type e2eOptions struct {
@@ -200,7 +186,7 @@ func newBenchE2ECommand(g *globals) *cobra.Command {
 from when it was due to its acknowledgement and to its delivery. The topic is created if missing.`,
 		Example: `  brokerctl bench e2e load --rate 2000 --duration 10s`,
 	}, func(cmd *cobra.Command, at target) error {
-		if err := o.load.validate(minE2EBody); err != nil {
+		if err := o.load.validate(measure.MinBody); err != nil {
 			return err
 		}
 		return benchE2E(cmd, g, o, at.topic)
@@ -220,9 +206,7 @@ func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 func (o *e2eOptions) drain() drainOptions {
 	const ready = 2000
 	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready, tcp: o.load.tcp}
-	if o.load.duration == 0 {
-		d.messages = o.load.messages
-	}
+	d.messages = o.load.most()
 	return d
 }
 
@@ -232,7 +216,7 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	if err != nil {
 		return err
 	}
-	s := newStamp()
+	s := measure.NewStamp()
 	d := newDrain(o.drain(), s)
 	if err := d.open(ctx, target); err != nil {
 		return err
@@ -248,11 +232,11 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	defer enough()
 	consuming.Go(func() { consumeErr = d.run(draining) })
 	published, acks, took, failed := load.run(ctx)
-	if published.messages == 0 {
+	if published.Messages == 0 {
 		enough()
 	}
 	consuming.Wait()
-	if published.messages == 0 && failed != nil {
+	if published.Messages == 0 && failed != nil {
 		return failed
 	}
 	if consumeErr != nil {
@@ -261,8 +245,8 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	consumed, consumedIn, delays := d.sum()
 	return g.showReport(cmd, benchReport{
 		Topic: topic, Channel: o.channel,
-		Publish: newThroughput(published, took), PubToAck: acks.percentiles(),
-		Consume: newThroughput(consumed, consumedIn), PubToDeliver: delays.percentiles(),
+		Publish: measure.NewThroughput(published, took), PubToAck: acks.Percentiles(),
+		Consume: measure.NewThroughput(consumed, consumedIn), PubToDeliver: delays.Percentiles(),
 	}, failed)
 }
 
@@ -325,7 +309,7 @@ func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) erro
 	if err != nil {
 		return err
 	}
-	d := newDrain(o, stamp{})
+	d := newDrain(o, measure.Stamp{})
 	if err := d.open(ctx, target); err != nil {
 		return err
 	}
@@ -333,13 +317,13 @@ func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) erro
 		return err
 	}
 	total, took, _ := d.sum()
-	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: newThroughput(total, took)}, nil)
+	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: measure.NewThroughput(total, took)}, nil)
 }
 
 // drain consumes with several clients.
 type drain struct {
 	o         drainOptions
-	stamp     stamp
+	stamp     measure.Stamp
 	left      atomic.Int64 // of o.messages
 	seen      atomic.Int64 // messages, to detect idleness
 	full      chan struct{}
@@ -350,12 +334,12 @@ type drain struct {
 // ended.
 type consumer struct {
 	from        *subscription
-	counts      counts
-	delays      histogram
+	counts      measure.Counts
+	delays      measure.Histogram
 	first, last time.Time
 }
 
-func newDrain(o drainOptions, s stamp) *drain {
+func newDrain(o drainOptions, s measure.Stamp) *drain {
 	d := &drain{o: o, stamp: s, full: make(chan struct{})}
 	d.left.Store(o.messages)
 	return d
@@ -369,7 +353,7 @@ func (d *drain) open(ctx context.Context, target *nsqTarget) error {
 			_ = d.leave() // the first error is returned
 			return err
 		}
-		d.consumers = append(d.consumers, &consumer{from: from, delays: newHistogram()})
+		d.consumers = append(d.consumers, &consumer{from: from, delays: measure.NewHistogram()})
 	}
 	return nil
 }
@@ -433,8 +417,8 @@ func (d *drain) wait(ctx, running context.Context) {
 // receive counts a message and finishes it. Messages beyond the limit are requeued; messages of
 // other runs are finished and not counted.
 func (d *drain) receive(by *consumer, m *client.Message) {
-	sent, ours := d.stamp.get(m.Body)
-	if d.stamp.run != 0 && !ours {
+	sent, ours := d.stamp.Get(m.Body)
+	if d.stamp.On() && !ours {
 		_ = m.Finish()
 		return
 	}
@@ -455,24 +439,24 @@ func (d *drain) receive(by *consumer, m *client.Message) {
 	}
 	by.last = now
 	if ours {
-		by.delays.record(now.Sub(sent))
+		by.delays.Record(now.Sub(sent))
 	}
-	by.counts.messages++
-	by.counts.bytes += int64(len(m.Body))
+	by.counts.Messages++
+	by.counts.Bytes += int64(len(m.Body))
 	if m.Attempts > 1 {
-		by.counts.redelivered++
+		by.counts.Redelivered++
 	}
 	_ = m.Finish()
 }
 
 // sum adds up the consumers after run has returned.
-func (d *drain) sum() (counts, time.Duration, histogram) {
-	var total counts
+func (d *drain) sum() (measure.Counts, time.Duration, measure.Histogram) {
+	var total measure.Counts
 	var first, last time.Time
-	delays := newHistogram()
+	delays := measure.NewHistogram()
 	for _, c := range d.consumers {
-		total.add(c.counts)
-		delays.merge(c.delays)
+		total.Add(c.counts)
+		delays.Merge(c.delays)
 		if !c.first.IsZero() && (first.IsZero() || c.first.Before(first)) {
 			first = c.first
 		}

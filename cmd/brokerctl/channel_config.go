@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 type channelCreateOptions struct {
@@ -52,9 +54,18 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 			}
 			req.From = &from
 		}
-		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
-			return g.client.CreateChannel(ctx, at.topic, req)
-		}, channelView)
+		before, err := createdBefore(cmd.Context(), g, at, req.From)
+		if err != nil {
+			return err
+		}
+		c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) { return g.client.CreateChannel(ctx, at.topic, req) })
+		if err != nil {
+			return err
+		}
+		if note := o.note(c, req.From, before, g.env.now()); note != "" && !g.quiet {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note) // an error of stderr cannot be reported
+		}
+		return g.show(cmd, channelView(c))
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
 	o.addFlags(cmd)
@@ -67,6 +78,33 @@ func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	o.policy.addFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
 	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
+}
+
+// createdBefore reports whether a channel exists that is to be created at a position, which an existing one ignores.
+func createdBefore(ctx context.Context, g *globals, at target, from *api.Seek) (bool, error) {
+	if from == nil {
+		return false, nil
+	}
+	_, err := query(ctx, g, func(ctx context.Context) (*api.Channel, error) { return g.client.Channel(ctx, at.topic, at.channel) })
+	if api.CodeOf(err) == failure.NotFound {
+		return false, nil
+	}
+	return true, err
+}
+
+// note says that a channel is not at the position that --from names; "" otherwise.
+func (o *channelCreateOptions) note(c *api.Channel, from *api.Seek, before bool, now time.Time) string {
+	switch {
+	case from == nil:
+		return ""
+	case before:
+		return fmt.Sprintf("the channel exists, and --from %s does not move it; to move it: brokerctl channel seek %s/%s --to %[1]s", o.from, c.Topic, c.Name)
+	}
+	plan := &api.MovePlan{}
+	for _, q := range c.Partitions {
+		plan.Partitions = append(plan.Partitions, api.PartitionMove{Partition: q.Partition, Target: q.Confirmed})
+	}
+	return elsewhere(plan, "--from "+o.from, *from, now)
 }
 
 type channelAlterOptions struct {

@@ -100,7 +100,7 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 	if err != nil {
 		return err
 	}
-	if note := elsewhere(plan, o.to, to, g.env.now()); note != "" && !g.quiet {
+	if note := elsewhere(plan, "--to "+o.to, to, g.env.now()); note != "" && !g.quiet {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note) // an error of stderr cannot be reported
 	}
 	if o.dryRun {
@@ -139,7 +139,7 @@ func elsewhere(plan *api.MovePlan, text string, to api.Seek, now time.Time) stri
 	if future {
 		why = "in the future"
 	}
-	return fmt.Sprintf("--to %s is %s; the target is %s", text, why, strings.Join(targets, ", "))
+	return fmt.Sprintf("%s is %s; the position is %s", text, why, strings.Join(targets, ", "))
 }
 
 func sumsOf(plan *api.MovePlan) (again, skipped int64) {
@@ -183,14 +183,20 @@ earlier changes. --list lists the changes that can be undone.`,
 }
 
 func newChannelRestoreCommand(g *globals) *cobra.Command {
-	return acting(g, &cobra.Command{
+	var replace bool
+	cmd := acting(g, &cobra.Command{
 		Use:   "restore TOPIC/CHANNEL",
 		Short: "Restore a deleted channel at its last position",
-		Long: `Restore a deleted channel at its last position. Its messages are kept for at least 24 hours, unless the disk
-is nearly full or the topic's size is limited.`,
+		Long: `Restore a deleted channel at its last position, with its settings. Its messages are kept for at least 24 hours,
+unless the disk is nearly full or the topic's size is limited. Consumers that reconnect create the channel again, at
+the end of the topic: --replace moves that channel to the position of the deleted one; channel undo reverts that.`,
 	}, func(cmd *cobra.Command, at target) error {
-		return undoChannel(cmd, g, at, g.client.History.RestoreChannel)
+		return undoChannel(cmd, g, at, func(ctx context.Context, topic, channel string) (*api.UndoneMove, error) {
+			return g.client.History.RestoreChannel(ctx, topic, channel, replace)
+		})
 	})
+	cmd.Flags().BoolVar(&replace, "replace", false, "also move a channel with the name that was created since")
+	return cmd
 }
 
 func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Context, string, string) (*api.UndoneMove, error)) error {

@@ -25,7 +25,10 @@ func newCheckCommand(g *globals) *cobra.Command {
 		},
 		Explain: func(ctx context.Context, topic, channel string, err error) (why string, s checks.State, usage bool) {
 			f := diagnose(ctx, err)
-			return f.answer.Message, checks.State(checkExit(f.exit)), f.exit == failure.ExitUsage || f.exit == failure.ExitInterrupted
+			if s = checks.State(checkExit(f.exit)); f.answer.Code == failure.Starting { // the cluster has not formed
+				s = checks.Unknown
+			}
+			return f.answer.Message, s, f.exit == failure.ExitUsage || f.exit == failure.ExitInterrupted
 		},
 		Show: func(cmd *cobra.Command, r *checks.Result, form string) error { return showCheck(cmd, g, r, form) },
 	})

@@ -14,7 +14,7 @@ import (
 
 func newClusterCommand(g *globals) *cobra.Command {
 	return newGroup("cluster", "Inspect, balance and upgrade the cluster",
-		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g))
+		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterMapCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g))
 }
 
 func newClusterInfoCommand(g *globals) *cobra.Command {
@@ -237,9 +237,15 @@ func newClusterBalanceCommand(g *globals) *cobra.Command {
 		Short: "Show or improve the balance of leaders and replicas",
 		Long: `Show how leaders and replicas are distributed over the nodes, and which changes would balance them.
 Without --leaders or --replicas nothing is changed. Leadership returns to the preferred replicas
-automatically some time after a failure; --leaders returns it now. Replicas never move automatically.`,
+automatically some time after a failure; --leaders returns it now. Replicas never move automatically.
+--dry-run shows what --leaders, --replicas and --limit would start.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return balanceCluster(cmd, g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(cmd); err != nil {
+				return err
+			}
+			return balanceCluster(cmd, g, o)
+		},
 	}
 	o.addFlags(cmd)
 	return cmd
@@ -249,16 +255,30 @@ func (o *balanceOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
 	f.BoolVar(&o.req.Replicas, "replicas", false, "start the listed replica moves")
-	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of replicas to move (default: as many as may move at a time)")
+	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of partitions whose replicas move (default: as many as may move at a time)")
+	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would be started without changing anything")
 	f.BoolVar(&o.yes, "yes", false, "confirm moving replicas: they are copied, then the old copies are deleted")
+}
+
+func (o *balanceOptions) validate(cmd *cobra.Command) error {
+	limited := cmd.Flags().Changed("limit")
+	switch {
+	case limited && o.req.Limit < 1:
+		return usageError("--limit must be above 0")
+	case limited && !o.req.Replicas:
+		return usageError("--limit applies to --replicas")
+	case o.req.DryRun && !o.req.Leaders && !o.req.Replicas: // of all
+		o.req.Leaders, o.req.Replicas = true, true
+	}
+	return nil
 }
 
 func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 	ask := g.client.Balance
 	if o.req.Leaders || o.req.Replicas {
-		if o.req.Replicas && !o.yes {
+		if o.req.Replicas && !o.yes && !o.req.DryRun {
 			e := usageError("moving replicas copies them over the network, then deletes the old copies")
-			e.answer.Hint = "review the plan without --replicas, then add --yes"
+			e.answer.Hint = "review the plan with --dry-run, then add --yes"
 			return e
 		}
 		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }

@@ -55,7 +55,7 @@ func diagnose(ctx context.Context, err error) *exitError {
 		return &exitError{answer: api.Error{Code: failure.Interrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: failure.ExitInterrupted, cause: err}
 	}
 	f := &exitError{answer: api.Error{Code: failure.Failed, Message: err.Error()}, exit: failure.ExitFailed, cause: err}
-	if strings.HasPrefix(err.Error(), "required flag(s) ") { // cobra has no type for this error
+	if text := err.Error(); strings.HasPrefix(text, "required flag(s) ") || strings.HasPrefix(text, "if any flags in the group ") { // cobra has no type for these
 		f.answer.Code, f.exit = failure.Usage, failure.ExitUsage
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {

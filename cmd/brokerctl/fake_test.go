@@ -228,7 +228,7 @@ func leavingNode() api.NodeDetail {
 		Left: api.Progress{
 			Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1_288_490_188, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second), TimeLeftMS: 25_000,
 		},
-		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no eligible node for the replica"}},
+		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no eligible node for the replica"}}, IfStopped: []api.Trouble{},
 	}
 }
 

@@ -51,6 +51,7 @@ var goldenCommands = [][]string{
 	{"cluster", "info"},
 	{"cluster", "health"},
 	{"cluster", "balance"},
+	{"cluster", "map"},
 	{"cluster", "raft"},
 	{"node", "list"},
 	{"node", "describe", "n2"},
@@ -70,7 +71,7 @@ var goldenCommands = [][]string{
 var otherCommands = []string{
 	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade", "debug bundle",
 	"backup create", "backup list", "backup verify", "backup restore", "snapshot save", "snapshot inspect", "snapshot restore",
-	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "context set", "context use", "context list", "context delete", "user passwd", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
+	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "context set", "context use", "context list", "context show", "context validate", "context delete", "user passwd", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }
 

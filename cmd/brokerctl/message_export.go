@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/internal/batching"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 )
@@ -244,7 +244,7 @@ var errTruncated = errors.New("the file ends within the line: it was truncated")
 func exportedLines(from io.Reader, longest int, f func(number int, e exported) error) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	for number := 1; ; number++ {
-		line, whole, err := readLine(r, longest)
+		line, whole, err := batching.ReadLine(r, longest)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
@@ -267,30 +267,8 @@ func exportedLines(from io.Reader, longest int, f func(number int, e exported) e
 	}
 }
 
-// trimLine removes the line end.
-func trimLine(line []byte) []byte { return bytes.TrimRight(line, "\r\n") }
-
 func badLine(number int, err error) error {
 	e := usageError("line %d is not an exported message: %w", number, err)
 	e.answer.Hint = "a line is an object with a body in base64, as brokerctl message export writes it"
 	return e
-}
-
-// readLine reads a line without its end. whole reports whether the line had an end.
-func readLine(r *bufio.Reader, longest int) (line []byte, whole bool, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > longest:
-			return nil, false, fmt.Errorf("longer than %d bytes", longest)
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return trimLine(line), false, nil
-		case err != nil:
-			return nil, false, err
-		}
-		return trimLine(line), true, nil
-	}
 }

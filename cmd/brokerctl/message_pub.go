@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ type pubOptions struct {
 	delay     time.Duration
 	file      string
 	batch     int
+	count     int // how often each message is published; 0: once, and it is no template
 }
 
 func newMessagePubCommand(g *globals) *cobra.Command {
@@ -32,12 +34,14 @@ func newMessagePubCommand(g *globals) *cobra.Command {
 		Short: "Publish messages",
 		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are skipped.
 Lines are published in batches as they arrive; the messages of a batch that go to one partition are
-stored as a whole or not at all. With --dedup, repeating the command stores only missing messages.
+stored as a whole or not at all. With --count, each argument is published so many times; {{.N}} in it is the
+number of the time, from 1, and {{.Now}} the current time. With --dedup, repeating the command stores only missing messages.
 If a batch fails, earlier batches remain published and the exit code is 7.`,
 		Example: `  brokerctl message pub orders '{"id":1}' '{"id":2}'
   tail -f access.log | brokerctl message pub clicks -f -
   brokerctl message pub orders --dedup import-7 -f orders.ndjson
-  brokerctl message pub reminders --delay 10m 'stand up'`,
+  brokerctl message pub reminders --delay 10m 'stand up'
+  brokerctl message pub load --count 1000 '{"n":{{.N}},"at":"{{.Now}}"}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if _, err := topicForm.parse(cmd, args[:min(1, len(args))]); err != nil {
 				return err
@@ -60,6 +64,7 @@ func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	durationVar(f, &o.delay, "delay", "defer delivery by this duration")
 	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - means standard input")
 	f.IntVar(&o.batch, "batch", 500, "maximum lines per batch")
+	f.IntVar(&o.count, "count", 0, "publish each argument `N` times, as a template with {{.N}} and {{.Now}}")
 }
 
 func (o *pubOptions) validate(messages []string) error {
@@ -72,6 +77,9 @@ func (o *pubOptions) validate(messages []string) error {
 		return usageError("no message: give it after the topic, or name a file with -f")
 	case o.file != "" && len(messages) > 0:
 		return usageError("give messages on the command line or with --file, not both")
+	}
+	if o.count < 0 || o.count > 0 && o.file != "" {
+		return usageError("--count must not be below 0, and applies to messages on the command line")
 	}
 	if slices.Contains(messages, "") {
 		return usageError("a message must not be empty")
@@ -123,7 +131,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 		}
 		for _, b := range bodies {
 			req.Messages = append(req.Messages, api.Message{
-				Body: b, Delay: api.Duration(o.delay), TTL: api.Duration(o.ttl), Dedup: o.dedupOf(len(messages)),
+				Body: b, Delay: api.Duration(o.delay), TTL: api.Duration(o.ttl), Dedup: o.dedupOf(max(1, o.count) * len(messages)),
 			})
 		}
 		answer, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Published, error) { return g.client.Publish(ctx, topic, req) })
@@ -132,7 +140,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 		}
 		return err
 	}
-	err := publishAll(cmd, o, messages, send)
+	err := publishAll(cmd, g, &o, messages, send)
 	if err != nil && result.Messages == 0 {
 		return err
 	}
@@ -164,17 +172,20 @@ func partial(ctx context.Context, err error, did string) error {
 }
 
 // publishAll publishes the arguments, or the lines of the file, in batches.
-func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([][]byte) error) error {
+func publishAll(cmd *cobra.Command, g *globals, o *pubOptions, messages []string, send func([][]byte) error) error {
 	limits := batching.Limits{Messages: o.batch, Bytes: batching.MaxBytes, Linger: batching.Linger}
 	if o.file == "" {
 		var b batching.Batch
-		for _, m := range messages {
+		for m, err := range batching.Bodies(messages, o.count, g.env.now) {
+			if err != nil {
+				return usageError("%w", err)
+			}
 			if b.Exceeds(limits, len(m)) {
-				if err := send(b.Take()); err != nil {
+				if err := cmp.Or(send(b.Take()), cmd.Context().Err()); err != nil {
 					return err
 				}
 			}
-			b.Add([]byte(m))
+			b.Add(m)
 		}
 		return send(b.Take())
 	}

@@ -106,6 +106,7 @@ func nodeView(n *api.NodeDetail) view {
 		}
 		deletedLine(p, n)
 		troubleLines(p, n.Troubles)
+		stopLine(p, n)
 	}}
 }
 
@@ -207,7 +208,8 @@ func newNodeDrainCommand(g *globals) *cobra.Command {
 		Long: `Move all leaderships off a node: other in-sync replicas take over gracefully, and the node leads
 nothing until it is undrained, even after a restart. It continues to serve clients and to follow.
 The drain is refused if a partition would lose its leader; with --stopping also if a partition
-would fall below min_isr and refuse messages once the node is stopped.`,
+would fall below min_isr and refuse messages once the node is stopped. Without --stopping, such partitions are
+named in a warning. --dry-run asks the cluster whether it would refuse the drain, and changes nothing.`,
 		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
@@ -221,6 +223,8 @@ func (o *nodeDrainOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.wait, "wait", false, "wait until it leads nothing")
 	f.BoolVar(&o.req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
 	f.BoolVar(&o.req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
+	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
+	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 }
 
 func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) error {
@@ -233,8 +237,30 @@ func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) er
 			return err
 		}
 	}
-	return g.show(cmd, nodeSummary(n))
+	v := nodeSummary(n)
+	if o.req.DryRun {
+		v.text = func(p *page) {
+			p.line("dry run: draining %s transfers %s to other nodes", id, plural(n.Leaders, "leadership"))
+		}
+	}
+	return g.show(cmd, v.then(func(p *page) { stopLine(p, n) }))
 }
+
+// stopLine warns of what stopping a node now would break.
+func stopLine(p *page, n *api.NodeDetail) {
+	if len(n.IfStopped) == 0 {
+		return
+	}
+	names := listing.Names(n.IfStopped, func(t api.Trouble) string { return fmt.Sprintf("%s/%d", t.Topic, t.Partition) })
+	if more := len(names) - maxStopNames; more > 0 {
+		names = append(names[:maxStopNames], fmt.Sprintf("and %d more", more))
+	}
+	p.line("warning: do not stop %s now: %s would have no leader or too few in-sync replicas, and refuse messages: %s",
+		n.ID, plural(len(n.IfStopped), "partition"), strings.Join(names, " "))
+}
+
+// maxStopNames is how many partitions a warning names.
+const maxStopNames = 10
 
 func nodeOf(g *globals, id string) func(context.Context) (*api.NodeDetail, error) {
 	return func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, id) }
@@ -319,10 +345,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			return err
 		}
 	}
-	v := nodeSummary(n)
-	text := v.text
-	v.text = func(p *page) {
-		text(p)
+	return g.show(cmd, nodeSummary(n).then(func(p *page) {
 		if n.Removable && !g.quiet {
 			stop := "stop it, then "
 			if n.State == api.NodeDown {
@@ -334,8 +357,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			}
 			p.line("%s holds %s; next: %sbrokerctl node remove %s", n.ID, holds, stop, n.ID)
 		}
-	}
-	return g.show(cmd, v)
+	}))
 }
 
 // evacuated reports whether a node holds no replicas.

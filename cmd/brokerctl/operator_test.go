@@ -171,9 +171,9 @@ func planOrders(r *http.Request, _ []byte) any {
 // A seek to an offset outside the log, or to a time that is to come, says where it goes.
 func TestASeekSaysWhereItGoesInstead(t *testing.T) {
 	for to, want := range map[string]string{
-		"999999999":  "note: --to 999999999 is outside the log; the target is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
-		"4833100":    "note: --to 4833100 is outside the log; the target is 4,879,970 in partition 1\n",
-		"2999-01-01": "note: --to 2999-01-01 is in the future; the target is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
+		"999999999":  "note: --to 999999999 is outside the log; the position is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
+		"4833100":    "note: --to 4833100 is outside the log; the position is 4,879,970 in partition 1\n",
+		"2999-01-01": "note: --to 2999-01-01 is in the future; the position is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
 		"-2h":        "",
 		"end":        "",
 	} {

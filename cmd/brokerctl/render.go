@@ -61,6 +61,13 @@ type view struct {
 	rows   int           // maximum number of rows; 0: all
 }
 
+// then adds text to the view.
+func (v view) then(more func(p *page)) view {
+	text := v.text
+	v.text = func(p *page) { text(p); more(p) }
+	return v
+}
+
 // write prints the view in one form.
 func (v view) write(p *page, f format) error {
 	switch f {

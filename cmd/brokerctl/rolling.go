@@ -111,7 +111,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 		return o.show(cmd, g, c, p, p.Skipped())
 	}
 	done, err := rolling.Run(cmd.Context(), g.client, p, o.options(cmd, g))
-	if shown := g.show(cmd, rollingView(p.Results(done))); err == nil {
+	if shown := g.show(cmd, rollingView(p.Results(done, err))); err == nil {
 		return shown
 	}
 	return o.failed(cmd, err)
@@ -138,7 +138,7 @@ func (o *rollingOptions) plan(cmd *cobra.Command, g *globals, c *api.Cluster) (r
 	if err != nil || !unfinished {
 		return p, err
 	}
-	text := fmt.Sprintf("%s; to go on with it: %s --continue --exec ...", last, strings.Replace(cmd.CommandPath(), cmd.Name(), last.Verb, 1))
+	text := fmt.Sprintf("%s; to continue it: %s --continue --exec ...", last, strings.Replace(cmd.CommandPath(), cmd.Name(), last.Verb, 1))
 	if last.Drained && !o.dryRun {
 		return p, fmt.Errorf("%s; to abandon it: brokerctl node undrain %s", text, last.Node)
 	}
@@ -195,8 +195,8 @@ func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 	if isInterrupted(cmd.Context()) {
 		f.answer.Code, f.exit = failure.Interrupted, failure.ExitInterrupted
 	}
-	if len(s.Left) > 0 {
-		f.answer.Hint = fmt.Sprintf("left are %s; to go on: %s --continue --exec ...", strings.Join(s.Left, ","), cmd.CommandPath())
+	if len(s.Pending) > 0 {
+		f.answer.Hint = fmt.Sprintf("pending: %s; to continue: %s --continue --exec ...", strings.Join(s.Pending, ","), cmd.CommandPath())
 	}
 	return f
 }

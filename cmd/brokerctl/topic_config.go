@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 type topicCreateOptions struct {
@@ -17,6 +18,7 @@ type topicCreateOptions struct {
 	replicas   int
 	ordered    bool
 	ext        bool
+	dryRun     bool
 }
 
 func newTopicCreateCommand(g *globals) *cobra.Command {
@@ -33,7 +35,13 @@ existing topic with the same configuration does nothing.`,
 		if err != nil {
 			return err
 		}
-		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, topicView)
+		show := topicView
+		if req.DryRun = o.dryRun; o.dryRun {
+			show = func(t *api.Topic) view {
+				return topicDetails(t).then(func(p *page) { p.line("dry run: messages of up to %s", units.Size(t.MessageLimit)) })
+			}
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, show)
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	o.addFlags(cmd)
@@ -46,6 +54,7 @@ func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
 	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default 3, or the number of nodes if fewer)")
 	f.BoolVar(&o.ordered, "ordered", false, "deliver each channel in order: strict, or of each key (--order key)")
 	f.BoolVar(&o.ext, "ext", false, "allow messages with a JSON header")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the topic that would be created, and where its replicas would be")
 	o.config.addFlags(f)
 }
 

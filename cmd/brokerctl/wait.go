@@ -80,7 +80,7 @@ const (
 )
 
 // watchable are the names of the read-only commands, which --watch can repeat.
-var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "events", "deferred"}
+var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "map", "raft", "peek", "get", "top", "log", "events", "deferred"}
 
 // clearScreen moves to the upper left of a terminal and clears it.
 const clearScreen = "\x1b[H\x1b[2J"

@@ -8,19 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -373,7 +370,7 @@ only its owner may read; the certificates stay where they are.`,
 		}
 		return "deleted", err
 	})
-	return s.group("context", "Keep addresses and credentials of clusters under names", set, use, s.listContexts(), remove)
+	return s.group("context", "Keep addresses and credentials of clusters under names", set, use, s.listContexts(), s.showContext(), s.validateContext(), remove)
 }
 
 // contextName is what a context may be named.
@@ -414,40 +411,4 @@ func (s *Shell) changeContexts(cmd *cobra.Command, do func(all *contexts, name s
 		return s.Show(cmd, said(map[string]string{"context": args[0], "action": done}, args[0], "context %s %s", args[0], done))
 	}
 	return cmd
-}
-
-// listedContext is a context without its token.
-type listedContext struct {
-	Name    string `json:"name"`
-	Current bool   `json:"current"`
-	Token   string `json:"token,omitempty"` // without the secret
-	cluster
-}
-
-func (s *Shell) listContexts() *cobra.Command {
-	return &cobra.Command{
-		Use:               "list",
-		Short:             "List the contexts, without their secrets",
-		Args:              s.need(0, 0, "no argument"),
-		PersistentPreRunE: func(*cobra.Command, []string) error { return s.Prepare() },
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := loadContexts(s.Around().Getenv)
-			if err != nil {
-				return usage(err)
-			}
-			a := Answer{Header: []string{"NAME", "CURRENT", "ADDR", "TOKEN", "+CACERT", "+CERT"}}
-			list := []listedContext{}
-			for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
-				in := all.Contexts[name]
-				token := access.Redact(in.Token)
-				if token != "" && !access.IsToken(in.Token) {
-					token = "set"
-				}
-				list = append(list, listedContext{name, name == all.Current, token, in})
-				a.Rows = append(a.Rows, []any{name, yesOr(name == all.Current), strings.Join(in.Addresses, ","), token, in.CACert, in.Cert})
-			}
-			a.Object, a.Lines, a.Names = map[string]any{"contexts": list}, listing.Lines(list), listing.Names(list, func(c listedContext) string { return c.Name })
-			return s.Show(cmd, a)
-		},
-	}
 }

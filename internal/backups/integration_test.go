@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/brokertest"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -224,6 +225,16 @@ func TestARestoreThatIsBrokenOffIsTold(t *testing.T) {
 	if _, err := c.Restore(ctx, d, &broken, "u", 0, false); err == nil {
 		t.Fatal("restored without its messages")
 	}
+	if _, err := c.Client.Topic(ctx, "u"); api.CodeOf(err) != failure.NotFound {
+		t.Errorf("a damaged backup was restored in part: %v", err)
+	}
+	killed, kill := context.WithCancel(ctx)
+	defer kill()
+	half := *c
+	half.Now = func() time.Time { kill(); return time.Now() } // with the first message
+	if _, err := half.Restore(killed, d, m.Topic("t"), "u", 0, false); err == nil {
+		t.Fatal("restored by a command that was killed")
+	}
 	if about := must(c.Client.Topic(ctx, "u"))(t); !about.Paused {
 		t.Error("half a topic delivers")
 	}
@@ -322,5 +333,26 @@ func TestABackupIsTakenUnderLoad(t *testing.T) {
 		if want := fmt.Sprintf("0 %d k%d {}", i, i%3); m != want {
 			t.Fatalf("message %d is %q, want %q", i, m, want)
 		}
+	}
+}
+
+// A message that the cluster would refuse ends a restore, and its dry run, before anything is changed.
+func TestMessagesThatTheClusterWouldRefuseAreNotRestored(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	publish(t, c, "t", 0, api.Message{Body: []byte("small")}, api.Message{Body: make([]byte, 100)})
+	most := 50
+	must(c.Client.AlterTopic(ctx, "t", api.ConfigPatch{MaxMessageBytes: &most}))(t)
+	m := must(c.Make(ctx, d, backups.Create{}))(t).Manifest
+	for _, dry := range []bool{true, false} {
+		_, err := c.Restore(ctx, d, m.Topic("t"), "u", 0, dry)
+		if api.CodeOf(err) != failure.TooLarge || !strings.Contains(err.Error(), "message 0/1 has 100 bytes, the limit of the cluster is 50") {
+			t.Errorf("dry run %t: %v", dry, err)
+		}
+	}
+	if _, err := c.Client.Topic(ctx, "u"); api.CodeOf(err) != failure.NotFound {
+		t.Errorf("the topic was created: %v", err)
 	}
 }

@@ -106,7 +106,7 @@ func (r *restoring) prepare(ctx context.Context) error {
 	is, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.Topic(ctx, r.as) })
 	switch {
 	case api.CodeOf(err) == failure.NotFound:
-		return nil
+		return r.admissible(ctx)
 	case err != nil:
 		return err
 	case slices.ContainsFunc(is.Channels, func(c api.ChannelSummary) bool { return c.Name == Marker }):
@@ -115,19 +115,48 @@ func (r *restoring) prepare(ctx context.Context) error {
 	return fmt.Errorf("topic %s: %w", r.as, ErrTopicThere)
 }
 
-// create creates the topic, which delivers nothing yet, and its channels.
-func (r *restoring) create(ctx context.Context) error {
-	var config api.Config
+// admissible asks the cluster whether it would create the topic, and compares the messages with its limits.
+func (r *restoring) admissible(ctx context.Context) error {
+	t, _, err := r.makeTopic(ctx, true)
+	if err != nil {
+		return err
+	}
+	for i := range r.t.Partitions {
+		for k := range r.t.Partitions[i].Chunks {
+			err := r.d.EachMessage(&r.t.Partitions[i].Chunks[k], func(m *backup.Message) error {
+				if n := len(m.Body); n > t.MessageLimit && t.MessageLimit > 0 {
+					e := api.Errorf(failure.TooLarge, "topic %s: message %d/%d has %d bytes, the limit of the cluster is %d: nothing was restored", r.t.Name, i, m.Seq, n, t.MessageLimit)
+					e.Hint = "raise max-msg-size on all nodes first"
+					return e
+				}
+				return ctx.Err()
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// makeTopic creates the topic, or only asks what would be created.
+func (r *restoring) makeTopic(ctx context.Context, dry bool) (t *api.Topic, config api.Config, err error) {
 	if err := json.Unmarshal(r.t.Config, &config); err != nil {
-		return fmt.Errorf("configuration: %w", err)
+		return nil, config, fmt.Errorf("configuration: %w", err)
 	}
 	patch := patchOf(&config)
 	if r.replicas > 0 {
 		patch.Replicas, patch.MinISR = &r.replicas, nil
 	}
-	_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) {
-		return r.c.Client.CreateTopic(ctx, api.CreateTopic{Name: r.as, Config: patch})
+	t, err = ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) {
+		return r.c.Client.CreateTopic(ctx, api.CreateTopic{Name: r.as, Config: patch, DryRun: dry})
 	})
+	return t, config, err
+}
+
+// create creates the topic, which delivers nothing yet, and its channels.
+func (r *restoring) create(ctx context.Context) error {
+	_, config, err := r.makeTopic(ctx, false)
 	if err != nil {
 		return err
 	}

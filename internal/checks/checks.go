@@ -209,7 +209,7 @@ func (l *diskLimits) validate() error {
 
 // Disk judges the disks of nodes.
 func Disk(nodes []Scraped, limits diskLimits) Result {
-	r := beginNodes("disk", nodes)
+	r := begin("disk")
 	least, where := -1.0, ""
 	for i := range nodes {
 		n := &nodes[i]
@@ -257,7 +257,7 @@ func (l *certLimits) validate() error {
 
 // certificates judges the TLS certificates and the access tokens that nodes use.
 func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
-	r := beginNodes("cert", nodes)
+	r := begin("cert")
 	found := 0
 	var first time.Duration
 	judge := func(what string, end float64) {

@@ -127,7 +127,6 @@ func TestDisk(t *testing.T) {
 		{"a limit", []Scraped{well}, diskLimits{WarnFree: 1 << 40}, Warning, "n1: 931.3 GiB free, less than 1TiB", 1},
 		{"both limits", []Scraped{well}, diskLimits{WarnFree: 1 << 41, CritFree: 1 << 40}, Critical, "less than 1TiB", 1},
 		{"limits that are kept", []Scraped{well}, diskLimits{WarnFree: 1 << 30, CritFree: 1 << 20}, OK, "", 0},
-		{"not formed", nil, diskLimits{}, Unknown, "the cluster has no nodes yet", 1},
 		{"no metrics of a disk", []Scraped{scraped("n1")}, diskLimits{}, Unknown, "n1: its metrics do not tell", 1},
 	} {
 		r := Disk(test.nodes, test.limits)

@@ -63,16 +63,6 @@ func failed(check string, s State, why string) Result {
 // begin returns a result without findings.
 func begin(check string) Result { return failed(check, OK, "") }
 
-// beginNodes returns a result about nodes. In a cluster that has not formed, which has no nodes, it is
-// Unknown.
-func beginNodes(check string, nodes []Scraped) Result {
-	r := begin(check)
-	if len(nodes) == 0 {
-		r.find(Unknown, "the cluster has no nodes yet: it has not formed")
-	}
-	return r
-}
-
 // find adds a finding with its state.
 func (r *Result) find(s State, text string, args ...any) {
 	text = fmt.Sprintf(text, args...)

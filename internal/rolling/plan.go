@@ -123,7 +123,7 @@ func behind(n *api.NodeDetail) (count int) {
 // Result is the outcome for one node, in the answer of a run.
 type Result struct {
 	Node          string `json:"node"`
-	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (of a dry run) or left
+	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (of a dry run), failed (the run stopped at it) or pending (not touched)
 	VersionBefore string `json:"version_before"`
 	Version       string `json:"version"` // after
 	TookMS        int64  `json:"took_ms"`
@@ -131,14 +131,19 @@ type Result struct {
 }
 
 // Results returns the outcomes for the nodes of a plan, of which those in done were
-// restarted.
-func (p *Plan) Results(done []Restarted) []Result {
+// restarted. err is the error of the run.
+func (p *Plan) Results(done []Restarted, err error) []Result {
 	results := p.Skipped()
 	for _, d := range done {
 		results = append(results, Result{Node: d.Node, Result: "restarted", VersionBefore: d.Before, Version: d.After, TookMS: d.Took.Milliseconds()})
 	}
+	stopped, _ := errors.AsType[*Stopped](err)
 	for _, n := range p.Nodes[len(done):] {
-		results = append(results, Result{Node: n.ID, Result: "left", VersionBefore: n.Version, Version: n.Version})
+		result := "pending"
+		if stopped != nil && stopped.Node == n.ID {
+			result = "failed"
+		}
+		results = append(results, Result{Node: n.ID, Result: result, VersionBefore: n.Version, Version: n.Version})
 	}
 	return results
 }

@@ -36,8 +36,8 @@ type Record struct {
 	State       string   // of the node: drained, restarted or not restarted
 	Incarnation uint64   // of the node when it was drained
 	Version     string   // likewise
-	Left        []string // nodes after it; nil if Unlisted is not 0
-	Unlisted    int      // number of nodes left, if they are too many to be listed
+	Pending     []string // nodes after it; nil if Unlisted is not 0
+	Unlisted    int      // number of pending nodes, if they are too many to be listed
 	Act         api.Act  // from which the record was read
 }
 
@@ -47,18 +47,18 @@ func (r *Record) String() string {
 	if r.State == stateDrained {
 		text += fmt.Sprintf(", incarnation %d, version %s", r.Incarnation, r.Version)
 	}
-	left := strings.Join(r.Left, " ")
+	pending := strings.Join(r.Pending, " ")
 	switch {
-	case len(r.Left) == 0:
-		left = "none"
-	case len(text)+len(left) > maxRecord:
-		left = fmt.Sprintf("(%d)", len(r.Left))
+	case len(r.Pending) == 0:
+		pending = "none"
+	case len(text)+len(pending) > maxRecord:
+		pending = fmt.Sprintf("(%d)", len(r.Pending))
 	}
-	return text + "; left " + left
+	return text + "; pending " + pending
 }
 
 var recorded = regexp.MustCompile(`^rolling (restart|upgrade) begun (\S+): (\S+) (drained|restarted|not restarted)` +
-	`(?:, incarnation (\d+), version ([^;]*))?; left (none|\(\d+\)|[^;]+)(?:;.*)?$`)
+	`(?:, incarnation (\d+), version ([^;]*))?; pending (none|\(\d+\)|[^;]+)(?:;.*)?$`)
 
 // parseRecord reads the record of an act, if it has one.
 func parseRecord(a *api.Act) (*Record, bool) {
@@ -76,14 +76,14 @@ func parseRecord(a *api.Act) (*Record, bool) {
 			return nil, false
 		}
 	}
-	switch left := m[7]; {
-	case left == "none":
-	case strings.HasPrefix(left, "("):
-		if r.Unlisted, err = strconv.Atoi(strings.Trim(left, "()")); err != nil {
+	switch pending := m[7]; {
+	case pending == "none":
+	case strings.HasPrefix(pending, "("):
+		if r.Unlisted, err = strconv.Atoi(strings.Trim(pending, "()")); err != nil {
 			return nil, false
 		}
 	default:
-		r.Left = strings.Fields(left)
+		r.Pending = strings.Fields(pending)
 	}
 	return r, true
 }
@@ -117,7 +117,7 @@ func UnfinishedIn(acts []api.Act, c *api.Cluster) (*Unfinished, bool) {
 	if last == nil {
 		return nil, false
 	}
-	u := &Unfinished{Record: *last, Nodes: last.Left}
+	u := &Unfinished{Record: *last, Nodes: last.Pending}
 	if last.Unlisted > 0 {
 		all, _ := chosen(c, nil) // no node is named, so none can be missing
 		for _, n := range all {
@@ -155,6 +155,6 @@ func (u *Unfinished) String() string {
 	if u.Act.Identity != "" {
 		by = u.Act.Identity
 	}
-	return fmt.Sprintf("%s (begun %s by %s, last act %s); left are %s", what,
+	return fmt.Sprintf("%s (begun %s by %s, last act %s); pending: %s", what,
 		u.Begun.Format(time.DateTime), by, u.Act.At.UTC().Format(time.DateTime), strings.Join(u.Nodes, ","))
 }

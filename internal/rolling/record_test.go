@@ -20,22 +20,22 @@ func TestARecordReadsBack(t *testing.T) {
 		many[i] = fmt.Sprintf("node-%d.example.org", i)
 	}
 	for _, r := range []Record{
-		{Verb: "restart", Node: "n2", State: stateDrained, Incarnation: 7, Version: "1.2.0-rc.1+dirty", Left: []string{"n3", "n1"}},
-		{Verb: "upgrade", Node: "a.b-c_D", State: stateRestarted, Left: []string{"nodes"}},
-		{Verb: "restart", Node: "n1", State: stateKept, Left: []string{"7"}},
+		{Verb: "restart", Node: "n2", State: stateDrained, Incarnation: 7, Version: "1.2.0-rc.1+dirty", Pending: []string{"n3", "n1"}},
+		{Verb: "upgrade", Node: "a.b-c_D", State: stateRestarted, Pending: []string{"nodes"}},
+		{Verb: "restart", Node: "n1", State: stateKept, Pending: []string{"7"}},
 		{Verb: "restart", Node: "n1", State: stateRestarted},
-		{Verb: "restart", Node: "n1", State: stateDrained, Incarnation: 1, Left: many},
+		{Verb: "restart", Node: "n1", State: stateDrained, Incarnation: 1, Pending: many},
 	} {
 		r.Begun = begun
-		for _, reason := range []string{"", "; planned work; left n9", "; (7)"} {
+		for _, reason := range []string{"", "; planned work; pending n9", "; (7)"} {
 			text := r.String() + reason
 			if len(r.String()) > 500 {
 				t.Errorf("%d bytes", len(text))
 			}
 			got, ok := parseRecord(&api.Act{Object: r.Node, Reason: text, Status: 200})
 			want := r
-			if len(r.Left) == len(many) {
-				want.Left, want.Unlisted = nil, len(many)
+			if len(r.Pending) == len(many) {
+				want.Pending, want.Unlisted = nil, len(many)
 			}
 			if !ok {
 				t.Errorf("%q is not read", text)
@@ -50,7 +50,7 @@ func TestARecordReadsBack(t *testing.T) {
 }
 
 func TestWhatIsNoRecord(t *testing.T) {
-	const good = "rolling restart begun 2026-11-25T03:00:00Z: n2 restarted; left none"
+	const good = "rolling restart begun 2026-11-25T03:00:00Z: n2 restarted; pending none"
 	for _, a := range []api.Act{
 		{Object: "n2", Status: 200, Reason: ""},
 		{Object: "n2", Status: 200, Reason: "rolling restart"},
@@ -59,7 +59,7 @@ func TestWhatIsNoRecord(t *testing.T) {
 		{Object: "n2", Status: 200, Reason: "x " + good},
 		{Object: "n2", Status: 200, Reason: strings.Replace(good, "2026", "yesterday", 1)},
 		{Object: "n2", Status: 200, Reason: strings.Replace(good, "none", "(99999999999999999999)", 1)},
-		{Object: "n2", Status: 200, Reason: "rolling restart begun 2026-11-25T03:00:00Z: n2 drained, incarnation 99999999999999999999, version 1; left none"},
+		{Object: "n2", Status: 200, Reason: "rolling restart begun 2026-11-25T03:00:00Z: n2 drained, incarnation 99999999999999999999, version 1; pending none"},
 	} {
 		if r, ok := parseRecord(&a); ok {
 			t.Errorf("%+v is read as %+v", a, r)
@@ -167,16 +167,16 @@ func TestUnfinished(t *testing.T) {
 		says  string
 	}{
 		{"none", nil, "", ""},
-		{"at its end", []api.Act{act("n1", "restarted; left none")}, "", ""},
-		{"drained", []api.Act{act("n2", "drained, incarnation 7, version 1; left n3 n1")}, "n2 n3 n1", "node n2 is still drained by a rolling restart, which was interrupted or is in progress"},
-		{"drained, and taken back by hand", []api.Act{act("n3", "drained, incarnation 7, version 1; left n1")}, "n3 n1", "which is not drained any more"},
-		{"between two", []api.Act{act("n3", "restarted; left n1 n2")}, "n1 n2", "ended after node n3"},
-		{"taken back", []api.Act{act("n3", "not restarted; left n1")}, "n3 n1", "ended at node n3"},
-		{"one was removed", []api.Act{act("n3", "restarted; left n9 n1")}, "n1", ""},
-		{"all were removed", []api.Act{act("n3", "restarted; left n9")}, "", ""},
-		{"others' acts in between", []api.Act{act("n3", "restarted; left n1"), {Object: "t", Status: 200, Reason: "clean up"}}, "n1", ""},
-		{"the last run counts", []api.Act{act("n3", "restarted; left n1"), {Object: "n1", Status: 200, Reason: "rolling upgrade begun 2026-11-25T04:00:00Z: n1 restarted; left none"}}, "", ""},
-		{"too many to be listed", []api.Act{act("n3", "restarted; left (3)"), act("n2", "drained, incarnation 7, version 1; left (2)")}, "n2 n4 n1", "still drained"},
+		{"at its end", []api.Act{act("n1", "restarted; pending none")}, "", ""},
+		{"drained", []api.Act{act("n2", "drained, incarnation 7, version 1; pending n3 n1")}, "n2 n3 n1", "node n2 is still drained by a rolling restart, which was interrupted or is in progress"},
+		{"drained, and taken back by hand", []api.Act{act("n3", "drained, incarnation 7, version 1; pending n1")}, "n3 n1", "which is not drained any more"},
+		{"between two", []api.Act{act("n3", "restarted; pending n1 n2")}, "n1 n2", "ended after node n3"},
+		{"taken back", []api.Act{act("n3", "not restarted; pending n1")}, "n3 n1", "ended at node n3"},
+		{"one was removed", []api.Act{act("n3", "restarted; pending n9 n1")}, "n1", ""},
+		{"all were removed", []api.Act{act("n3", "restarted; pending n9")}, "", ""},
+		{"others' acts in between", []api.Act{act("n3", "restarted; pending n1"), {Object: "t", Status: 200, Reason: "clean up"}}, "n1", ""},
+		{"the last run counts", []api.Act{act("n3", "restarted; pending n1"), {Object: "n1", Status: 200, Reason: "rolling upgrade begun 2026-11-25T04:00:00Z: n1 restarted; pending none"}}, "", ""},
+		{"too many to be listed", []api.Act{act("n3", "restarted; pending (3)"), act("n2", "drained, incarnation 7, version 1; pending (2)")}, "n2 n4 n1", "still drained"},
 	} {
 		u, ok := UnfinishedIn(test.acts, cluster)
 		if !ok && test.nodes == "" {
@@ -186,7 +186,7 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%s: %v %+v", test.name, ok, u)
 		}
 	}
-	u, _ := UnfinishedIn([]api.Act{act("n2", "drained, incarnation 7, version 1; left n3 n1")}, cluster)
+	u, _ := UnfinishedIn([]api.Act{act("n2", "drained, incarnation 7, version 1; pending n3 n1")}, cluster)
 	if _, err := u.Continue(cluster, "upgrade", ""); err == nil || !strings.Contains(err.Error(), "brokerctl rolling restart --continue") {
 		t.Error(err)
 	}

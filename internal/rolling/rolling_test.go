@@ -327,7 +327,7 @@ func TestStops(t *testing.T) {
 			if test.cause != nil && !errors.Is(err, test.cause) {
 				t.Errorf("%v, want %v", err, test.cause)
 			}
-			if diff := cmp.Diff([]string{"n2", "n1"}, s.Left); diff != "" {
+			if diff := cmp.Diff([]string{"n2", "n1"}, s.Pending); diff != "" {
 				t.Error(diff)
 			}
 			c.wantActs(test.acts...)

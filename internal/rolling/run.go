@@ -72,11 +72,11 @@ type Restarted struct {
 
 // Stopped is the error of a run that stopped before its end.
 type Stopped struct {
-	Node  string
-	Step  Step
-	State string   // in which the node was left
-	Left  []string // nodes still to be restarted, beginning with this one unless it was restarted
-	Cause error
+	Node    string
+	Step    Step
+	State   string   // in which the node was left
+	Pending []string // nodes still to be restarted, beginning with this one unless it was restarted
+	Cause   error
 }
 
 // Error names the node and step at which the run stopped, and the state of the
@@ -100,7 +100,7 @@ func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error)
 	}
 	var done []Restarted
 	for i, n := range p.Nodes {
-		r.node, r.left, r.began = n.ID, p.Nodes[i:], o.Now()
+		r.node, r.pending, r.began = n.ID, p.Nodes[i:], o.Now()
 		one, err := r.restart(ctx)
 		if err != nil {
 			return done, err
@@ -113,11 +113,11 @@ func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error)
 // run is at one node.
 type run struct {
 	Options
-	c     Cluster
-	node  string
-	left  []api.Node // this one and those after it
-	began time.Time  // of the work on this node
-	begun time.Time  // of the run
+	c       Cluster
+	node    string
+	pending []api.Node // this one and those after it
+	began   time.Time  // of the work on this node
+	begun   time.Time  // of the run
 
 	resume *Record // last record of the run that is continued; nil: none
 	before *api.NodeDetail
@@ -126,8 +126,8 @@ type run struct {
 // recording returns a context in which an act is recorded in the audit log with the record of the run.
 func (r *run) recording(ctx context.Context, state string) context.Context {
 	record := Record{Verb: r.Verb, Begun: r.begun, Node: r.node, State: state, Incarnation: r.before.Incarnation, Version: r.before.Version}
-	for _, n := range r.left[1:] {
-		record.Left = append(record.Left, n.ID)
+	for _, n := range r.pending[1:] {
+		record.Pending = append(record.Pending, n.ID)
 	}
 	text := record.String()
 	if r.Reason != "" {
@@ -278,7 +278,7 @@ func (r *run) back(ctx context.Context, before *api.NodeDetail) (*api.NodeDetail
 		_, err = r.mayGo(ctx) // the cluster is healthy again before the next node
 	}
 	if err != nil {
-		r.left = r.left[1:]
+		r.pending = r.pending[1:]
 		return nil, r.stopped(ctx, StepUndrain, err, "it was restarted; brokerctl node describe "+r.node+" says whether it is drained")
 	}
 	return after, nil
@@ -317,8 +317,8 @@ func (r *run) stopped(ctx context.Context, step Step, cause error, state string)
 		cause = context.Cause(ctx)
 	}
 	s := &Stopped{Node: r.node, Step: step, State: state, Cause: cause}
-	for _, n := range r.left {
-		s.Left = append(s.Left, n.ID)
+	for _, n := range r.pending {
+		s.Pending = append(s.Pending, n.ID)
 	}
 	return s
 }

@@ -142,6 +142,18 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 	return f.create(name, cfg), nil
 }
 
+// fakePlans plans topics of a fake.
+type fakePlans struct{ *fake }
+
+func (f fakePlans) PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+	if _, there := f.topics[name]; there {
+		return nil, failure.TopicExists
+	}
+	return &meta.Topic{Name: name, Config: cfg.WithDefaults(1, false), Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1"}}}}, nil
+}
+
+func (fakePlans) MessageLimit(context.Context) (int, meta.NodeID) { return 10, "n2" }
+
 func (f *fake) MadeOnFirstUse() (meta.TopicConfig, bool) {
 	return meta.TopicConfig{}.WithDefaults(1, false), !f.noCreate
 }

@@ -35,7 +35,7 @@ func (f *fake) UndoChannel(_ context.Context, topic, channel string) (api.Undone
 	return undoneOf(f.saved[0], api.UndonePartition{Partition: 1, Confirmed: 5, Gone: 2}), f.onChannel("undo", topic, channel)
 }
 
-func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (api.UndoneMove, error) {
+func (f *fake) RestoreChannel(_ context.Context, topic, channel string, _ bool) (api.UndoneMove, error) {
 	if f.topics[topic].Channels[channel] != nil {
 		return api.UndoneMove{}, failure.ChannelThere
 	}

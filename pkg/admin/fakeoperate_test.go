@@ -22,13 +22,17 @@ func (f *fake) DescribeNode(_ context.Context, id meta.NodeID) (api.NodeDetail, 
 			{Topic: "orders", Partition: 0, Leader: true, InSync: true, Removing: true},
 			{Topic: "orders", Partition: 1, Adding: true},
 		},
-		Left:     api.Progress{Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1 << 30, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(20 * time.Second), TimeLeftMS: 20_000},
-		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n1"}, What: "no eligible node for the replica"}},
+		Left:      api.Progress{Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1 << 30, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(20 * time.Second), TimeLeftMS: 20_000},
+		Troubles:  []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n1"}, What: "no eligible node for the replica"}},
+		IfStopped: []api.Trouble{{Kind: "min_isr", Topic: "orders", Nodes: []string{"n1", "n2"}, What: "the in-sync replicas would fall below min_isr"}},
 	}, nil
 }
 
-func (f *fake) DrainNode(_ context.Context, id meta.NodeID, force, stopping bool) error {
-	return f.locked(fmt.Sprintf("drain %s force=%t stopping=%t", id, force, stopping))
+func (f *fake) DrainNode(_ context.Context, id meta.NodeID, req api.DrainNode) error {
+	if req.DryRun {
+		return nil
+	}
+	return f.locked(fmt.Sprintf("drain %s force=%t stopping=%t", id, req.Force, req.Stopping))
 }
 
 func (f *fake) UndrainNode(_ context.Context, id meta.NodeID) error {
@@ -129,10 +133,13 @@ func (f *fake) PlanBalance() api.Balance {
 	}
 }
 
-func (f *fake) StartBalance(_ context.Context, leaders, replicas bool, limit int) (api.Balance, error) {
+func (f *fake) StartBalance(_ context.Context, req api.StartBalance) (api.Balance, error) {
 	b := f.PlanBalance()
+	if req.DryRun {
+		return b, nil
+	}
 	b.Started = true
-	return b, f.locked(fmt.Sprintf("balance leaders=%t replicas=%t limit=%d", leaders, replicas, limit))
+	return b, f.locked(fmt.Sprintf("balance leaders=%t replicas=%t limit=%d", req.Leaders, req.Replicas, req.Limit))
 }
 
 func (f *fake) Raft(context.Context) api.Raft {

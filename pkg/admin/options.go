@@ -26,6 +26,7 @@ type Options struct {
 	V1        v1.Broker
 	Operator  v1.Operator
 	Policies  v1.Policies
+	Plans     v1.Plans
 	Deferrals v1.Deferrals
 	Trash     v1.Trash
 	Traces    v1.Traces
@@ -84,7 +85,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil || o.Access == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Plans == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil || o.Access == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

@@ -30,7 +30,7 @@ func New(o Options) (*Server, error) {
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
-	v1Options := v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Snapshot: o.Snapshot, Publishing: publishing, Answers: answers}
+	v1Options := v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Plans: o.Plans, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Snapshot: o.Snapshot, Publishing: publishing, Answers: answers}
 	v1Options.Access = v1.Access{Accesses: o.Access, Hashing: o.Guard.Hashing}
 	api := v1.New(v1Options)
 	routes := nodeRoutes(&o, publishing, lookups, answers)

@@ -108,6 +108,31 @@ func TestANodeThatWaitsAnswersAnOperator(t *testing.T) {
 	})
 }
 
+// newNode waits for its cluster and has no metadata.
+type newNode struct{ waitingNode }
+
+func (newNode) Cluster() api.Cluster { return api.Cluster{Self: "n1", Nodes: []api.Node{}} }
+
+// An empty list of nodes or partitions would look like the answer of a cluster that has none.
+func TestANodeWithoutMetadataSaysThatThereIsNoCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Front
+		f.Wait(newNode{})
+		for _, path := range []string{"/v1/cluster", "/v1/nodes", "/v1/partitions", "/v1/cluster/raft"} {
+			w := httptest.NewRecorder()
+			f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if text := w.Body.String(); w.Code != 503 || !strings.Contains(text, `"starting"`) || !strings.Contains(text, "node n1 has no cluster yet: no answer from n2") {
+				t.Errorf("%s: %d %s", path, w.Code, text)
+			}
+		}
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/cluster/health", nil))
+		if w.Code != 200 {
+			t.Errorf("health: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
 // TestWhoPingsWhileANodeStartsIsAnsweredByTheNode: clients ping until there is an
 // answer, and publish.
 func TestWhoPingsWhileANodeStartsIsAnsweredByTheNode(t *testing.T) {

@@ -201,7 +201,7 @@ func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":0}}`, 400, "partitions is 0"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":-1}}`, 400, "partitions is -1"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":100000}}`, 400, "100000 partitions"},
-		{"POST /v1/topics", `{"name":"a","config":{"max_message_bytes":11}}`, 400, "more than the 10 bytes that this node takes from its clients (max-msg-size 10)"},
+		{"POST /v1/topics", `{"name":"a","config":{"max_message_bytes":11}}`, 400, "more than the 10 bytes that node n2 takes from its clients (max-msg-size 10)"},
 		{"PATCH /v1/topics/orders", `{"max_message_bytes":11}`, 400, "max-msg-size"},
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"3 days"}}`, 400, "not a valid duration"},
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"-1h"}}`, 400, "negative"},
@@ -365,5 +365,25 @@ func TestV1SaysWhatEachPartitionGot(t *testing.T) {
 	want := []api.PublishedPart{{Partition: 2, FirstSeq: 7, Count: 2}, {Partition: 0, FirstSeq: 1, Count: 1}}
 	if !slices.Equal(got.Parts, want) || got.Partition != 2 || got.FirstSeq != 7 || got.Count != 3 || len(got.IDs) != 3 {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestATopicIsPlanned(t *testing.T) {
+	f := orders()
+	h := serverOf(t, f).Handler()
+	for body, want := range map[string]string{
+		`{"name":"new","config":{"partitions":1},"dry_run":true}`:                         `"message_limit":10`,
+		`{"name":"new","config":{"max_message_bytes":7},"dry_run":true}`:                  `"message_limit":7`,
+		`{"name":"new","config":{"max_message_bytes":11},"dry_run":true}`:                 `more than the 10 bytes that node n2 takes`,
+		`{"name":"orders","config":{"partitions":3},"dry_run":true}`:                      `"exists"`,
+		`{"name":"no good","config":{},"dry_run":true}`:                                   `"invalid"`,
+		`{"name":"new","config":{"retention":"72h","retention_bytes":-1},"dry_run":true}`: `"invalid"`,
+	} {
+		if w := ask(h, "POST", "/v1/topics", body); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+	if len(f.calls) > 0 {
+		t.Errorf("a dry run asked for %v", f.calls)
 	}
 }

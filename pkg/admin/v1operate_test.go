@@ -39,6 +39,7 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 	}{
 		{"POST", "/v1/nodes/n1/drain", "", 200, []string{"drain n1 force=false stopping=false"}},
 		{"POST", "/v1/nodes/n1/drain", `{"force":true,"stopping":true}`, 200, []string{"drain n1 force=true stopping=true"}},
+		{"POST", "/v1/nodes/n1/drain", `{"dry_run":true}`, 200, nil},
 		{"POST", "/v1/nodes/n1/undrain", "", 200, []string{"undrain n1"}},
 		{"POST", "/v1/nodes/n1/decommission", `{"force":true}`, 200, []string{"decommission n1 force=true"}},
 		{"DELETE", "/v1/nodes/n9", "", 204, []string{"remove n9"}},
@@ -61,6 +62,7 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 		{"GET", "/v1/topics/orders/partitions/x", "", 400, nil},
 		{"GET", "/v1/topics/or%20ders/partitions/0", "", 400, nil},
 		{"POST", "/v1/cluster/balance", `{"leaders":true,"limit":3}`, 200, []string{"balance leaders=true replicas=false limit=3"}},
+		{"POST", "/v1/cluster/balance", `{"leaders":true,"dry_run":true}`, 200, nil},
 		{"POST", "/v1/cluster/balance", `{}`, 400, nil},
 		{"POST", "/v1/cluster/balance", `{"replicas":true,"limit":-1}`, 400, nil},
 		{"PATCH", "/v1/topics/orders", `{"replicas":3}`, 200, []string{"alter orders", "fit the replicas of orders"}},

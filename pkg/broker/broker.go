@@ -48,6 +48,7 @@ type Options struct {
 	AutoCreateTopics    bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
 	TopicDefaults       meta.TopicConfig // of topics that are created without a configuration; zero fields: the cluster's defaults
 	MaxChannelConsumers int              // on this node; 0: no limit
+	MaxMessage          int              // bytes of the largest message that this node takes from its clients. 1 MiB
 	MaxMsgTimeout       time.Duration    // the limit up to which TOUCH can extend a delivery
 	EphemeralBytes      int64            // memory that a partition of an ephemeral topic may use; beyond it the oldest messages are dropped
 	DiskReserve         uint64           // publishes are refused while less is free; at most a twentieth of the disk counts
@@ -86,6 +87,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	o.MaxMessage = cmp.Or(o.MaxMessage, 1<<20)
 	o.MaxMsgTimeout = cmp.Or(o.MaxMsgTimeout, DefaultMaxMsgTimeout)
 	o.PublishTimeout = cmp.Or(o.PublishTimeout, host.DefaultPublishTimeout)
 	o.Lease = cmp.Or(o.Lease, host.DefaultLease)
@@ -161,7 +163,7 @@ func assemble(o Options) (*Broker, error) {
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
 	letters = deadletter.NewWorker(c.life, letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
-	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace}, h, d)
+	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace, MaxMessage: o.MaxMessage}, h, d)
 	h.Register(c.ops)
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)

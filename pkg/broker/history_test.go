@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // movedLan starts three nodes that lead one partition of t each, with four messages in
@@ -101,7 +104,7 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c"); !errors.Is(err, failure.ChannelThere) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c", true); !errors.Is(err, failure.ChannelThere) {
 		t.Errorf("it is there: %v", err)
 	}
 	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
@@ -111,11 +114,65 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 		t.Errorf("it is deleted: %v", err)
 	}
 	l.mustPut("t", 2, "meanwhile")
-	u, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c")
+	u, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c", false)
 	if err != nil || u.Verb != operate.SavedDelete || l.left() != 12 {
 		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
 	}
-	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none"); !errors.Is(err, failure.NothingToUndo) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none", true); !errors.Is(err, failure.NothingToUndo) {
 		t.Errorf("never there: %v", err)
+	}
+}
+
+// Consumers that reconnect after a deletion create the channel again, with default settings.
+func TestADeletedChannelReplacesTheOneThatConsumersCreated(t *testing.T) {
+	l := movedLan(t)
+	ctx := t.Context()
+	b := l.at("n2")
+	attempts, filter := 7, `key != "x"`
+	if err := b.Directory.Change(ctx, "t", meta.AlterChannel{Topic: "t", Channel: "c", Policy: &policy.Patch{MaxAttempts: &attempts}, Filter: &filter}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	again := l.left()
+	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", false); !errors.Is(err, failure.ChannelAgain) || l.left() != again {
+		t.Errorf("created again: %v, %d left", err, l.left())
+	}
+	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", true); err != nil || l.left() != 12 {
+		t.Errorf("%v: %d left, want 12", err, l.left())
+	}
+	if c := b.Directory.Topics()[0].Channels["c"]; c.Policy.MaxAttempts != attempts || c.Filter != filter {
+		t.Errorf("it has the settings %+v", c)
+	}
+	if _, err := b.Contents.UndoChannel(ctx, "t", "c"); err != nil || l.left() != again {
+		t.Errorf("undone: %v, %d left, want %d", err, l.left(), again)
+	}
+	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", true); !errors.Is(err, failure.ChannelThere) {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// An operator sees who has which message for how long, and who left last, on any node.
+func TestWhoHoldsAMessageAndWhoLeftIsKnownEverywhere(t *testing.T) {
+	l := movedLan(t)
+	c := l.subscribe("t", "c", 1)
+	first := c.takeSome(2)[0]
+	describe := func() stats.Channel {
+		return l.at("n3").Contents.ClusterStats(t.Context(), "t", "c", true)[0].Channels[0]
+	}
+	now := describe()
+	if len(now.Clients) == 0 || now.Clients[0].Oldest == nil || !now.LeftAt.IsZero() {
+		t.Fatalf("%+v", now)
+	}
+	if held := now.Clients[0].Oldest; held.Partition != 1 || held.Seq != uint64(first.ID.Offset()) || time.Since(held.Since).Abs() > time.Minute {
+		t.Errorf("%+v", held)
+	}
+	c.Close()
+	if left := describe().LeftAt; time.Since(left).Abs() > time.Minute {
+		t.Errorf("left at %v", left)
 	}
 }

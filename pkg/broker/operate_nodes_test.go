@@ -26,16 +26,24 @@ func TestADrainIsRefusedWhereNoOtherNodeCouldLead(t *testing.T) {
 	if err := b.Directory.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n1", false, false); !errors.Is(err, failure.CannotDrain) {
+	if err := b.Operator.DrainNode(ctx, "n1", api.DrainNode{DryRun: true}); !errors.Is(err, failure.CannotDrain) {
 		t.Errorf("the only copy's node: %v", err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n2", false, true); !errors.Is(err, failure.CannotDrain) {
+	if err := b.Operator.DrainNode(ctx, "n2", api.DrainNode{Stopping: true}); !errors.Is(err, failure.CannotDrain) {
 		t.Errorf("a stop that leaves too few in sync: %v", err)
 	}
-	if err := b.Operator.DrainNode(ctx, "n9", true, false); !errors.Is(err, failure.NodeNotFound) {
+	if err := b.Operator.DrainNode(ctx, "n9", api.DrainNode{Force: true}); !errors.Is(err, failure.NodeNotFound) {
 		t.Errorf("no node, by force: %v", err)
 	}
-	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", true, false), b.Operator.DrainNode(ctx, "n2", false, false)); err != nil {
+	if err := b.Operator.DrainNode(ctx, "n2", api.DrainNode{DryRun: true}); err != nil {
+		t.Error(err)
+	}
+	// What stopping it would break is said also where nobody asked for that.
+	want := []api.Trouble{{Kind: "min_isr", Topic: "t", Nodes: []string{"n2", "n3"}, What: "the in-sync replicas would fall below min_isr"}}
+	if d, err := b.Operator.DescribeNode(ctx, "n2"); err != nil || d.Intent != "" || !cmp.Equal(d.IfStopped, want) {
+		t.Errorf("after a dry run: %+v, %v", d, err)
+	}
+	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", api.DrainNode{Force: true}), b.Operator.DrainNode(ctx, "n2", api.DrainNode{})); err != nil {
 		t.Fatal(err)
 	}
 	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
@@ -43,8 +51,8 @@ func TestADrainIsRefusedWhereNoOtherNodeCouldLead(t *testing.T) {
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
 	}
-	if want := []api.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
-		t.Errorf("holds %+v, want %+v", d.Partitions, want)
+	if holds := []api.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, holds) {
+		t.Errorf("holds %+v, want %+v", d.Partitions, holds)
 	}
 	if err := b.Operator.UndrainNode(ctx, "n1"); err != nil {
 		t.Fatal(err)
@@ -121,7 +129,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 		}
 	}
 	expect(true, false)
-	if err := l.at("n1").Operator.DrainNode(ctx, "n1", false, false); err != nil {
+	if err := l.at("n1").Operator.DrainNode(ctx, "n1", api.DrainNode{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(true, false, "nodes_draining")

@@ -433,11 +433,11 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 		if want := []api.NodeLoad{{ID: "n1", State: "up", Zone: "", Leaders: 0, Preferred: 4, Replicas: 4}, {ID: "n2", State: "up", Zone: "", Leaders: 4, Preferred: 0, Replicas: 4}, {ID: "n3", State: "up", Zone: "", Leaders: 0, Preferred: 0, Replicas: 0}}; !cmp.Equal(plan.Nodes, want) {
 			t.Errorf("loads %+v", plan.Nodes)
 		}
-		done, err := b.Operator.StartBalance(ctx, true, false, 0)
+		done, err := b.Operator.StartBalance(ctx, api.StartBalance{Leaders: true})
 		if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.Operator.PlanBalance().Leaders) != 0 {
 			t.Errorf("leaders: %+v, %v", done, err)
 		}
-		done, err = b.Operator.StartBalance(ctx, false, true, 1)
+		done, err = b.Operator.StartBalance(ctx, api.StartBalance{Replicas: true, Limit: 1})
 		if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Contents.Placement().Moving != 1 {
 			t.Errorf("replicas: %+v, %v", done, err)
 		}

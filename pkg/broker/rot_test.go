@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 )
@@ -272,5 +273,20 @@ func TestADamagedLeaderThatHandsOverIsReported(t *testing.T) {
 		l.mustPut("t", 0, "after")
 		l.start("n3")
 		l.whole(30 * time.Second)
+	})
+}
+
+// An operator who looks at a damaged log is referred to the log of the node: the damage is recorded, and repaired.
+func TestRotThatAnOperatorMeetsIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rotting(t, func(o *Options) { o.Log.TailBytes = -1 })
+		leader := l.leader("t", 0)
+		l.spoil(leader.Node.Self, "t", 0, "2222")
+		if _, err := leader.Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 8}); fate.Of(err) != fate.Corrupt {
+			t.Fatalf("peek: %v", err)
+		}
+		if n := leader.Host.Topics.LogStats().Damaged; n != 1 {
+			t.Errorf("%d damaged ranges were recorded", n)
+		}
 	})
 }

@@ -1,6 +1,9 @@
 package channel
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // keepDeparted is how many departed consumers are remembered by name.
 const keepDeparted = 64
@@ -10,10 +13,12 @@ const keepDeparted = 64
 type Departed struct {
 	ids   []uint64
 	names []string
+	last  time.Time
 }
 
-// Add records a consumer that left.
-func (d *Departed) Add(id uint64, name string) {
+// Add records a consumer that left now.
+func (d *Departed) Add(id uint64, name string, now time.Time) {
+	d.last = now
 	if len(d.ids) == keepDeparted {
 		d.ids, d.names = d.ids[1:], d.names[1:]
 	}
@@ -28,6 +33,14 @@ func (d *Departed) Name(id uint64) string {
 		}
 	}
 	return ""
+}
+
+// Last returns the name of the consumer that left last, and when; the zero time if none did.
+func (d *Departed) Last() (name string, at time.Time) {
+	if len(d.names) == 0 {
+		return "", time.Time{}
+	}
+	return d.names[len(d.names)-1], d.last
 }
 
 // Failed counts the outcomes of exhausted messages. Its methods are safe for concurrent use.

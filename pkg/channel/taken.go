@@ -1,6 +1,10 @@
 package channel
 
-import "github.com/brokerd/brokerd/pkg/seq"
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // Taken is the set of messages in flight with a consumer. It is a view of a State; like the State
 // it is not safe for concurrent use.
@@ -32,6 +36,16 @@ func (k Taken) Offsets() []seq.Offset {
 		all = append(all, k.state.t.names.name(slots[slot].offset))
 	}
 	return all
+}
+
+// First returns the message that the consumer has had longest, and for how long; false if it has none.
+func (k Taken) First(now time.Time) (o seq.Offset, held time.Duration, some bool) {
+	c := k.find()
+	if c == nil || c.mine.head == 0 {
+		return 0, 0, false
+	}
+	m := &k.state.t.slots[c.mine.head]
+	return m.offset, time.Duration(k.state.nanos(now) - m.taken), true
 }
 
 func (k Taken) find() *consumer {

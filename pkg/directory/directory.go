@@ -84,6 +84,29 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	return r.Topic, notApplied(host.Concerning(err, ""))
 }
 
+// PlanTopic returns the topic that CreateTopic would create or return now, or its error, without creating
+// anything.
+func (d *Directory) PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
+	}
+	cfg, assignment, err := d.place(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if is := d.o.Meta.Topic(name); is != nil {
+		if !is.Config.AsAskedFor(cfg) {
+			return nil, fmt.Errorf("topic %s: %w", name, failure.TopicExists)
+		}
+		return is, nil
+	}
+	t := &meta.Topic{Name: name, Config: cfg, Partitions: make([]meta.Partition, len(assignment))}
+	for i, ids := range assignment {
+		t.Partitions[i] = meta.Partition{Replicas: ids, ISR: ids, Leader: ids[0], Epoch: 1}
+	}
+	return t, nil
+}
+
 // ProposeNew proposes a creation, charged to the requester's creation limit. there means that it
 // exists already, according to this node's metadata.
 func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {

@@ -86,8 +86,13 @@ var (
 	TooManyCreated   = refused(50, "busy: topic and channel creation limit reached for this address or node: use existing ones, "+
 		"retry later, or raise creation-burst and creation-rate",
 		Kind{Word: "TOO_MANY_CREATED", Code: Busy, Hint: "use existing topics and channels, or retry later: creation-rate limits new ones"})
-	NothingToUndo   = refused(0, "no saved position: the channel was not moved, or the move was undone or is too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
-	ChannelThere    = refused(0, "channel exists", Kind{Word: "CHANNEL_EXISTS", Code: Exists})
+	NothingToUndo = refused(0, "no saved position: the channel was not moved, or the move was undone or is too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
+	ChannelThere  = refused(0, "channel exists: it was restored already, or not deleted in the last days", Kind{
+		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "there is nothing to restore: brokerctl channel describe shows its position, brokerctl channel seek moves it",
+	})
+	ChannelAgain = refused(0, "channel was created again since it was deleted", Kind{
+		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "to move it to the position of the deleted one: brokerctl channel restore TOPIC/CHANNEL --replace; channel undo reverts that",
+	})
 	MessageNotFound = refused(0, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})
 	UnknownSetting  = refused(51, "unknown setting", Kind{})
 )
@@ -128,6 +133,8 @@ var (
 	NoSuchCall    = refused(27, "unknown cluster call", Kind{})
 	NotController = refused(30, "this node is not the metadata leader",
 		Kind{Word: "NO_CONTROLLER", Code: Unavailable, Hint: "no metadata leader: a majority of the voters must be up"})
+	NoQuorum = refused(0, "the states of nodes are not known",
+		Kind{Word: "NO_CONTROLLER", Code: Unavailable, Hint: "start the missing voters: brokerctl cluster raft; if they are lost for good: brokerd recover"})
 	LastVoter        = refused(31, "node is the last voter", Kind{Word: "LAST_VOTER", Code: Precondition, Hint: "the last voter cannot be removed or demoted"})
 	NotVoter         = refused(32, "node is not a voter", Kind{})
 	Removed          = refused(60, "node removed from the cluster", Kind{})
@@ -178,10 +185,10 @@ func All() []*Kind {
 		SubscriptionGone, FinNotStored, TopicNotFound, TopicExists, ChannelNotFound, PartitionNotFound,
 		InvalidConfig, InvalidTopic, InvalidChannel, InvalidName, NotInTrash, ManyDeleted, NameTaken,
 		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
-		NothingToUndo, ChannelThere, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
+		NothingToUndo, ChannelThere, ChannelAgain, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
 		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoOtherInSync, NoneInSync,
 		NoLoss, NodeActive, Unreachable,
-		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, LastVoter,
+		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, NoQuorum, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge, NotApplied,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,

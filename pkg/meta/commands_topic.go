@@ -26,7 +26,7 @@ func (c CreateTopic) validate() error {
 func (c CreateTopic) apply(s *State, r *Result) error {
 	if was := s.topics.get(c.Name); was != nil {
 		r.Existed, r.Topic = true, was
-		if !r.Topic.Config.asAskedFor(c.Config) {
+		if !r.Topic.Config.AsAskedFor(c.Config) {
 			return fmt.Errorf("topic %s: %w", c.Name, failure.TopicExists)
 		}
 		return nil

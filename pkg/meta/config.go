@@ -347,10 +347,10 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 	}, nil
 }
 
-// asAskedFor reports whether a topic with the configuration c satisfies a request for a new topic
+// AsAskedFor reports whether a topic with the configuration c satisfies a request for a new topic
 // with the complete configuration asked. Numbers that the request left open may have any value. A
 // requested number does not match if c may still grow beyond it.
-func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
+func (c TopicConfig) AsAskedFor(asked TopicConfig) bool {
 	if asked.AutoReplicas {
 		asked.Replicas, asked.AutoReplicas = c.Replicas, c.AutoReplicas
 	} else if c.AutoReplicas && c.Replicas >= DefaultReplicas {

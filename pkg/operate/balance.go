@@ -35,6 +35,13 @@ func (o *Operator) PlanBalance() api.Balance {
 	return out
 }
 
+func idsOf(names []string) (ids []meta.NodeID) {
+	for _, n := range names {
+		ids = append(ids, meta.NodeID(n))
+	}
+	return ids
+}
+
 func moveOf(m controller.Move) api.Move {
 	return api.Move{Topic: m.Topic, Partition: m.Partition, From: texts(m.From), To: texts(m.To)}
 }
@@ -53,37 +60,41 @@ func toPreferred(s *meta.State, nodes controller.Conditions) []api.LeaderMove {
 }
 
 // StartBalance carries out what PlanBalance would list: for leaders, replicas or
-// both; limit bounds the replica moves, 0 means the controller's own limit. The
-// result lists the moves started, even when err != nil.
-func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (api.Balance, error) {
-	s := o.node.Meta.View()
-	nodes := controller.ConditionsOf(s)
-	done := api.Balance{Nodes: o.PlanBalance().Nodes, Leaders: []api.LeaderMove{}, Moves: []api.Move{}, Started: true}
+// both; the limit bounds the replica moves, 0 means the controller's own limit. The
+// result lists the moves started, even when err != nil, or in a dry run those that would be.
+func (o *Operator) StartBalance(ctx context.Context, req api.StartBalance) (api.Balance, error) {
+	if _, err := decidable(o.node); err != nil {
+		return api.Balance{}, err
+	}
+	plan, limit := o.PlanBalance(), cmp.Or(req.Limit, controller.DefaultMoves)
+	if !req.Leaders {
+		plan.Leaders = []api.LeaderMove{}
+	}
+	if !req.Replicas {
+		plan.Moves = []api.Move{}
+	}
+	plan.Moves = plan.Moves[:min(limit, len(plan.Moves))]
+	if req.DryRun {
+		return plan, nil
+	}
+	done := api.Balance{Nodes: plan.Nodes, Leaders: []api.LeaderMove{}, Moves: []api.Move{}, Started: true}
 	var mu sync.Mutex // guards done, errs
 	var errs []error
-	if leaders {
-		fan.Out(toPreferred(s, nodes), askTogether, func(m api.LeaderMove) {
-			err := o.transfer(ctx, m.Topic, m.Partition, meta.NodeID(m.To), meta.ReasonBalance)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-				return
-			}
-			done.Leaders = append(done.Leaders, m)
-		})
-		slices.SortFunc(done.Leaders, func(a, b api.LeaderMove) int {
-			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-		})
-	}
-	if !replicas {
-		return done, errors.Join(errs...)
-	}
-	if limit <= 0 || limit > controller.DefaultMoves {
-		limit = controller.DefaultMoves
-	}
-	for _, m := range controller.PlanBalance(s, nodes, limit) {
-		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To, false)
+	fan.Out(plan.Leaders, askTogether, func(m api.LeaderMove) {
+		err := o.transfer(ctx, m.Topic, m.Partition, meta.NodeID(m.To), meta.ReasonBalance)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		done.Leaders = append(done.Leaders, m)
+	})
+	slices.SortFunc(done.Leaders, func(a, b api.LeaderMove) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	for _, m := range plan.Moves {
+		err := o.MovePartition(ctx, m.Topic, m.Partition, idsOf(m.To), false)
 		if errors.Is(err, failure.TooManyMoves) {
 			break // the rest is done later
 		}
@@ -91,7 +102,7 @@ func (o *Operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 			errs = append(errs, err)
 			continue
 		}
-		done.Moves = append(done.Moves, moveOf(m))
+		done.Moves = append(done.Moves, m)
 	}
 	return done, errors.Join(errs...)
 }

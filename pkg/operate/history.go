@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -269,25 +270,48 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 // SavedDelete is the verb of positions saved when a channel was deleted.
 const SavedDelete = "delete"
 
-// RestoreChannel recreates a deleted channel at its last position.
-func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
+// RestoreChannel recreates a deleted channel at its last position. With replace, a channel with the name
+// that was created since, for example by a consumer that reconnected, is moved to that position and gets
+// the settings of the deleted one; its own position is saved, for UndoChannel. Without replace, such a
+// channel is refused with failure.ChannelAgain.
+func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, replace bool) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
 		return api.UndoneMove{}, err
 	}
-	if t.Channels[channel] != nil {
-		return api.UndoneMove{}, failure.ChannelThere
+	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
+	i := slices.IndexFunc(all, func(v *meta.Saved) bool { return v.Verb == SavedDelete })
+	is := t.Channels[channel]
+	switch {
+	case i < 0 && is != nil:
+		err = failure.ChannelThere
+	case i < 0:
+		err = failure.NothingToUndo
+	case is == nil:
+		v := all[i]
+		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter})
+	case !replace:
+		err = fmt.Errorf("%w, at %s", failure.ChannelAgain, time.Unix(0, all[i].At).UTC().Format(time.RFC3339))
+	default:
+		err = replaceChannel(ctx, o.node, t, all[i])
 	}
-	for _, v := range meta.HistoryOf(o.node.Meta.View()).Of(t, channel) {
-		if v.Verb != SavedDelete {
-			continue
-		}
-		if err := o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter}); err != nil {
-			return api.UndoneMove{}, err
-		}
-		return undo(ctx, o.node, v)
+	if err != nil {
+		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
 	}
-	return api.UndoneMove{}, failure.NothingToUndo
+	return undo(ctx, o.node, all[i])
+}
+
+// replaceChannel gives a channel the settings of the deleted one of the same name, and saves its position.
+func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) error {
+	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition}
+	_, saved, err := m.plan(ctx)
+	if err == nil {
+		err = m.save(ctx, saved)
+	}
+	if err != nil {
+		return err
+	}
+	return o.topics.Change(ctx, t.Name, meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter})
 }
 
 // undo returns a channel to a saved position in all of its partitions, and drops that.

@@ -1,10 +1,24 @@
 package operate
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
 )
+
+// The states of nodes in the metadata are outdated without a leader: a node that has stopped since is up there.
+func TestNothingIsDecidedAboutNodesWithoutALeader(t *testing.T) {
+	if err := undecidable(electionTime, []string{"n2"}); err != nil {
+		t.Errorf("during an election: %v", err)
+	}
+	err := undecidable(42*time.Second, []string{"n2", "n3"})
+	if !errors.Is(err, failure.NoQuorum) || !strings.Contains(err.Error(), "for 42s: nothing can be created or changed; no answer from n2 n3; the states of nodes are not known") {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestAnElectionThatGoesWellIsNoNews(t *testing.T) {
 	for _, gone := range []time.Duration{0, time.Second, electionTime} {

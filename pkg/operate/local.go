@@ -35,6 +35,7 @@ func (o *Node) Register(all forward.Operations) {
 	askDeferred.register(all, o)
 	askReschedule.register(all, o)
 	askTrace.register(all, o)
+	askLimit.register(all, o)
 }
 
 // reached adds failure.Unreachable to an error of another node if the node could not be asked.

@@ -75,6 +75,8 @@ type Options struct {
 	Log       *slog.Logger
 	Letters   *deadletter.Worker // of this node
 	Trace     *trace.Store       // of this node; nil: it records none
+	// MaxMessage is the size in bytes of the largest message that this node takes from its clients.
+	MaxMessage int
 }
 
 // question is something that any node can be asked, and the function with which it answers.

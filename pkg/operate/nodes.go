@@ -18,13 +18,35 @@ import (
 
 // DrainNode requests that a node lead nothing. Unless it is forced, it is refused if a partition
 // would have no leader, and with stopping if one would fall below its min ISR without the node's
-// replicas. It returns once the request is in the metadata: the controller acts on it.
-func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
-	s := o.node.Meta.View()
-	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, failure.CannotDrain)) {
+// replicas. It returns once the request is in the metadata: the controller acts on it. A dry run
+// only checks whether it is refused.
+func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, req api.DrainNode) error {
+	s, err := decidable(o.node)
+	if err != nil {
 		return err
 	}
+	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, req.Stopping); err != nil && (!req.Force || !errors.Is(err, failure.CannotDrain)) {
+		return err
+	}
+	if req.DryRun {
+		return nil
+	}
 	return o.intend(ctx, id, meta.IntentDrain)
+}
+
+// decidable returns the metadata for a decision about nodes. Without a leader it is outdated: it shows nodes
+// as up that have stopped since. Then decidable fails with failure.NoQuorum.
+func decidable(o *Node) (*meta.State, error) {
+	return o.Meta.View(), undecidable(o.Meta.Members().Leaderless(), o.silent())
+}
+
+// undecidable returns why nothing is decided about nodes if the metadata has had no leader for a time;
+// nil if there is one. silent are the members that do not respond.
+func undecidable(gone time.Duration, silent []string) error {
+	if r, missing := leaderless(gone, silent); missing {
+		return fmt.Errorf("%s; %w", r.What, failure.NoQuorum)
+	}
+	return nil
 }
 
 // UndrainNode cancels a drain or a decommission.
@@ -35,7 +57,10 @@ func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 // DecommissionNode requests that a node's replicas move away. Unless it is forced, it is refused if
 // there are too few other nodes. A dry run only checks whether it is refused.
 func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error {
-	s := o.node.Meta.View()
+	s, err := decidable(o.node)
+	if err != nil {
+		return err
+	}
 	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, failure.TooFewNodes)) {
 		return err
 	}
@@ -77,7 +102,10 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 // RemoveNode permanently removes a node that holds nothing. It can be repeated after a partial
 // failure.
 func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
-	s := o.node.Meta.View()
+	s, err := decidable(o.node)
+	if err != nil {
+		return err
+	}
 	n := s.Node(id)
 	_, member := o.node.members().Find(id)
 	if n == nil && !member {
@@ -192,7 +220,7 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 	m, _ := o.node.members().Find(id)
 	_, led := o.node.Meta.Leader()
 	out := api.NodeDetail{
-		Node: nodeInfo(n, m.Voter, nodeLoads(s)[id], o.node.answers(id), led), Removable: removable(s, n), Partitions: []api.NodePartition{}, Troubles: []api.Trouble{},
+		Node: nodeInfo(n, m.Voter, nodeLoads(s)[id], o.node.answers(id), led), Removable: removable(s, n), Partitions: []api.NodePartition{}, Troubles: []api.Trouble{}, IfStopped: []api.Trouble{},
 	}
 	out.DeletedTopics, out.OnlyCopies = meta.TrashOf(s).Of(id)
 	var moving []partitionAt
@@ -211,6 +239,9 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 	if n.Intent != meta.IntentNone {
 		out.Left.Leaders = out.Leaders
 	}
+	if n.State != meta.NodeDown {
+		out.IfStopped = ifStopped(s, id)
+	}
 	if n.Intent == meta.IntentDecommission {
 		out.Left.Replicas = out.Replicas
 	}
@@ -225,6 +256,14 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 		}))
 	}
 	return out, nil
+}
+
+// ifStopped returns the partitions that would have no leader, or refuse messages, if a node stopped now.
+func ifStopped(s *meta.State, id meta.NodeID) []api.Trouble {
+	if refused, ok := errors.AsType[*controller.DrainError](controller.CheckDrain(s, controller.ConditionsOf(s), id, true)); ok {
+		return apiTroubles(refused.Troubles)
+	}
+	return []api.Trouble{}
 }
 
 // troubleWords describe each kind of trouble.

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -62,6 +63,9 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 			break
 		}
 		some, err := peek(ctx, lp, r, h.Numbering())
+		if fate.Of(err) == fate.Corrupt {
+			lp.Replica.Spoil(err) // logs the location
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -92,7 +92,7 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 	if c := t.Channels[name]; c != nil {
 		s.Order = c.Order
 	}
-	seen := map[counted]bool{}
+	seen := map[counted]int{} // its index in Clients
 	for _, lp := range led {
 		c := lp.Part.Channel(name)
 		if c == nil {
@@ -108,7 +108,7 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 				Exhausted: n.Exhausted, Expired: n.Lapsed, BackingOff: n.Waiting, RateLimited: n.Limited,
 				BackedOffTotal: n.BackedOff, DeadLetteredTotal: c.Failed.DeadLettered(), DroppedTotal: c.Failed.Dropped(),
 			},
-			Paused: n.Paused, Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)),
+			Paused: n.Paused, LastConsumer: n.LastConsumer, LeftAt: n.LeftAt.UTC(), Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)),
 			Partitions: []api.ChannelPartition{placeIn(lp, string(t.Partitions[lp.Index].Leader), &n, c.Spins.At(now))},
 		}
 		if at, ok := lp.Part.OldestAt(c); ok {
@@ -117,8 +117,8 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		s.Add(&one)
 		for _, k := range c.Consumers() {
 			sub := k.Owner().(counted)
-			if !seen[sub] {
-				seen[sub] = true
+			if _, known := seen[sub]; !known {
+				seen[sub] = len(s.Clients)
 				s.Consumers++
 				of := sub.Stats()
 				s.Ready += of.Ready
@@ -126,12 +126,23 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 					s.Clients = append(s.Clients, of)
 				}
 			}
+			if clients {
+				holds(&s.Clients[seen[sub]], lp.Index, now, k)
+			}
 		}
 	}
 	if clients && s.Clients == nil {
 		s.Clients = []stats.Client{}
 	}
 	return s
+}
+
+// holds notes the message in flight that a client has had longest, if it is one of a partition.
+func holds(c *stats.Client, partition int, now time.Time, k *topic.Consumer) {
+	o, held, some := k.Held()
+	if since := now.Add(-held); some && (c.Oldest == nil || since.Before(c.Oldest.Since)) {
+		c.Oldest = &api.HeldMessage{Partition: partition, Seq: uint64(o), Since: since.UTC()}
+	}
 }
 
 // placeIn returns a channel's place in a partition that this node leads.

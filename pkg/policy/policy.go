@@ -180,6 +180,13 @@ type Patch struct {
 	Rate            *int     `json:"rate,omitempty"`
 }
 
+// Exactly returns the patch with which every policy becomes p.
+func Exactly(p Policy) Patch {
+	return Patch{
+		MaxAttempts: &p.MaxAttempts, OnExhausted: &p.OnExhausted, OnExpired: &p.OnExpired, DeadLetterTopic: &p.DeadLetterTopic, Backoff: &p.Backoff, Rate: &p.Rate,
+	}
+}
+
 // Apply returns p with the patch's fields.
 func (c Patch) Apply(p Policy) Policy {
 	set(&p.MaxAttempts, c.MaxAttempts)

@@ -126,6 +126,9 @@ func (c *Channel) Add(d *Channel) {
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Rates.Add(d.Rates)
+	if d.LeftAt.After(c.LeftAt) {
+		c.LastConsumer, c.LeftAt = d.LastConsumer, d.LeftAt
+	}
 	c.Consumers += d.Consumers
 	c.Ready += d.Ready
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
@@ -150,6 +153,9 @@ func mergeClients(all []Client) []Client {
 		}
 		o := &out[i]
 		o.Ready = max(o.Ready, c.Ready)
+		if o.Oldest == nil || c.Oldest != nil && c.Oldest.Since.Before(o.Oldest.Since) {
+			o.Oldest = c.Oldest
+		}
 		o.InFlight += c.InFlight
 		o.DeliveredTotal += c.DeliveredTotal
 		o.FinishedTotal += c.FinishedTotal

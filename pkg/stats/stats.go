@@ -52,14 +52,16 @@ type Channel struct {
 	Paused    bool
 	Order     policy.Order
 	api.ChannelCounts
-	Throttled  time.Duration          // that consumers waited for the channel's rate, since the process started
-	OldestAge  time.Duration          // of the oldest unfinished message; 0: none
-	Rates      flow.Rates             // of messages that come and are finished
-	Latency    *latency.Histogram     // from publish to FIN, recently; nil: not kept, see Options.LatencyWindow
-	Partitions []api.ChannelPartition // the channel's place in each
-	Ready      int64                  // messages that consumers take at a time: their RDY, summed
-	Consumers  int                    // subscriptions, whether Clients lists them or not
-	Clients    []Client               // nil unless asked for
+	Throttled    time.Duration          // that consumers waited for the channel's rate, since the process started
+	OldestAge    time.Duration          // of the oldest unfinished message; 0: none
+	Rates        flow.Rates             // of messages that come and are finished
+	Latency      *latency.Histogram     // from publish to FIN, recently; nil: not kept, see Options.LatencyWindow
+	LastConsumer string                 // name of the consumer that left last
+	LeftAt       time.Time              // when it did; zero: not known
+	Partitions   []api.ChannelPartition // the channel's place in each
+	Ready        int64                  // messages that consumers take at a time: their RDY, summed
+	Consumers    int                    // subscriptions, whether Clients lists them or not
+	Clients      []Client               // nil unless asked for
 }
 
 // Client describes one connection, producer or consumer. The broker fills

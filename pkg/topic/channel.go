@@ -122,6 +122,10 @@ type ChannelStats struct {
 	// Latency is the distribution of times from publish to finish of recently finished messages;
 	// nil if it is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
+	// LastConsumer is the name of the consumer that left last, and LeftAt when it did; the zero time if
+	// none did.
+	LastConsumer string
+	LeftAt       time.Time
 }
 
 // Stats returns the channel's statistics.
@@ -130,6 +134,7 @@ func (c *Channel) Stats() ChannelStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
+	s.LastConsumer, s.LeftAt = c.departed.Last()
 	if r := channel.RetriesOf(c.state); r.Policy().OnExhausted == policy.Block {
 		if o, ok := r.First(); ok {
 			s.Blocked = &o

@@ -50,8 +50,8 @@ func (k *Consumer) Leave() (left int) {
 			for _, o := range c.state.TakenBy(k.id).Offsets() {
 				noted = append(noted, channel.Standing(c.state, o))
 			}
-			c.departed.Add(k.id, k.o.Name)
 		}
+		c.departed.Add(k.id, k.o.Name, c.p.o.Now())
 		if c.p.trace.Load() != nil {
 			lost = c.state.TakenBy(k.id).Offsets()
 		}

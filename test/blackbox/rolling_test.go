@@ -85,7 +85,7 @@ func TestARollingRestart(t *testing.T) {
 	}
 	fails := "[ {{.Node}} != n2 ] && " + restart
 	code, _, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3,n2,n1", "--exec", fails)...)
-	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "left are n2,n1; to go on: brokerctl rolling restart --continue") {
+	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "pending: n2,n1; to continue: brokerctl rolling restart --continue") {
 		t.Errorf("exit %d:\n%s", code, errs)
 	}
 	code, _, errs = run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3", "--exec", restart)...)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -43,7 +44,7 @@ func (w *world) createDraining() idle {
 	defer cancel()
 	late := idle{"late", meta.TopicConfig{Partitions: 2}}
 	w.trace.Add("%s drains", last)
-	err := l.broker.Load().Operator.DrainNode(ctx, last, true, false)
+	err := l.broker.Load().Operator.DrainNode(ctx, last, api.DrainNode{Force: true})
 	if err == nil {
 		_, err = l.broker.Load().Directory.CreateTopic(ctx, late.name, late.config)
 	}

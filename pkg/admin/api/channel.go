@@ -135,6 +135,10 @@ type Channel struct {
 	Filter     string             `json:"filter"`     // selects the messages of the channel; "": all
 	Consumers  []Consumer         `json:"consumers"`  // by address
 	Partitions []ChannelPartition `json:"partitions"` // by number
+	// LastConsumer names the consumer that left last since the leaders of the partitions took over, by
+	// client id and address, and LeftAt is when it did; nil: none is known.
+	LastConsumer string     `json:"last_consumer,omitempty"`
+	LeftAt       *time.Time `json:"last_consumer_left_at,omitempty"`
 	// MissingNodes lead partitions but did not answer; the counts do not include them.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
@@ -178,6 +182,15 @@ type Consumer struct {
 	TimedOutTotal  uint64    `json:"timed_out_total"`
 	TLS            bool      `json:"tls"`
 	ConnectedAt    time.Time `json:"connected_at"`
+	// Oldest is the message in flight that it has had longest; nil: none is in flight.
+	Oldest *HeldMessage `json:"oldest_in_flight,omitempty"`
+}
+
+// HeldMessage is a message in flight.
+type HeldMessage struct {
+	Partition int       `json:"partition"`
+	Seq       uint64    `json:"seq"`
+	Since     time.Time `json:"since"` // when it was delivered
 }
 
 // Seek moves a channel in every partition. Exactly one of To, Offset and Time is set. Messages

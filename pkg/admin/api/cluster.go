@@ -83,6 +83,9 @@ type NodeDetail struct {
 	Left       Progress        `json:"left"`
 	Removable  bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
 	Troubles   []Trouble       `json:"troubles"`  // with partitions that the controller cannot move away
+	// IfStopped are the partitions that would have no leader (drain), or would refuse messages
+	// (min_isr), if the node stopped now.
+	IfStopped []Trouble `json:"if_stopped"`
 	// DeletedTopics is the number of deleted topics of which the node has a copy; copies are not
 	// moved. OnlyCopies names those that cannot be restored without the node.
 	DeletedTopics int      `json:"deleted_topics,omitempty"`
@@ -126,6 +129,7 @@ type Trouble struct {
 type DrainNode struct {
 	Force    bool `json:"force,omitempty"`
 	Stopping bool `json:"stopping,omitempty"`
+	DryRun   bool `json:"dry_run,omitempty"` // only check whether it is possible; the response is the unchanged node
 }
 
 // Balance is the distribution of leaders and replicas, and a plan to improve it.
@@ -168,6 +172,7 @@ type StartBalance struct {
 	Leaders  bool `json:"leaders,omitempty"`
 	Replicas bool `json:"replicas,omitempty"`
 	Limit    int  `json:"limit,omitempty"`
+	DryRun   bool `json:"dry_run,omitempty"` // only return what would be started
 }
 
 // Raft describes the metadata's Raft group.

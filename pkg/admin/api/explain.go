@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Explanation reports whether a channel makes progress, and what prevents it.
 type Explanation struct {
 	Topic   string `json:"topic"`
@@ -24,6 +26,10 @@ type Cause struct {
 	What  string    `json:"what"`  // for people
 	Do    string    `json:"do"`    // the remedy, for people
 	Count int64     `json:"count"` // the number of partitions, consumers or messages, as in What
+	// Since is from when on it delays messages, as far as known: when the last consumer left, or, if
+	// none is known, when the oldest unfinished message was published; when the message that a
+	// consumer has had longest was delivered. nil: not known.
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // CauseCode identifies a cause for programs.

@@ -27,7 +27,7 @@ type PartitionMove struct {
 type SavedPosition struct {
 	ID         uint64           `json:"id"`
 	At         time.Time        `json:"at"`
-	Verb       string           `json:"verb"` // the change: seek, skip, empty, delete
+	Verb       string           `json:"verb"` // the change: seek, skip, empty, delete, restore
 	Partitions []SavedPartition `json:"partitions"`
 }
 
@@ -99,7 +99,8 @@ func (h History) Undo(ctx context.Context, topic, channel string) (*UndoneMove, 
 	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "undo"), nil)
 }
 
-// RestoreChannel restores a deleted channel at its last position.
-func (h History) RestoreChannel(ctx context.Context, topic, channel string) (*UndoneMove, error) {
-	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "restore"), nil)
+// RestoreChannel restores a deleted channel at its last position. replace also moves a channel that was
+// created since under the name; its position is saved.
+func (h History) RestoreChannel(ctx context.Context, topic, channel string, replace bool) (*UndoneMove, error) {
+	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "restore"), map[string]bool{"replace": replace})
 }

@@ -74,6 +74,7 @@ type ConfigPatch struct {
 type CreateTopic struct {
 	Name   string      `json:"name"`
 	Config ConfigPatch `json:"config"`
+	DryRun bool        `json:"dry_run,omitempty"` // only return the topic that would be created
 }
 
 // AddPartitions raises the number of partitions of a topic.
@@ -103,6 +104,9 @@ type Topic struct {
 	DroppedTotal    uint64           `json:"dropped_total"`
 	Partitions      []Partition      `json:"partitions"` // by number
 	Channels        []ChannelSummary `json:"channels"`   // by name
+	// MessageLimit is the size in bytes of the largest message that the topic and every node take; only
+	// in the answer of a dry run.
+	MessageLimit int `json:"message_limit,omitempty"`
 	// MissingNodes lead partitions of the topic but did not answer; the counts of the topic and
 	// its channels do not include them.
 	MissingNodes []string `json:"missing_nodes,omitempty"`

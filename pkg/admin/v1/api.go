@@ -38,6 +38,7 @@ type Options struct {
 	Broker     Broker
 	Operator   Operator
 	Policies   Policies
+	Plans      Plans
 	Deferrals  Deferrals
 	Trash      Trash
 	Traces     Traces
@@ -52,7 +53,7 @@ type Options struct {
 // New returns all of the interface.
 func New(o Options) *API {
 	v := &API{mux: http.NewServeMux(), answers: cmp.Or(o.Answers, &web.Answers{})}
-	topics := topicsAPI{o.Broker, o.Policies, o.Publishing.Limits.MaxMessage}
+	topics := topicsAPI{o.Broker, o.Policies, o.Plans}
 	v.topics = topics
 	topics.route(v)
 	trashAPI{topics, o.Trash}.route(v)

@@ -35,6 +35,15 @@ type TopicWriter interface {
 	PauseTopic(ctx context.Context, name string, paused bool) error
 }
 
+// Plans says what the creation of a topic would do.
+type Plans interface {
+	// PlanTopic returns the topic that CreateTopic would return, without creating it.
+	PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error)
+	// MessageLimit returns the size in bytes of the largest message that every node takes from its
+	// clients, and the node with this limit.
+	MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
+}
+
 // ReplicaFitter changes how many replicas there are.
 type ReplicaFitter interface {
 	// FitReplicas starts to give each partition of a topic the configured number of replicas, and
@@ -114,8 +123,9 @@ type Positions interface {
 	ChannelHistory(topic, channel string) ([]*meta.Saved, error)
 	// UndoChannel undoes the last move.
 	UndoChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
-	// RestoreChannel brings back a channel that was deleted.
-	RestoreChannel(ctx context.Context, topic, channel string) (api.UndoneMove, error)
+	// RestoreChannel brings back a channel that was deleted. replace: also where one of the name was
+	// created since.
+	RestoreChannel(ctx context.Context, topic, channel string, replace bool) (api.UndoneMove, error)
 }
 
 // MessageOperator looks after single messages.
@@ -137,7 +147,8 @@ type NodeOperator interface {
 	DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDetail, error)
 	// DrainNode requests that a node lead nothing. It is refused if a partition would lose its
 	// leader, or with stopping fall below its minimum ISR, unless it is forced.
-	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
+	// A dry run changes nothing.
+	DrainNode(ctx context.Context, id meta.NodeID, req api.DrainNode) error
 	// UndrainNode cancels a drain or a decommission.
 	UndrainNode(ctx context.Context, id meta.NodeID) error
 	// DecommissionNode asks that a node's replicas move away. A dry run changes nothing.
@@ -159,7 +170,7 @@ type PartitionOperator interface {
 	CancelMove(ctx context.Context, topic string, partition int) error
 	// PlanBalance changes nothing.
 	PlanBalance() api.Balance
-	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (api.Balance, error)
+	StartBalance(ctx context.Context, req api.StartBalance) (api.Balance, error)
 }
 
 // Repairer looks after damaged copies of partitions.

@@ -244,7 +244,10 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 	out := api.Channel{
 		Topic: topic, Name: c.Name, Paused: c.Paused, Ordered: c.Order == policy.Strict, Order: c.Order.String(), Ephemeral: c.Ephemeral,
 		OldestAge: api.Duration(c.OldestAge), OldestAgeMS: api.Milliseconds(c.OldestAge),
-		ChannelCounts: c.ChannelCounts, Consumers: []api.Consumer{}, Partitions: []api.ChannelPartition{},
+		ChannelCounts: c.ChannelCounts, LastConsumer: c.LastConsumer, Consumers: []api.Consumer{}, Partitions: []api.ChannelPartition{},
+	}
+	if !c.LeftAt.IsZero() {
+		out.LeftAt = &c.LeftAt
 	}
 	for i := range c.Clients {
 		out.Consumers = append(out.Consumers, c.Clients[i].Consumer)

@@ -142,7 +142,7 @@ func (d *diagnosis) ofTheFilter() {
 // ofTheConsumers finds consumers that accept no messages, or do not finish them.
 func (d *diagnosis) ofTheConsumers() {
 	if len(d.now.Consumers) == 0 {
-		d.add(api.CauseNoConsumer, unfinished(d.now), "start a consumer of the channel", "no consumer is subscribed")
+		d.noConsumer()
 		return
 	}
 	var zero, backoff, full, silent []api.Consumer
@@ -185,6 +185,51 @@ func (d *diagnosis) ofTheConsumers() {
 	}
 }
 
+// since sets from when on the last found cause delays messages.
+func (d *diagnosis) since(at time.Time) {
+	if !at.IsZero() {
+		d.found[len(d.found)-1].Since = new(at.UTC())
+	}
+}
+
+// noConsumer names the last consumer. If none is known, nobody has consumed the oldest message since it was
+// published.
+func (d *diagnosis) noConsumer() {
+	const do, what = "start a consumer of the channel", "no consumer is subscribed"
+	if at := d.now.LeftAt; at != nil {
+		ago := units.FormatDuration(max(0, time.Since(*at)).Truncate(time.Second))
+		d.add(api.CauseNoConsumer, unfinished(d.now), do, what+"; the last one, %s, left %s ago", d.now.LastConsumer, ago)
+		d.since(*at)
+		return
+	}
+	d.add(api.CauseNoConsumer, unfinished(d.now), do, what+", and none was since the leaders of the partitions took over")
+	if age := time.Duration(d.now.OldestAge); age > 0 {
+		d.since(time.Now().Add(-age))
+	}
+}
+
+// longest returns since when the consumers have the message that one of them has had longest; the zero time
+// if they have none.
+func longest(consumers []api.Consumer) (since time.Time) {
+	for _, c := range consumers {
+		if c.Oldest != nil && (since.IsZero() || c.Oldest.Since.Before(since)) {
+			since = c.Oldest.Since
+		}
+	}
+	return since
+}
+
+// holding names consumers, each with the message that it has had longest.
+func holding(consumers []api.Consumer) string {
+	names := make([]string, len(consumers))
+	for i, c := range consumers {
+		if names[i] = nameOf(c); c.Oldest != nil {
+			names[i] += fmt.Sprintf(" has %d/%d for %s", c.Oldest.Partition, c.Oldest.Seq, units.FormatDuration(max(0, time.Since(c.Oldest.Since)).Truncate(time.Second)))
+		}
+	}
+	return list(names)
+}
+
 // held names the consumers that hold the messages in flight.
 func (d *diagnosis) held(full []api.Consumer, messages int64) {
 	what := "%d of %d consumers hold as many messages as their RDY allows, %d in all: %s"
@@ -193,7 +238,8 @@ func (d *diagnosis) held(full []api.Consumer, messages int64) {
 		what = "the channel delivers one message of a partition at a time, and %d of %d consumers have not finished theirs, %d in all: %s"
 		do = "find out what these consumers wait for"
 	}
-	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, those(full))
+	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, holding(full))
+	d.since(longest(full))
 }
 
 // silentAfter is how long a consumer of a channel that makes progress must have been connected
@@ -233,6 +279,7 @@ func (d *diagnosis) unanswered(silent []api.Consumer) {
 	}
 	d.add(api.CauseInFlightHeld, held, "find out whether these consumers hang or do not read from their connections; end those that do: their messages are redelivered at once",
 		"%d of %d consumers hold %s messages in flight and have answered none %s: %s", len(silent), len(d.now.Consumers), of, since, list(names))
+	d.since(longest(silent))
 }
 
 // ofThePolicy finds what the channel's policy delays.

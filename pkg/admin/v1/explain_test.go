@@ -211,3 +211,33 @@ func TestAnExplanationNamesAFew(t *testing.T) {
 		}
 	}
 }
+
+// A program can tell for how long a channel has had a problem.
+func TestACauseSaysSinceWhen(t *testing.T) {
+	now := time.Now()
+	left, taken := now.Add(-2*time.Hour), now.Add(-5*time.Minute)
+	topic := api.Topic{Name: "t", Partitions: []api.Partition{{Leader: "n1"}}}
+	for name, x := range map[string]struct {
+		change func(*api.Channel)
+		since  time.Time
+		says   string
+	}{
+		"the last consumer left": {func(c *api.Channel) {
+			c.Consumers, c.InFlight, c.LastConsumer, c.LeftAt = nil, 0, "worker-7 (10.0.0.9:1)", &left
+		}, left, "no consumer is subscribed; the last one, worker-7 (10.0.0.9:1), left 2h ago"},
+		"nobody ever consumed": {func(c *api.Channel) {
+			c.Consumers, c.InFlight, c.OldestAge = nil, 0, api.Duration(now.Sub(left))
+		}, left, "and none was since the leaders of the partitions took over"},
+		"a consumer holds a message": {func(c *api.Channel) {
+			c.Consumers[0].Ready, c.Consumers[0].Oldest = 2, &api.HeldMessage{Partition: 3, Seq: 17, Since: taken}
+		}, taken, "2 in all: worker (10.0.0.9:1) has 3/17 for 5m"},
+	} {
+		c := busyChannel()
+		x.change(&c)
+		before := c
+		e := explained(&topic, &before, &c)
+		if len(e.Causes) == 0 || e.Causes[0].Since == nil || e.Causes[0].Since.Sub(x.since).Abs() > time.Second || !strings.Contains(e.Causes[0].What, x.says) {
+			t.Errorf("%s: %+v", name, e.Causes)
+		}
+	}
+}

@@ -115,5 +115,11 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel))
+	var req struct {
+		Replace bool `json:"replace"`
+	}
+	if err := readOptionalJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	return reply(v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel, req.Replace))
 }

@@ -44,7 +44,8 @@ func (v operateAPI) drain(r *http.Request) (answer, error) {
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	return then(v.of.DrainNode(r.Context(), nodeOf(r), req.Force, req.Stopping), r, v.node)
+	web.ActOf(r.Context()).DryRun = req.DryRun
+	return then(v.of.DrainNode(r.Context(), nodeOf(r), req), r, v.node)
 }
 
 func (v operateAPI) undrain(r *http.Request) (answer, error) {
@@ -151,7 +152,8 @@ func (v operateAPI) startBalance(r *http.Request) (answer, error) {
 	if !req.Leaders && !req.Replicas || req.Limit < 0 {
 		return answer{}, api.Errorf(failure.Invalid, "set leaders, replicas or both; limit must not be negative")
 	}
-	b, err := v.of.StartBalance(r.Context(), req.Leaders, req.Replicas, req.Limit)
+	web.ActOf(r.Context()).DryRun = req.DryRun
+	b, err := v.of.StartBalance(r.Context(), req)
 	if err != nil && len(b.Leaders)+len(b.Moves) == 0 {
 		return answer{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -24,9 +25,9 @@ import (
 
 // topicsAPI is topics and partitions.
 type topicsAPI struct {
-	broker     Broker
-	policies   Policies
-	maxMessage int // of the clients of this node, in bytes
+	broker   Broker
+	policies Policies
+	plans    Plans
 }
 
 func (v topicsAPI) route(t *API) {
@@ -139,11 +140,14 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	var cfg meta.TopicConfig
-	if err := v.checkMessageSize(req.Config); err != nil {
+	if err := v.checkMessageSize(r.Context(), req.Config); err != nil {
 		return answer{}, err
 	}
 	if err := patchConfig(&cfg, req.Config); err != nil {
 		return answer{}, err
+	}
+	if req.DryRun {
+		return v.plan(r, req.Name, cfg)
 	}
 	_, missing := v.broker.Topic(req.Name)
 	t, err := v.broker.CreateTopic(r.Context(), req.Name, cfg)
@@ -154,6 +158,20 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return created(v.info(r.Context(), t))
 	}
 	return success(v.info(r.Context(), t))
+}
+
+// plan returns the topic that a request would create.
+func (v topicsAPI) plan(r *http.Request, name string, cfg meta.TopicConfig) (answer, error) {
+	web.ActOf(r.Context()).DryRun = true
+	t, err := v.plans.PlanTopic(name, cfg)
+	if err != nil {
+		return answer{}, err
+	}
+	out := apiTopic(v.broker.Cluster().ClusterID, t, nil)
+	if out.MessageLimit, _ = v.plans.MessageLimit(r.Context()); t.Config.MaxMessage > 0 {
+		out.MessageLimit = min(out.MessageLimit, t.Config.MaxMessage)
+	}
+	return success(out)
 }
 
 func (v topicsAPI) describe(r *http.Request) (answer, error) {
@@ -177,7 +195,7 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := checkAlter(t.Config, patch); err != nil {
 		return answer{}, err
 	}
-	if err := v.checkMessageSize(patch); err != nil {
+	if err := v.checkMessageSize(r.Context(), patch); err != nil {
 		return answer{}, err
 	}
 	letters, err := patchPolicy(patch.ChannelPolicy)
@@ -199,14 +217,18 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	return v.describe(r)
 }
 
-// checkMessageSize refuses a maximum message size above that of this node: its clients could not
+// checkMessageSize refuses a maximum message size above that of a node: its clients could not
 // publish such messages.
-func (v topicsAPI) checkMessageSize(p api.ConfigPatch) error {
-	if p.MaxMessageBytes == nil || *p.MaxMessageBytes <= v.maxMessage {
+func (v topicsAPI) checkMessageSize(ctx context.Context, p api.ConfigPatch) error {
+	if p.MaxMessageBytes == nil || *p.MaxMessageBytes <= 0 {
 		return nil
 	}
-	e := api.Errorf(failure.Invalid, "max_message_bytes is %d, more than the %d bytes that this node takes from its clients (max-msg-size %v)",
-		*p.MaxMessageBytes, v.maxMessage, units.Size(v.maxMessage))
+	most, node := v.plans.MessageLimit(ctx)
+	if *p.MaxMessageBytes <= most {
+		return nil
+	}
+	e := api.Errorf(failure.Invalid, "max_message_bytes is %d, more than the %d bytes that node %s takes from its clients (max-msg-size %v)",
+		*p.MaxMessageBytes, most, node, units.Size(most))
 	e.Hint = "raise max-msg-size on all nodes first, and max-body-size if it is smaller, or choose a smaller size"
 	return e
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -25,11 +27,30 @@ type waiting struct{ of Waiting }
 
 // NewWaiting returns the part of the interface that a node serves while it waits for its cluster.
 func NewWaiting(of Waiting) *API {
-	v, w := &API{mux: http.NewServeMux()}, waiting{of}
-	clusterAPI{of}.route(v)
-	v.handle("GET /v1/cluster/raft", w.raft)
-	v.handle("GET /v1/partitions", w.partitions)
+	v, w, c := &API{mux: http.NewServeMux()}, waiting{of}, clusterAPI{of}
+	v.handle("GET /v1/cluster/health", c.health)
+	v.handle("GET /v1/cluster", w.formed(c.cluster))
+	v.handle("GET /v1/nodes", w.formed(c.nodes))
+	v.handle("GET /v1/cluster/raft", w.formed(w.raft))
+	v.handle("GET /v1/partitions", w.formed(w.partitions))
 	return v
+}
+
+// formed refuses a request while this node has no metadata: an empty answer would say that the cluster has
+// nothing. A client asks another node then.
+func (w waiting) formed(do func(*http.Request) (answer, error)) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		c := w.of.Cluster()
+		if c.ClusterID != "" {
+			return do(r)
+		}
+		e := api.Errorf(failure.Starting, "node %s has no cluster yet", c.Self)
+		if reasons := w.of.Ready(); len(reasons) > 0 {
+			e.Message += ": " + reasons[0].What
+		}
+		e.Hint, e.Fate = "start the other nodes; brokerctl cluster health shows what this node waits for", fate.Refused.String()
+		return answer{}, e
+	}
 }
 
 // Knows reports whether there is an endpoint for a request.
