@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 func newNodeCommand(g *globals) *cobra.Command {
@@ -252,15 +253,9 @@ func stopLine(p *page, n *api.NodeDetail) {
 		return
 	}
 	names := listing.Names(n.IfStopped, func(t api.Trouble) string { return fmt.Sprintf("%s/%d", t.Topic, t.Partition) })
-	if more := len(names) - maxStopNames; more > 0 {
-		names = append(names[:maxStopNames], fmt.Sprintf("and %d more", more))
-	}
 	p.line("warning: do not stop %s now: %s would have no leader or too few in-sync replicas, and refuse messages: %s",
-		n.ID, plural(len(n.IfStopped), "partition"), strings.Join(names, " "))
+		n.ID, plural(len(n.IfStopped), "partition"), health.Names(names))
 }
-
-// maxStopNames is how many partitions a warning names.
-const maxStopNames = 10
 
 func nodeOf(g *globals, id string) func(context.Context) (*api.NodeDetail, error) {
 	return func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, id) }

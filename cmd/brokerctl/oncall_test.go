@@ -23,7 +23,7 @@ func TestADrainWarnsOfWhatStoppingTheNodeWouldBreak(t *testing.T) {
 	b := newFakeBroker(t)
 	b.set("POST /v1/nodes/n2/drain", n)
 	b.set("GET /v1/nodes/n2", n)
-	const want = "warning: do not stop n2 now: 12 partitions would have no leader or too few in-sync replicas, and refuse messages: t/0 t/1 t/2 t/3 t/4 t/5 t/6 t/7 t/8 t/9 and 2 more\n"
+	const want = "warning: do not stop n2 now: 12 partitions would have no leader or too few in-sync replicas, and refuse messages: t/0 t/1 t/2 and 9 more\n"
 	for _, args := range [][]string{{"node", "drain", "n2"}, {"node", "drain", "n2", "--dry-run"}, {"node", "describe", "n2"}} {
 		if r := b.brokerctl(t, args...); r.exit != exitOK || !strings.HasSuffix(r.stdout, want) {
 			t.Errorf("%q: exit %d, %q", args, r.exit, r.stdout)
@@ -194,5 +194,26 @@ func TestAContextIsValidated(t *testing.T) {
 	}
 	if r := with("context", "validate", "none"); r.exit != failure.ExitNotFound {
 		t.Errorf("exit %d %s", r.exit, r.stderr)
+	}
+}
+
+func TestWhatHurtsIsTriedOutWithoutAQuestion(t *testing.T) {
+	for args, sent := range map[string]string{
+		"topic delete orders":           "DELETE /v1/topics/orders?dry_run=true",
+		"topic empty orders":            "POST /v1/topics/orders/empty?dry_run=true",
+		"channel delete orders/invoice": "DELETE /v1/topics/orders/channels/invoice?dry_run=true",
+		"channel empty orders/invoice":  "POST /v1/topics/orders/channels/invoice/empty?dry_run=true",
+	} {
+		b := newFakeBroker(t)
+		method, path, _ := strings.Cut(strings.TrimSuffix(sent, "?dry_run=true"), " ")
+		if strings.HasPrefix(args, "topic") {
+			b.set(method+" "+path, ordersTopic())
+		} else {
+			b.set(method+" "+path, invoiceChannel())
+		}
+		r := b.brokerctl(t, append(strings.Fields(args), "--dry-run")...)
+		if got := b.changes(); r.exit != exitOK || !slices.Equal(got, []string{sent}) || !strings.Contains(r.stdout, "invoice") || !strings.Contains(r.stdout, "dry run: ") {
+			t.Errorf("%s: exit %d, sent %q\n%s%s", args, r.exit, got, r.stdout, r.stderr)
+		}
 	}
 }

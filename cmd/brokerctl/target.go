@@ -139,13 +139,37 @@ func (g *globals) changing(cmd *cobra.Command, action string, do func(context.Co
 func (g *globals) confirming(warning func(target) string, cmd *cobra.Command) *cobra.Command {
 	var sure confirmation
 	sure.addYes(cmd)
+	dry := addTry(cmd)
 	change := cmd.RunE
 	return acting(g, cmd, func(cmd *cobra.Command, at target) error {
+		if *dry {
+			return g.try(cmd, at, warning(at))
+		}
 		if err := sure.askAfter(cmd, g, warning(at), cmp.Or(at.channel, at.topic)); err != nil {
 			return err
 		}
 		return change(cmd, []string{at.text})
 	})
+}
+
+// addTry adds --dry-run for try.
+func addTry(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("dry-run", false, "show what it is of without changing anything")
+}
+
+// try shows what a command, empty or delete, would be of, if the cluster permits it.
+func (g *globals) try(cmd *cobra.Command, at target, warning string) error {
+	said := func(p *page) { p.line("dry run: %s", warning) }
+	if at.channel == "" {
+		ask := func(ctx context.Context) (*api.Topic, error) {
+			return g.client.Trash.TryTopic(ctx, cmd.Name(), at.topic)
+		}
+		return answer(cmd, g, ask, func(t *api.Topic) view { return topicDetails(t).then(said) })
+	}
+	ask := func(ctx context.Context) (*api.Channel, error) {
+		return g.client.Trash.TryChannel(ctx, cmd.Name(), at.topic, at.channel)
+	}
+	return answer(cmd, g, ask, func(c *api.Channel) view { return channelView(c).then(said) })
 }
 
 // confirmation guards what cannot be undone, or only with effort or for a time.

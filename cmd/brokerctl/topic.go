@@ -263,6 +263,7 @@ func newTopicEmptyCommand(g *globals) *cobra.Command {
 // deletion defines which topic is deleted, and whether for good.
 type deletion struct {
 	purge       bool
+	dry         *bool
 	incarnation uint64
 	sure        confirmation
 }
@@ -281,6 +282,8 @@ with --incarnation a topic in the trash.`,
 	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
 	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: delete the topic of this incarnation, which may already be in the trash")
 	d.sure.addYes(cmd)
+	d.dry = addTry(cmd)
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "incarnation")
 	return cmd
 }
 
@@ -292,6 +295,9 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	warning, action := "deleting topic "+name+" can be undone for a time only (brokerctl topic restore "+name+")", "deleted"
 	if d.purge {
 		warning, action = "deleting topic "+name+" for good cannot be undone", "purged"
+	}
+	if *d.dry {
+		return g.try(cmd, at, warning)
 	}
 	if err := d.sure.askAfter(cmd, g, warning, name); err != nil {
 		return err

@@ -387,3 +387,26 @@ func TestATopicIsPlanned(t *testing.T) {
 		t.Errorf("a dry run asked for %v", f.calls)
 	}
 }
+
+// What a dry run of a deletion answers is what would be deleted, to callers that may delete it.
+func TestWhatHurtsIsTriedOut(t *testing.T) {
+	for request, want := range map[string]string{
+		"DELETE /v1/topics/orders?dry_run=true":                          `"name":"orders"`,
+		"DELETE /v1/topics/orders?dry_run=true&purge=true":               `"name":"orders"`,
+		"DELETE /v1/topics/orders?dry_run=true&purge=true&incarnation=7": `"invalid"`,
+		"DELETE /v1/topics/orders?dry_run=maybe":                         `"invalid"`,
+		"DELETE /v1/topics/none?dry_run=true":                            `"not_found"`,
+		"POST /v1/topics/orders/empty?dry_run=true":                      `"name":"orders"`,
+		"DELETE /v1/topics/orders/channels/bill?dry_run=true":            `"name":"bill"`,
+		"DELETE /v1/topics/orders/channels/none?dry_run=true":            `"not_found"`,
+		"POST /v1/topics/orders/channels/bill/empty?dry_run=true":        `"name":"bill"`,
+		"POST /v1/topics/orders/channels/bill/empty?dry_run=x":           `"invalid"`,
+	} {
+		f := orders()
+		method, target, _ := strings.Cut(request, " ")
+		w := ask(serverOf(t, f).Handler(), method, target, "")
+		if !strings.Contains(w.Body.String(), want) || len(f.calls) > 0 || w.Code == 200 && len(f.Journal().Acts()) > 0 {
+			t.Errorf("%s: %d %s, called %v", request, w.Code, w.Body, f.calls)
+		}
+	}
+}

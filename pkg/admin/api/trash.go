@@ -62,6 +62,26 @@ func (a Trash) Restore(ctx context.Context, name string, which RestoreTopic) (*T
 	return post[Topic](ctx, a.t, path("deleted", name, "restore"), which)
 }
 
+// TryTopic returns the topic that a change, empty or delete, would be of, if it is permitted, without the
+// change.
+func (a Trash) TryTopic(ctx context.Context, verb, name string) (*Topic, error) {
+	out := new(Topic)
+	return out, a.try(ctx, verb, path("topics", name), out)
+}
+
+// TryChannel returns the channel likewise.
+func (a Trash) TryChannel(ctx context.Context, verb, topic, channel string) (*Channel, error) {
+	out := new(Channel)
+	return out, a.try(ctx, verb, path("topics", topic, "channels", channel), out)
+}
+
+func (a Trash) try(ctx context.Context, verb, path string, out any) error {
+	if verb == "delete" {
+		return a.t.send(ctx, http.MethodDelete, path+"?dry_run=true", nil, out)
+	}
+	return a.t.send(ctx, http.MethodPost, path+"/"+verb+"?dry_run=true", nil, out)
+}
+
 // Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which
 // may be in the trash.
 func (a Trash) Purge(ctx context.Context, name string, incarnation uint64) error {

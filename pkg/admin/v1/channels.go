@@ -143,10 +143,16 @@ func (v channelsAPI) describe(r *http.Request, t *meta.Topic, channel string) (a
 }
 
 func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	if dry, err := isDryRun(r); dry || err != nil {
+		return reply(v.info(r.Context(), t, channel), err)
+	}
 	return done(v.topics.broker.DeleteChannel(r.Context(), t.Name, channel))
 }
 
 func (v channelsAPI) empty(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	if dry, err := isDryRun(r); dry || err != nil {
+		return reply(v.info(r.Context(), t, channel), err)
+	}
 	return done(v.topics.broker.EmptyChannel(r.Context(), t.Name, channel))
 }
 

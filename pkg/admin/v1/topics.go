@@ -1,11 +1,13 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/listing"
@@ -252,11 +254,28 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	return patchConfig(&c, p)
 }
 
+// isDryRun reads the parameter dry_run of a request without a body.
+func isDryRun(r *http.Request) (bool, error) {
+	text := r.URL.Query().Get("dry_run")
+	dry, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		return false, api.Errorf(failure.Invalid, "dry_run %q is neither true nor false", text)
+	}
+	web.ActOf(r.Context()).DryRun = dry
+	return dry, nil
+}
+
 func (v topicsAPI) delete(r *http.Request, t *meta.Topic) (answer, error) {
+	if dry, err := isDryRun(r); dry || err != nil {
+		return reply(v.info(r.Context(), t), err)
+	}
 	return done(v.broker.DeleteTopic(r.Context(), t.Name))
 }
 
 func (v topicsAPI) empty(r *http.Request, t *meta.Topic) (answer, error) {
+	if dry, err := isDryRun(r); dry || err != nil {
+		return reply(v.info(r.Context(), t), err)
+	}
 	return done(v.broker.EmptyTopic(r.Context(), t.Name))
 }
 

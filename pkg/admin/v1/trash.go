@@ -88,6 +88,13 @@ func (v trashAPI) remove(r *http.Request) (answer, error) {
 	case !purge:
 		return v.topics.of(v.topics.delete)(r)
 	}
+	if dry, err := isDryRun(r); err != nil {
+		return answer{}, err
+	} else if dry && in != 0 {
+		return answer{}, api.Errorf(failure.Invalid, "dry_run shows a topic that is not deleted: omit incarnation")
+	} else if dry {
+		return v.topics.of(v.topics.delete)(r)
+	}
 	name := named(r, "topic")
 	if !meta.NSQName(name) {
 		return answer{}, failure.InvalidTopic
