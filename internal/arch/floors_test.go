@@ -121,6 +121,7 @@ var floors = map[string]int{
 	"internal/complaint": 0, // for pkg, too
 	"internal/certtest":  0, // certificates: for tests
 	"internal/fan":       0, // likewise
+	"internal/fields":    0, // for pkg, too
 	"internal/golden":    0, // files in testdata: for tests
 	"internal/lane":      0, // likewise
 	"internal/logtest":   0, // the lines of a log: for tests

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -42,7 +43,7 @@ const (
 )
 
 // errInvalid is wrapped by the errors of Decode.
-var errInvalid = errors.New("invalid position change")
+var errInvalid = errors.New("invalid")
 
 // Append appends the encoded change. The name is at most maxName bytes long.
 func (c Change) Append(dst []byte) []byte {
@@ -57,47 +58,27 @@ func (c Change) Append(dst []byte) []byte {
 
 // Decode reads one change or more, to the end, and keeps no reference to the bytes.
 func Decode(data []byte) (all []Change, err error) {
-	for len(data) > 0 || len(all) == 0 {
-		var c Change
-		if c, data, err = decode(data); err != nil {
-			return nil, err
-		}
-		all = append(all, c)
+	r := fields.Reader{Rest: data}
+	for len(r.Rest) > 0 || len(all) == 0 {
+		all = append(all, decode(&r))
+	}
+	if err := r.End(errInvalid, "position change"); err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-// decode reads a change and returns the bytes after it.
-func decode(data []byte) (c Change, rest []byte, err error) {
-	if len(data) == 0 {
-		return c, nil, fmt.Errorf("%w: empty", errInvalid)
+func decode(r *fields.Reader) Change {
+	if v := r.Uint8(); v != version {
+		r.Fail(fmt.Errorf("unknown version %d", v))
 	}
-	if data[0] != version {
-		return c, nil, fmt.Errorf("%w: unknown version %d", errInvalid, data[0])
+	c := Change{
+		Channel: string(r.Next(int(r.Number(maxName)))), //nolint:gosec // bounded
+		Version: r.Uvarint(), Floor: seq.Offset(r.Uvarint()), Offset: seq.Offset(r.Uvarint()), Moves: r.Uvarint(),
+		Attempts: uint16(r.Number(maxAttempts)), //nolint:gosec // bounded
 	}
-	length, n := binary.Uvarint(data[1:])
-	if n <= 0 || length > uint64(len(data)-1-n) {
-		return c, nil, fmt.Errorf("%w: truncated name", errInvalid)
+	if c.Offset < c.Floor || c.Offset > seq.MaxOffset {
+		r.Fail(fmt.Errorf("offset %d below floor %d", c.Offset, c.Floor))
 	}
-	if length > maxName {
-		return c, nil, fmt.Errorf("%w: name of %d bytes", errInvalid, length)
-	}
-	data = data[1+n:]
-	name, rest := data[:length], data[length:]
-	var numbers [5]uint64
-	for i := range numbers {
-		if numbers[i], n = binary.Uvarint(rest); n <= 0 {
-			return c, nil, fmt.Errorf("%w: truncated or oversized number", errInvalid)
-		}
-		rest = rest[n:]
-	}
-	c = Change{Channel: string(name), Version: numbers[0], Floor: seq.Offset(numbers[1]), Offset: seq.Offset(numbers[2]), Moves: numbers[3]}
-	switch {
-	case numbers[4] > maxAttempts:
-		return c, nil, fmt.Errorf("%w: %d attempts", errInvalid, numbers[4])
-	case c.Offset < c.Floor || c.Offset > seq.MaxOffset:
-		return c, nil, fmt.Errorf("%w: offset %d below floor %d", errInvalid, c.Offset, c.Floor)
-	}
-	c.Attempts = uint16(numbers[4])
-	return c, rest, nil
+	return c
 }

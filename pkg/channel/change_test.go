@@ -36,7 +36,7 @@ func TestChangeIsGolden(t *testing.T) {
 		t.Error(diff)
 	}
 	for n := range data {
-		if err := c.UnmarshalBinary(data[:n]); !errors.Is(err, errBadPosition) {
+		if err := c.UnmarshalBinary(data[:n]); !errors.Is(err, errInvalid) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := new(Change).UnmarshalBinary(data); !errors.Is(err, errBadPosition) {
+		if err := new(Change).UnmarshalBinary(data); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,12 +1,13 @@
 package channel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -33,8 +34,8 @@ const (
 	minAttemptedBytes = 2
 )
 
-// errBadPosition is wrapped by the errors of Position.UnmarshalBinary.
-var errBadPosition = errors.New("invalid channel position")
+// errInvalid is wrapped by the errors of Position.UnmarshalBinary.
+var errInvalid = errors.New("invalid")
 
 // AppendBinary appends the encoded position to dst. It never fails.
 func (p Position) AppendBinary(dst []byte) ([]byte, error) {
@@ -71,25 +72,22 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 func (p Position) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
 // UnmarshalBinary sets p to the position that data encodes exactly. It allocates at most a small
-// multiple of data and retains no reference to it. On an error, which wraps errBadPosition, p is
+// multiple of data and retains no reference to it. On an error, which wraps errInvalid, p is
 // unchanged.
 func (p *Position) UnmarshalBinary(data []byte) error {
-	d := decoder{rest: data}
-	if version := d.octet(); d.err == nil && version != positionVersion {
-		return fmt.Errorf("%w: unknown version %d", errBadPosition, version)
+	d := decoder{fields.Reader{Rest: data}}
+	if version := d.Uint8(); version != positionVersion {
+		d.Fail(fmt.Errorf("unknown version %d", version))
 	}
-	q := Position{Floor: seq.Offset(d.number(uint64(seq.MaxOffset) + 1))}
+	q := Position{Floor: seq.Offset(d.Number(uint64(seq.MaxOffset) + 1))}
 	q.Finished = d.ranges(q.Floor, false)
 	q.Deferred = d.deferred(q.Floor)
 	q.Attempted = d.attempted(q.Floor)
-	if d.err == nil && len(d.rest) != 0 {
-		d.fail("trailing bytes")
-	}
-	if d.err == nil && q.overlaps() {
+	if d.Err() == nil && q.overlaps() {
 		d.fail("duplicate offset")
 	}
-	if d.err != nil {
-		return d.err
+	if err := d.End(errInvalid, "channel position"); err != nil {
+		return err
 	}
 	*p = q
 	return nil
@@ -114,24 +112,17 @@ func (c Change) AppendBinary(dst []byte) ([]byte, error) {
 
 // UnmarshalBinary sets c to the change that data encodes exactly, like Position.UnmarshalBinary.
 func (c *Change) UnmarshalBinary(data []byte) error {
-	d := decoder{rest: data}
-	n := d.length(1)
+	d := decoder{fields.Reader{Rest: data}}
 	var read Change
-	if d.err == nil {
-		if err := read.Position.UnmarshalBinary(d.rest[:n]); err != nil {
-			return err
-		}
-		d.rest = d.rest[n:]
+	if err := read.Position.UnmarshalBinary(d.Bytes()); err != nil {
+		return err
 	}
 	read.Unmarked = d.ranges(read.Floor, true)
-	if d.err == nil && len(d.rest) != 0 {
-		d.fail("trailing bytes")
-	}
-	if d.err == nil && read.overlaps() {
+	if d.Err() == nil && read.overlaps() {
 		d.fail("duplicate offset")
 	}
-	if d.err != nil {
-		return d.err
+	if err := d.End(errInvalid, "change of a channel position"); err != nil {
+		return err
 	}
 	*c = read
 	return nil
@@ -177,61 +168,10 @@ func (p *Position) overlaps() bool {
 	return false
 }
 
-// decoder reads fields from the front of rest until the first error.
-type decoder struct {
-	rest []byte
-	err  error
-}
+// decoder reads a Position or a Change.
+type decoder struct{ fields.Reader }
 
-func (d *decoder) fail(what string) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", errBadPosition, what)
-	}
-}
-
-func (d *decoder) octet() byte {
-	if len(d.rest) == 0 {
-		d.fail("truncated")
-	}
-	if d.err != nil {
-		return 0
-	}
-	b := d.rest[0]
-	d.rest = d.rest[1:]
-	return b
-}
-
-// number reads a varint that is at most limit.
-func (d *decoder) number(limit uint64) uint64 {
-	if d.err != nil {
-		return 0
-	}
-	v, n := binary.Uvarint(d.rest)
-	switch {
-	case n <= 0:
-		d.fail("truncated or oversized number")
-	case n > 1 && d.rest[n-1] == 0:
-		d.fail("number not in its shortest form")
-	case v > limit:
-		d.fail("number out of range")
-	default:
-		d.rest = d.rest[n:]
-		return v
-	}
-	return 0
-}
-
-// length reads the length of a list whose entries take at least size bytes.
-func (d *decoder) length(size int) int {
-	n := d.number(math.MaxInt32)
-	if d.err == nil && n > uint64(len(d.rest)/size) {
-		d.fail("list length exceeds its bytes")
-	}
-	if d.err != nil {
-		return 0
-	}
-	return int(n) //nolint:gosec // bounded above
-}
+func (d *decoder) fail(what string) { d.Fail(errors.New(what)) }
 
 // offset reads a gap from at and returns the offset after it.
 func (d *decoder) offset(at seq.Offset) seq.Offset {
@@ -239,12 +179,12 @@ func (d *decoder) offset(at seq.Offset) seq.Offset {
 		d.fail("offset out of range")
 		return 0
 	}
-	return at + seq.Offset(d.number(uint64(seq.MaxOffset-at)))
+	return at + seq.Offset(d.Number(uint64(seq.MaxOffset-at)))
 }
 
 // attempts reads a number of attempts, at least least.
 func (d *decoder) attempts(least uint64) uint16 {
-	n := d.number(MaxAttempts)
+	n := d.Number(MaxAttempts)
 	if n < least {
 		d.fail("attempts missing")
 	}
@@ -254,22 +194,22 @@ func (d *decoder) attempts(least uint64) uint16 {
 // ranges reads ranges that touch neither each other nor at, except that the first may touch it if
 // mayTouch.
 func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
-	n := d.length(minFinishedBytes)
+	n := d.Count(minFinishedBytes)
 	if n == 0 {
 		return nil
 	}
 	out := make([]Range, 0, n)
 	for range n {
 		from := d.offset(at)
-		if d.err == nil && from == at && !mayTouch {
+		if from == at && !mayTouch {
 			d.fail("range overlaps or touches the previous one")
 		}
 		mayTouch = false
-		length := d.number(uint64(seq.MaxOffset) + 1 - uint64(from))
-		if d.err == nil && length == 0 {
+		length := d.Number(uint64(seq.MaxOffset) + 1 - uint64(from))
+		if length == 0 {
 			d.fail("empty range")
 		}
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 		at = from + seq.Offset(length)
@@ -279,26 +219,16 @@ func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
 }
 
 func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
-	n := d.length(minDeferredBytes)
+	n := d.Count(minDeferredBytes)
 	if n == 0 {
 		return s
 	}
 	pages, all := make([]page, 0, n), 0
 	for range n {
-		g := page{first: d.offset(at), n: int(d.number(pageEntries))} //nolint:gosec // bounded
-		if d.err == nil && len(d.rest) < 8 {
-			d.fail("truncated")
-		}
-		if d.err != nil {
-			return DeferralSet{}
-		}
-		g.base = int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
-		d.rest = d.rest[8:]
-		if size := d.length(1); d.err == nil {
-			g.entries = append(make([]byte, 0, size), d.rest[:size]...)
-			d.rest = d.rest[size:]
-		}
-		if d.page(&g); d.err != nil {
+		g := page{first: d.offset(at), n: int(d.Number(pageEntries))} //nolint:gosec // bounded
+		g.base = int64(d.Uint64())                                    //nolint:gosec // the bits of a signed number
+		g.entries = bytes.Clone(d.Bytes())
+		if d.page(&g); d.Err() != nil {
 			return DeferralSet{}
 		}
 		pages, all = append(pages, g), all+g.n
@@ -309,37 +239,36 @@ func (d *decoder) deferred(at seq.Offset) (s DeferralSet) {
 
 // page checks the entries of a page, and sets where it ends.
 func (d *decoder) page(g *page) {
-	if d.err == nil && g.n == 0 {
+	if g.n == 0 {
 		d.fail("empty page")
 	}
-	e := decoder{rest: g.entries, err: d.err}
+	e := decoder{fields.Reader{Rest: g.entries}}
 	taken, next := g.base, g.first
 	for i := range g.n {
-		head := e.number(math.MaxUint64)
-		if gap := head >> 1; e.err == nil && (next > seq.MaxOffset || gap > uint64(seq.MaxOffset-next) || i == 0 && gap > 0) {
+		head := e.Uvarint()
+		if gap := head >> 1; next > seq.MaxOffset || gap > uint64(seq.MaxOffset-next) || i == 0 && gap > 0 {
 			e.fail("offset out of range")
 		}
 		g.last = next + seq.Offset(head>>1)
-		due := g.base + signed(e.number(math.MaxUint64))
-		taken += signed(e.number(math.MaxUint64))
-		if e.err == nil && (due-taken < 0 || i == 0 && due != g.base) {
+		due := g.base + e.Varint()
+		taken += e.Varint()
+		if due-taken < 0 || i == 0 && due != g.base {
 			e.fail("deferred for less than nothing")
 		}
 		if head&1 != 0 {
 			e.attempts(1)
 		}
-		if next = g.last + 1; e.err != nil {
+		if next = g.last + 1; e.Err() != nil {
 			break
 		}
 	}
-	if e.err == nil && len(e.rest) != 0 {
-		e.fail("trailing bytes")
+	if err := e.End(errInvalid, "page of deferred messages"); err != nil {
+		d.Fail(err)
 	}
-	d.err = e.err
 }
 
 func (d *decoder) attempted(at seq.Offset) []Attempt {
-	n := d.length(minAttemptedBytes)
+	n := d.Count(minAttemptedBytes)
 	if n == 0 {
 		return nil
 	}
@@ -347,7 +276,7 @@ func (d *decoder) attempted(at seq.Offset) []Attempt {
 	for range n {
 		o := d.offset(at)
 		out = append(out, Attempt{o, d.attempts(1)})
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 		at = o + 1

@@ -45,7 +45,7 @@ func TestPositionIsGolden(t *testing.T) {
 		t.Error(diff)
 	}
 	for n := range data {
-		if err := p.UnmarshalBinary(data[:n]); !errors.Is(err, errBadPosition) {
+		if err := p.UnmarshalBinary(data[:n]); !errors.Is(err, errInvalid) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestBadPositionsAreRefused(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		var p Position
-		if err := p.UnmarshalBinary(data); !errors.Is(err, errBadPosition) {
+		if err := p.UnmarshalBinary(data); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: %v, %+v", name, err, p)
 		}
 	}
@@ -115,7 +115,7 @@ func FuzzPositionDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Position
 		if err := p.UnmarshalBinary(data); err != nil {
-			if !errors.Is(err, errBadPosition) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatal(err)
 			}
 			return

@@ -306,11 +306,8 @@ func (r *pageReader) number() uint64 {
 	return v
 }
 
-// signed undoes unsigned.
+// signed returns what binary.AppendVarint encodes as v.
 func signed(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) } //nolint:gosec // the bits that are meant
-
-// unsigned maps a number near 0 to a small one.
-func unsigned(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) } //nolint:gosec // the bits that are meant
 
 // append adds a deferral after the others. taken is when the last one was deferred. It returns when
 // this one was.
@@ -325,8 +322,8 @@ func (p *page) append(d Deferral, taken int64) int64 {
 	}
 	at := d.At - int64(d.Delay)
 	p.entries = binary.AppendUvarint(p.entries, head)
-	p.entries = binary.AppendUvarint(p.entries, unsigned(d.At-p.base))
-	p.entries = binary.AppendUvarint(p.entries, unsigned(at-taken))
+	p.entries = binary.AppendVarint(p.entries, d.At-p.base)
+	p.entries = binary.AppendVarint(p.entries, at-taken)
 	if d.Attempts > 0 {
 		p.entries = binary.AppendUvarint(p.entries, uint64(d.Attempts))
 	}

@@ -21,9 +21,9 @@ func encodeConverge(m Converge) [][]byte {
 
 // Decode reads the payload of a Converge.
 func (m *Converge) Decode(payload []byte) error {
-	r := reader{rest: payload}
-	*m = Converge{Topic: r.string(), Index: r.uvarint()}
-	return r.end("converge")
+	r := read(payload)
+	*m = Converge{Topic: r.Text(), Index: r.Uvarint()}
+	return r.End(errMalformed, "converge")
 }
 
 // Operate asks for an operation by its name. Both its arguments and its answer

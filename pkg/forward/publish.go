@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/bits"
 	"time"
@@ -156,40 +157,40 @@ func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
 
 // Decode reads the payload of a Publish. The messages point into it.
 func (m *Publish) Decode(payload []byte) error {
-	r := reader{rest: payload}
+	r := read(payload)
 	*m = r.publishHead()
 	m.Messages = r.messages()
-	return r.end("publish")
+	return r.End(errMalformed, "publish")
 }
 
 // DecodeHead reads the payload of a Publish without its messages.
 func (m *Publish) DecodeHead(payload []byte) error {
-	r := reader{rest: payload}
+	r := read(payload)
 	*m = r.publishHead()
-	r.rest = nil
-	return r.end("publish")
+	r.Rest = nil
+	return r.End(errMalformed, "publish")
 }
 
 func (r *reader) publishHead() Publish {
 	return Publish{
-		Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()),
-		Partition: int(r.number(seq.MaxPartitions - 1)), Round: r.uvarint(), Number: r.uvarint(),
+		Topic: r.Text(), Incarnation: meta.Incarnation(r.Uvarint()),
+		Partition: int(r.Number(seq.MaxPartitions - 1)), Round: r.Uvarint(), Number: r.Uvarint(),
 	}
 }
 
 // DecodeMessages reads the output of AppendMessages. The messages point into it.
 func DecodeMessages(payload []byte) ([]topic.Message, error) {
-	r := reader{rest: payload}
+	r := read(payload)
 	m := r.messages()
-	return m, r.end("messages")
+	return m, r.End(errMalformed, "messages")
 }
 
 func (r *reader) messages() []topic.Message {
-	n := r.number(uint64(len(r.rest) / minMessage))
+	n := r.Count(minMessage)
 	messages := make([]topic.Message, 0, n)
 	for range n {
 		messages = append(messages, r.message())
-		if r.bad {
+		if r.Err() != nil {
 			return nil
 		}
 	}
@@ -197,13 +198,13 @@ func (r *reader) messages() []topic.Message {
 }
 
 func (r *reader) message() (m topic.Message) {
-	flags := r.uint8()
+	flags := r.Uint8()
 	if flags&^knownParts != 0 {
-		r.fail()
+		r.Fail(errUnknownFlags)
 	}
 	if flags&hasDelay != 0 {
-		if m.Delay = time.Duration(r.uint64()); m.Delay <= 0 {
-			r.fail()
+		if m.Delay = time.Duration(r.Uint64()); m.Delay <= 0 {
+			r.Fail(errors.New("delay out of range"))
 		}
 	}
 	m.TraceID, m.Header = r.extras(flags)
@@ -214,9 +215,9 @@ func (r *reader) message() (m topic.Message) {
 		m.Address = r.address()
 	}
 	if flags&hasFrom != 0 {
-		m.From = &record.Publisher{Client: r.string(), Node: r.string()}
+		m.From = &record.Publisher{Client: r.Text(), Node: r.Text()}
 	}
-	m.Body = r.bytes()
+	m.Body = r.Bytes()
 	return m
 }
 
@@ -229,42 +230,39 @@ func (r *reader) options(flags uint8, m *topic.Message) {
 		m.Dedup = r.part(topic.MaxDedup)
 	}
 	if flags&hasTTL != 0 {
-		if m.TTL = time.Duration(r.uint64()); m.TTL <= 0 {
-			r.fail()
+		if m.TTL = time.Duration(r.Uint64()); m.TTL <= 0 {
+			r.Fail(errors.New("time to live out of range"))
 		}
 	}
 }
 
 // part reads a length of one byte, which must be from 1 to most, and as many bytes.
 func (r *reader) part(most int) []byte {
-	n := int(r.uint8())
-	if n == 0 || n > most || n > len(r.rest) {
-		r.fail()
-		return nil
+	n := int(r.Uint8())
+	if n == 0 || n > most {
+		r.Fail(errors.New("length out of range"))
 	}
-	p := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return p
+	return r.Next(n)
 }
 
 // address reads the address of a message for one channel.
 func (r *reader) address() *topic.Address {
-	a, err := record.DecodeAddress(r.rest)
+	a, err := record.DecodeAddress(r.Rest)
 	if err != nil {
-		r.fail()
+		r.Fail(err)
 		return nil
 	}
-	r.rest = r.rest[record.AddressBytes:]
+	r.Rest = r.Rest[record.AddressBytes:]
 	return a
 }
 
 func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {
 	if flags&hasTraceID != 0 {
-		traceID = r.uint64()
+		traceID = r.Uint64()
 	}
 	if flags&hasHeader != 0 {
-		if header = r.bytes(); len(header) > topic.MaxHeader {
-			r.fail()
+		if header = r.Bytes(); len(header) > topic.MaxHeader {
+			r.Fail(errors.New("header too long"))
 		}
 	}
 	return traceID, header
@@ -286,16 +284,16 @@ func AppendReceipt(p []byte, m topic.Receipt) []byte {
 
 // DecodeReceipt reads the answer to a Publish.
 func DecodeReceipt(payload []byte) (topic.Receipt, error) {
-	r := reader{rest: payload}
+	r := read(payload)
 	m := topic.Receipt{
-		First: seq.Offset(r.uvarint()), Count: int(r.number(math.MaxInt32)),
-		Position: int64(r.number(math.MaxInt64)), RawSize: int64(r.number(math.MaxInt64)),
+		First: seq.Offset(r.Uvarint()), Count: int(r.Number(math.MaxInt32)),
+		Position: int64(r.Number(math.MaxInt64)), RawSize: int64(r.Number(math.MaxInt64)),
 	}
-	if n := r.number(uint64(len(r.rest))); n > 0 {
+	if n := r.Count(1); n > 0 {
 		m.IDs = make([]seq.MessageID, n)
 		for i := range m.IDs {
-			m.IDs[i] = seq.MessageID(r.uvarint())
+			m.IDs[i] = seq.MessageID(r.Uvarint())
 		}
 	}
-	return m, r.end("receipt")
+	return m, r.End(errMalformed, "receipt")
 }

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"time"
 
@@ -54,22 +55,22 @@ func (m *Subscribe) Append(p []byte) []byte {
 
 // Decode reads the payload of a Subscribe.
 func (m *Subscribe) Decode(payload []byte) error {
-	r := reader{rest: payload}
-	*m = Subscribe{Handle: r.uvarint(), Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()), Channel: r.string()}
-	for n := r.number(seq.MaxPartitions); n > 0 && !r.bad; n-- {
-		m.Partitions = append(m.Partitions, int(r.number(seq.MaxPartitions-1)))
+	r := read(payload)
+	*m = Subscribe{Handle: r.Uvarint(), Topic: r.Text(), Incarnation: meta.Incarnation(r.Uvarint()), Channel: r.Text()}
+	for range r.Count(1) {
+		m.Partitions = append(m.Partitions, int(r.Number(seq.MaxPartitions-1)))
 	}
-	m.Ordered = r.uint8() != 0
-	m.MsgTimeout = time.Duration(r.number(math.MaxInt64))
-	m.SampleRate = int(r.number(100))
-	m.Start = topic.Start{Kind: topic.StartKind(r.uint8()), Value: int64(r.number(math.MaxInt64))}
+	m.Ordered = r.Uint8() != 0
+	m.MsgTimeout = time.Duration(r.Number(math.MaxInt64))
+	m.SampleRate = int(r.Number(100))
+	m.Start = topic.Start{Kind: topic.StartKind(r.Uint8()), Value: int64(r.Number(math.MaxInt64))}
 	if !m.Start.Valid() {
-		r.fail()
+		r.Fail(errors.New("start out of range"))
 	}
-	m.Tag, m.Filter = r.string(), r.bytes()
-	m.Credit = int(r.number(math.MaxInt32))
-	m.Client = r.bytes()
-	return r.end("subscribe")
+	m.Tag, m.Filter = r.Text(), r.Bytes()
+	m.Credit = int(r.Number(math.MaxInt32))
+	m.Client = r.Bytes()
+	return r.End(errMalformed, "subscribe")
 }
 
 // Fetch requests deliveries. The response comes when there are some, when there would be some
@@ -86,9 +87,9 @@ func (m Fetch) Append(p []byte) []byte {
 
 // Decode reads the payload of a Fetch.
 func (m *Fetch) Decode(payload []byte) error {
-	r := reader{rest: payload}
-	*m = Fetch{Handle: r.uvarint(), MaxBytes: int(r.number(math.MaxInt32))}
-	return r.end("fetch")
+	r := read(payload)
+	*m = Fetch{Handle: r.Uvarint(), MaxBytes: int(r.Number(math.MaxInt32))}
+	return r.End(errMalformed, "fetch")
 }
 
 // AppendDeliveriesHead begins the answer to a Fetch. starved: messages wait for which the credit
@@ -124,24 +125,24 @@ func AppendDelivery(p []byte, d *topic.Delivery) []byte {
 // DecodeDeliveries reads the answer to a Fetch and appends the deliveries to out. The deliveries
 // point into the payload.
 func DecodeDeliveries(payload []byte, out []topic.Delivery) (all []topic.Delivery, starved bool, err error) {
-	r := reader{rest: payload}
-	starved = r.uint8() != 0
-	for len(r.rest) >= minDelivery {
+	r := read(payload)
+	starved = r.Uint8() != 0
+	for len(r.Rest) >= minDelivery {
 		out = append(out, r.delivery())
 	}
-	return out, starved, r.end("deliveries")
+	return out, starved, r.End(errMalformed, "deliveries")
 }
 
 func (r *reader) delivery() topic.Delivery {
-	d := topic.Delivery{ID: seq.MessageID(r.uint64()), Timestamp: int64(r.uint64()), Attempts: r.uint16()}
-	flags := r.uint8()
+	d := topic.Delivery{ID: seq.MessageID(r.Uint64()), Timestamp: int64(r.Uint64()), Attempts: r.Uint16()}
+	flags := r.Uint8()
 	if flags&^(hasTraceID|hasHeader) != 0 {
-		r.fail()
+		r.Fail(errUnknownFlags)
 	}
 	d.TraceID, d.Header = r.extras(flags)
-	d.Position = int64(r.number(math.MaxInt64))
-	d.RawSize = int32(r.number(math.MaxInt32))
-	d.Body = r.bytes()
+	d.Position = int64(r.Number(math.MaxInt64))
+	d.RawSize = int32(r.Number(math.MaxInt32))
+	d.Body = r.Bytes()
 	return d
 }
 
@@ -179,20 +180,20 @@ func (a Answer) Append(p []byte) []byte {
 // DecodeAnswers reads the payload of a KindAnswer call and appends the answers
 // to out.
 func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, err error) {
-	r := reader{rest: payload}
-	handle = r.uvarint()
-	for len(r.rest) > 0 {
-		a := Answer{Verb: Verb(r.uint8()), ID: seq.MessageID(r.uint64())}
+	r := read(payload)
+	handle = r.Uvarint()
+	for len(r.Rest) > 0 {
+		a := Answer{Verb: Verb(r.Uint8()), ID: seq.MessageID(r.Uint64())}
 		switch a.Verb {
 		case Requeue:
-			a.Delay = time.Duration(r.number(math.MaxInt64))
+			a.Delay = time.Duration(r.Number(math.MaxInt64))
 		case Finish, Touch, Unseen:
 		default:
-			r.fail()
+			r.Fail(errors.New("unknown verb"))
 		}
 		out = append(out, a)
 	}
-	return handle, out, r.end("answers")
+	return handle, out, r.End(errMalformed, "answers")
 }
 
 // Refusal is a Finish that the leader refused, and the reason.
@@ -211,12 +212,12 @@ func (f Refusal) Append(p []byte) []byte {
 // DecodeRefusals reads the answer to a KindAnswer call.
 func DecodeRefusals(payload []byte) ([]Refusal, error) {
 	var all []Refusal
-	r := reader{rest: payload}
-	for len(r.rest) > 0 {
-		id := seq.MessageID(r.uint64())
-		all = append(all, Refusal{id, &peer.RemoteError{Code: r.uint16(), Text: r.string()}})
+	r := read(payload)
+	for len(r.Rest) > 0 {
+		id := seq.MessageID(r.Uint64())
+		all = append(all, Refusal{id, &peer.RemoteError{Code: r.Uint16(), Text: r.Text()}})
 	}
-	return all, r.end("refusals")
+	return all, r.End(errMalformed, "refusals")
 }
 
 // Leave ends a relayed subscription.
@@ -236,12 +237,12 @@ func (m Leave) Append(p []byte) []byte {
 
 // Decode reads the payload of a KindLeave call.
 func (m *Leave) Decode(payload []byte) error {
-	r := reader{rest: payload}
-	*m = Leave{Handle: r.uvarint()}
-	for range r.number(uint64(len(r.rest) / 8)) {
-		m.Seen = append(m.Seen, seq.MessageID(r.uint64()))
+	r := read(payload)
+	*m = Leave{Handle: r.Uvarint()}
+	for range r.Count(8) {
+		m.Seen = append(m.Seen, seq.MessageID(r.Uint64()))
 	}
-	return r.end("leave")
+	return r.End(errMalformed, "leave")
 }
 
 // Ready sets how many messages of a relayed subscription may be in flight.
@@ -257,7 +258,7 @@ func (m Ready) Append(p []byte) []byte {
 
 // Decode reads the payload of a Ready.
 func (m *Ready) Decode(payload []byte) error {
-	r := reader{rest: payload}
-	*m = Ready{Handle: r.uvarint(), Credit: int(r.number(math.MaxInt32))}
-	return r.end("ready")
+	r := read(payload)
+	*m = Ready{Handle: r.Uvarint(), Credit: int(r.Number(math.MaxInt32))}
+	return r.End(errMalformed, "ready")
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/brokerd/brokerd/internal/fields"
 )
 
 // Node is the stable name of a node: 1 to 255 bytes of visible ASCII.
@@ -119,7 +121,6 @@ const (
 	helloHeader     = len(helloMagic) + 2 + 4 // magic, size, checksum
 	maxHelloBody    = 2048
 	helloFixed      = 1 + 2 + 2 + 1 + 8 + 8 + 8 + 1 + nonceBytes
-	refusalFixed    = 1 + 2 + 2 + 1
 	typeHello       = 1
 	typeRefusal     = 2
 	typeProof       = 3
@@ -233,58 +234,39 @@ func parseHello(body []byte) (*Hello, error) {
 	default:
 		return nil, fmt.Errorf("%w: unknown type %d", errHello, body[0])
 	}
-	if len(body) < helloFixed {
-		return nil, fmt.Errorf("%w: truncated", errHello)
-	}
+	r := fields.Reader{Rest: body[1:]}
 	h := &Hello{
-		MinVersion:  binary.LittleEndian.Uint16(body[1:]),
-		MaxVersion:  binary.LittleEndian.Uint16(body[3:]),
-		Class:       Class(body[5]),
-		Features:    binary.LittleEndian.Uint64(body[6:]),
-		Incarnation: binary.LittleEndian.Uint64(body[14:]),
-		Session:     binary.LittleEndian.Uint64(body[22:]),
-		Proves:      body[30] == 1,
-		Nonce:       nonce(body[31:]),
+		MinVersion: r.Uint16(), MaxVersion: r.Uint16(), Class: Class(r.Uint8()),
+		Features: r.Uint64(), Incarnation: r.Uint64(), Session: r.Uint64(),
 	}
-	rest := body[helloFixed:]
-	var cluster, node, to, build string
-	for _, s := range []*string{&cluster, &node, &to, &build} {
-		var ok bool
-		if *s, rest, ok = cutString(rest); !ok {
-			return nil, fmt.Errorf("%w: truncated", errHello)
-		}
+	proves := r.Uint8()
+	h.Proves = proves == 1
+	copy(h.Nonce[:], r.Next(nonceBytes))
+	h.ClusterID, h.Node, h.To, h.Build = stringIn(&r), Node(stringIn(&r)), Node(stringIn(&r)), stringIn(&r)
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errHello, err)
 	}
-	if h.MinVersion > h.MaxVersion || node == "" || body[30] > 1 ||
-		!within(cluster, visibleFrom) || !within(node, visibleFrom) || !within(to, visibleFrom) || !within(build, printableFrom) {
+	if h.MinVersion > h.MaxVersion || h.Node == "" || proves > 1 ||
+		!within(h.ClusterID, visibleFrom) || !within(string(h.Node), visibleFrom) || !within(string(h.To), visibleFrom) || !within(h.Build, printableFrom) {
 		return nil, fmt.Errorf("%w: invalid names or versions", errHello)
 	}
-	h.ClusterID, h.Node, h.To, h.Build = cluster, Node(node), Node(to), build
 	return h, nil
 }
 
 func parseRefusal(body []byte) error {
-	if len(body) < refusalFixed {
-		return fmt.Errorf("%w: truncated refusal", errHello)
-	}
-	text, _, ok := cutString(body[refusalFixed:])
-	reason := Reason(body[5])
-	if !ok || reason == ReasonNone {
+	r := fields.Reader{Rest: body[1:]}
+	lowest, highest, reason, text := r.Uint16(), r.Uint16(), Reason(r.Uint8()), stringIn(&r)
+	if r.Err() != nil || reason == ReasonNone {
 		return fmt.Errorf("%w: invalid refusal", errHello)
 	}
 	if reason == ReasonVersion {
-		text = fmt.Sprintf("remote supports versions %d to %d, this node %d to %d",
-			binary.LittleEndian.Uint16(body[1:]), binary.LittleEndian.Uint16(body[3:]), minVersion, maxVersion)
+		text = fmt.Sprintf("remote supports versions %d to %d, this node %d to %d", lowest, highest, minVersion, maxVersion)
 	}
 	return &RefusedError{Reason: reason, Text: printable(text)}
 }
 
-func cutString(b []byte) (s string, rest []byte, ok bool) {
-	if len(b) == 0 || len(b) < 1+int(b[0]) {
-		return "", nil, false
-	}
-	n := 1 + int(b[0])
-	return string(b[1:n]), b[n:], true
-}
+// stringIn reads a string of appendString.
+func stringIn(r *fields.Reader) string { return string(r.Next(int(r.Uint8()))) }
 
 // within reports whether s is ASCII and no byte is below from: bytes from an unknown sender may end
 // up in a log.

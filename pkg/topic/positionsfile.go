@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -153,84 +154,40 @@ func decodePositions(file []byte) (uint64, Snapshot, error) {
 	if number == 0 {
 		return 0, Snapshot{}, damaged("snapshot number is 0")
 	}
-	d := positionsReader{rest: image[positionsHeader:]}
+	d := positionsReader{fields.Reader{Rest: image[positionsHeader:]}}
 	snap := d.snapshot(flags&flagPaused != 0)
 	snap.Lost = flags&flagLost != 0
-	if d.err == nil && len(d.rest) != 0 {
-		d.err = damaged("trailing bytes")
-	}
-	if d.err != nil {
-		return 0, Snapshot{}, d.err
+	if err := d.End(errPositionsDamaged, "channel positions"); err != nil {
+		return 0, Snapshot{}, err
 	}
 	return number, snap, nil
 }
 
 func damaged(what string) error { return fmt.Errorf("%w: %s", errPositionsDamaged, what) }
 
-// positionsReader reads fields from the front of rest until the first error.
-type positionsReader struct {
-	rest []byte
-	err  error
-}
-
-func (d *positionsReader) number() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 && d.err == nil {
-		d.err = damaged("truncated or oversized number")
-	}
-	if d.err != nil {
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-// bytes reads a length and as many bytes, which share rest's array.
-func (d *positionsReader) bytes() []byte {
-	n := d.number()
-	if d.err == nil && n > uint64(len(d.rest)) {
-		d.err = damaged("field length exceeds its bytes")
-	}
-	if d.err != nil {
-		return nil
-	}
-	field := d.rest[:n]
-	d.rest = d.rest[n:]
-	return field
-}
+// positionsReader reads snapshots and updates.
+type positionsReader struct{ fields.Reader }
 
 func (d *positionsReader) snapshot(paused bool) Snapshot {
-	s := Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number())}
+	s := Snapshot{BacklogFrom: seq.Offset(d.Uvarint()), Addressed: seq.Offset(d.Uvarint())}
 	if paused {
-		s.PausedAt = new(seq.Offset(d.number()))
+		s.PausedAt = new(seq.Offset(d.Uvarint()))
 	}
 	s.Channels = d.channels()
 	return s
 }
 
-// count reads the number of entries that follow, each of at least size bytes.
-func (d *positionsReader) count(size int) uint64 {
-	n := d.number()
-	if d.err == nil && n > uint64(len(d.rest)/size) {
-		d.err = damaged("entry count exceeds the bytes left")
-	}
-	if d.err != nil {
-		return 0
-	}
-	return n
-}
-
 // channels reads positions of channels after their count.
 func (d *positionsReader) channels() []ChannelPosition {
-	n := d.count(minChannelBytes)
+	n := d.Count(minChannelBytes)
 	if n == 0 {
 		return nil
 	}
 	all := make([]ChannelPosition, 0, min(n, 1024))
 	for range n {
-		c := ChannelPosition{Name: string(d.bytes()), Version: d.number(), Moves: d.number()}
+		c := ChannelPosition{Name: d.Text(), Version: d.Uvarint(), Moves: d.Uvarint()}
 		d.unmarshal(c.Name, &c.Position)
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 		all = append(all, c)
@@ -241,11 +198,7 @@ func (d *positionsReader) channels() []ChannelPosition {
 
 // unmarshal decodes a field into a part of a channel's position.
 func (d *positionsReader) unmarshal(channel string, into encoding.BinaryUnmarshaler) {
-	field := d.bytes()
-	if d.err != nil {
-		return
-	}
-	if err := into.UnmarshalBinary(field); err != nil {
-		d.err = fmt.Errorf("%w: channel %q: %w", errPositionsDamaged, channel, err)
+	if err := into.UnmarshalBinary(d.Bytes()); err != nil {
+		d.Fail(fmt.Errorf("channel %q: %w", channel, err))
 	}
 }

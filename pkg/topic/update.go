@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -98,30 +99,27 @@ func decodeUpdate(data []byte) (update, error) {
 	if len(data) == 0 || data[0] != updateVersion {
 		return update{}, fmt.Errorf("%w: unknown version", errBadUpdate)
 	}
-	d := positionsReader{rest: data[1:]}
-	u := update{stamp: stamp(d.number())}
-	flags := d.number()
+	d := positionsReader{fields.Reader{Rest: data[1:]}}
+	u := update{stamp: stamp(d.Uvarint())}
+	flags := d.Uvarint()
 	if flags&^(flagPaused|flagLost) != 0 {
 		return update{}, fmt.Errorf("%w: unknown flags %#x", errBadUpdate, flags)
 	}
-	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number()), Lost: flags&flagLost != 0}
+	u.header = Snapshot{BacklogFrom: seq.Offset(d.Uvarint()), Addressed: seq.Offset(d.Uvarint()), Lost: flags&flagLost != 0}
 	if flags&flagPaused != 0 {
-		u.header.PausedAt = new(seq.Offset(d.number()))
+		u.header.PausedAt = new(seq.Offset(d.Uvarint()))
 	}
-	for range d.count(minNameBytes) {
-		u.removed = append(u.removed, string(d.bytes()))
+	for range d.Count(minNameBytes) {
+		u.removed = append(u.removed, d.Text())
 	}
 	u.header.Channels = d.channels()
-	for range d.count(minChangeBytes) {
-		c := channelChange{name: string(d.bytes()), version: d.number(), moves: d.number()}
+	for range d.Count(minChangeBytes) {
+		c := channelChange{name: d.Text(), version: d.Uvarint(), moves: d.Uvarint()}
 		d.unmarshal(c.name, &c.change)
 		u.changed = append(u.changed, c)
 	}
-	switch {
-	case d.err != nil:
-		return update{}, fmt.Errorf("%w: %w", errBadUpdate, d.err)
-	case len(d.rest) != 0:
-		return update{}, fmt.Errorf("%w: trailing bytes", errBadUpdate)
+	if err := d.End(errBadUpdate, "fields"); err != nil {
+		return update{}, err
 	}
 	return u, nil
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"math"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -231,113 +231,68 @@ func frameAt(data []byte) (payload []byte, size int) {
 
 // decode calls f with each event of a payload. It returns an error if the rest is unreadable.
 func decode(payload []byte, f func(*Event)) error {
-	if len(payload) < 8 {
-		return fmt.Errorf("frame of trace events: %w: %d bytes", errDamaged, len(payload))
-	}
-	d := decoder{rest: payload[8:]}
-	last := int64(binary.LittleEndian.Uint64(payload)) //nolint:gosec // the bits of a signed number
-	for len(d.rest) > 0 {
-		e := d.event(&last)
-		if d.bad {
-			return fmt.Errorf("frame of trace events: %w: %d bytes from its end", errDamaged, len(d.rest))
+	d := decoder{Reader: fields.Reader{Rest: payload}}
+	last := int64(d.Uint64()) //nolint:gosec // the bits of a signed number
+	for len(d.Rest) > 0 {
+		if e := d.event(&last); d.Err() == nil {
+			f(&e)
 		}
-		f(&e)
 	}
-	return nil
+	return d.End(errDamaged, "frame of trace events")
 }
 
-// decoder reads a payload. After an error it reads zeros.
+// decoder reads a payload.
 type decoder struct {
-	rest  []byte
+	fields.Reader
 	names []string
-	bad   bool
 }
 
 func (d *decoder) event(last *int64) (e Event) {
-	head := d.bytes(3)
-	if head == nil {
-		return e
+	e.What = What(d.Uint8())
+	parts := d.Uint16()
+	if e.What == 0 || e.What >= whats || parts&^knownParts != 0 {
+		d.Fail(errors.New("unknown event"))
 	}
-	parts := binary.LittleEndian.Uint16(head[1:])
-	if e.What = What(head[0]); e.What == 0 || e.What >= whats || parts&^knownParts != 0 {
-		d.bad = true
-	}
-	delta, n := binary.Varint(d.rest)
-	if d.skip(n); d.bad {
-		return e
-	}
-	*last += delta
+	*last += d.Varint()
 	e.Time = *last
-	e.Message = Message{d.number(math.MaxUint64), seq.MessageID(d.number(math.MaxUint64))}
+	e.Message = Message{d.Uvarint(), seq.MessageID(d.Uvarint())}
 	if parts&partCount != 0 {
-		e.Count = int(d.number(math.MaxInt32)) //nolint:gosec // bounded
+		e.Count = int(d.Number(math.MaxInt32)) //nolint:gosec // bounded
 	}
 	e.Channel, e.Client = d.name(parts&partChannel != 0), d.name(parts&partClient != 0)
 	if parts&partAttempt != 0 {
-		e.Attempt = uint16(d.number(math.MaxUint16)) //nolint:gosec // bounded
+		e.Attempt = uint16(d.Number(math.MaxUint16)) //nolint:gosec // bounded
 	}
 	if parts&partDelay != 0 {
-		e.Delay = time.Duration(d.number(math.MaxInt64)) //nolint:gosec // bounded
+		e.Delay = time.Duration(d.Number(math.MaxInt64)) //nolint:gosec // bounded
 	}
 	e.Note = d.name(parts&partNote != 0)
 	e.TraceID, e.KeyHash = d.fixed(parts&partTraceID != 0), d.fixed(parts&partKey != 0)
 	if e.IsCopy = parts&partCopy != 0; e.IsCopy {
-		e.CopyOf = seq.MessageID(d.number(math.MaxUint64))
+		e.CopyOf = seq.MessageID(d.Uvarint())
 	}
 	e.Replaces = parts&partMoves != 0
-	d.bad = d.bad || partsOf(&e) != parts // a part without content is invalid
+	if partsOf(&e) != parts {
+		d.Fail(errors.New("part without content"))
+	}
 	return e
-}
-
-func (d *decoder) skip(n int) {
-	if n <= 0 || n > len(d.rest) {
-		d.bad = true
-		return
-	}
-	d.rest = d.rest[n:]
-}
-
-func (d *decoder) number(most uint64) uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if d.skip(n); d.bad || v > most {
-		d.bad = true
-		return 0
-	}
-	return v
-}
-
-func (d *decoder) bytes(n int) []byte {
-	if n > len(d.rest) || d.bad {
-		d.bad = true
-		return nil
-	}
-	p := d.rest[:n]
-	d.rest = d.rest[n:]
-	return p
 }
 
 func (d *decoder) fixed(there bool) uint64 {
 	if !there {
 		return 0
 	}
-	p := d.bytes(8)
-	if p == nil {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(p)
+	return d.Uint64()
 }
 
 func (d *decoder) name(there bool) string {
 	if !there {
 		return ""
 	}
-	if n := d.number(uint64(len(d.names))); n > 0 || d.bad {
-		if d.bad {
-			return ""
-		}
+	if n := d.Number(uint64(len(d.names))); n > 0 {
 		return d.names[n-1]
 	}
-	s := string(d.bytes(int(d.number(maxName)))) //nolint:gosec // bounded
+	s := string(d.Next(int(d.Number(maxName)))) //nolint:gosec // bounded
 	d.names = append(d.names, s)
 	return s
 }

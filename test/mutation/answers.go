@@ -49,6 +49,15 @@ func failureMistakes() []mistake {
 			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "AsItWasMeant|WhatWasRefused",
 		},
 		{
+			name: "fields: a count of more than there is is believed", file: "internal/fields/fields.go",
+			old: "if n > uint64(len(r.Rest)/size) {", with: "if false {",
+			tests: []string{"./internal/fields"}, run: "TheFirstInvalidField",
+		},
+		{
+			name: "fields: a number has two encodings", file: "internal/fields/fields.go",
+			old: "case n > 1 && r.Rest[n-1] == 0:", with: "case false:", tests: []string{"./internal/fields"}, run: "TheFirstInvalidField",
+		},
+		{
 			name: "failure: an error loses its kind between nodes", file: "pkg/forward/errors.go",
 			old: "kind: failure.Numbered(remote.Code & maxNumber)", with: "kind: failure.Numbered(0)",
 			tests: []string{"./pkg/forward"}, run: "KeepTextFateAndKind",

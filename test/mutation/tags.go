@@ -293,7 +293,7 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "finishes: a follower takes the first of several", file: "pkg/advance/advance.go",
-			old: "for len(data) > 0 || len(all) == 0 {", with: "for len(all) == 0 {", tests: []string{"./pkg/advance"}, run: "Changes",
+			old: "for len(r.Rest) > 0 || len(all) == 0 {", with: "for len(all) == 0 {", tests: []string{"./pkg/advance"}, run: "Changes",
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -60,47 +61,25 @@ func (pt point) append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint32(p, pt.Checksum)
 }
 
-// reader decodes a message. From the first missing value on, all values are
-// zero and bad is set.
-type reader struct {
-	rest []byte
-	bad  bool
-}
+// reader decodes a message.
+type reader struct{ fields.Reader }
 
-func (r *reader) bytes(n int) []byte {
-	if len(r.rest) < n {
-		r.bad, r.rest = true, nil
-		return make([]byte, n)
-	}
-	p := r.rest[:n]
-	r.rest = r.rest[n:]
-	return p
-}
-
-func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.bytes(8)) }
-func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.bytes(4)) }
-func (r *reader) uint8() uint8   { return r.bytes(1)[0] }
+func read(payload []byte) reader { return reader{fields.Reader{Rest: payload}} }
 
 func (r *reader) header() header {
-	return header{Partition{meta.Incarnation(r.uint64()), int(r.uint32())}, seq.Epoch(r.uint64())}
+	return header{Partition{meta.Incarnation(r.Uint64()), int(r.Uint32())}, seq.Epoch(r.Uint64())}
 }
 
 func (r *reader) point() point {
-	return point{seq.Offset(r.uint64()), seq.Epoch(r.uint64()), r.uint32()}
-}
-
-func (r *reader) done(what string) error {
-	if r.bad {
-		return fmt.Errorf("%w: truncated %s", errMalformed, what)
-	}
-	return nil
+	return point{seq.Offset(r.Uint64()), seq.Epoch(r.Uint64()), r.Uint32()}
 }
 
 // PartitionOf returns the partition that a request is for, whatever its kind.
 func PartitionOf(payload []byte) (Partition, error) {
-	r := reader{rest: payload}
+	r := read(payload)
 	h := r.header()
-	return h.partition, r.done("request")
+	r.Rest = nil // it depends on the kind
+	return h.partition, r.End(errMalformed, "request")
 }
 
 // put is PutMessages: batches that continue a follower's log after a point, and
@@ -128,10 +107,10 @@ func (m put) appendHead(p []byte) []byte {
 }
 
 func decodePut(payload []byte) (put, error) {
-	r := reader{rest: payload}
-	m := put{header: r.header(), prev: r.point(), committed: seq.Offset(r.uint64()), sync: r.uint8() != 0}
-	m.batches = r.rest
-	return m, r.done("put")
+	r := read(payload)
+	m := put{header: r.header(), prev: r.point(), committed: seq.Offset(r.Uint64()), sync: r.Uint8() != 0}
+	m.batches = r.Next(len(r.Rest))
+	return m, r.End(errMalformed, "put")
 }
 
 // reconcile asks a follower for the state of its log.
@@ -140,9 +119,9 @@ type reconcile struct{ header }
 func (m reconcile) encode() []byte { return m.header.append(nil) }
 
 func decodeReconcile(payload []byte) (reconcile, error) {
-	r := reader{rest: payload}
+	r := read(payload)
 	m := reconcile{r.header()}
-	return m, r.done("reconcile")
+	return m, r.End(errMalformed, "reconcile")
 }
 
 // truncate makes a follower truncate its log to a point, if the batch that ends
@@ -166,9 +145,9 @@ func (m truncate) encode() []byte {
 }
 
 func decodeTruncate(payload []byte) (truncate, error) {
-	r := reader{rest: payload}
-	m := truncate{header: r.header(), to: r.point(), position: int64(r.uint64()), before: seq.Epoch(r.uint64()), reset: r.uint8() != 0}
-	return m, r.done("truncate")
+	r := read(payload)
+	m := truncate{header: r.header(), to: r.point(), position: int64(r.Uint64()), before: seq.Epoch(r.Uint64()), reset: r.Uint8() != 0}
+	return m, r.End(errMalformed, "truncate")
 }
 
 // positions carries a piece of a snapshot of the channels' positions. The
@@ -188,13 +167,13 @@ func (m positions) head() []byte {
 }
 
 func decodePositions(payload []byte) (positions, error) {
-	r := reader{rest: payload}
-	m := positions{header: r.header(), number: r.uint64(), total: r.uint64(), at: r.uint64()}
-	m.piece = r.rest
+	r := read(payload)
+	m := positions{header: r.header(), number: r.Uint64(), total: r.Uint64(), at: r.Uint64()}
+	m.piece = r.Next(len(r.Rest))
 	if m.total > maxSnapshotBytes || m.at > m.total || uint64(len(m.piece)) > m.total-m.at {
 		return m, fmt.Errorf("%w: chunk outside its snapshot", errMalformed)
 	}
-	return m, r.done("positions")
+	return m, r.End(errMalformed, "positions")
 }
 
 // maxSnapshotBytes is the maximum size of a snapshot of positions.
@@ -229,16 +208,12 @@ func appendChanges(changes []change) [][]byte {
 }
 
 func decodeAdvance(payload []byte) (advance, error) {
-	r := reader{rest: payload}
-	m := advance{header: r.header(), after: r.uint64()}
-	for !r.bad && len(r.rest) > 0 {
-		n := r.uint32()
-		if uint64(n) > uint64(len(r.rest)) {
-			return m, fmt.Errorf("%w: truncated advance", errMalformed)
-		}
-		m.changes = append(m.changes, r.bytes(int(n)))
+	r := read(payload)
+	m := advance{header: r.header(), after: r.Uint64()}
+	for len(r.Rest) > 0 {
+		m.changes = append(m.changes, r.Next(int(r.Uint32())))
 	}
-	return m, r.done("advance")
+	return m, r.End(errMalformed, "advance")
 }
 
 // outcome is the result of a request.
@@ -309,22 +284,22 @@ func (a answer) encode() []byte {
 }
 
 func decodeAnswer(payload []byte) (answer, error) {
-	r := reader{rest: payload}
+	r := read(payload)
 	a := answer{
-		outcome: outcome(r.uint8()), epoch: seq.Epoch(r.uint64()),
-		start: seq.Offset(r.uint64()), end: seq.Offset(r.uint64()), committed: seq.Offset(r.uint64()),
+		outcome: outcome(r.Uint8()), epoch: seq.Epoch(r.Uint64()),
+		start: seq.Offset(r.Uint64()), end: seq.Offset(r.Uint64()), committed: seq.Offset(r.Uint64()),
 	}
-	n := int(r.uint32())
-	if n > maxEpochs || n*16 > len(r.rest) {
+	n := int(r.Uint32())
+	if n > maxEpochs || n*16 > len(r.Rest) {
 		return a, fmt.Errorf("%w: invalid epoch count %d", errMalformed, n)
 	}
 	for range n {
-		a.epochs = append(a.epochs, commitlog.EpochStart{Epoch: seq.Epoch(r.uint64()), Start: seq.Offset(r.uint64())})
+		a.epochs = append(a.epochs, commitlog.EpochStart{Epoch: seq.Epoch(r.Uint64()), Start: seq.Offset(r.Uint64())})
 	}
 	if a.outcome > outcomeFull {
 		return a, fmt.Errorf("%w: unknown outcome %d", errMalformed, a.outcome)
 	}
-	return a, r.done("answer")
+	return a, r.End(errMalformed, "answer")
 }
 
 // sizeOf returns the bytes of a payload.
