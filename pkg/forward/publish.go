@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/bits"
-	"time"
+	"slices"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/record"
@@ -35,43 +35,15 @@ func (m *Publish) AppendHead(p []byte) []byte {
 	return binary.AppendUvarint(p, m.Number)
 }
 
-// Flags for the optional fields of a message.
-const (
-	hasDelay = 1 << iota
-	hasTraceID
-	hasHeader
-	hasKey
-	hasDedup
-	hasTTL
-	hasAddress
-	hasFrom
-	hasOptions = hasKey | hasDedup | hasTTL
-	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions | hasAddress | hasFrom
-)
+// minMessage is the size of a message without a body.
+const minMessage = 3
 
-// minMessage is the smallest size of a message in bytes.
-const minMessage = 2
-
-// MessagesSize returns how many bytes AppendMessages appends. They exceed the size of the records
-// in a log by at most one in 16 Ki, for which a frame has room.
+// MessagesSize returns the size of the output of AppendMessages.
 func MessagesSize(messages []topic.Message) int {
 	n := uvarintSize(len(messages))
 	for i := range messages {
 		m := &messages[i]
-		n += 1 + uvarintSize(len(m.Body)) + len(m.Body)
-		if m.Delay > 0 {
-			n += 8
-		}
-		if m.TraceID != 0 {
-			n += 8
-		}
-		if m.Header != nil {
-			n += uvarintSize(len(m.Header)) + len(m.Header)
-		}
-		n += optionsSize(m)
-		if m.Address != nil {
-			n += record.AddressBytes
-		}
+		n += uvarintSize(m.Size()) + m.Size() + 1
 		if m.From != nil {
 			n += uvarintSize(len(m.From.Client)) + len(m.From.Client) + uvarintSize(len(m.From.Node)) + len(m.From.Node)
 		}
@@ -79,78 +51,23 @@ func MessagesSize(messages []topic.Message) int {
 	return n
 }
 
-// optionsSize returns the bytes of a message's key, dedup id and time to live.
-func optionsSize(m *topic.Message) int {
-	n := 0
-	if len(m.Key) > 0 {
-		n += 1 + len(m.Key)
-	}
-	if len(m.Dedup) > 0 {
-		n += 1 + len(m.Dedup)
-	}
-	if m.TTL > 0 {
-		n += 8
-	}
-	return n
-}
+func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 } //nolint:gosec // a length
 
-func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
-
-// AppendMessages appends copies of messages to p.
+// AppendMessages appends the number of messages to p, and each as a record of a log with its
+// publisher.
 func AppendMessages(p []byte, messages []topic.Message) []byte {
 	p = binary.AppendUvarint(p, uint64(len(messages)))
 	for i := range messages {
-		p = appendMessage(p, &messages[i])
-	}
-	return p
-}
-
-func appendMessage(p []byte, m *topic.Message) []byte {
-	at := len(p)
-	p = append(p, 0)
-	if m.Delay > 0 {
-		p[at] |= hasDelay
-		p = binary.LittleEndian.AppendUint64(p, uint64(m.Delay))
-	}
-	p = appendExtras(p, at, m.TraceID, m.Header)
-	p = appendOptions(p, at, m)
-	if m.Address != nil {
-		p[at] |= hasAddress
-		p = record.AppendAddress(p, m.Address)
-	}
-	if m.From != nil {
-		p[at] |= hasFrom
-		p = appendString(appendString(p, m.From.Client), m.From.Node)
-	}
-	return appendBytes(p, m.Body)
-}
-
-// appendOptions appends a message's key, dedup id and time to live, and sets their flags.
-func appendOptions(p []byte, flags int, m *topic.Message) []byte {
-	if len(m.Key) > 0 {
-		p[flags] |= hasKey
-		p = append(append(p, byte(len(m.Key))), m.Key...)
-	}
-	if len(m.Dedup) > 0 {
-		p[flags] |= hasDedup
-		p = append(append(p, byte(len(m.Dedup))), m.Dedup...)
-	}
-	if m.TTL > 0 {
-		p[flags] |= hasTTL
-		p = binary.LittleEndian.AppendUint64(p, uint64(m.TTL))
-	}
-	return p
-}
-
-// appendExtras appends the rarely used fields, and sets their flags.
-func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
-	if traceID != 0 {
-		p[flags] |= hasTraceID
-		p = binary.LittleEndian.AppendUint64(p, traceID)
-	}
-	if header != nil {
-		p[flags] |= hasHeader
-		p = appendBytes(p, header)
+		m := &messages[i]
+		n := m.Size()
+		p = binary.AppendUvarint(p, uint64(n)) //nolint:gosec // a length
+		p = slices.Grow(p, n+1)[:len(p)+n]
+		m.Encode(p[len(p)-n:])
+		if m.From == nil {
+			p = append(p, 0)
+			continue
+		}
+		p = appendString(appendString(append(p, 1), m.From.Client), m.From.Node)
 	}
 	return p
 }
@@ -197,75 +114,18 @@ func (r *reader) messages() []topic.Message {
 	return messages
 }
 
-func (r *reader) message() (m topic.Message) {
-	flags := r.Uint8()
-	if flags&^knownParts != 0 {
-		r.Fail(errUnknownFlags)
-	}
-	if flags&hasDelay != 0 {
-		if m.Delay = time.Duration(r.Uint64()); m.Delay <= 0 {
-			r.Fail(errors.New("delay out of range"))
-		}
-	}
-	m.TraceID, m.Header = r.extras(flags)
-	if flags&hasOptions != 0 {
-		r.options(flags, &m)
-	}
-	if flags&hasAddress != 0 {
-		m.Address = r.address()
-	}
-	if flags&hasFrom != 0 {
-		m.From = &record.Publisher{Client: r.Text(), Node: r.Text()}
-	}
-	m.Body = r.Bytes()
-	return m
-}
-
-// options reads a message's key, dedup id and time to live.
-func (r *reader) options(flags uint8, m *topic.Message) {
-	if flags&hasKey != 0 {
-		m.Key = r.part(topic.MaxKey)
-	}
-	if flags&hasDedup != 0 {
-		m.Dedup = r.part(topic.MaxDedup)
-	}
-	if flags&hasTTL != 0 {
-		if m.TTL = time.Duration(r.Uint64()); m.TTL <= 0 {
-			r.Fail(errors.New("time to live out of range"))
-		}
-	}
-}
-
-// part reads a length of one byte, which must be from 1 to most, and as many bytes.
-func (r *reader) part(most int) []byte {
-	n := int(r.Uint8())
-	if n == 0 || n > most {
-		r.Fail(errors.New("length out of range"))
-	}
-	return r.Next(n)
-}
-
-// address reads the address of a message for one channel.
-func (r *reader) address() *topic.Address {
-	a, err := record.DecodeAddress(r.Rest)
+func (r *reader) message() topic.Message {
+	m, err := record.Decode(r.Bytes())
 	if err != nil {
 		r.Fail(err)
-		return nil
 	}
-	r.Rest = r.Rest[record.AddressBytes:]
-	return a
-}
-
-func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {
-	if flags&hasTraceID != 0 {
-		traceID = r.Uint64()
+	if len(m.Header) > topic.MaxHeader {
+		r.Fail(errors.New("header too long"))
 	}
-	if flags&hasHeader != 0 {
-		if header = r.Bytes(); len(header) > topic.MaxHeader {
-			r.Fail(errors.New("header too long"))
-		}
+	if r.Number(1) != 0 {
+		m.From = &record.Publisher{Client: r.Text(), Node: r.Text()}
 	}
-	return traceID, header
+	return m
 }
 
 // AppendReceipt appends the answer to a committed Publish to p: the receipt without its partition

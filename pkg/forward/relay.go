@@ -106,6 +106,12 @@ func DeliverySize(d *topic.Delivery) int {
 	return 8 + 8 + 2 + 1 + 8 + 2*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32 + len(d.Header) + len(d.Body)
 }
 
+// Flags of a delivery: which optional parts follow.
+const (
+	hasTraceID = 2
+	hasHeader  = 4
+)
+
 // minDelivery is the smallest size of a delivery in bytes.
 const minDelivery = 8 + 8 + 2 + 1 + 3
 
@@ -116,7 +122,14 @@ func AppendDelivery(p []byte, d *topic.Delivery) []byte {
 	p = binary.LittleEndian.AppendUint16(p, d.Attempts)
 	at := len(p)
 	p = append(p, 0)
-	p = appendExtras(p, at, d.TraceID, d.Header)
+	if d.TraceID != 0 {
+		p[at] |= hasTraceID
+		p = binary.LittleEndian.AppendUint64(p, d.TraceID)
+	}
+	if d.Header != nil {
+		p[at] |= hasHeader
+		p = appendBytes(p, d.Header)
+	}
 	p = binary.AppendUvarint(p, uint64(d.Position))
 	p = binary.AppendUvarint(p, uint64(d.RawSize))
 	return appendBytes(p, d.Body)
@@ -137,9 +150,16 @@ func (r *reader) delivery() topic.Delivery {
 	d := topic.Delivery{ID: seq.MessageID(r.Uint64()), Timestamp: int64(r.Uint64()), Attempts: r.Uint16()}
 	flags := r.Uint8()
 	if flags&^(hasTraceID|hasHeader) != 0 {
-		r.Fail(errUnknownFlags)
+		r.Fail(errors.New("unknown flags"))
 	}
-	d.TraceID, d.Header = r.extras(flags)
+	if flags&hasTraceID != 0 {
+		d.TraceID = r.Uint64()
+	}
+	if flags&hasHeader != 0 {
+		if d.Header = r.Bytes(); len(d.Header) > topic.MaxHeader {
+			r.Fail(errors.New("header too long"))
+		}
+	}
 	d.Position = int64(r.Number(math.MaxInt64))
 	d.RawSize = int32(r.Number(math.MaxInt32))
 	d.Body = r.Bytes()

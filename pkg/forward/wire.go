@@ -11,8 +11,6 @@ import (
 // errMalformed is returned for bytes that cannot be decoded. The call had no effect.
 var errMalformed = fate.Mark(errors.New("malformed cluster call"), fate.Refused)
 
-var errUnknownFlags = errors.New("unknown flags")
-
 func appendString(p []byte, s string) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
 }

@@ -28,8 +28,8 @@ type Address struct {
 //	| kind  | channel (8) | partition (2) | offset (8) | timestamp (8) | attempts (2) |
 //	+-------+-------------+---------------+------------+---------------+--------------+
 
-// AddressBytes is the size of an encoded address.
-const AddressBytes = 1 + 8 + 2 + 8 + 8 + 2
+// addressBytes is the size of an encoded address.
+const addressBytes = 1 + 8 + 2 + 8 + 8 + 2
 
 // The kinds of addresses.
 const (
@@ -37,7 +37,7 @@ const (
 	addressMoves
 )
 
-// encode writes the address to the first AddressBytes of p.
+// encode writes the address to the first addressBytes of p.
 func (a *Address) encode(p []byte) {
 	le := binary.LittleEndian
 	p[0] = addressCopies
@@ -51,9 +51,9 @@ func (a *Address) encode(p []byte) {
 	le.PutUint16(p[27:], a.Attempts)
 }
 
-// DecodeAddress decodes an address at the front of p. It does not retain p.
-func DecodeAddress(p []byte) (*Address, error) {
-	if len(p) < AddressBytes {
+// decodeAddress decodes an address at the front of p. It does not retain p.
+func decodeAddress(p []byte) (*Address, error) {
+	if len(p) < addressBytes {
 		return nil, fmt.Errorf("%w: truncated address", ErrInvalid)
 	}
 	le := binary.LittleEndian
@@ -62,24 +62,12 @@ func DecodeAddress(p []byte) (*Address, error) {
 		Timestamp: int64(le.Uint64(p[19:])), //nolint:gosec // as above
 		Attempts:  le.Uint16(p[27:]), Moves: p[0] == addressMoves,
 	}
-	if err := a.check(); err != nil || p[0] > addressMoves {
+	if !a.valid() || p[0] > addressMoves {
 		return nil, fmt.Errorf("%w: address out of range", ErrInvalid)
 	}
 	return a, nil
 }
 
-// check refuses an invalid address.
-func (a *Address) check() error {
-	if a.Channel == 0 || a.Partition < 0 || a.Partition >= seq.MaxPartitions || a.Offset > seq.MaxOffset || a.Attempts > MaxAttempts {
-		return ErrInvalid
-	}
-	return nil
-}
-
-// AppendAddress appends an address to dst, encoded as in a record.
-func AppendAddress(dst []byte, a *Address) []byte {
-	n := len(dst)
-	dst = append(dst, make([]byte, AddressBytes)...)
-	a.encode(dst[n:])
-	return dst
+func (a *Address) valid() bool {
+	return a.Channel != 0 && a.Partition < seq.MaxPartitions && a.Offset <= seq.MaxOffset && a.Attempts <= MaxAttempts
 }

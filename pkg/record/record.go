@@ -75,7 +75,7 @@ func (m *Message) Size() int {
 		n += 2 + len(m.Header)
 	}
 	if m.Address != nil {
-		n += AddressBytes
+		n += addressBytes
 	}
 	return n + m.optionsSize()
 }
@@ -104,7 +104,7 @@ func (m *Message) Encode(p []byte) {
 	if m.Address != nil {
 		flags |= flagAddress
 		m.Address.encode(rest)
-		rest = rest[AddressBytes:]
+		rest = rest[addressBytes:]
 	}
 	copy(rest, m.Body)
 	p[0] = flags
@@ -150,10 +150,10 @@ func Decode(p []byte) (Message, error) {
 	}
 	if flags&flagAddress != 0 {
 		var err error
-		if m.Address, err = DecodeAddress(rest); err != nil {
+		if m.Address, err = decodeAddress(rest); err != nil {
 			return Message{}, err
 		}
-		rest = rest[AddressBytes:]
+		rest = rest[addressBytes:]
 	}
 	m.Body = rest
 	return m, nil

@@ -82,10 +82,10 @@ func TestRecordRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a short time to live":  "2001",
 		"no time to live":       "200000000000000000aa",
 		"a negative time":       "2000000000000000ffaa",
-		"a short address":       "40" + strings.Repeat("00", AddressBytes-1),
-		"an address of none":    "40" + strings.Repeat("00", AddressBytes) + "aa",
-		"an unknown kind":       "4002" + strings.Repeat("01", AddressBytes-1) + "aa",
-		"too many attempts":     "4001" + strings.Repeat("00", AddressBytes-1-10) + "00000000000000ffff" + "aa",
+		"a short address":       "40" + strings.Repeat("00", addressBytes-1),
+		"an address of none":    "40" + strings.Repeat("00", addressBytes) + "aa",
+		"an unknown kind":       "4002" + strings.Repeat("01", addressBytes-1) + "aa",
+		"too many attempts":     "4001" + strings.Repeat("00", addressBytes-1-10) + "00000000000000ffff" + "aa",
 	} {
 		p, _ := hex.DecodeString(raw)
 		if _, err := Decode(p); !errors.Is(err, ErrInvalid) {
