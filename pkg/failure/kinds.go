@@ -93,7 +93,7 @@ var (
 	ChannelAgain = refused(0, "channel was created again since it was deleted", Kind{
 		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "to move it to the position of the deleted one: brokerctl channel restore TOPIC/CHANNEL --replace; channel undo reverts that",
 	})
-	MessageNotFound = refused(0, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})
+	MessageNotFound = refused(72, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})
 	UnknownSetting  = refused(51, "unknown setting", Kind{})
 )
 

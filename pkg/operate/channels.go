@@ -9,65 +9,52 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// changeVerb is a change of a partition's messages, or of a channel there.
+var askEmpty = question[partitionAt, forward.Nothing]{"empty", func(o *Node, ctx context.Context, a partitionAt) (forward.Nothing, error) {
+	part, err := o.ledPart(a.Topic, a.Partition)
+	if err != nil {
+		return forward.Nothing{}, err
+	}
+	return forward.Nothing{}, errors.Join(part.Empty(), part.Flush(ctx))
+}}
+
+// changeVerb is a change of a channel.
 type changeVerb string
 
-// The verbs. Channel verbs other than empty and seek are for ephemeral channels, which the
-// metadata does not contain.
 const (
-	verbEmpty  changeVerb = "empty"
 	verbSeek   changeVerb = "seek"
 	verbPause  changeVerb = "pause"
 	verbResume changeVerb = "resume"
 	verbDelete changeVerb = "delete"
 )
 
-// changeArgs asks the leader of a partition to change its messages or a channel there.
+// changeArgs asks the leader of a partition to change a channel there.
 type changeArgs struct {
-	Verb      changeVerb `json:"verb"`
-	Topic     string     `json:"topic"`
-	Channel   string     `json:"channel,omitempty"` // "": the topic
-	Partition int        `json:"partition"`
-	Seek      *SeekTo    `json:"seek,omitempty"` // of verbSeek
+	channelAt
+	Verb changeVerb `json:"verb"`
+	Seek *SeekTo    `json:"seek,omitempty"` // of verbSeek
 }
 
-// changed is the answer: whether the channel existed.
-type changed struct {
-	Found bool `json:"found"`
-}
-
-var askChange = question[changeArgs, changed]{"change", (*Node).changeHere}
-
-// changeHere carries out a change of a partition that this node leads, and returns once every
-// in-sync replica has it.
-func (o *Node) changeHere(ctx context.Context, a changeArgs) (changed, error) {
-	part, err := o.ledPart(a.Topic, a.Partition)
+// askChange is answered once every in-sync replica has the change.
+var askChange = question[changeArgs, forward.Nothing]{"change", func(o *Node, ctx context.Context, a changeArgs) (forward.Nothing, error) {
+	part, c, err := a.here(o)
 	if err != nil {
-		return changed{}, err
-	}
-	if a.Channel == "" && a.Verb == verbEmpty {
-		return changed{true}, errors.Join(part.Empty(), part.Flush(ctx))
-	}
-	c := part.Channel(a.Channel)
-	if c == nil {
-		return changed{}, nil
+		return forward.Nothing{}, err
 	}
 	if err := a.on(part, c); err != nil {
-		return changed{}, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, err)
+		return forward.Nothing{}, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, err)
 	}
-	return changed{true}, part.Flush(ctx)
-}
+	return forward.Nothing{}, part.Flush(ctx)
+}}
 
 // on applies the change to a channel.
 func (a *changeArgs) on(part *topic.Partition, c *topic.Channel) error {
 	switch a.Verb {
-	case verbEmpty:
-		return c.Empty()
 	case verbSeek:
 		if a.Seek == nil {
 			break
@@ -100,47 +87,54 @@ func (to SeekTo) in(part *topic.Partition) (seq.Offset, error) {
 	return l.OffsetAt(to.Time.UnixNano())
 }
 
-// change carries out a change on every partition of a topic, at its leader, and reports whether any
-// had the channel.
-func (o *Contents) change(ctx context.Context, a changeArgs) (found bool, err error) {
-	t, err := o.node.topics.Topic(a.Topic)
-	if err != nil {
-		return false, err
-	}
-	return everywhere(t, func(i int) (bool, error) {
-		one := a
-		one.Partition = i
-		r, err := atLeader(ctx, o.node, askChange, a.Topic, i, one)
-		return r.Found, err
-	})
-}
-
-// everywhere calls f for each partition of a topic, and reports whether any has the requested
-// object.
-func everywhere(t *meta.Topic, f func(i int) (found bool, err error)) (found bool, err error) {
-	var any atomic.Bool
-	err = fan.Join(len(t.Partitions), askTogether, func(i int) error {
-		found, err := f(i)
-		if found {
-			any.Store(true)
+// everywhere calls f for partitions of a topic, a few at a time. A channel need not be in each of them,
+// but is not found if it is in none.
+func everywhere(partitions []int, f func(i int) error) error {
+	var missing atomic.Int64
+	err := fan.Join(len(partitions), askTogether, func(i int) error {
+		err := f(partitions[i])
+		if errors.Is(err, failure.ChannelNotFound) {
+			missing.Add(1)
+			return nil
 		}
 		return err
 	})
-	return any.Load(), err
-}
-
-func (o *Contents) changeChannel(ctx context.Context, a changeArgs) error {
-	found, err := o.change(ctx, a)
-	if err == nil && !found {
+	if n := int(missing.Load()); err == nil && n > 0 && n == len(partitions) {
 		return failure.ChannelNotFound
 	}
 	return err
 }
 
+// partitionsOf returns the numbers of a topic's partitions.
+func partitionsOf(t *meta.Topic) []int {
+	all := make([]int, len(t.Partitions))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func (o *Contents) changeChannel(ctx context.Context, name, channel string, verb changeVerb) error {
+	t, err := o.node.topics.Topic(name)
+	if err != nil {
+		return err
+	}
+	return everywhere(partitionsOf(t), func(i int) error {
+		_, err := atLeader(ctx, o.node, askChange, name, i, changeArgs{channelAt: channelAt{name, channel, i}, Verb: verb})
+		return err
+	})
+}
+
 // EmptyTopic drops the messages that no channel has received yet, in every partition.
 func (o *Contents) EmptyTopic(ctx context.Context, name string) error {
-	_, err := o.change(ctx, changeArgs{Verb: verbEmpty, Topic: name})
-	return err
+	t, err := o.node.topics.Topic(name)
+	if err != nil {
+		return err
+	}
+	return everywhere(partitionsOf(t), func(i int) error {
+		_, err := atLeader(ctx, o.node, askEmpty, name, i, partitionAt{name, i})
+		return err
+	})
 }
 
 // PauseChannel stops or resumes delivery to a channel's consumers.
@@ -152,7 +146,7 @@ func (o *Contents) PauseChannel(ctx context.Context, name, channel string, pause
 	if paused {
 		verb = verbPause
 	}
-	return o.changeChannel(ctx, changeArgs{Verb: verb, Topic: name, Channel: channel})
+	return o.changeChannel(ctx, name, channel, verb)
 }
 
 // DeleteChannel deletes a channel and disconnects its consumers. Deleting the last channel of
@@ -160,7 +154,7 @@ func (o *Contents) PauseChannel(ctx context.Context, name, channel string, pause
 func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) error {
 	var err error
 	if meta.IsEphemeral(channel) {
-		err = o.changeChannel(ctx, changeArgs{Verb: verbDelete, Topic: name, Channel: channel})
+		err = o.changeChannel(ctx, name, channel, verbDelete)
 	} else {
 		if err = saveDeleted(ctx, o.node, name, channel); err == nil {
 			err = o.node.topics.Change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel})

@@ -10,11 +10,8 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
-	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Deferrals are the deferred messages of channels.
@@ -63,59 +60,34 @@ type DeferredList struct {
 	Total    int // in the window
 }
 
-// deferredArgs asks the leader of a partition.
+// deferredArgs asks the leader of a partition for deferred messages.
 type deferredArgs struct {
-	Topic     string        `json:"topic"`
-	Channel   string        `json:"channel"`
-	Partition int           `json:"partition"`
-	Since     time.Time     `json:"since"`
-	Until     time.Time     `json:"until"`
-	After     time.Time     `json:"after"`
-	From      seq.Offset    `json:"from"`
-	Max       int           `json:"max"`
-	Named     []seq.Offset  `json:"named,omitempty"`
-	Verb      deferral.Verb `json:"verb,omitempty"`
-	DryRun    bool          `json:"dry_run,omitempty"`
+	channelAt
+	channel.DeferredPage
 }
 
-// deferredPage is the answer to a list request.
-type deferredPage struct {
-	Found bool          `json:"found"` // the channel exists
-	Page  deferral.Page `json:"page"`
-}
-
-// deferredDone is the answer to a change.
-type deferredDone struct {
-	Found bool          `json:"found"`
-	Done  deferral.Done `json:"done"`
-}
-
-// here returns the requested partition and channel; the channel is nil if it does not exist.
-func (a *deferredArgs) here(o *Node) (*topic.Partition, *topic.Channel, error) {
-	part, err := o.ledPart(a.Topic, a.Partition)
-	if err != nil {
-		return nil, nil, err
-	}
-	return part, part.Channel(a.Channel), nil
-}
-
-var askDeferred = question[deferredArgs, deferredPage]{"deferred", func(o *Node, _ context.Context, a deferredArgs) (deferredPage, error) {
+var askDeferred = question[deferredArgs, deferral.Page]{"deferred", func(o *Node, _ context.Context, a deferredArgs) (deferral.Page, error) {
 	part, c, err := a.here(o)
-	if err != nil || c == nil {
-		return deferredPage{}, err
+	if err != nil {
+		return deferral.Page{}, err
 	}
-	page := channel.DeferredPage{Window: channel.Window{Since: a.Since, Until: a.Until}, After: a.After, From: a.From, Max: a.Max}
-	return deferredPage{true, deferral.List(part, c, page)}, nil
+	return deferral.List(part, c, a.DeferredPage), nil
 }}
 
-var askReschedule = question[deferredArgs, deferredDone]{"reschedule", func(o *Node, ctx context.Context, a deferredArgs) (deferredDone, error) {
+// rescheduleArgs asks the leader of a partition to change deferred messages.
+type rescheduleArgs struct {
+	channelAt
+	deferral.Selection
+	Verb   deferral.Verb `json:"verb"`
+	DryRun bool          `json:"dry_run,omitempty"`
+}
+
+var askReschedule = question[rescheduleArgs, deferral.Done]{"reschedule", func(o *Node, ctx context.Context, a rescheduleArgs) (deferral.Done, error) {
 	part, c, err := a.here(o)
-	if err != nil || c == nil {
-		return deferredDone{}, err
+	if err != nil {
+		return deferral.Done{}, err
 	}
-	of := deferral.Selection{Offsets: a.Named, Window: channel.Window{Since: a.Since, Until: a.Until}}
-	done, err := deferral.Apply(ctx, part, c, a.Verb, of, a.DryRun)
-	return deferredDone{true, done}, err
+	return deferral.Apply(ctx, part, c, a.Verb, a.Selection, a.DryRun)
 }}
 
 // List returns a page of the deferred messages of a channel in all partitions.
@@ -124,19 +96,19 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 	if err != nil {
 		return out, err
 	}
-	pages := make([]deferredPage, len(t.Partitions))
-	err = d.everywhere(t, func(i int) (found bool, err error) {
-		a := deferredArgs{Topic: l.Topic, Channel: l.Channel, Partition: i, Since: l.Since, Until: l.Until, Max: min(l.Max, deferral.MaxPage)}
+	pages := make([]deferral.Page, len(t.Partitions))
+	err = everywhere(partitionsOf(t), func(i int) (err error) {
+		a := deferredArgs{channelAt{l.Topic, l.Channel, i}, channel.DeferredPage{Window: l.Window, Max: min(l.Max, deferral.MaxPage)}}
 		a.After, a.From = l.After.from(i)
 		pages[i], err = atLeader(ctx, d.node, askDeferred, l.Topic, i, a)
-		return pages[i].Found, err
+		return err
 	})
 	if err != nil {
 		return out, err
 	}
 	for i, p := range pages {
-		out.Total += p.Page.Total
-		for _, m := range p.Page.Messages {
+		out.Total += p.Total
+		for _, m := range p.Messages {
 			out.Messages = append(out.Messages, DeferredMessage{i, m})
 		}
 	}
@@ -145,15 +117,6 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 	})
 	out.Messages = out.Messages[:min(len(out.Messages), l.Max)]
 	return out, nil
-}
-
-// everywhere is the function of that name, with an error for a channel that is in no partition.
-func (d Deferrals) everywhere(t *meta.Topic, f func(i int) (found bool, err error)) error {
-	found, err := everywhere(t, f)
-	if err == nil && !found {
-		return failure.ChannelNotFound
-	}
-	return err
 }
 
 // Reschedule cancels or advances deferred messages.
@@ -179,22 +142,21 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 		return nil, err
 	}
 	all := make([]Rescheduled, len(t.Partitions))
-	var unsure atomic.Bool
-	err = d.everywhere(t, func(i int) (bool, error) {
+	for i := range all {
 		all[i].Partition = i
-		named := r.Named[i]
-		if r.Named != nil && len(named) == 0 {
-			return false, nil
-		}
-		a := deferredArgs{
-			Topic: r.Topic, Channel: r.Channel, Partition: i, Since: r.Since, Until: r.Until, Named: named, Verb: r.Verb, DryRun: r.DryRun,
-		}
-		done, err := atLeader(ctx, d.node, askReschedule, r.Topic, i, a)
-		all[i].Done = done.Done
+	}
+	partitions := partitionsOf(t)
+	if r.Named != nil {
+		partitions = slices.DeleteFunc(partitions, func(i int) bool { return len(r.Named[i]) == 0 })
+	}
+	var unsure atomic.Bool
+	err = everywhere(partitions, func(i int) (err error) {
+		a := rescheduleArgs{channelAt{r.Topic, r.Channel, i}, deferral.Selection{Offsets: r.Named[i], Window: r.Window}, r.Verb, r.DryRun}
+		all[i].Done, err = atLeader(ctx, d.node, askReschedule, r.Topic, i, a)
 		if err != nil && !r.DryRun && fate.Of(err) == fate.Uncertain {
 			unsure.Store(true)
 		}
-		return done.Found, err
+		return err
 	})
 	changed := 0
 	for _, p := range all {

@@ -11,41 +11,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// finishArgs names a message and a channel.
+// finishArgs asks the leader of a partition to finish a message.
 type finishArgs struct {
-	Topic     string     `json:"topic"`
-	Channel   string     `json:"channel"`
-	Partition int        `json:"partition"`
-	Offset    seq.Offset `json:"offset"`
+	channelAt
+	Offset seq.Offset `json:"offset"`
 }
 
-// finished is the result of finishArgs.
-type finished struct {
-	Channel bool          `json:"channel"` // the channel exists
-	Message bool          `json:"message"` // the message exists
-	Was     api.PeekState `json:"was"`
-}
-
-var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx context.Context, a finishArgs) (finished, error) {
-	part, err := o.ledPart(a.Topic, a.Partition)
+// askFinish is answered with the state that the message was in.
+var askFinish = question[finishArgs, api.PeekState]{"finish", func(o *Node, ctx context.Context, a finishArgs) (api.PeekState, error) {
+	part, c, err := a.here(o)
 	if err != nil {
-		return finished{}, err
-	}
-	c := part.Channel(a.Channel)
-	if c == nil {
-		return finished{}, nil
+		return "", err
 	}
 	if log := part.Log(); a.Offset < log.Start() || a.Offset >= log.CommittedEnd() {
-		return finished{Channel: true}, nil
+		return "", fmt.Errorf("%s/%d offset %d: %w", a.Topic, a.Partition, a.Offset, failure.MessageNotFound)
 	}
 	var was channel.MessageState
 	if err := topic.Move(c, func(s *channel.State) { was = channel.FinishAny(s, a.Offset) }); err != nil {
-		return finished{Channel: true}, err
+		return "", err
 	}
 	if was != channel.Finished {
 		topic.EndedBy(c, a.Offset, "an operator")
 	}
-	return finished{true, true, stateWords[was]}, part.Flush(ctx)
+	return stateWords[was], part.Flush(ctx)
 }}
 
 // stateWords are the names of a message's states.
@@ -57,28 +45,15 @@ var stateWords = map[channel.MessageState]api.PeekState{
 // state. The answer of a consumer that has it in flight fails. All in-sync replicas know when
 // it returns.
 func (o *Contents) FinishMessage(ctx context.Context, name, channel string, partition int, offset seq.Offset) (api.PeekState, error) {
-	r, err := atLeader(ctx, o.node, askFinish, name, partition, finishArgs{name, channel, partition, offset})
-	switch {
-	case err != nil:
-		return "", err
-	case !r.Channel:
-		return "", failure.ChannelNotFound
-	case !r.Message:
-		return "", fmt.Errorf("%s/%d offset %d: %w", name, partition, offset, failure.MessageNotFound)
-	}
-	return r.Was, nil
+	return atLeader(ctx, o.node, askFinish, name, partition, finishArgs{channelAt{name, channel, partition}, offset})
 }
 
 // SkipMessages finishes the messages of [from, end) in a channel that are not in flight. This
 // node must lead the partition. Other replicas learn of it with the next checkpoint.
 func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Offset) error {
-	part, err := o.node.ledPart(name, partition)
+	part, c, err := channelAt{name, of, partition}.here(o.node)
 	if err != nil {
 		return err
-	}
-	c := part.Channel(of)
-	if c == nil {
-		return failure.ChannelNotFound
 	}
 	end = min(end, part.Log().CommittedEnd())
 	return topic.Move(c, func(s *channel.State) { s.Skip(from, end) })

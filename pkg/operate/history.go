@@ -24,77 +24,54 @@ import (
 // ErrNotForward refuses a move that would go backwards. It is marked fate.Refused.
 var ErrNotForward = fate.Refuse("the channel is already past that offset")
 
-// placeArgs asks for a channel's position, and the effect of a move.
+// placeArgs asks the leader of a partition where a channel is and what a move of it would do.
 type placeArgs struct {
-	Topic     string  `json:"topic"`
-	Channel   string  `json:"channel"`
-	Partition int     `json:"partition"`
-	To        *SeekTo `json:"to,omitempty"` // nil: the end
-	Forward   bool    `json:"forward,omitempty"`
+	channelAt
+	To *SeekTo `json:"to,omitempty"` // nil: the end
 }
 
-// placed is the answer.
-type placed struct {
-	Found bool        `json:"found"`
-	Place topic.Place `json:"place"`
-}
-
-var askPlace = question[placeArgs, placed]{"place", func(o *Node, _ context.Context, a placeArgs) (placed, error) {
-	part, err := o.ledPart(a.Topic, a.Partition)
+var askPlace = question[placeArgs, topic.Place]{"place", func(o *Node, _ context.Context, a placeArgs) (topic.Place, error) {
+	part, c, err := a.here(o)
 	if err != nil {
-		return placed{}, err
-	}
-	c := part.Channel(a.Channel)
-	if c == nil {
-		return placed{}, nil
+		return topic.Place{}, err
 	}
 	var target *seq.Offset
 	if a.To != nil {
 		at, err := a.To.in(part)
 		if err != nil {
-			return placed{}, err
+			return topic.Place{}, err
 		}
 		target = &at
 	}
 	p := topic.PlaceOf(c, target)
 	p.Finished = p.Finished[:min(len(p.Finished), meta.MaxSavedRanges)]
-	return placed{true, p}, nil
+	return p, nil
 }}
 
-// returnArgs asks a leader to return a channel to a saved position.
+// returnArgs asks the leader of a partition to move a channel back to a saved position.
 type returnArgs struct {
-	Topic     string              `json:"topic"`
-	Channel   string              `json:"channel"`
-	Partition meta.SavedPartition `json:"partition"`
+	channelAt
+	Saved meta.SavedPartition `json:"saved"`
 }
 
-// returned is the answer.
-type returned struct {
-	Found bool  `json:"found"`
-	Gone  int64 `json:"gone"`
-}
-
-var askReturn = question[returnArgs, returned]{"return", func(o *Node, ctx context.Context, a returnArgs) (returned, error) {
-	part, err := o.ledPart(a.Topic, a.Partition.Partition)
+// askReturn is answered with the number of finished messages that are gone.
+var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.Context, a returnArgs) (int64, error) {
+	part, c, err := a.here(o)
 	if err != nil {
-		return returned{}, err
+		return 0, err
 	}
-	c := part.Channel(a.Channel)
-	if c == nil {
-		return returned{}, nil
-	}
-	finished := make([]channel.Range, len(a.Partition.Finished))
-	for i, r := range a.Partition.Finished {
+	finished := make([]channel.Range, len(a.Saved.Finished))
+	for i, r := range a.Saved.Finished {
 		finished[i] = channel.Range{From: r[0], End: r[1]}
 	}
 	start := part.Log().Start()
-	_, gone := channel.Moved(a.Partition.Floor, finished, start)
-	was := channel.Position{Floor: a.Partition.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
+	_, gone := channel.Moved(a.Saved.Floor, finished, start)
+	was := channel.Position{Floor: a.Saved.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
 	to := max(was.Floor, start)
-	if err := topic.Move(c, func(s *channel.State) { channel.Return(s, to, was.Finished, a.Partition.Target) }); err != nil {
-		return returned{}, err
+	if err := topic.Move(c, func(s *channel.State) { channel.Return(s, to, was.Finished, a.Saved.Target) }); err != nil {
+		return 0, err
 	}
-	return returned{true, gone}, part.Flush(ctx)
+	return gone, part.Flush(ctx)
 }}
 
 // operatorMove is an operator's move of a channel.
@@ -111,41 +88,32 @@ type operatorMove struct {
 // plan asks the leaders of the partitions for the channel's position, and the effect of the move
 // there. The error joins those of the partitions whose leader did not answer.
 func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, saved []meta.SavedPartition, err error) {
-	numbers := []int{m.partition}
+	partitions := []int{m.partition}
 	if m.partition == host.AnyPartition {
-		numbers = numbers[:0]
-		for i := range m.topic.Partitions {
-			numbers = append(numbers, i)
-		}
+		partitions = partitionsOf(m.topic)
 	}
 	var mu sync.Mutex // guards what follows
-	var errs []error
-	found := false
 	moves = []api.PartitionMove{}
-	fan.Out(numbers, askTogether, func(i int) {
-		p, err := atLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{Topic: m.topic.Name, Channel: m.channel, Partition: i, To: m.to})
+	err = everywhere(partitions, func(i int) error {
+		p, err := atLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{channelAt{m.topic.Name, m.channel, i}, m.to})
+		if err != nil {
+			return err
+		}
+		if m.forward && p.Target < p.Floor {
+			return fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Floor, ErrNotForward)
+		}
+		s := meta.SavedPartition{Partition: i, Floor: p.Floor, Target: p.Target}
+		for _, r := range p.Finished {
+			s.Finished = append(s.Finished, [2]seq.Offset{r.From, r.End})
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		found = found || p.Found
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case p.Found && m.forward && p.Place.Target < p.Place.Floor:
-			errs = append(errs, fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Place.Floor, ErrNotForward))
-		case p.Found:
-			moves = append(moves, api.PartitionMove{
-				Partition: i, Now: uint64(p.Place.Floor), Target: uint64(p.Place.Target), Redelivered: p.Place.Redelivered, Skipped: p.Place.Skipped,
-			})
-			s := meta.SavedPartition{Partition: i, Floor: p.Place.Floor, Target: p.Place.Target}
-			for _, r := range p.Place.Finished {
-				s.Finished = append(s.Finished, [2]seq.Offset{r.From, r.End})
-			}
-			saved = append(saved, s)
-		}
+		moves = append(moves, api.PartitionMove{
+			Partition: i, Now: uint64(p.Floor), Target: uint64(p.Target), Redelivered: p.Redelivered, Skipped: p.Skipped,
+		})
+		saved = append(saved, s)
+		return nil
 	})
-	if err = errors.Join(errs...); err == nil && !found {
-		err = failure.ChannelNotFound
-	}
 	slices.SortFunc(moves, func(a, b api.PartitionMove) int { return cmp.Compare(a.Partition, b.Partition) })
 	slices.SortFunc(saved, func(a, b meta.SavedPartition) int { return cmp.Compare(a.Partition, b.Partition) })
 	return moves, saved, err
@@ -187,7 +155,7 @@ func (m operatorMove) move(ctx context.Context) error {
 	}
 	return errors.Join(planned, fan.Join(len(moves), askTogether, func(i int) error {
 		x := &moves[i]
-		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: new(seq.Offset(x.Target))}}
+		a := changeArgs{channelAt{m.topic.Name, m.channel, x.Partition}, verbSeek, &SeekTo{Offset: new(seq.Offset(x.Target))}}
 		_, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a)
 		return err
 	}))
@@ -321,11 +289,8 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	}
 	err := fan.Join(len(v.Partitions), askTogether, func(i int) error {
 		p := v.Partitions[i]
-		r, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{v.Topic, v.Channel, p})
-		if err == nil && !r.Found {
-			err = failure.ChannelNotFound
-		}
-		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: r.Gone}
+		gone, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{channelAt{v.Topic, v.Channel, p.Partition}, p})
+		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: gone}
 		return err
 	})
 	if err != nil {

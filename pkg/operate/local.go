@@ -21,6 +21,7 @@ func (o *Node) Register(all forward.Operations) {
 	askCopy.register(all, o)
 	askDigest.register(all, o)
 	askPeek.register(all, o)
+	askEmpty.register(all, o)
 	askChange.register(all, o)
 	askHealth.register(all, o)
 	askFlow.register(all, o)
@@ -56,6 +57,26 @@ func (o *Node) ledPart(name string, i int) (*topic.Partition, error) {
 		return lp.Part, nil
 	}
 	return nil, fmt.Errorf("%s/%d: %w", name, i, failure.NotLeading)
+}
+
+// channelAt is a channel in a partition of its topic.
+type channelAt struct {
+	Topic     string `json:"topic"`
+	Channel   string `json:"channel"`
+	Partition int    `json:"partition"`
+}
+
+// here returns the partition, which this node must lead, and the channel, which must be there.
+func (a channelAt) here(o *Node) (*topic.Partition, *topic.Channel, error) {
+	part, err := o.ledPart(a.Topic, a.Partition)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := part.Channel(a.Channel)
+	if c == nil {
+		return nil, nil, failure.ChannelNotFound
+	}
+	return part, c, nil
 }
 
 // followersHere returns the progress of a partition's followers, if this node leads it.

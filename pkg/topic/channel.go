@@ -168,13 +168,6 @@ func (c *Channel) Configure(o ChannelOptions) {
 	})
 }
 
-// Empty drops all messages of the channel: waiting, deferred and in flight. When it returns, that
-// is on this node's disk; Partition.Flush waits for the other replicas.
-func (c *Channel) Empty() error {
-	end := c.p.visibleEnd()
-	return c.move(func(s *channel.State) { s.Empty(end) })
-}
-
 // Seek moves the channel to an offset, forward or back: messages from there on are delivered
 // (again). When it returns, that is on this node's disk; Partition.Flush waits for the other
 // replicas.
@@ -183,7 +176,7 @@ func (c *Channel) Seek(o seq.Offset) error {
 	return c.move(func(s *channel.State) { s.Seek(o) })
 }
 
-// moveTimeout bounds how long Seek and Empty wait for other replicas.
+// moveTimeout bounds how long a move waits for other replicas.
 const moveTimeout = 5 * time.Second
 
 // errNotQuiescent is returned by Seek and Empty when other replicas do not store a finished

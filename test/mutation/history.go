@@ -30,7 +30,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: a skip may lead back", file: "pkg/operate/history.go",
-			old: "case p.Found && m.forward && p.Place.Target < p.Place.Floor:", with: "case false:", tests: here, run: "TakenBack",
+			old: "if m.forward && p.Target < p.Floor {", with: "if false {", tests: here, run: "TakenBack",
 		},
 		{
 			name: "history: what an undo needs is deleted", file: "pkg/commitlog/retain.go",
