@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"slices"
@@ -22,12 +21,14 @@ import (
 // about its internals, and become debug lines.
 type bridge struct {
 	log   *slog.Logger
-	name  string
-	args  []any
-	lines *repeats // shared by this bridge and those derived from it
+	lines repeats
 }
 
-func newBridge(l *slog.Logger) hclog.Logger { return &bridge{log: l, lines: &repeats{}} }
+func newBridge(l *slog.Logger) hclog.Logger {
+	silent := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
+	silent.RegisterSink(&bridge{log: l})
+	return silent
+}
 
 // repeatEvery is the shortest time between two log lines with the same warning or error.
 const repeatEvery = time.Minute
@@ -76,7 +77,8 @@ func slogLevel(l hclog.Level) slog.Level {
 	return slog.LevelDebug
 }
 
-func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
+// Accept logs a line of the library.
+func (b *bridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	to := slogLevel(level)
 	if to > slog.LevelDebug && routine(msg, args) {
 		to = slog.LevelDebug
@@ -90,8 +92,8 @@ func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
 			args = append(args[:len(args):len(args)], "repeated", untold)
 		}
 	}
-	if b.on(to) {
-		b.log.Log(context.Background(), to, "raft: "+msg, formatted(args)...)
+	if ctx := context.Background(); b.log.Enabled(ctx, to) {
+		b.log.Log(ctx, to, "raft: "+msg, formatted(args)...)
 	}
 }
 
@@ -152,44 +154,3 @@ func aboutConnection(err error) bool {
 
 // brokenStreams are parts of the texts of errors of streams that ended early.
 var brokenStreams = [...]string{"EOF", "closed", "connection reset", "connection refused", "broken pipe", "timeout", "deadline", "stalled", "not reached"}
-
-func (b *bridge) Trace(string, ...any)          {}
-func (b *bridge) Debug(msg string, args ...any) { b.Log(hclog.Debug, msg, args...) }
-func (b *bridge) Info(msg string, args ...any)  { b.Log(hclog.Info, msg, args...) }
-func (b *bridge) Warn(msg string, args ...any)  { b.Log(hclog.Warn, msg, args...) }
-func (b *bridge) Error(msg string, args ...any) { b.Log(hclog.Error, msg, args...) }
-
-func (b *bridge) on(l slog.Level) bool { return b.log.Enabled(context.Background(), l) }
-
-func (b *bridge) IsTrace() bool { return false }
-func (b *bridge) IsDebug() bool { return b.on(slog.LevelDebug) }
-func (b *bridge) IsInfo() bool  { return b.on(slog.LevelDebug) }
-func (b *bridge) IsWarn() bool  { return b.on(slog.LevelWarn) }
-func (b *bridge) IsError() bool { return b.on(slog.LevelError) }
-
-func (b *bridge) ImpliedArgs() []any { return b.args }
-
-func (b *bridge) With(args ...any) hclog.Logger {
-	return &bridge{log: b.log.With(formatted(args)...), name: b.name, args: append(b.args[:len(b.args):len(b.args)], args...), lines: b.lines}
-}
-
-func (b *bridge) Name() string { return b.name }
-func (b *bridge) Named(name string) hclog.Logger {
-	return &bridge{log: b.log, name: name, args: b.args, lines: b.lines}
-}
-func (b *bridge) ResetNamed(name string) hclog.Logger                   { return b.Named(name) }
-func (b *bridge) SetLevel(hclog.Level)                                  {}
-func (b *bridge) GetLevel() hclog.Level                                 { return hclog.Debug }
-func (b *bridge) writer() io.Writer                                     { return lineWriter{b} }
-func (b *bridge) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return b.writer() }
-
-func (b *bridge) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(b.writer(), "", 0)
-}
-
-type lineWriter struct{ b *bridge }
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	w.b.Debug(string(p))
-	return len(p), nil
-}
