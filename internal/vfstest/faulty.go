@@ -65,7 +65,7 @@ func (f *Faulty) fail(kind vfs.OpKind, name string) error {
 	if fault.Err == nil {
 		return nil
 	}
-	return &fs.PathError{Op: kind.String(), Path: name, Err: fault.Err}
+	return &fs.PathError{Op: string(kind), Path: name, Err: fault.Err}
 }
 
 func (f *Faulty) open(kind vfs.OpKind, name string, open func(string) (vfs.File, error)) (vfs.File, error) {
@@ -186,7 +186,7 @@ func (f *faultyFile) fail(op vfs.Op) (Fault, error) {
 	if fault.Err == nil {
 		return fault, nil
 	}
-	return fault, &fs.PathError{Op: op.Kind.String(), Path: f.name, Err: fault.Err}
+	return fault, &fs.PathError{Op: string(op.Kind), Path: f.name, Err: fault.Err}
 }
 
 func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {

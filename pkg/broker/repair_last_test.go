@@ -321,7 +321,7 @@ func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
 // delivered. The repair succeeds once the disk works.
 func TestARepairThatTheDiskDoesNotTakeCostsFewEpochs(t *testing.T) {
 	for kind, most := range map[vfs.OpKind]seq.Epoch{vfs.OpCreate: 0, vfs.OpRename: 12} {
-		t.Run(kind.String(), func(t *testing.T) { refusesRepair(t, kind, most) })
+		t.Run(string(kind), func(t *testing.T) { refusesRepair(t, kind, most) })
 	}
 }
 

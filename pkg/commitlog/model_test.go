@@ -257,7 +257,7 @@ func TestManyReadersReadWhatOneWriterAppends(t *testing.T) {
 
 func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpPreallocate, vfs.OpWrite, vfs.OpCreate} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			mem := vfs.NewCrashable()
 			fsys := vfstest.NewFaulty(mem)
 			o := smallOptions()

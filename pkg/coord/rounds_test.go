@@ -218,7 +218,7 @@ func TestEveryEntryIsSettledOnceInOrderInRounds(t *testing.T) {
 			var journal *redo.FS
 			synctest.Test(t, func(t *testing.T) {
 				r, journal = newJournaledRig(t, vfs.NewMem())
-				if kind := []vfs.OpKind{0, vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != 0 {
+				if kind := []vfs.OpKind{"", vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != "" {
 					after := r.fs.Count() + rnd.Int64N(60)
 					r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
 						if op.Kind == kind && i >= after {

@@ -107,7 +107,7 @@ func TestEveryEntryIsSettledOnceInOrder(t *testing.T) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			r := newRig(t, vfs.NewMem(), policies[seed%3])
-			if kind := []vfs.OpKind{0, vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != 0 {
+			if kind := []vfs.OpKind{"", vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != "" {
 				after := r.fs.Count() + rnd.Int64N(60)
 				r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
 					if op.Kind == kind && i >= after {
@@ -238,7 +238,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 
 func TestAnIOErrorEndsTheTerm(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpWrite, vfs.OpSyncData} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 			if err := <-r.put(); err != nil {
 				t.Fatal(err)

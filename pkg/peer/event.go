@@ -1,38 +1,17 @@
 package peer
 
-import "fmt"
-
 // EventKind is what happened to a connection.
-type EventKind uint8
+type EventKind string
 
 // The kinds of events.
 const (
-	EventUp       EventKind = iota + 1 // a session began
-	EventDown                          // a session ended; Err says why
-	EventRefused                       // the machine refused the connection: no process listens there
-	EventFailed                        // dialling failed in another way
-	EventRejected                      // the nodes do not talk to each other; Err is a *RefusedError
-	EventBadHello                      // the other side did not introduce itself as a node
+	EventUp       EventKind = "up"                 // a session began
+	EventDown     EventKind = "down"               // a session ended; Err says why
+	EventRefused  EventKind = "connection refused" // the machine refused the connection: no process listens there
+	EventFailed   EventKind = "dial failed"        // dialling failed in another way
+	EventRejected EventKind = "rejected"           // the nodes do not talk to each other; Err is a *RefusedError
+	EventBadHello EventKind = "bad hello"          // the other side did not introduce itself as a node
 )
-
-// String returns the kind's name.
-func (k EventKind) String() string {
-	switch k {
-	case EventUp:
-		return "up"
-	case EventDown:
-		return "down"
-	case EventRefused:
-		return "connection refused"
-	case EventFailed:
-		return "dial failed"
-	case EventRejected:
-		return "rejected"
-	case EventBadHello:
-		return "bad hello"
-	}
-	return fmt.Sprintf("event %d", uint8(k))
-}
 
 // Event tells what happened to a connection.
 type Event struct {

@@ -89,7 +89,7 @@ func split(name string) []string {
 }
 
 func pathError(op OpKind, name string, err error) error {
-	return &fs.PathError{Op: op.String(), Path: name, Err: err}
+	return &fs.PathError{Op: string(op), Path: name, Err: err}
 }
 
 // findLocked returns the node of a path.

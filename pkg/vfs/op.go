@@ -3,69 +3,28 @@ package vfs
 import "fmt"
 
 // OpKind is a kind of operation on a file system.
-type OpKind uint8
+type OpKind string
 
 // The operations that a crashable Mem records and that tests make fail.
 const (
-	OpCreate OpKind = iota + 1
-	OpOpen
-	OpRemove
-	OpRename
-	OpMkdir
-	OpReadDir
-	OpStat
-	OpSyncDir
-	OpSyncVolume
-	OpLock
-	OpUsage
-	OpRead
-	OpWrite
-	OpTruncate
-	OpPreallocate
-	OpSyncData
-	OpSync
+	OpCreate      OpKind = "create"
+	OpOpen        OpKind = "open"
+	OpRemove      OpKind = "remove"
+	OpRename      OpKind = "rename"
+	OpMkdir       OpKind = "mkdir"
+	OpReadDir     OpKind = "readdir"
+	OpStat        OpKind = "stat"
+	OpSyncDir     OpKind = "syncdir"
+	OpSyncVolume  OpKind = "syncvolume"
+	OpLock        OpKind = "lock"
+	OpUsage       OpKind = "usage"
+	OpRead        OpKind = "read"
+	OpWrite       OpKind = "write"
+	OpTruncate    OpKind = "truncate"
+	OpPreallocate OpKind = "preallocate"
+	OpSyncData    OpKind = "syncdata"
+	OpSync        OpKind = "sync"
 )
-
-// String returns the operation's name.
-func (k OpKind) String() string {
-	switch k {
-	case OpCreate:
-		return "create"
-	case OpOpen:
-		return "open"
-	case OpRemove:
-		return "remove"
-	case OpRename:
-		return "rename"
-	case OpMkdir:
-		return "mkdir"
-	case OpReadDir:
-		return "readdir"
-	case OpStat:
-		return "stat"
-	case OpSyncDir:
-		return "syncdir"
-	case OpSyncVolume:
-		return "syncvolume"
-	case OpLock:
-		return "lock"
-	case OpUsage:
-		return "usage"
-	case OpRead:
-		return "read"
-	case OpWrite:
-		return "write"
-	case OpTruncate:
-		return "truncate"
-	case OpPreallocate:
-		return "preallocate"
-	case OpSyncData:
-		return "syncdata"
-	case OpSync:
-		return "sync"
-	}
-	return "unknown"
-}
 
 // Op is one operation. Name is the file or directory, for a rename the new name. Off and Len are in
 // bytes, if the operation has them.
@@ -82,7 +41,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%s %s [%d,%d)", o.Kind, o.Name, o.Off, o.Off+o.Len)
 	case OpTruncate:
 		return fmt.Sprintf("%s %s %d", o.Kind, o.Name, o.Len)
-	case OpCreate, OpOpen, OpRemove, OpRename, OpMkdir, OpReadDir, OpStat, OpSyncDir, OpSyncVolume, OpLock, OpUsage, OpSyncData, OpSync:
+	default:
+		return fmt.Sprintf("%s %s", o.Kind, o.Name)
 	}
-	return fmt.Sprintf("%s %s", o.Kind, o.Name)
 }

@@ -131,7 +131,7 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 		if err != nil {
 			return err
 		}
-		n.o.Logger.Info("membership changed", "node", who.Node, "address", who.Address, "action", act.String())
+		n.o.Logger.Info("membership changed", "node", who.Node, "address", who.Address, "action", string(act))
 	}
 	return errors.New("cluster membership keeps changing; retry")
 }

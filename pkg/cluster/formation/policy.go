@@ -31,37 +31,17 @@ func Tolerance(c raftstore.Configuration, up func(meta.NodeID) bool) int {
 }
 
 // action is the leader's next action for a node that requests membership.
-type action uint8
+type action string
 
 const (
-	actNothing action = iota // nothing to change
-	actRefuse
-	actAdd      // as a member without a vote
-	actRemove   // it has lost the state of its vote
-	actMove     // to another address
-	actPromote  // to a voter
-	actDisplace // the member that has its address loses the address
+	actNothing  action = "nothing" // to change
+	actRefuse   action = "refuse"
+	actAdd      action = "add"      // as a member without a vote
+	actRemove   action = "remove"   // it has lost the state of its vote
+	actMove     action = "move"     // to another address
+	actPromote  action = "promote"  // to a voter
+	actDisplace action = "displace" // the member that has its address loses the address
 )
-
-// String describes the action.
-func (a action) String() string {
-	switch a {
-	case actRefuse:
-		return "refuse"
-	case actAdd:
-		return "add"
-	case actRemove:
-		return "remove"
-	case actMove:
-		return "move"
-	case actPromote:
-		return "promote"
-	case actDisplace:
-		return "displace"
-	case actNothing:
-	}
-	return "nothing"
-}
 
 // candidate is a node that requests membership.
 type candidate struct {
