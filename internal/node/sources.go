@@ -9,22 +9,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
-	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/health"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
-	"github.com/brokerd/brokerd/pkg/operate"
-	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
-	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
-	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // newMetrics makes the node's metrics. What they are taken from need not be
@@ -34,33 +25,26 @@ func (n *Node) newMetrics() *metrics.Metrics {
 	return metrics.New(metrics.Options{
 		Version: build.Version(), Revision: cmp.Or(build.This().Commit, "unknown"), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
 		MaxObjects: o.Process.MetricsObjects,
-		Sources: metrics.Sources{
-			Certificates: n.c.Certificates,
-			Topics:       func() []stats.Topic { return n.broker.Node.TopicStats("", "", false) },
-			Ready:        func() []health.Reason { return n.broker.Node.Ready() },
-			Draining:     n.draining.Load,
-			Placement:    func() operate.Placement { return n.broker.Contents.Placement() },
-			Server:       func() metrics.Server { return serverFigures(n.server.Stats(), n.member.Traffic(), n.refused.Load()) },
-			Logs:         func() host.LogStats { return n.broker.Host.Topics.LogStats() },
-			Scrubber:     func() scrubber.Stats { return n.broker.Host.Scrubber.Stats() },
-			Trash:        func() (int, int64) { return n.broker.Host.Trash() },
-			TokenEnds:    func() time.Time { return meta.AccessOf(n.member.Store().View()).FirstEnd(time.Now()) },
-			Disk:         func() diskspace.State { return n.broker.Host.Disk.State() },
-			Raft:         func() raftstore.Stats { return n.member.Store().Stats() },
-			Tolerance:    func() int { return n.broker.Operator.Tolerance() },
-			Nodes:        func() map[string]int { return nodesByState(n.broker) },
-			Lags:         func() []operate.ReplicaLag { return n.broker.Operator.ReplicaLags() },
-			Replication:  func() coord.ReplicationStats { return n.broker.Host.ReplicationStats() },
-			Memory:       n.memory.Usage,
-			Turns:        n.turns.Waiting,
-			Uncreated:    n.created.Refused,
-			Traces:       func() trace.Stats { return n.tracing.store.Stats() },
-			Spans:        func() otlp.Stats { return n.tracing.spans.Stats() },
-			Stalls:       func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
-			Peers:        func() []peer.Stats { return n.member.Traffic() },
-			Forwarding:   func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },
-		},
+		Read:       n.values,
 	})
+}
+
+// values returns what the metrics show of the node.
+func (n *Node) values() metrics.Values {
+	b, m, peers := n.broker, n.member, n.member.Traffic()
+	v := metrics.Values{
+		Topics: b.Node.TopicStats("", "", false), Ready: len(b.Node.Ready()) == 0, Draining: n.draining.Load(), Placement: b.Contents.Placement(),
+		Server: serverFigures(n.server.Stats(), peers, n.refused.Load()), Logs: b.Host.Topics.LogStats(), Scrubber: b.Host.Scrubber.Stats(),
+		TokenEnds: meta.AccessOf(m.Store().View()).FirstEnd(time.Now()), Disk: b.Host.Disk.State(), Raft: m.Store().Stats(),
+		Tolerance: b.Operator.Tolerance(), Nodes: nodesByState(b), Lags: b.Operator.ReplicaLags(), Replication: b.Host.ReplicationStats(),
+		Memory: n.memory.Usage(), Turns: n.turns.Waiting(), Uncreated: n.created.Refused(), Traces: n.tracing.store.Stats(), Spans: n.tracing.spans.Stats(),
+		Stalls: b.Host.Stalls.Counts(time.Now()), Peers: peers, Forwarding: b.Calls.ForwardStats(),
+	}
+	v.TrashTopics, v.TrashBytes = b.Host.Trash()
+	if n.c.Certificates != nil {
+		v.Certificates = n.c.Certificates()
+	}
+	return v
 }
 
 func serverFigures(s server.Stats, peers []peer.Stats, refused uint64) metrics.Server {

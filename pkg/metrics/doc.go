@@ -1,8 +1,7 @@
 // Package metrics exports a node's metrics to Prometheus.
 //
 // It defines names, labels and buckets, and bounds their number. It does not know where values
-// come from: at each scrape it reads plain values from the functions of Sources, and durations
-// are reported through Histograms. It is the only package that imports Prometheus.
+// come from: at each scrape it reads plain Values, and durations are reported through Histograms. It is the only package that imports Prometheus.
 //
 // Invariants:
 //

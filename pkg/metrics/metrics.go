@@ -27,7 +27,9 @@ type Options struct {
 	Node     string // this node's id
 	Zone     string // this node's failure domain
 	Started  time.Time
-	Sources  Sources
+	// Read returns the values of a node. It is called once per scrape, possibly by several
+	// scrapes concurrently, and should not block. nil: there are none.
+	Read func() Values
 	// MaxObjects bounds the topics and channels with their own series. 0:
 	// defaultMaxObjects.
 	MaxObjects int
@@ -56,8 +58,10 @@ func New(o Options) *Metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "brokerd_uptime_seconds", Help: "Process uptime.",
 		}, func() float64 { return time.Since(o.Started).Seconds() }),
-		&snapshot{sources: o.Sources, maxObjects: o.MaxObjects},
 	)
+	if o.Read != nil {
+		m.registry.MustRegister(&snapshot{o.Read, o.MaxObjects})
+	}
 	m.histograms = newHistograms(m.registry)
 	return m
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -40,15 +39,12 @@ import (
 func full(topics ...stats.Topic) *Metrics {
 	return New(Options{
 		Version: "1.2.3", Revision: "abc", Node: "n1", Zone: "z1", Started: time.Now().Add(-time.Hour), MaxObjects: 6,
-		Sources: Sources{
-			Topics:   func() []stats.Topic { return topics },
-			Ready:    func() []health.Reason { return nil },
-			Draining: func() bool { return false },
-			Placement: func() operate.Placement {
-				return operate.Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3}
-			},
-			Server: func() Server {
-				return Server{
+		Read: func() Values {
+			return Values{
+				Topics:    topics,
+				Ready:     true,
+				Placement: operate.Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3},
+				Server: Server{
 					Connections:      map[ConnectionKind]int{{"tcp", "consumer"}: 2, {"tls", "producer"}: 1},
 					Accepted:         map[string]uint64{"tcp": 9},
 					ConnectionErrors: map[string]uint64{"timeout": 1},
@@ -56,50 +52,34 @@ func full(topics ...stats.Topic) *Metrics {
 					Commands:      map[string]uint64{"PUB": 7},
 					CommandErrors: map[string]uint64{"E_BAD_TOPIC": 1},
 					AuthFailures:  map[string]uint64{"http": 3},
-				}
-			},
-			Logs: func() host.LogStats {
-				return host.LogStats{Segments: 3, Bytes: 4096, Unsynced: 2, Recovery: 1500 * time.Millisecond, Damaged: 1, Unreadable: 1, TornBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
-			},
-			Scrubber:  func() scrubber.Stats { return scrubber.Stats{Bytes: 2048, Oldest: time.Hour} },
-			Trash:     func() (int, int64) { return 2, 77 },
-			TokenEnds: func() time.Time { return time.Unix(1795230522, 0) },
-			Disk:      func() diskspace.State { return diskspace.State{Free: 9, Total: 100, Reserve: 5} },
-			Tolerance: func() int { return 0 },
-			Raft: func() raftstore.Stats {
-				return raftstore.Stats{
+				},
+				Logs:        host.LogStats{Segments: 3, Bytes: 4096, Unsynced: 2, Recovery: 1500 * time.Millisecond, Damaged: 1, Unreadable: 1, TornBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4},
+				Scrubber:    scrubber.Stats{Bytes: 2048, Oldest: time.Hour},
+				TrashTopics: 2, TrashBytes: 77,
+				TokenEnds: time.Unix(1795230522, 0),
+				Disk:      diskspace.State{Free: 9, Total: 100, Reserve: 5},
+				Tolerance: 0,
+				Raft: raftstore.Stats{
 					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: []meta.NodeID{"n1"}, LastContact: -1, StoreBytes: 8192, StoreFree: 4096, Elections: 4,
 					Applies: raftstore.Timing{Count: 5, Total: time.Second}, Writes: raftstore.Timing{Count: 6, Total: 2 * time.Second},
-				}
-			},
-			Nodes: func() map[string]int { return map[string]int{"up": 2, "draining": 1} },
-			Lags: func() []operate.ReplicaLag {
-				return []operate.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
-			},
-			Replication: func() coord.ReplicationStats {
-				return coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20}
-			},
-			Memory: func() limit.MemoryUsage {
-				return limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5}
-			},
-			Turns:     func() int { return 9 },
-			Uncreated: func() uint64 { return 8 },
-			Traces:    func() trace.Stats { return trace.Stats{Events: 11, Lost: 12, Bytes: 13} },
-			Spans: func() otlp.Stats {
-				return otlp.Stats{Enabled: true, Sent: 21, Rejected: 22, Unsent: 23, Missed: 24, Waiting: 25}
-			},
-			Stalls: func() map[string]int { return map[string]int{"replication_stalled": 2} },
-			Peers: func() []peer.Stats {
-				return []peer.Stats{
+				},
+				Nodes:       map[string]int{"up": 2, "draining": 1},
+				Lags:        []operate.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}},
+				Replication: coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20},
+				Memory:      limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5},
+				Turns:       9,
+				Uncreated:   8,
+				Traces:      trace.Stats{Events: 11, Lost: 12, Bytes: 13},
+				Spans:       otlp.Stats{Enabled: true, Sent: 21, Rejected: 22, Unsent: 23, Missed: 24, Waiting: 25},
+				Stalls:      map[string]int{"replication_stalled": 2},
+				Peers: []peer.Stats{
 					{Node: "n2", Class: peer.ClassForward, Connected: 1, Sent: 100, Received: 10, Calls: 5, Failed: 2, Connects: 3, RoundTrip: time.Millisecond},
 					{Node: "n2", Class: peer.ClassForward, Inbound: true, Connected: 1, Sent: 1, Received: 2, Calls: 9},
 					{Class: peer.ClassPing, Sent: 7},
-				}
-			},
-			Forwarding: func() broker.ForwardStats { return broker.ForwardStats{Partitions: 1, Bytes: 2, Served: 3, Relays: 4} },
-			Certificates: func() []Certificate {
-				return []Certificate{{Usage: "client", NotAfter: time.Unix(1795230522, 0), Reloaded: 2, Failed: 1}}
-			},
+				},
+				Forwarding:   broker.ForwardStats{Partitions: 1, Bytes: 2, Served: 3, Relays: 4},
+				Certificates: []Certificate{{Usage: "client", NotAfter: time.Unix(1795230522, 0), Reloaded: 2, Failed: 1}},
+			}
 		},
 	})
 }

@@ -43,148 +43,71 @@ func (m metric) is(v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
 }
 
-// The metrics that are read from Sources.
+// The metrics with labels, and summaries.
 var (
-	nodeReady       = gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz.")
-	nodeMaintenance = gauge("brokerd_node_maintenance", "1 if the node is draining.")
-
-	topicQuota     = gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic")
-	objectsDropped = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
-
-	connections      = gauge("brokerd_connections", "Open connections.", "proto", "role")
-	accepted         = counter("brokerd_connections_total", "Connections accepted.", "proto")
-	connectionErrors = counter("brokerd_connection_errors_total", "Connections closed because of an error.", "reason")
-	clientBytes      = counter("brokerd_client_bytes_total", "Bytes exchanged with clients.", "direction")
-	commands         = counter("brokerd_commands_total", "Client commands.", "command")
-	commandErrors    = counter("brokerd_command_errors_total", "Client commands answered with an error.", "code")
-	authFailures     = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "protocol")
-
-	tlsConnections = gauge("brokerd_connections_tls", "Open connections of proto tcp that use TLS.")
-	tokenEnds      = gauge("brokerd_token_not_after_timestamp_seconds", "Time at which the next valid access token expires; +Inf if none expires.")
-
-	trashTopics = gauge("brokerd_trash_topics", "Deleted topics that this node keeps on disk for topic restore.")
-	trashBytes  = gauge("brokerd_trash_bytes", "Size of deleted topics on this node's disk at the time of their deletion.")
-
-	logScrubbed  = counter("brokerd_scrub_bytes_total", "Log bytes scrubbed: read from disk to detect corruption.")
-	logUnchecked = gauge("brokerd_scrub_oldest_seconds", "Time since the last full scrub of the least recently scrubbed replica on this node, or since it was first seen.")
-
-	raftTolerance = gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum.")
-
-	raftApplies = timing("brokerd_raft_apply_duration_seconds", "Time to apply a batch of metadata commands to the state on this node.")
-	raftWrites  = timing("brokerd_raft_write_duration_seconds", "Time to write to the metadata log on this node, including the sync.")
-
-	clusterNodes = gauge("brokerd_cluster_nodes", "Cluster nodes by state, as seen by this node.", "state")
-
-	stalls = gauge("brokerd_stalled_partitions", "Partitions with a stalled operation, by health reason code.", "code")
-
-	uncommittedBytes  = gauge("brokerd_uncommitted_bytes", "Uncommitted bytes in partitions led by this node.")
-	uncommittedBudget = gauge("brokerd_uncommitted_budget_bytes", "Limit of uncommitted bytes.")
-	uncommittedFull   = counter("brokerd_uncommitted_full_total", "Publishes delayed or refused by the limit of uncommitted bytes.")
-
-	catchUpRate = gauge("brokerd_catch_up_rate_bytes", "Limit in bytes per second for copying to replicas that are not in sync; 0 while there are none.")
-
-	memoryBudget  = gauge("brokerd_memory_budget_bytes", "Client memory budget.")
-	memoryUsed    = gauge("brokerd_memory_budget_used_bytes", "Client memory in use, by kind.", "kind")
-	memoryWaiting = gauge("brokerd_memory_budget_waiting", "Requests waiting for client memory.")
-	memoryWaited  = counter("brokerd_memory_budget_waited_total", "Requests that had to wait for client memory.")
-	memoryRefused = counter("brokerd_memory_budget_refused_total", "Requests refused as busy because the client memory budget was exhausted.")
-	turnsWaiting  = gauge("brokerd_turns_waiting", "Connections waiting for a CPU turn for long work.")
-	traceEvents   = counter("brokerd_trace_events_total", "Trace events recorded.")
-	traceLost     = counter("brokerd_trace_lost_total", "Groups of trace events that could not be stored.")
-	traceBytes    = gauge("brokerd_trace_bytes", "Size of trace events on disk.")
-	spansSent     = counter("brokerd_otlp_spans_sent_total", "Spans that the OpenTelemetry collector took.")
-	spansDropped  = counter("brokerd_otlp_spans_dropped_total", "Spans that were dropped: rejected by the collector, unsent since it did not take them in time, or missed since the node was busy (counted by event).", "reason")
-	spansWaiting  = gauge("brokerd_otlp_spans_waiting", "Spans waiting for the OpenTelemetry collector.")
-	uncreated     = counter("brokerd_creations_refused_total", "Topic and channel creations refused by the creation limit.")
-
-	forwardPartitions = gauge("brokerd_forward_partitions", "Forward queues with queued publishes.")
-	forwardBytes      = gauge("brokerd_forward_waiting_bytes", "Bytes of queued publishes in forward queues.")
-	relayServed       = gauge("brokerd_relay_subscriptions", "Subscriptions on this node for remote consumers, connected to other nodes.")
-	relays            = counter("brokerd_relay_subscriptions_begun_total", "Subscriptions relayed to other nodes for consumers connected to this node.")
-
-	peerConnections = gauge("brokerd_peer_connections", "Open connections to the peer.", "peer", "class", "direction")
-	peerBytes       = counter("brokerd_peer_bytes_total", "Bytes exchanged with the peer, including headers.", "peer", "class", "direction")
-	peerCalls       = counter("brokerd_peer_calls_total", "Cluster calls to the peer.", "peer", "class")
-	peerFailed      = counter("brokerd_peer_calls_failed_total", "Cluster calls that were not sent or lost their connection.", "peer", "class")
-	peerConnects    = counter("brokerd_peer_connects_total", "Connections established to the peer.", "peer", "class")
-	peerRoundTrip   = gauge("brokerd_peer_round_trip_seconds", "Recent round-trip time to the peer.", "peer", "class")
-
+	topicQuota         = gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic")
+	objectsDropped     = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
+	connections        = gauge("brokerd_connections", "Open connections.", "proto", "role")
+	accepted           = counter("brokerd_connections_total", "Connections accepted.", "proto")
+	connectionErrors   = counter("brokerd_connection_errors_total", "Connections closed because of an error.", "reason")
+	clientBytes        = counter("brokerd_client_bytes_total", "Bytes exchanged with clients.", "direction")
+	commands           = counter("brokerd_commands_total", "Client commands.", "command")
+	commandErrors      = counter("brokerd_command_errors_total", "Client commands answered with an error.", "code")
+	authFailures       = counter("brokerd_auth_failures_total", "Failed client authentications and authorizations.", "protocol")
+	raftApplies        = timing("brokerd_raft_apply_duration_seconds", "Time to apply a batch of metadata commands to the state on this node.")
+	raftWrites         = timing("brokerd_raft_write_duration_seconds", "Time to write to the metadata log on this node, including the sync.")
+	clusterNodes       = gauge("brokerd_cluster_nodes", "Cluster nodes by state, as seen by this node.", "state")
+	stalls             = gauge("brokerd_stalled_partitions", "Partitions with a stalled operation, by health reason code.", "code")
+	memoryUsed         = gauge("brokerd_memory_budget_used_bytes", "Client memory in use, by kind.", "kind")
+	spansSent          = counter("brokerd_otlp_spans_sent_total", "Spans that the OpenTelemetry collector took.")
+	spansDropped       = counter("brokerd_otlp_spans_dropped_total", "Spans that were dropped: rejected by the collector, unsent since it did not take them in time, or missed since the node was busy (counted by event).", "reason")
+	spansWaiting       = gauge("brokerd_otlp_spans_waiting", "Spans waiting for the OpenTelemetry collector.")
+	peerConnections    = gauge("brokerd_peer_connections", "Open connections to the peer.", "peer", "class", "direction")
+	peerBytes          = counter("brokerd_peer_bytes_total", "Bytes exchanged with the peer, including headers.", "peer", "class", "direction")
+	peerCalls          = counter("brokerd_peer_calls_total", "Cluster calls to the peer.", "peer", "class")
+	peerFailed         = counter("brokerd_peer_calls_failed_total", "Cluster calls that were not sent or lost their connection.", "peer", "class")
+	peerConnects       = counter("brokerd_peer_connects_total", "Connections established to the peer.", "peer", "class")
+	peerRoundTrip      = gauge("brokerd_peer_round_trip_seconds", "Recent round-trip time to the peer.", "peer", "class")
 	certificateReloads = counter("brokerd_tls_reload_total", "Reloads of certificate files, by result; after a failure the old certificate stays in use.", "usage", "result")
-
-	certificateEnd = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "Expiry time of the TLS certificate in use.", "usage")
+	certificateEnd     = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "Expiry time of the TLS certificate in use.", "usage")
 )
 
-// snapshot reads Sources at each scrape.
+// snapshot reads the values of a node at each scrape.
 type snapshot struct {
-	sources    Sources
+	read       func() Values
 	maxObjects int
 }
 
 // Describe implements prometheus.Collector. It describes nothing, because the
-// metrics depend on the sources.
+// metrics depend on the values.
 func (*snapshot) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (s *snapshot) Collect(to chan<- prometheus.Metric) {
-	out := sink(to)
-	src := s.sources
-	if src.Ready != nil {
-		out.put(nodeReady.is(truth(len(src.Ready()) == 0)))
+	out, v := sink(to), s.read()
+	putAll(out, nodeMetrics, &v)
+	putAll(out, placementMetrics, &v.Placement)
+	putAll(out, logMetrics, &v.Logs)
+	putAll(out, diskMetrics, &v.Disk)
+	putAll(out, raftMetrics, &v.Raft)
+	out.put(raftApplies.is(v.Raft.Applies), raftWrites.is(v.Raft.Writes))
+	for i := range v.Lags {
+		putAll(out, lagMetrics, &v.Lags[i], v.Lags[i].Node)
 	}
-	if src.Draining != nil {
-		out.put(nodeMaintenance.is(truth(src.Draining())))
+	for state, n := range v.Nodes {
+		out.put(clusterNodes.is(float64(n), state))
 	}
-	if src.Topics != nil {
-		out.topics(src.Topics(), s.maxObjects)
+	for code, n := range v.Stalls {
+		out.put(stalls.is(float64(n), code))
 	}
-	if src.Placement != nil {
-		putAll(out, placementMetrics, new(src.Placement()))
+	for use := range limit.UseCount {
+		out.put(memoryUsed.is(float64(v.Memory.Uses[use]), use.String()))
 	}
-	if src.Server != nil {
-		out.server(src.Server())
-	}
-	out.stored(&src)
-	if src.Nodes != nil {
-		for state, n := range src.Nodes() {
-			out.put(clusterNodes.is(float64(n), state))
-		}
-	}
-	if src.Lags != nil {
-		lags := src.Lags()
-		for i := range lags {
-			putAll(out, lagMetrics, &lags[i], lags[i].Node)
-		}
-	}
-	if src.Replication != nil {
-		r := src.Replication()
-		out.put(uncommittedBytes.is(float64(r.Uncommitted)), uncommittedBudget.is(float64(r.UncommittedLimit)),
-			uncommittedFull.is(float64(r.UncommittedFull)), catchUpRate.is(float64(r.CatchUpRate)))
-	}
-	if src.Memory != nil {
-		out.memory(src.Memory())
-	}
-	out.clients(&src)
-	if src.Stalls != nil {
-		for code, n := range src.Stalls() {
-			out.put(stalls.is(float64(n), code))
-		}
-	}
-	if src.Peers != nil {
-		out.peers(src.Peers())
-	}
-	if src.Forwarding != nil {
-		f := src.Forwarding()
-		out.put(
-			forwardPartitions.is(float64(f.Partitions)), forwardBytes.is(float64(f.Bytes)),
-			relayServed.is(float64(f.Served)), relays.is(float64(f.Relays)),
-		)
-	}
-	if src.TokenEnds != nil {
-		out.put(tokenEnds.is(moment(src.TokenEnds())))
-	}
-	if src.Certificates != nil {
-		out.certificates(src.Certificates())
-	}
+	out.topics(v.Topics, s.maxObjects)
+	out.server(v.Server)
+	out.spans(v.Spans)
+	out.peers(v.Peers)
+	out.certificates(v.Certificates)
 }
 
 // sink receives the metrics of a scrape.
@@ -193,50 +116,6 @@ type sink chan<- prometheus.Metric
 func (s sink) put(metrics ...prometheus.Metric) {
 	for _, m := range metrics {
 		s <- m
-	}
-}
-
-// stored exports the metrics of what is on disk, including the metadata.
-func (s sink) stored(src *Sources) {
-	if src.Logs != nil {
-		putAll(s, logMetrics, new(src.Logs()))
-	}
-	if src.Scrubber != nil {
-		c := src.Scrubber()
-		s.put(logScrubbed.is(float64(c.Bytes)), logUnchecked.is(c.Oldest.Seconds()))
-	}
-	if src.Trash != nil {
-		topics, bytes := src.Trash()
-		s.put(trashTopics.is(float64(topics)), trashBytes.is(float64(bytes)))
-	}
-	if src.Disk != nil {
-		putAll(s, diskMetrics, new(src.Disk()))
-	}
-	if src.Raft != nil {
-		s.raft(new(src.Raft()))
-	}
-	if src.Tolerance != nil {
-		s.put(raftTolerance.is(float64(src.Tolerance())))
-	}
-}
-
-// clients exports what clients wait for and were refused, and what is recorded of their
-// messages.
-func (s sink) clients(src *Sources) {
-	if src.Turns != nil {
-		s.put(turnsWaiting.is(float64(src.Turns())))
-	}
-	if src.Uncreated != nil {
-		s.put(uncreated.is(float64(src.Uncreated())))
-	}
-	if src.Traces != nil {
-		t := src.Traces()
-		s.put(traceEvents.is(float64(t.Events)))
-		s.put(traceLost.is(float64(t.Lost)))
-		s.put(traceBytes.is(float64(t.Bytes)))
-	}
-	if src.Spans != nil {
-		s.spans(src.Spans())
 	}
 }
 
@@ -269,7 +148,6 @@ func (s sink) server(v Server) {
 	for kind, n := range v.Connections {
 		s.put(connections.is(float64(n), kind.Protocol, kind.Role))
 	}
-	s.put(tlsConnections.is(float64(v.TLS)))
 	for _, family := range []struct {
 		metric metric
 		values map[string]uint64
@@ -297,11 +175,6 @@ func watermark(d *diskspace.State) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (s sink) raft(r *raftstore.Stats) {
-	putAll(s, raftMetrics, r)
-	s.put(raftApplies.is(r.Applies), raftWrites.is(r.Writes))
 }
 
 // contact returns the time since the last contact with the metadata leader, in seconds; -1 if
@@ -373,12 +246,4 @@ func truth(v bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (s sink) memory(u limit.MemoryUsage) {
-	s.put(memoryBudget.is(float64(u.Limit)), memoryWaiting.is(float64(u.Waiting)),
-		memoryWaited.is(float64(u.Waited)), memoryRefused.is(float64(u.Refused)))
-	for use := range limit.UseCount {
-		s.put(memoryUsed.is(float64(u.Uses[use]), use.String()))
-	}
 }

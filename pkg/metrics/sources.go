@@ -6,7 +6,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
-	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -18,65 +17,33 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Sources provide the values. Each function is called once per scrape, possibly
-// by several scrapes concurrently, and should not block. The metrics of a nil
-// function are not exported.
-type Sources struct {
-	// Topics returns the topics with partitions that this node leads.
-	Topics func() []stats.Topic
-	// Ready returns the reasons that prevent the node from serving; empty:
-	// none.
-	Ready func() []health.Reason
-	// Draining reports whether the node is being taken out of service.
-	Draining func() bool
-	// Placement counts partitions.
-	Placement func() operate.Placement
-	// Server returns the counters of client connections and commands.
-	Server func() Server
-	// Logs returns sums over the partition logs of the node.
-	Logs func() host.LogStats
-	// Scrubber returns the progress of scrubbing these logs.
-	Scrubber func() scrubber.Stats
-	// Trash returns the number and bytes of deleted topics whose data the node
-	// keeps.
-	Trash func() (topics int, bytes int64)
-	// TokenEnds returns when the first of the valid tokens expires; zero: none expires.
-	TokenEnds func() time.Time
-	// Disk returns the state of the data directory's disk.
-	Disk func() diskspace.State
-	// Raft returns the statistics of this node's metadata store.
-	Raft func() raftstore.Stats
-	// Tolerance returns how many voters may fail; negative: how many are
-	// missing.
-	Tolerance func() int
-	// Nodes counts the nodes of the cluster by state: up, down, draining.
-	Nodes func() map[string]int
-	// Lags returns the lag of the followers of the partitions that this node
-	// leads, by node.
-	Lags func() []operate.ReplicaLag
-	// Stalls counts the partitions in which something makes no progress, by the code
-	// in the health.
-	Stalls func() map[string]int
-	// Replication returns the statistics of what this node sends to replicas.
-	Replication func() coord.ReplicationStats
-	// Memory returns the usage of the clients' memory budget.
-	Memory func() limit.MemoryUsage
-	// Turns counts the connections that wait for their turn: see limit.Turns.
-	Turns func() int
-	// Uncreated counts the refused creations of topics and channels by clients.
-	Uncreated func() uint64
-	// Traces returns the statistics of the events of traced messages.
-	Traces func() trace.Stats
-	// Spans returns the statistics of the spans sent to an OpenTelemetry
-	// collector.
-	Spans func() otlp.Stats
-	// Peers returns the traffic with other nodes.
-	Peers func() []peer.Stats
-	// Forwarding returns the statistics of publishes and subscriptions through
-	// other nodes.
-	Forwarding func() broker.ForwardStats
-	// Certificates lists the TLS certificates in use.
-	Certificates func() []Certificate
+// Values are read once per scrape.
+type Values struct {
+	Ready        bool          // the node serves
+	Draining     bool          // it is being taken out of service
+	Topics       []stats.Topic // those with partitions that this node leads
+	Placement    operate.Placement
+	Server       Server
+	Logs         host.LogStats // sums over the node's partition logs
+	Scrubber     scrubber.Stats
+	TrashTopics  int // deleted topics whose data the node keeps
+	TrashBytes   int64
+	TokenEnds    time.Time // when the first of the valid tokens expires; zero: none expires
+	Disk         diskspace.State
+	Raft         raftstore.Stats
+	Tolerance    int                  // voters that may fail; negative: how many are missing
+	Nodes        map[string]int       // of the cluster, by state: up, down, draining
+	Lags         []operate.ReplicaLag // of the followers of the partitions that this node leads
+	Stalls       map[string]int       // partitions in which something makes no progress, by the code in the health
+	Replication  coord.ReplicationStats
+	Memory       limit.MemoryUsage // of the clients' memory budget
+	Turns        int               // connections that wait for their turn: see limit.Turns
+	Uncreated    uint64            // refused creations of topics and channels by clients
+	Traces       trace.Stats
+	Spans        otlp.Stats
+	Peers        []peer.Stats
+	Forwarding   broker.ForwardStats
+	Certificates []Certificate // TLS certificates in use
 }
 
 // Server counts connections and commands. Counts grow from the start of the

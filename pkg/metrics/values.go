@@ -21,6 +21,36 @@ func putAll[T any](s sink, values []value[T], of *T, labels ...string) {
 }
 
 // topicMetrics are of a topic, or of several as one.
+// nodeMetrics are the metrics of a node that have no labels.
+var nodeMetrics = []value[Values]{
+	{gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz."), func(v *Values) float64 { return truth(v.Ready) }},
+	{gauge("brokerd_node_maintenance", "1 if the node is draining."), func(v *Values) float64 { return truth(v.Draining) }},
+	{counter("brokerd_scrub_bytes_total", "Log bytes scrubbed: read from disk to detect corruption."), func(v *Values) float64 { return float64(v.Scrubber.Bytes) }},
+	{gauge("brokerd_scrub_oldest_seconds", "Time since the last full scrub of the least recently scrubbed replica on this node, or since it was first seen."), func(v *Values) float64 { return v.Scrubber.Oldest.Seconds() }},
+	{gauge("brokerd_trash_topics", "Deleted topics that this node keeps on disk for topic restore."), func(v *Values) float64 { return float64(v.TrashTopics) }},
+	{gauge("brokerd_trash_bytes", "Size of deleted topics on this node's disk at the time of their deletion."), func(v *Values) float64 { return float64(v.TrashBytes) }},
+	{gauge("brokerd_raft_failure_tolerance", "Voters that may still fail before the metadata quorum is lost; negative: voters missing for a quorum."), func(v *Values) float64 { return float64(v.Tolerance) }},
+	{gauge("brokerd_uncommitted_bytes", "Uncommitted bytes in partitions led by this node."), func(v *Values) float64 { return float64(v.Replication.Uncommitted) }},
+	{gauge("brokerd_uncommitted_budget_bytes", "Limit of uncommitted bytes."), func(v *Values) float64 { return float64(v.Replication.UncommittedLimit) }},
+	{counter("brokerd_uncommitted_full_total", "Publishes delayed or refused by the limit of uncommitted bytes."), func(v *Values) float64 { return float64(v.Replication.UncommittedFull) }},
+	{gauge("brokerd_catch_up_rate_bytes", "Limit in bytes per second for copying to replicas that are not in sync; 0 while there are none."), func(v *Values) float64 { return float64(v.Replication.CatchUpRate) }},
+	{gauge("brokerd_memory_budget_bytes", "Client memory budget."), func(v *Values) float64 { return float64(v.Memory.Limit) }},
+	{gauge("brokerd_memory_budget_waiting", "Requests waiting for client memory."), func(v *Values) float64 { return float64(v.Memory.Waiting) }},
+	{counter("brokerd_memory_budget_waited_total", "Requests that had to wait for client memory."), func(v *Values) float64 { return float64(v.Memory.Waited) }},
+	{counter("brokerd_memory_budget_refused_total", "Requests refused as busy because the client memory budget was exhausted."), func(v *Values) float64 { return float64(v.Memory.Refused) }},
+	{gauge("brokerd_turns_waiting", "Connections waiting for a CPU turn for long work."), func(v *Values) float64 { return float64(v.Turns) }},
+	{counter("brokerd_creations_refused_total", "Topic and channel creations refused by the creation limit."), func(v *Values) float64 { return float64(v.Uncreated) }},
+	{counter("brokerd_trace_events_total", "Trace events recorded."), func(v *Values) float64 { return float64(v.Traces.Events) }},
+	{counter("brokerd_trace_lost_total", "Groups of trace events that could not be stored."), func(v *Values) float64 { return float64(v.Traces.Lost) }},
+	{gauge("brokerd_trace_bytes", "Size of trace events on disk."), func(v *Values) float64 { return float64(v.Traces.Bytes) }},
+	{gauge("brokerd_forward_partitions", "Forward queues with queued publishes."), func(v *Values) float64 { return float64(v.Forwarding.Partitions) }},
+	{gauge("brokerd_forward_waiting_bytes", "Bytes of queued publishes in forward queues."), func(v *Values) float64 { return float64(v.Forwarding.Bytes) }},
+	{gauge("brokerd_relay_subscriptions", "Subscriptions on this node for remote consumers, connected to other nodes."), func(v *Values) float64 { return float64(v.Forwarding.Served) }},
+	{counter("brokerd_relay_subscriptions_begun_total", "Subscriptions relayed to other nodes for consumers connected to this node."), func(v *Values) float64 { return float64(v.Forwarding.Relays) }},
+	{gauge("brokerd_connections_tls", "Open connections of proto tcp that use TLS."), func(v *Values) float64 { return float64(v.Server.TLS) }},
+	{gauge("brokerd_token_not_after_timestamp_seconds", "Time at which the next valid access token expires; +Inf if none expires."), func(v *Values) float64 { return moment(v.TokenEnds) }},
+}
+
 var topicMetrics = []value[topicSum]{
 	{counter("brokerd_publish_messages_total", "Messages published and acknowledged.", "topic"), func(t *topicSum) float64 { return float64(t.messages) }},
 	{counter("brokerd_publish_bytes_total", "Message body bytes published.", "topic"), func(t *topicSum) float64 { return float64(t.bytes) }},
