@@ -25,7 +25,7 @@ const (
 )
 
 // Histograms records frequent events: durations and sizes. Its methods are safe
-// for concurrent use, and a nil *Histograms records nothing.
+// for concurrent use.
 type Histograms struct {
 	publish       [results]prometheus.Observer
 	publishErrors [reasons]prometheus.Counter
@@ -208,9 +208,6 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 // ObserveChange records an applied command: the elections and the changes of
 // in-sync sets in it.
 func (h *Histograms) ObserveChange(c meta.Command, r meta.Result) {
-	if h == nil {
-		return
-	}
 	switch c := c.(type) {
 	case meta.ElectLeaders:
 		for i := range c.Elections {
@@ -255,9 +252,6 @@ func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpt
 // ObservePublish records an answered publish: its duration and outcome. A nil
 // err means that it was stored.
 func (h *Histograms) ObservePublish(d time.Duration, err error) {
-	if h == nil {
-		return
-	}
 	h.publish[resultOf(err)].Observe(d.Seconds())
 	if err != nil {
 		h.publishErrors[reasonOf(err)].Inc()
@@ -266,54 +260,39 @@ func (h *Histograms) ObservePublish(d time.Duration, err error) {
 
 // ObserveBatch records the number of messages that were written together.
 func (h *Histograms) ObserveBatch(messages int) {
-	if h != nil {
-		h.batch.Observe(float64(messages))
-	}
+	h.batch.Observe(float64(messages))
 }
 
 // ObserveFsync records a sync of a log.
 func (h *Histograms) ObserveFsync(d time.Duration) {
-	if h != nil {
-		h.logSync.Observe(d.Seconds())
-	}
+	h.logSync.Observe(d.Seconds())
 }
 
 // ObserveAppend records a write of a batch to a log.
 func (h *Histograms) ObserveAppend(d time.Duration) {
-	if h != nil {
-		h.logAppend.Observe(d.Seconds())
-	}
+	h.logAppend.Observe(d.Seconds())
 }
 
 // ObserveFinish records a finished message: the time since its last delivery, and the
 // number of that attempt. The broker samples messages.
 func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
-	if h != nil {
-		h.processing.Observe(d.Seconds())
-		h.attempts.Observe(float64(attempts))
-	}
+	h.processing.Observe(d.Seconds())
+	h.attempts.Observe(float64(attempts))
 }
 
 // ObserveRaftCommit records the total duration of a metadata command.
 func (h *Histograms) ObserveRaftCommit(d time.Duration) {
-	if h != nil {
-		h.raftCommit.Observe(d.Seconds())
-	}
+	h.raftCommit.Observe(d.Seconds())
 }
 
 // ObserveReplication records how long a follower took to store what it was sent.
 func (h *Histograms) ObserveReplication(d time.Duration) {
-	if h != nil {
-		h.replication.Observe(d.Seconds())
-	}
+	h.replication.Observe(d.Seconds())
 }
 
 // ObserveAct records an operator's act, by a fixed name, never one that a client chose,
 // and the status of its response.
 func (h *Histograms) ObserveAct(action string, status int) {
-	if h == nil {
-		return
-	}
 	result := "done"
 	switch {
 	case status >= http.StatusInternalServerError:
@@ -328,16 +307,12 @@ func (h *Histograms) ObserveAct(action string, status int) {
 // delivery. The broker samples the first of the messages that it delivers
 // together.
 func (h *Histograms) ObserveDelivery(d time.Duration) {
-	if h != nil {
-		h.delivery.Observe(d.Seconds())
-	}
+	h.delivery.Observe(d.Seconds())
 }
 
 // ObserveHTTP records an HTTP request. route is a pattern, never a path that a
 // client chose.
 func (h *Histograms) ObserveHTTP(route string, status int, d time.Duration) {
-	if h != nil {
-		h.httpRequests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-		h.httpDuration.WithLabelValues(route).Observe(d.Seconds())
-	}
+	h.httpRequests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	h.httpDuration.WithLabelValues(route).Observe(d.Seconds())
 }

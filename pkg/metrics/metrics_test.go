@@ -405,10 +405,6 @@ func TestChangesOfTheMetadataAreCounted(t *testing.T) {
 	}
 }
 
-func TestNilHistogramsRecordNothing(*testing.T) {
-	observeAll(nil)
-}
-
 func TestEphemeralNamesShareSeries(t *testing.T) {
 	got := fold([]stats.Topic{
 		topicOf("a", "c", "x1#ephemeral", "x2#ephemeral"),
