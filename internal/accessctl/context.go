@@ -288,16 +288,12 @@ func (o *Options) Secret(getenv func(string) string) string {
 // Client returns a client whose requests show who asks, to the places that they are sent to and
 // to no other that those redirect to. nil is the default client.
 func (o *Options) Client(of *http.Client) *http.Client {
-	if of == nil {
-		of = &http.Client{}
-	}
+	of = cmp.Or(of, &http.Client{})
 	if o.Authorization() == "" {
 		return of
 	}
 	next := of.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
+	next = cmp.Or(next, http.DefaultTransport)
 	return &http.Client{
 		Transport:     showing{o.Authorization(), next},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

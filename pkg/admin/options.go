@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -95,9 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Clients == nil {
 		o.Clients = func() []stats.Client { return nil }
 	}
-	if o.Config == nil {
-		o.Config = noConfig{}
-	}
+	o.Config = cmp.Or[nsqd.Config](o.Config, noConfig{})
 	if o.Observe == nil {
 		o.Observe = func(web.Exchange) {}
 	}
@@ -113,9 +112,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Live == nil {
 		o.Live = func() []health.Reason { return nil }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }
 

@@ -91,12 +91,8 @@ func (o Options) withDefaults() Options {
 	o.MaxMsgTimeout = cmp.Or(o.MaxMsgTimeout, DefaultMaxMsgTimeout)
 	o.PublishTimeout = cmp.Or(o.PublishTimeout, host.DefaultPublishTimeout)
 	o.Lease = cmp.Or(o.Lease, host.DefaultLease)
-	if o.Observer == nil {
-		o.Observer = host.Deaf{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Observer = cmp.Or[host.Observer](o.Observer, host.Deaf{})
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Fatal == nil {
 		o.Fatal = func(error) {}
 	}

@@ -84,12 +84,8 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Address = cmp.Or(o.Address, string(o.Self))
-	if o.FS == nil {
-		o.FS = vfs.OS{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.FS = cmp.Or[vfs.FS](o.FS, vfs.OS{})
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Opening == nil {
 		o.Opening = func(Lookout) {}
 	}

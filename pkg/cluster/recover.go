@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -66,12 +67,8 @@ type RecoverOptions struct {
 }
 
 func (o RecoverOptions) withDefaults() RecoverOptions {
-	if o.FS == nil {
-		o.FS = vfs.OS{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.FS = cmp.Or[vfs.FS](o.FS, vfs.OS{})
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Claim == nil {
 		o.Claim = func(string) error { return nil }
 	}

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -62,18 +63,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = defaultSegmentBytes
-	}
-	if o.IndexBytes == 0 {
-		o.IndexBytes = defaultIndexBytes
-	}
-	if o.TailBytes == 0 {
-		o.TailBytes = defaultTailBytes
-	}
-	if o.FillBytes == 0 {
-		o.FillBytes = defaultFillBytes
-	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, defaultSegmentBytes)
+	o.IndexBytes = cmp.Or(o.IndexBytes, defaultIndexBytes)
+	o.TailBytes = cmp.Or(o.TailBytes, defaultTailBytes)
+	o.FillBytes = cmp.Or(o.FillBytes, defaultFillBytes)
 	if o.Buffers == nil {
 		o.Buffers = NewBuffers()
 	}

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -86,15 +87,9 @@ type termOptions struct {
 
 func (o termOptions) withDefaults() termOptions {
 	o.Sizes = o.Sizes.OrDefault()
-	if o.MaxUncommitted == 0 {
-		o.MaxUncommitted = DefaultMaxUncommitted
-	}
-	if o.ReplicaLag == 0 {
-		o.ReplicaLag = DefaultReplicaLag
-	}
-	if o.PublishTimeout == 0 {
-		o.PublishTimeout = DefaultPublishTimeout
-	}
+	o.MaxUncommitted = cmp.Or(o.MaxUncommitted, DefaultMaxUncommitted)
+	o.ReplicaLag = cmp.Or(o.ReplicaLag, DefaultReplicaLag)
+	o.PublishTimeout = cmp.Or(o.PublishTimeout, DefaultPublishTimeout)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package redo
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -51,15 +52,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.FileBytes == 0 {
-		o.FileBytes = defaultFileBytes
-	}
-	if o.Together == 0 {
-		o.Together = defaultTogether
-	}
-	if o.Age == 0 {
-		o.Age = DefaultAge
-	}
+	o.FileBytes = cmp.Or(o.FileBytes, defaultFileBytes)
+	o.Together = cmp.Or(o.Together, defaultTogether)
+	o.Age = cmp.Or(o.Age, DefaultAge)
 	return o
 }
 

@@ -2,6 +2,7 @@ package nsqd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -63,9 +64,7 @@ func NewStatsd(o StatsdOptions) *Statsd {
 			return (&net.Dialer{Timeout: statsdDial}).DialContext(ctx, "udp", address)
 		}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Statsd{o: o, prefix: prefix, last: map[string]uint64{}}
 }
 

@@ -58,18 +58,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = DefaultCallTimeout
-	}
-	if o.Promise == 0 {
-		o.Promise = DefaultPromise
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
+	o.CallTimeout = cmp.Or(o.CallTimeout, DefaultCallTimeout)
+	o.Promise = cmp.Or(o.Promise, DefaultPromise)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
