@@ -18,7 +18,7 @@ import (
 // bytesOf is so many messages of a byte each.
 func bytesOf(messages int) []string { return strings.Split(strings.Repeat("x", messages), "") }
 
-func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
+func TestLongWorkIsDoneInTurns(t *testing.T) {
 	const few = limit.FewMessages
 	jsonOf := func(size int) string {
 		const frame = `{"messages":[{"text":""}]}`
@@ -67,7 +67,7 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 	}
 }
 
-func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
+func TestPublishReleasesItsTurn(t *testing.T) {
 	for _, messages := range []int{limit.FewMessages, limit.FewMessages + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			turns := limit.NewTurns(1)

@@ -46,7 +46,7 @@ func made(t *testing.T, d Dir, id string, messages int) *Manifest {
 	return m
 }
 
-func TestABackupIsReadAsItWasWritten(t *testing.T) {
+func TestBackupRoundTrip(t *testing.T) {
 	d := At(t.TempDir())
 	want := made(t, d, "b1", ChunkMessages+3)
 	m, err := d.Load("")
@@ -80,8 +80,8 @@ func TestABackupIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestAManifestIsStoredAsItIsDrawn compares it with a golden file, both ways.
-func TestAManifestIsStoredAsItIsDrawn(t *testing.T) {
+// TestManifestIsGolden compares it with a golden file, both ways.
+func TestManifestIsGolden(t *testing.T) {
 	m := &Manifest{Format: Format, ID: "20261125T060000.000Z", Created: created, Tool: "brokerctl 1.0", Cluster: "abc", Topics: []Topic{{
 		Name: "t", FirstID: "4000000000000001", Config: []byte(`{"partitions":1}`), Channels: []Channel{{"c", []byte(`{"order":"none"}`)}},
 		Partitions: []Partition{{End: 7, Chunks: []Chunk{{SHA256: "00ff", Bytes: 99, Lines: 7, End: 7, Full: true}}}}, Positions: &Chunk{SHA256: "01", Bytes: 3, Lines: 1},
@@ -166,8 +166,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestAChunkSaysWhatItHolds finds lines that a manifest does not name.
-func TestAChunkSaysWhatItHolds(t *testing.T) {
+// TestChunkDescribesItsContent finds lines that a manifest does not name.
+func TestChunkDescribesItsContent(t *testing.T) {
 	d := At(t.TempDir())
 	m := made(t, d, "b1", 3)
 	for name, change := range map[string]func(*Chunk){
@@ -189,8 +189,8 @@ func TestAChunkSaysWhatItHolds(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotCompleteIsNoBackup says so of one that was broken off, and of one that there is not.
-func TestWhatIsNotCompleteIsNoBackup(t *testing.T) {
+// TestIncompleteBackupIsIgnored says so of one that was broken off, and of one that there is not.
+func TestIncompleteBackupIsIgnored(t *testing.T) {
 	path := t.TempDir()
 	d := At(path)
 	if _, err := d.List(); err == nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestAFeedWithNothingToTakeDoesNotAskForCreditWithoutAPause is of two relays
+// TestIdleRelaySourcePausesBeforeAskingForCredit is of two relays
 // with credit for one, both of ordered channels whose messages at turn others
 // have: they took the credit from each other as fast as the network goes.
-func TestAFeedWithNothingToTakeDoesNotAskForCreditWithoutAPause(t *testing.T) {
+func TestIdleRelaySourcePausesBeforeAskingForCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fd := &relaySource{wakeup: make(chan struct{}, 1)}
 		if !fd.mayStarve(time.Now()) {

@@ -36,7 +36,7 @@ func (l loopback) Call(ctx context.Context, _ meta.NodeID, kind uint8, payload [
 	return reply[0], nil
 }
 
-func TestAnOperationIsAnsweredByItsHandler(t *testing.T) {
+func TestOperationIsAnsweredByItsHandler(t *testing.T) {
 	all := forward.Operations{}
 	forward.Register(all, sum, func(_ context.Context, a sumArgs) (int, error) { return a.A + a.B, nil })
 	c := forward.Caller{Remote: loopback{all}}
@@ -69,7 +69,7 @@ func TestOperationsAreReadStrictly(t *testing.T) {
 	}
 }
 
-func TestANameIsRegisteredOnce(t *testing.T) {
+func TestNameIsRegisteredOnce(t *testing.T) {
 	all := forward.Operations{}
 	f := func(context.Context, sumArgs) (int, error) { return 0, nil }
 	forward.Register(all, sum, f)

@@ -111,7 +111,7 @@ func TestEveryPayloadSurvivesTheWire(t *testing.T) {
 	}
 }
 
-func TestPayloadsAreAsDrawn(t *testing.T) {
+func TestPayloadsAreGolden(t *testing.T) {
 	var b strings.Builder
 	for _, s := range samples() {
 		fmt.Fprintf(&b, "%s\n%s\n", s.name, hex.Dump(s.payload))
@@ -119,7 +119,7 @@ func TestPayloadsAreAsDrawn(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "payloads.golden"), b.String())
 }
 
-func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
+func TestTruncatedOrOverlongPayloadsAreMalformed(t *testing.T) {
 	for _, s := range samples() {
 		open := s.name == "answers" || s.name == "refusals" || s.name == "deliveries" // they end with the payload
 		for n := range s.payload {
@@ -133,7 +133,7 @@ func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
 	}
 }
 
-func TestNoMemoryOnTheWordOfACount(t *testing.T) {
+func TestCountAloneAllocatesNothing(t *testing.T) {
 	p := (&Publish{Topic: "t"}).AppendHead(nil)
 	p = append(p, 0xff, 0xff, 0xff, 0xff, 0x0f) // so many messages
 	p = append(p, 0, 0)

@@ -10,9 +10,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAPublishThatALogTakesFitsIntoAFrame: the limit of a publish counts what its
+// TestLargestPublishFitsIntoAFrame: the limit of a publish counts what its
 // records take in a log; forwarded, it takes little more.
-func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
+func TestLargestPublishFitsIntoAFrame(t *testing.T) {
 	rnd := testrand.New(t)
 	near := []int{0, 1, 126, 127, 128, 16382, 16383, 16384, 60000}
 	for range 2000 {

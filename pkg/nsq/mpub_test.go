@@ -141,7 +141,7 @@ func TestBatchesOfAllSizesAreReadAsTheyArrive(t *testing.T) {
 	}
 }
 
-func TestBatchThatIsCutOffSaysWhere(t *testing.T) {
+func TestTruncatedBatchNamesPosition(t *testing.T) {
 	const whole = "\x00\x00\x00\x02\x00\x00\x00\x02ab\x00\x00\x00\x01c"
 	for cut, want := range map[int]string{
 		0: "E_BAD_BODY MPUB failed to read message count", 3: "E_BAD_BODY MPUB failed to read message count",
@@ -158,7 +158,7 @@ func TestBatchThatIsCutOffSaysWhere(t *testing.T) {
 }
 
 // An error of the source is not a refusal of what it sent.
-func TestErrorOfTheSourceEndsABatch(t *testing.T) {
+func TestSourceErrorEndsBatch(t *testing.T) {
 	broken := errors.New("broken")
 	r := NewReader(io.MultiReader(strings.NewReader("\x00\x00\x00\x01"), iotest.ErrReader(broken)), new(Buffers))
 	if _, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100}); !errors.Is(err, broken) {
@@ -177,9 +177,9 @@ func TestBatchAllocatesWhatArrives(t *testing.T) {
 	}
 }
 
-// TestAnEmptyMessageIsRefusedWithoutMore: nothing follows the size that is refused, and
+// TestEmptyMessageIsRefusedAtOnce: nothing follows the size that is refused, and
 // the client waits for the answer.
-func TestAnEmptyMessageIsRefusedWithoutMore(t *testing.T) {
+func TestEmptyMessageIsRefusedAtOnce(t *testing.T) {
 	waits := errors.New("the client waits for an answer")
 	for _, sent := range []string{
 		"\x00\x00\x00\x02\x00\x00\x00\x01x\x00\x00\x00\x00", "\x00\x00\x00\x01\x00\x00\x00\x00",

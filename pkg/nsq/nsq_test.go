@@ -57,7 +57,7 @@ func TestMessageFrameReadsBack(t *testing.T) {
 	}
 }
 
-func TestErrorsSayTheirFatality(t *testing.T) {
+func TestErrorsReportFatality(t *testing.T) {
 	survive := map[failure.Wire]bool{
 		failure.PubFailed: true, failure.MPubFailed: true, failure.DPubFailed: true, failure.FinFailed: true, failure.ReqFailed: true, failure.TouchFailed: true, failure.FailedOnNotLeader: true, failure.FailedOnNotWritable: true,
 		failure.ExtNotSupported: true, failure.InvalidJSONHeader: true, failure.InvalidTraceID: true, failure.TopicNotCreated: true,
@@ -164,7 +164,7 @@ func TestReaderReadsCommands(t *testing.T) {
 	}
 }
 
-func TestReaderTakesRawIDsByLength(t *testing.T) {
+func TestReaderReadsRawIDsByLength(t *testing.T) {
 	const id = "\n \x00\r\n56789abcde\n"
 	in := "FIN " + id + "\nNOP\nREQ " + id + " 10 x\nTOUCH " + id + "\r\nREX 1\nFIN 0123456789abcdefg\n"
 	r := NewReader(iotest.OneByteReader(strings.NewReader(in)), new(Buffers))
@@ -202,7 +202,7 @@ func TestReaderLineLimit(t *testing.T) {
 	}
 }
 
-func TestReaderSaysWhereTheSourceEnded(t *testing.T) {
+func TestReaderReportsEndOfSource(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
 		want error
@@ -413,7 +413,7 @@ func (p *tightPurse) Give(n int) {
 	p.left += n
 }
 
-func TestReaderSkipsABodyThatCannotBePaid(t *testing.T) {
+func TestReaderSkipsBodyOverBudget(t *testing.T) {
 	const purse = 300 << 10
 	for _, tt := range []struct {
 		size int
@@ -444,7 +444,7 @@ func TestReaderSkipsABodyThatCannotBePaid(t *testing.T) {
 	}
 }
 
-func TestReaderKeepsASmallBufferWithoutMoney(t *testing.T) {
+func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
 	p := &tightPurse{t: t}
 	in := strings.Repeat("NOP\n", 100<<10)
 	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(Buffers))
@@ -463,7 +463,7 @@ func TestReaderKeepsASmallBufferWithoutMoney(t *testing.T) {
 	}
 }
 
-func TestReaderPaysForABigBufferOnly(t *testing.T) {
+func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 	const purse = 1 << 20
 	p := &tightPurse{left: purse, t: t}
 	src, feed := io.Pipe()
@@ -498,7 +498,7 @@ func TestReaderPaysForABigBufferOnly(t *testing.T) {
 
 // An MPUB that cannot be paid for is skipped to its end, wherever its messages are cut
 // when the memory runs out.
-func TestReaderSkipsAnMPUBThatCannotBePaid(t *testing.T) {
+func TestReaderSkipsMPUBOverBudget(t *testing.T) {
 	const purse = 70 << 10 // one step of a body, and not two
 	for size := 1; size < 20; size++ {
 		for _, count := range []int{3, 20 << 10} {

@@ -12,7 +12,7 @@ import (
 )
 
 // What was done in one partition is not refused, whatever another says.
-func TestAChangeThatWasCarriedOutInPartIsUncertain(t *testing.T) {
+func TestPartialChangeIsUncertain(t *testing.T) {
 	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", failure.Unreachable, failure.NotLeading)} {
 		err := partly(deferral.Cancel, 3, cause)
 		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, failure.Unreachable) {

@@ -12,9 +12,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// TestTwoVotersAreSaidToTolerateNothing looks at the health of clusters of one to
+// TestTwoVotersTolerateNoFailure looks at the health of clusters of one to
 // three voters that are all there.
-func TestTwoVotersAreSaidToTolerateNothing(t *testing.T) {
+func TestTwoVotersTolerateNoFailure(t *testing.T) {
 	for voters := 1; voters <= 3; voters++ {
 		var c raftstore.Configuration
 		for i := range voters {
@@ -30,7 +30,7 @@ func TestTwoVotersAreSaidToTolerateNothing(t *testing.T) {
 	}
 }
 
-func TestHealthAddsUpWhatLeadersSayOfAChannel(t *testing.T) {
+func TestHealthSumsLeadersReportsOfAChannel(t *testing.T) {
 	grows := flow.Rates{In: 50, InLong: 50}
 	f := health.NewFindings()
 	noteFlow(f, map[meta.NodeID][]flow.Suspect{

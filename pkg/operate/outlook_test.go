@@ -20,7 +20,7 @@ func (waiting) Waiting() string           { return "" }
 // Probes of a node that starts must not slow it: reading the metadata from disk takes a
 // second where there are many topics. It is read for those who ask for topics or nodes,
 // and again only when it has grown.
-func TestOutlookReadsTheDiskSeldom(t *testing.T) {
+func TestOutlookRarelyReadsDisk(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{Dir: t.TempDir(), NodeID: "n1", Bootstrap: true, ReserveBytes: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
+func TestComparisonCoversWhatAllInSyncReplicasHold(t *testing.T) {
 	isr := []meta.NodeID{"a", "b"}
 	for _, c := range []struct {
 		what      string
@@ -33,7 +33,7 @@ func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
 	}
 }
 
-func TestCopiesAreIdenticalIfAllInSyncReplicasSaySo(t *testing.T) {
+func TestReplicasAreIdenticalIfAllInSyncDigestsAgree(t *testing.T) {
 	isr := []meta.NodeID{"a", "b"}
 	for _, c := range []struct {
 		digests map[string]string

@@ -10,7 +10,7 @@ import (
 
 // A leader of an older release would refuse a publish that names the publisher: it is not
 // named before the cluster's level says that all nodes know of it.
-func TestAnOlderLeaderIsNotToldThePublisher(t *testing.T) {
+func TestOlderLeaderGetsNoPublisher(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish in progress to a node
+// TestStraysEndSoonerIfLeaderHung has a publish in progress to a node
 // that leads no longer, and that answered something else before.
-func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
+func TestStraysEndSoonerIfLeaderHung(t *testing.T) {
 	for _, test := range []struct{ silent, grace time.Duration }{
 		{0, strayGrace},
 		{hungAfter - 1, strayGrace},
@@ -46,7 +46,7 @@ func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
 	}
 }
 
-func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
+func TestRetryPauseResetsOnMetadataChange(t *testing.T) {
 	before, after := &meta.Topic{}, &meta.Topic{}
 	var o queue
 	for i, c := range []struct {
@@ -72,9 +72,9 @@ func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
 	}
 }
 
-// TestAPublishWaitsForWhatIsOnItsWayToThisNode has a forward queue whose queued publishes are being
+// TestPublishWaitsForQueuedPublishesToThisNode has a forward queue whose queued publishes are being
 // handed to this node's own term: who publishes meanwhile goes to the term, too.
-func TestAPublishWaitsForWhatIsOnItsWayToThisNode(t *testing.T) {
+func TestPublishWaitsForQueuedPublishesToThisNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		target meta.NodeID
 		waits  bool
@@ -167,7 +167,7 @@ func alone(t *testing.T, name string) *Router {
 	return r
 }
 
-func TestALeaderWithoutAWindowIsTriedAgain(t *testing.T) {
+func TestLeaderWithoutDedupWindowIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := alone(t, "t")
 		if !r.queues.passing(queueKey{"t", r.host.Lookup("t").Incarnation, 0}, failure.NoWindow) {

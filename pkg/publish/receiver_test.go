@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAnInletTakesARoundWithoutAGap(t *testing.T) {
+func TestReceiverAcceptsRoundWithoutGap(t *testing.T) {
 	in := &receiver{}
 	for i, c := range []struct {
 		round, number uint64
@@ -27,7 +27,7 @@ func TestAnInletTakesARoundWithoutAGap(t *testing.T) {
 	}
 }
 
-func TestInletsOfWhatIsGoneAreForgotten(t *testing.T) {
+func TestReceiversOfRemovedTopicsAreForgotten(t *testing.T) {
 	s := &receivers{all: map[receiverKey]*receiver{}}
 	busy := s.receiver(receiverKey{from: "n2", partition: 1})
 	for i := range 10_000 {
@@ -42,7 +42,7 @@ func TestInletsOfWhatIsGoneAreForgotten(t *testing.T) {
 	}
 }
 
-func TestInletsOfASessionThatEndedAreForgotten(t *testing.T) {
+func TestReceiversOfEndedSessionsAreForgotten(t *testing.T) {
 	s := &receivers{all: map[receiverKey]*receiver{}}
 	for session := range uint64(3) {
 		s.receiver(receiverKey{from: "n2", session: session})

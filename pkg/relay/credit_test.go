@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestCreditIsSharedOut(t *testing.T) {
+func TestCreditIsDivided(t *testing.T) {
 	idle, busy, hungry, had := Claim{}, Claim{Credit: 1, InFlight: 1}, Claim{Starved: true}, Claim{Credit: 1}
 	for _, c := range []struct {
 		ready, others, turn int
@@ -97,9 +97,9 @@ type silent struct{ forward.Remote }
 
 func (silent) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
 
-// TestALeaderThatStarvesIsNotForgotten: credit that was given and taken away before the
+// TestStarvedLeaderIsRemembered: credit that was given and taken away before the
 // leader was told leaves it starved. It has said so once, and would not again.
-func TestALeaderThatStarvesIsNotForgotten(t *testing.T) {
+func TestStarvedLeaderIsRemembered(t *testing.T) {
 	r := New(Options{Remote: silent{}})
 	r.starved = true
 	r.Assign(1, false)

@@ -19,7 +19,7 @@ func arrivals(timeout time.Duration, expired func(), at ...time.Time) *transit {
 	return t
 }
 
-func TestWhatTimedOutIsNotReserved(t *testing.T) {
+func TestTimedOutMessagesHoldNoCredit(t *testing.T) {
 	now := time.Now()
 	x := arrivals(time.Second, nil, now.Add(-2*time.Second), now.Add(-time.Second), now)
 	if got := x.reserve(now, 10, nil); len(got) != 1 || got[0].ID != 3 {
@@ -32,7 +32,7 @@ func TestWhatTimedOutIsNotReserved(t *testing.T) {
 
 // What is given back is first in the queue again, is not in flight, and times out when it
 // would have, though nothing else comes.
-func TestWhatIsGivenBackTimesOutInTheQueue(t *testing.T) {
+func TestRequeuedMessagesTimeOutInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // the relay's
 		now, dropped := time.Now(), 0
@@ -68,7 +68,7 @@ func TestWhatIsGivenBackTimesOutInTheQueue(t *testing.T) {
 	})
 }
 
-func TestWhatIsInFlightIsForgottenWhenItTimesOut(t *testing.T) {
+func TestTimedOutMessagesAreForgotten(t *testing.T) {
 	now := time.Now()
 	x := arrivals(time.Second, nil, now.Add(-time.Second/2), now)
 	x.reserve(now, 2, nil)

@@ -22,9 +22,9 @@ func message(body, key, dedup string) topic.Message {
 	return m
 }
 
-// TestWhereKeysLead pins the hash: a key that went elsewhere would break the order of what
+// TestKeysChoosePartitions pins the hash: a key that went elsewhere would break the order of what
 // is published before and after an upgrade.
-func TestWhereKeysLead(t *testing.T) {
+func TestKeysChoosePartitions(t *testing.T) {
 	got := ""
 	for _, key := range []string{"", "a", "b", "order-7", "order-8"} {
 		got += fmt.Sprint(PartitionOfKey([]byte(key), 5), " ")
@@ -84,7 +84,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestAnOrderedTopicIsPlacedByKeysAlone(t *testing.T) {
+func TestOrderedTopicIsPlacedByKeysAlone(t *testing.T) {
 	ordered := Topic{Partitions: 9, Ordered: true}
 	all := []topic.Message{message("x", "", "dedup")}
 	if _, named, parts := ordered.Split(all, []byte("route"), func() int { return 0 }); named || parts != nil || !Unplaced(all) {

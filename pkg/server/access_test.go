@@ -93,7 +93,7 @@ func authWith(secret string) string { return "AUTH\n" + sized(secret) }
 
 const joesAnswer = `{"identity":"joe","identity_url":"","permission_count":2}`
 
-func TestUsersMayWhatTheirRulesGrant(t *testing.T) {
+func TestUserRulesAreEnforced(t *testing.T) {
 	h, b := guarded(t, Options{})
 	joe, _ := b.token("joe", time.Time{})
 	idle, _ := b.token("idle", time.Time{})
@@ -140,7 +140,7 @@ func TestUsersMayWhatTheirRulesGrant(t *testing.T) {
 	}
 }
 
-func TestIdentifyTellsWhetherAccessControlIsOn(t *testing.T) {
+func TestIdentifyReportsAccessControl(t *testing.T) {
 	h, b := guarded(t, Options{})
 	for _, on := range []bool{true, false, true} {
 		b.enable(on)
@@ -157,8 +157,8 @@ func TestIdentifyTellsWhetherAccessControlIsOn(t *testing.T) {
 	w.expect("OK", "E_AUTH_DISABLED AUTH disabled", "EOF")
 }
 
-// TestAChangeStopsTheNextPublish has what a connection may do end while it lives.
-func TestAChangeStopsTheNextPublish(t *testing.T) {
+// TestAccessChangeStopsNextPublish has what a connection may do end while it lives.
+func TestAccessChangeStopsNextPublish(t *testing.T) {
 	const unauthorized, failed = `E_UNAUTHORIZED AUTH failed for PUB on "t" ""`, "E_AUTH_FAILED AUTH failed"
 	for _, tt := range []struct {
 		name   string
@@ -196,7 +196,7 @@ func TestAChangeStopsTheNextPublish(t *testing.T) {
 	}
 }
 
-func TestAnExpiredTokenStopsTheNextPublish(t *testing.T) {
+func TestExpiredTokenStopsTheNextPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(t)
 		b.enable(true)
@@ -215,8 +215,8 @@ func TestAnExpiredTokenStopsTheNextPublish(t *testing.T) {
 	})
 }
 
-// TestAChangeEndsASubscription: a consumer that sends nothing gets the error.
-func TestAChangeEndsASubscription(t *testing.T) {
+// TestAccessChangeEndsSubscription: a consumer that sends nothing gets the error.
+func TestAccessChangeEndsSubscription(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		auth   bool
@@ -257,7 +257,7 @@ func TestAChangeEndsASubscription(t *testing.T) {
 	}
 }
 
-func TestASubscriptionEndsWithItsToken(t *testing.T) {
+func TestSubscriptionEndsWhenTokenExpires(t *testing.T) {
 	h, b := guarded(t, Options{})
 	joe, _ := b.token("joe", time.Now().Add(500*time.Millisecond))
 	w := h.dial(t)
@@ -319,9 +319,9 @@ var (
 	bookForTest  *book
 )
 
-// TestNoPublishOutrunsAChange publishes without a pause while a rule comes and goes: what is
+// TestNoPublishAfterAccessChange publishes without a pause while a rule comes and goes: what is
 // sent after the revocation is never taken.
-func TestNoPublishOutrunsAChange(t *testing.T) {
+func TestNoPublishAfterAccessChange(t *testing.T) {
 	h, b := guarded(t, Options{})
 	rule := []access.Rule{{Right: access.Publish, Topic: "t*"}}
 	for range 20 {

@@ -6,9 +6,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAnswersThatAreOwedAreBounded: by number and by the bodies that they stand
+// TestPendingAnswersAreBounded: by number and by the bodies that they stand
 // for; a single one may be larger than the bound.
-func TestAnswersThatAreOwedAreBounded(t *testing.T) {
+func TestPendingAnswersAreBounded(t *testing.T) {
 	owe := func(q *answerQueue, bodies int) bool {
 		a := &answer{bytes: bodies}
 		a.phase.Store(phaseReady)
@@ -40,9 +40,9 @@ func TestAnswersThatAreOwedAreBounded(t *testing.T) {
 	}
 }
 
-// TestTheAnswerThatIsNextWakesTheWriter: those behind it are written with it, and one that is
+// TestNextAnswerWakesWriter: those behind it are written with it, and one that is
 // ready before the writer sleeps is not slept over.
-func TestTheAnswerThatIsNextWakesTheWriter(t *testing.T) {
+func TestNextAnswerWakesWriter(t *testing.T) {
 	l := &link{wake: make(chan struct{}, 1), queue: answerQueue{maxCount: 8, maxBytes: 1 << 10}}
 	l.direct = newDirect(&writer{link: l})
 	l.direct.writer.mu.Lock() // the writer does not rest

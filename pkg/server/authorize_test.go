@@ -85,7 +85,7 @@ func TestAuthExchanges(t *testing.T) {
 	}
 }
 
-func TestAGrantThatCountsIsNotAskedForAgain(t *testing.T) {
+func TestValidGrantIsNotRequestedAgain(t *testing.T) {
 	h, queries := authHarness(t)
 	w := h.dial(t)
 	w.send("AUTH\n" + sized("good"))
@@ -99,7 +99,7 @@ func TestAGrantThatCountsIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestExpiredGrantIsAskedForAgain(t *testing.T) {
+func TestExpiredGrantIsRequestedAgain(t *testing.T) {
 	h, queries := authHarness(t)
 	w := h.dial(t)
 	w.send("AUTH\n" + sized("brief"))

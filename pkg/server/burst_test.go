@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-func TestCommandsOfLongReadsAreBursts(t *testing.T) {
+func TestLongReadsCountAsBursts(t *testing.T) {
 	for name, c := range map[string]struct{ bytes, want int }{"short": {burst - 1, 0}, "long": {burst, 1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -189,9 +189,9 @@ func TestTLSRequired(t *testing.T) {
 	w.expect("OK", "E_INVALID cannot NOP in current state (TLS required)", "EOF")
 }
 
-// TestReadAheadBelongsToTheNewStream sends the first bytes of the handshake
+// TestReadAheadIsKeptAfterUpgrade sends the first bytes of the handshake
 // with the IDENTIFY.
-func TestReadAheadBelongsToTheNewStream(t *testing.T) {
+func TestReadAheadIsKeptAfterUpgrade(t *testing.T) {
 	h := newHarness(t, Options{TLS: serverTLS(certificate(t, "server"), tls.NoClientCert)})
 	w := h.dialRaw(t)
 	joined := &joinedConn{Conn: w.Conn, first: []byte(nsq.Magic + "IDENTIFY\n" + sized(negotiated))}

@@ -24,7 +24,7 @@ func (w *writes) Write(data []byte) (int, error) {
 }
 
 // What is flushed arrives in one piece, however long it is and however well it compresses.
-func TestACompressorWritesOncePerFlush(t *testing.T) {
+func TestCompressorWritesOncePerFlush(t *testing.T) {
 	noise := make([]byte, 300<<10)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range noise {

@@ -67,7 +67,7 @@ func (r *directRig) publish(t *testing.T) *answer {
 
 func (r *directRig) woken() bool { return len(r.wake) > 0 }
 
-func TestTheOnlyAnswerIsWrittenWithoutTheWriter(t *testing.T) {
+func TestSingleAnswerIsWrittenDirectly(t *testing.T) {
 	r := newDirectRig(t)
 	for range 3 {
 		a := r.publish(t)
@@ -83,7 +83,7 @@ func TestTheOnlyAnswerIsWrittenWithoutTheWriter(t *testing.T) {
 	}
 }
 
-func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
+func TestWriterAnswersOtherwise(t *testing.T) {
 	for name, arrange := range map[string]func(r *directRig, a *answer){
 		"it is at work":                func(r *directRig, _ *answer) { r.writer.mu.Lock() },
 		"it has something to write":    func(r *directRig, _ *answer) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
@@ -118,8 +118,8 @@ func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
 	}
 }
 
-// TestTheWriterGoesOnWhereTheSocketIsFull fills the socket up to its last byte.
-func TestTheWriterGoesOnWhereTheSocketIsFull(t *testing.T) {
+// TestWriterContinuesWhenSocketIsFull fills the socket up to its last byte.
+func TestWriterContinuesWhenSocketIsFull(t *testing.T) {
 	for range 3 {
 		r := newDirectRig(t)
 		a := r.publish(t)
@@ -156,9 +156,9 @@ func TestTheWriterGoesOnWhereTheSocketIsFull(t *testing.T) {
 	}
 }
 
-// TestAnswersToPublishesThatCameTogetherAreGathered: a write for each would cost more than the
+// TestAnswersToPipelinedPublishesAreBatched: a write for each would cost more than the
 // wake of the writer that it spares.
-func TestAnswersToPublishesThatCameTogetherAreGathered(t *testing.T) {
+func TestAnswersToPipelinedPublishesAreBatched(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.send(strings.Repeat("PUB held\n"+sized("a"), 3))
@@ -181,8 +181,8 @@ func TestAnswersToPublishesThatCameTogetherAreGathered(t *testing.T) {
 	h.broker.release()
 }
 
-// TestAReaderAppendsOnlyForAClientThatWaits has publishes arrive in several ways.
-func TestAReaderAppendsOnlyForAClientThatWaits(t *testing.T) {
+// TestReaderAppendsOnlyForWaitingClient has publishes arrive in several ways.
+func TestReaderAppendsOnlyForWaitingClient(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	pub := "PUB t\n" + sized("a")
@@ -223,8 +223,8 @@ func newDeliveryRig(t *testing.T, messages int) (*directRig, *fakeSub) {
 	return r, sub
 }
 
-// TestWhatIsNextIsDeliveredWithoutTheWriter, and the consumer waits for more before the place is left.
-func TestWhatIsNextIsDeliveredWithoutTheWriter(t *testing.T) {
+// TestNextMessageIsDeliveredDirectly, and the consumer waits for more before the place is left.
+func TestNextMessageIsDeliveredDirectly(t *testing.T) {
 	r, sub := newDeliveryRig(t, 3)
 	for i := range 3 {
 		takes := sub.takes
@@ -243,7 +243,7 @@ func TestWhatIsNextIsDeliveredWithoutTheWriter(t *testing.T) {
 	}
 }
 
-func TestTheWriterDeliversInAllOtherCases(t *testing.T) {
+func TestWriterDeliversOtherwise(t *testing.T) {
 	for name, arrange := range map[string]func(r *directRig, s *fakeSub){
 		"it is at work":                func(r *directRig, _ *fakeSub) { r.writer.mu.Lock() },
 		"it has something to write":    func(r *directRig, _ *fakeSub) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
@@ -268,8 +268,8 @@ func TestTheWriterDeliversInAllOtherCases(t *testing.T) {
 	}
 }
 
-// TestTwoMessagesAtOnceAreTheWriters: the second one was found after the first one was written.
-func TestTwoMessagesAtOnceAreTheWriters(t *testing.T) {
+// TestTwoMessagesAreLeftToWriter: the second one was found after the first one was written.
+func TestTwoMessagesAreLeftToWriter(t *testing.T) {
 	r, sub := newDeliveryRig(t, 2)
 	sub.ready = 2
 	sub.most = 1
@@ -282,8 +282,8 @@ func TestTwoMessagesAtOnceAreTheWriters(t *testing.T) {
 	r.client.frame()
 }
 
-// TestWhatMayNotBeDeliveredAnyMoreIsNotWritten, and ends the connection.
-func TestWhatMayNotBeDeliveredAnyMoreIsNotWritten(t *testing.T) {
+// TestUndeliverableMessageIsNotWritten, and ends the connection.
+func TestUndeliverableMessageIsNotWritten(t *testing.T) {
 	r, sub := newDeliveryRig(t, 1)
 	sub.late = true
 	r.direct.serve()
@@ -295,9 +295,9 @@ func TestWhatMayNotBeDeliveredAnyMoreIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWakesAWriterOnlyForAConsumerThatHadNoRoom: one that found nothing is woken when there is
+// TestAnswerWakesWriterOnlyForFullConsumer: one that found nothing is woken when there is
 // something.
-func TestAnAnswerWakesAWriterOnlyForAConsumerThatHadNoRoom(t *testing.T) {
+func TestAnswerWakesWriterOnlyForFullConsumer(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		r, sub := newDeliveryRig(t, 0)
 		sub.waits = waits

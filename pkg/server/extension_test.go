@@ -156,7 +156,7 @@ func TestExtensionsRefuse(t *testing.T) {
 	}
 }
 
-func TestReservedKeysAreTakenForPlainTopicsWhereThatIsAllowed(t *testing.T) {
+func TestReservedKeysOfPlainTopicsNeedASetting(t *testing.T) {
 	h := newHarness(t, Options{AllowExtCompatible: true})
 	w := h.dial(t)
 	for header, want := range map[string]string{
@@ -173,7 +173,7 @@ func TestReservedKeysAreTakenForPlainTopicsWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAHeaderNamesKeyDedupIDAndTimeToLive(t *testing.T) {
+func TestHeaderSetsKeyDedupIDAndTTL(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	for header, want := range map[string]string{

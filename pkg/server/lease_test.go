@@ -14,7 +14,7 @@ import (
 
 // A process that is paused between taking messages and writing them may find,
 // when it continues, that another node delivers them.
-func TestMessagesAreNotWrittenAfterTheLeaseHasEnded(t *testing.T) {
+func TestMessagesAreNotWrittenAfterLeaseExpiry(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		pause time.Duration

@@ -25,7 +25,7 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 // The rest of what is refused is read for a second, and by the rate that all share.
-func TestWhatIsDroppedIsPaced(t *testing.T) {
+func TestDroppedInputIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			drops *limit.Drops

@@ -32,7 +32,7 @@ func pressed(t *testing.T) (*limit.Memory, *fakeBroker, *wire) {
 	return m, b, w
 }
 
-func TestABodyWithoutMemoryIsRefusedAndTheNextTaken(t *testing.T) {
+func TestBodyWithoutMemoryIsRefusedAndNextAccepted(t *testing.T) {
 	big := strings.Repeat("x", 100<<10)
 	batch := make([]string, 1000)
 	for i := range batch {
@@ -61,7 +61,7 @@ func TestABodyWithoutMemoryIsRefusedAndTheNextTaken(t *testing.T) {
 }
 
 // The messages of an MPUB take many times their own size to be listed.
-func TestManyMessagesAreChargedForEach(t *testing.T) {
+func TestEachMessageOfMPUBIsCharged(t *testing.T) {
 	const messages = 20 << 10 // of one byte: a body of 100 KiB and a list of more than a MiB
 	ones := make([]string, messages)
 	for i := range ones {
@@ -100,7 +100,7 @@ func TestManyMessagesAreChargedForEach(t *testing.T) {
 	})
 }
 
-func TestABodyHasADeadline(t *testing.T) {
+func TestBodyHasADeadline(t *testing.T) {
 	for _, tt := range []struct {
 		name, identify string
 		end            time.Duration
@@ -138,7 +138,7 @@ func dribble(conn net.Conn, pause time.Duration) {
 	}
 }
 
-func TestASlowBodyEndsEarlierWhileOthersWaitForMemory(t *testing.T) {
+func TestSlowBodyEndsEarlierWhileOthersWaitForMemory(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("others wait %v", wanted), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestASlowBodyEndsEarlierWhileOthersWaitForMemory(t *testing.T) {
 	}
 }
 
-func TestConnectionsAndUpgradesArePaidFor(t *testing.T) {
+func TestConnectionsAndUpgradesAreCharged(t *testing.T) {
 	m := limit.NewMemory(4 * connectionCost)
 	h := newHarness(t, Options{Memory: m})
 	first, second := h.dial(t), h.dial(t)
@@ -200,7 +200,7 @@ func TestConnectionsAndUpgradesArePaidFor(t *testing.T) {
 	eventually(t, "all have given back", func() bool { return m.Usage().Used == 0 })
 }
 
-func TestAnUpgradeIsGivenBack(t *testing.T) {
+func TestUpgradeMemoryIsReleased(t *testing.T) {
 	for _, ask := range []string{`"deflate":true`, `"snappy":true`} {
 		m := limit.NewMemory(testMemory)
 		h := newHarness(t, Options{Memory: m})
@@ -215,7 +215,7 @@ func TestAnUpgradeIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestIntroductionsAreSmall(t *testing.T) {
+func TestIdentifyBodiesAreBounded(t *testing.T) {
 	h := newHarness(t, Options{})
 	text := strings.Repeat("x", nsq.MaxIdentityText)
 	for _, field := range []string{"client_id", "hostname", "short_id", "long_id", "user_agent", "topology_region", "topology_zone"} {
@@ -243,7 +243,7 @@ func consumer(t *testing.T, conn net.Conn) *wire {
 	return w
 }
 
-func TestWhatIsDeliveredIsCharged(t *testing.T) {
+func TestDeliveredMessagesAreCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := limit.NewMemory(32 << 20)
 		_, b, conn := pipeServer(t, Options{Memory: m})
@@ -263,7 +263,7 @@ func TestWhatIsDeliveredIsCharged(t *testing.T) {
 	})
 }
 
-func TestALargeMessageWaitsForMemory(t *testing.T) {
+func TestLargeMessageWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const budget = 16 << 20
 		m := limit.NewMemory(budget)
@@ -302,7 +302,7 @@ func TestALargeMessageWaitsForMemory(t *testing.T) {
 	})
 }
 
-func TestAConsumerEndsWhileItWaitsForMemory(t *testing.T) {
+func TestConsumerDisconnectsWhileWaitingForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := limit.NewMemory(16 << 20)
 		srv, b, conn := pipeServer(t, Options{Memory: m})

@@ -10,7 +10,7 @@ import (
 )
 
 // What comes while a server shuts down is executed and answered, up to a moment at which the client is silent.
-func TestShutdownAnswersWhatComes(t *testing.T) {
+func TestShutdownAnswersLateCommands(t *testing.T) {
 	h := newHarness(t, Options{quiet: retireTime})
 	w := h.dial(t)
 	w.send("PUB held\n" + sized("a"))
@@ -28,7 +28,7 @@ func TestShutdownAnswersWhatComes(t *testing.T) {
 }
 
 // A consumer gets no further message from a server that shuts down, and what it finishes is finished.
-func TestShutdownTakesAnswersOfConsumers(t *testing.T) {
+func TestShutdownAcceptsConsumerAnswers(t *testing.T) {
 	h := newHarness(t, Options{quiet: retireTime}) // a busy machine is not silent
 	w := h.dial(t)
 	w.sub("t", 2)
@@ -55,7 +55,7 @@ func TestShutdownTakesAnswersOfConsumers(t *testing.T) {
 }
 
 // A client that is never silent does not keep a server from its end.
-func TestShutdownEndsAClientThatIsNeverSilent(t *testing.T) {
+func TestShutdownEndsBusyClient(t *testing.T) {
 	h := newHarness(t, Options{LingerTimeout: time.Millisecond})
 	w := h.dial(t)
 	stop, sent := make(chan struct{}), make(chan struct{})

@@ -150,7 +150,7 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-func TestBodyCutOffIsAnswered(t *testing.T) {
+func TestTruncatedBodyIsAnswered(t *testing.T) {
 	h := newHarness(t, Options{})
 	for _, tt := range []struct{ in, want string }{
 		{"PUB t\n\x00\x00", "E_BAD_MESSAGE PUB failed to read message body size"},
@@ -171,7 +171,7 @@ func TestBodyCutOffIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWrongMagicIsToldWithoutText(t *testing.T) {
+func TestWrongMagicIsAnsweredWithoutText(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dialRaw(t)
 	w.send("GET / HTTP/1.1\r\n\r\n")
@@ -200,7 +200,7 @@ func TestMessageGoesThroughItsStates(t *testing.T) {
 	w.expect("CLOSE_WAIT", "E_FIN_FAILED FIN "+id0+" failed ID not in flight")
 }
 
-func TestClosedConsumerGivesBack(t *testing.T) {
+func TestClosedConsumerRequeuesMessages(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.sub("t", 10)
@@ -244,7 +244,7 @@ func TestAnswersKeepTheOrderOfCommands(t *testing.T) {
 	}
 }
 
-func TestReaderWaitsWhenTooMuchIsPending(t *testing.T) {
+func TestReaderWaitsAtPendingLimit(t *testing.T) {
 	h := newHarness(t, Options{MaxPending: 3})
 	w := h.dial(t)
 	const total = 10
@@ -277,7 +277,7 @@ func TestPartitionParameter(t *testing.T) {
 
 // A number that names no partition of the topic is refused, by every command that
 // takes one: nothing is put elsewhere without a word.
-func TestAPartitionThatTheTopicDoesNotHave(t *testing.T) {
+func TestUnknownPartitionIsRefused(t *testing.T) {
 	h := newHarness(t, Options{})
 	for _, p := range []string{"4", "1023", "1024", "9223372036854775807", "99999999999999999999"} {
 		for command, verb := range map[string]string{
@@ -356,7 +356,7 @@ func (l *oneByteListener) Close() error {
 
 func (l *oneByteListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-func TestHalfClosedPublisherGetsItsAnswers(t *testing.T) {
+func TestHalfClosedPublisherGetsAnswers(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.send("PUB held\n" + sized("a") + "PUB t\n" + sized("b"))
@@ -381,7 +381,7 @@ func TestCloseIsAnsweredBeforeHalfClose(t *testing.T) {
 
 // A closing consumer may be woken for a message. The broker can give it to
 // another only if it hears that this one does not take it.
-func TestAClosingConsumerAnswersItsWake(t *testing.T) {
+func TestClosingConsumerAcknowledgesWake(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.sub("t", 1)
@@ -401,7 +401,7 @@ func TestAClosingConsumerAnswersItsWake(t *testing.T) {
 }
 
 // The limit of a message is that of a PUB's body, too, and may be the larger.
-func TestAMessageMayBeLargerThanABody(t *testing.T) {
+func TestMessageMayExceedBodyLimit(t *testing.T) {
 	h := newHarness(t, Options{MaxMessageBytes: 2000, MaxBodyBytes: 1000})
 	w := h.dial(t)
 	w.send("PUB t\n" + sized(strings.Repeat("x", 1500)))
@@ -409,7 +409,7 @@ func TestAMessageMayBeLargerThanABody(t *testing.T) {
 	w.expect("OK", "E_BAD_BODY MPUB body too big 1508 > 1000", "EOF")
 }
 
-func TestOversizeBodyStillReadsItsError(t *testing.T) {
+func TestOversizeBodySenderReadsError(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	sent := make(chan struct{})
@@ -421,7 +421,7 @@ func TestOversizeBodyStillReadsItsError(t *testing.T) {
 	<-sent
 }
 
-func TestBigMessagesPass(t *testing.T) {
+func TestLargeMessagesAreDelivered(t *testing.T) {
 	h := newHarness(t, Options{MaxMessageBytes: 4 << 20})
 	w := h.dial(t)
 	w.sub("t", 100)
@@ -450,7 +450,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-func TestBrokerEndsAConsumer(t *testing.T) {
+func TestBrokerDisconnectsConsumer(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.sub("t", 1)
@@ -466,7 +466,7 @@ func TestBrokerEndsAConsumer(t *testing.T) {
 	eventually(t, "both are closed", func() bool { return h.Stats().Ended[EndBroker] == 2 })
 }
 
-func TestShutdownAnswersAndGivesBack(t *testing.T) {
+func TestShutdownAnswersAndRequeues(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.sub("t", 1)
@@ -485,7 +485,7 @@ func TestShutdownAnswersAndGivesBack(t *testing.T) {
 	}
 }
 
-func TestShutdownDoesNotWaitForEver(t *testing.T) {
+func TestShutdownIsBounded(t *testing.T) {
 	h := newHarness(t, Options{CloseTimeout: time.Hour})
 	w := h.dial(t)
 	w.send("PUB held\n" + sized("a"))
@@ -499,7 +499,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 }
 
 // A reader that appends by itself waits for the disk, and cannot be cut off.
-func TestShutdownDoesNotWaitForADiskThatHangs(t *testing.T) {
+func TestShutdownDoesNotWaitForStalledDisk(t *testing.T) {
 	h := newHarness(t, Options{CloseTimeout: time.Hour})
 	h.Server.patience = time.Millisecond
 	h.broker.hang = make(chan struct{})
@@ -515,7 +515,7 @@ func TestShutdownDoesNotWaitForADiskThatHangs(t *testing.T) {
 	close(h.broker.hang)
 }
 
-func TestStatsTellWhatHappened(t *testing.T) {
+func TestStatsCountEvents(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.send("IDENTIFY\n" + sized(`{"client_id":"me","hostname":"here","user_agent":"ua/1","msg_timeout":5000,"sample_rate":10}`))

@@ -82,7 +82,7 @@ func TestExtendedFramesGolden(t *testing.T) {
 }
 
 // An id may hold any bytes, those of a space and a line end too: it is read by its length.
-func TestBinaryIDsAreReadByTheirLength(t *testing.T) {
+func TestBinaryIDsAreReadByLength(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	ids := make([]string, 4)
@@ -105,7 +105,7 @@ func TestBinaryIDsAreReadByTheirLength(t *testing.T) {
 }
 
 // A subscription asks the broker for what its command says.
-func TestSubscriptionsOfTheExtensionsAskFor(t *testing.T) {
+func TestExtendedSubscriptionsAreParsed(t *testing.T) {
 	type asked struct {
 		Partition int
 		Ordered   bool
@@ -138,7 +138,7 @@ func TestSubscriptionsOfTheExtensionsAskFor(t *testing.T) {
 
 // Which messages a consumer wants counts on topics with headers, for standard clients too;
 // on others it gets all.
-func TestConsumersChooseMessagesOfExtendedTopics(t *testing.T) {
+func TestConsumersFilterExtendedTopics(t *testing.T) {
 	const identity = `{"feature_negotiation":true,"desired_tag":"vip","ext_filter":{"type":1,"filter_ext_key":"k","filter_data":"v"}`
 	for _, extend := range []string{"", `,"extend_support":true`} {
 		for _, send := range []string{"SUB ext c\n", "SUB ext c 1\n", "SUB_ADVANCED ext c 1\n", "SUB_ORDERED ext c 1\n", "SUB t c\n", "SUB_ADVANCED t c\n"} {
@@ -171,7 +171,7 @@ func TestConsumersChooseMessagesOfExtendedTopics(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
+func TestInvalidExtendedSubscriptionsAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, send, want string }{
 		{"too little", "SUB_ORDERED t\n", "E_INVALID SUB_ORDERED insufficient number of parameters"},
 		{"a partition that is no number", "SUB_ADVANCED t c x\n", "E_BAD_PARTITION topic partition is not valid: x"},
@@ -206,7 +206,7 @@ func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
 
 // A FIN that came to a node which leads no more ends the connection of a client of the
 // extensions: it looks the leader up. A standard client continues.
-func TestAFinAfterTheLeadershipHasGone(t *testing.T) {
+func TestFinAfterLeadershipLoss(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
 	w.send("PUB lost\n" + sized("a") + "PUB lost\n" + sized("b") + "SUB_ADVANCED lost c 0\nRDY 1\n")
@@ -223,7 +223,7 @@ func TestAFinAfterTheLeadershipHasGone(t *testing.T) {
 	w.expect("E_FIN_FAILED FIN " + fakeIDs.ID(0).String() + " failed " + failure.NotLeased.Error())
 }
 
-func TestClientsMakeTopicsOfAClusterOfOne(t *testing.T) {
+func TestClientsCreateTopicsOnSingleNode(t *testing.T) {
 	var made []string
 	h := newHarness(t, Options{CreateTopic: func(_ context.Context, name string, partitions int, ext bool) error {
 		made = append(made, fmt.Sprint(name, partitions, ext))

@@ -82,7 +82,7 @@ func TestSilentConnectionEndsAfterTwoIntervals(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsKeepTheirPace(t *testing.T) {
+func TestHeartbeatsKeepInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, conn := pipeServer(t, Options{})
 		start := time.Now()
@@ -143,7 +143,7 @@ func TestHeartbeatsOff(t *testing.T) {
 	})
 }
 
-func TestSlowCommandDoesNotCountAsLife(t *testing.T) {
+func TestSlowCommandIsNotActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, conn := pipeServer(t, Options{})
 		start := time.Now()
@@ -180,7 +180,7 @@ func TestMagicHasADeadline(t *testing.T) {
 	})
 }
 
-func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
+func TestNonReadingClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, b, conn := pipeServer(t, Options{})
 		in := nsq.Magic + "SUB t c\nRDY 10\n" + mpub("t", "a", "b")
@@ -208,7 +208,7 @@ func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestPendingAnswersAreWaitedForABoundedTime(t *testing.T) {
+func TestWaitForPendingAnswersIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b, conn := pipeServer(t, Options{})
 		start := time.Now()

@@ -20,7 +20,7 @@ func (b *fakeBroker) published(topic string) int {
 	return len(b.topicLocked(topic).bodies)
 }
 
-func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
+func TestLongWorkIsDoneInTurns(t *testing.T) {
 	many := make([]string, limit.TurnMessages+1)
 	for i := range many {
 		many[i] = "x"
@@ -62,7 +62,7 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 	}
 }
 
-func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
+func TestPublishReleasesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := limit.NewTurns(1)
 		_, b, conn := pipeServer(t, Options{Turns: turns})
@@ -144,7 +144,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 	turns.Give()
 }
 
-func TestWhatIsDroppedAtTheEndIsDroppedInTurns(t *testing.T) {
+func TestInputAfterFatalErrorIsDroppedInTurns(t *testing.T) {
 	turns := limit.NewTurns(1)
 	h := newHarness(t, Options{Turns: turns})
 	turns.Acquire()

@@ -16,7 +16,7 @@ import (
 
 // The frames that report a failed publish, byte by byte: to a standard client by the
 // text, and to one that asked for extensions by the code.
-func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
+func TestFailedPublishReportsRefusal(t *testing.T) {
 	for _, test := range []struct {
 		err                error
 		standard, extended string
@@ -99,7 +99,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 
 // A client that asked for extensions gets their codes for every publishing command,
 // and the connection continues.
-func TestExtendedClientsGetTheCodesOfRefusals(t *testing.T) {
+func TestExtendedClientsGetRefusalCodes(t *testing.T) {
 	h := newHarness(t, Options{})
 	const (
 		ok          = "\x00\x00\x00\x06\x00\x00\x00\x00OK"
@@ -138,7 +138,7 @@ func (w *wire) expectBytes(want string) {
 
 // The size before an MPUB is a limit only, as it is to nsqd: clients write there what they
 // like. The frames are those that published clients send, byte by byte.
-func TestABatchEndsWhereItsInnerSizesSay(t *testing.T) {
+func TestBatchEndsAtInnerSizes(t *testing.T) {
 	h := newHarness(t, Options{})
 	const inner = "\x00\x00\x00\x03\x00\x00\x00\x03one\x00\x00\x00\x05three\x00\x00\x00\x01!" // 25 bytes
 	for name, size := range map[string]string{

@@ -10,9 +10,9 @@ import (
 	"github.com/brokerd/brokerd/internal/logtest"
 )
 
-// TestWhatStallsIsSaid: five seconds after something ceased to progress it stands in
+// TestStallsAreReported: five seconds after something ceased to progress it stands in
 // the log, the health and the counts, and no longer once it progresses.
-func TestWhatStallsIsSaid(t *testing.T) {
+func TestStallsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text logtest.Journal
 		s := New(slog.New(slog.NewTextHandler(&text, nil)), 4*time.Second)

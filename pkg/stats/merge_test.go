@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
+func TestStatsOfLeadersAreSummed(t *testing.T) {
 	client := func(address string, ready, inFlight int64) stats.Client {
 		return stats.Client{Consumer: api.Consumer{Address: address, ClientID: "c", Ready: ready, InFlight: inFlight, FinishedTotal: 1}}
 	}
@@ -66,7 +66,7 @@ func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
 	}
 }
 
-func TestALeaderThatTellsNothingIsNamed(t *testing.T) {
+func TestSilentLeaderIsNamed(t *testing.T) {
 	topic := func(name string, leaders ...meta.NodeID) *meta.Topic {
 		out := &meta.Topic{Name: name}
 		for _, id := range leaders {

@@ -68,7 +68,7 @@ func failureMistakes() []mistake {
 		},
 		{
 			name: "stats: a leader that does not lead yet is not named", file: "pkg/stats/merge.go",
-			old: "!told[k] && leader", with: "!found && leader", tests: []string{"./pkg/stats"}, run: "TellsNothing",
+			old: "!told[k] && leader", with: "!found && leader", tests: []string{"./pkg/stats"}, run: "TestSilentLeaderIsNamed",
 		},
 	}
 }
@@ -79,19 +79,19 @@ func wakeMistakes() []mistake {
 	return []mistake{
 		{
 			name: "wakes: the answer that is next does not wake the writer", file: "pkg/server/answers.go",
-			old: "awaited == nil || awaited == a", with: "awaited == nil", tests: tests, run: "WakesTheWriter",
+			old: "awaited == nil || awaited == a", with: "awaited == nil", tests: tests, run: "TestNextAnswerWakesWriter",
 		},
 		{
 			name: "wakes: a writer that waits for no answer sleeps on", file: "pkg/server/answers.go",
-			old: "awaited == nil || awaited == a", with: "awaited == a", tests: tests, run: "WakesTheWriter",
+			old: "awaited == nil || awaited == a", with: "awaited == a", tests: tests, run: "TestNextAnswerWakesWriter",
 		},
 		{
 			name: "wakes: an answer that comes before the writer sleeps is slept over", file: "pkg/server/answers.go",
-			old: "first != nil && first.phase.Load() == phaseReady, mixed", with: "false, mixed", tests: tests, run: "WakesTheWriter",
+			old: "first != nil && first.phase.Load() == phaseReady, mixed", with: "false, mixed", tests: tests, run: "TestNextAnswerWakesWriter",
 		},
 		{
 			name: "wakes: the writer waits for an answer that was written in its place", file: "pkg/server/answers.go",
-			old: "	q.awaited.Store(nil) // it may have been this one\n", with: "", tests: tests, run: "WakesTheWriter",
+			old: "	q.awaited.Store(nil) // it may have been this one\n", with: "", tests: tests, run: "TestNextAnswerWakesWriter",
 		},
 	}
 }

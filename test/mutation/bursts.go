@@ -16,7 +16,7 @@ func burstMistakes() []mistake {
 		{
 			name: "bursts: publishes queue up behind what goes to this node's own term", file: "pkg/publish/queue.go",
 			old: "for !o.gone && o.target == s.Self", with: "for !o.gone && o.target == \"\"",
-			tests: []string{"./pkg/publish"}, run: "OnItsWayToThisNode",
+			tests: []string{"./pkg/publish"}, run: "TestPublishWaitsForQueuedPublishesToThisNode",
 		},
 	}
 }

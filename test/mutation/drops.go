@@ -6,7 +6,7 @@ func dropMistakes() []mistake {
 		{
 			name: "drops: the rest of a body is read as fast as it comes", file: "pkg/server/conn.go",
 			old: " || !drops.Wait(n, end)", with: "",
-			tests: []string{"./pkg/server"}, run: "TestWhatIsDropped",
+			tests: []string{"./pkg/server"}, run: "TestDroppedInputIsPaced|TestInputAfterFatalErrorIsDroppedInTurns",
 		},
 		{
 			name: "drops: the rest of a body is read as fast as it comes over HTTP", file: "pkg/admin/web/body.go",

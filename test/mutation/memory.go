@@ -16,17 +16,17 @@ func memoryMistakes() []mistake {
 		{
 			name: "the list of a batch's messages costs nothing", file: "pkg/server/publish.go",
 			old: "p.memory.Take(n * messageBytes)", with: "p.memory.Take(0)",
-			tests: []string{"./pkg/server"}, run: "TestManyMessagesAreChargedForEach",
+			tests: []string{"./pkg/server"}, run: "TestEachMessageOfMPUBIsCharged",
 		},
 		{
 			name: "a message that is delivered costs nothing", file: "pkg/server/memory.go",
 			old: "cost := max(nsq.BufferCap(size)-freeOutput, 0)", with: "cost := max(size-1<<40, 0)",
-			tests: []string{"./pkg/server"}, run: "TestWhatIsDelivered",
+			tests: []string{"./pkg/server"}, run: "TestDeliveredMessagesAreCharged",
 		},
 		{
 			name: "a message of an ordinary size waits for memory", file: "pkg/server/writer.go",
 			old: "nsq.BufferCap(size) > smallOutput", with: "nsq.BufferCap(size) > 0",
-			tests: []string{"./pkg/server"}, run: "TestALargeMessageWaits",
+			tests: []string{"./pkg/server"}, run: "TestLargeMessageWaits",
 		},
 		{
 			name: "an ephemeral topic is not bounded at append", file: "pkg/quota/memory.go",
@@ -132,7 +132,7 @@ func laggingMistakes() []mistake {
 		{
 			name: "a message is read for which there was no memory a moment ago", file: "pkg/server/writer.go",
 			old: "\t\tmost = 0 // it only sees to itself", with: "\t\t_ = most // it only sees to itself",
-			tests: []string{"./pkg/server"}, run: "TestALargeMessageWaits",
+			tests: []string{"./pkg/server"}, run: "TestLargeMessageWaits",
 		},
 	}
 }

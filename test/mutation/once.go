@@ -43,7 +43,7 @@ func onceMistakes() []mistake {
 		{
 			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
 			old: " || errors.Is(err, failure.NoWindow)", with: "",
-			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindow",
+			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindowRefusesIDsForAWhile|TestLeaderWithoutDedupWindowIsRetried",
 		},
 		{
 			name: "once: finished messages of the window go", file: "pkg/host/retention.go",

@@ -48,17 +48,17 @@ func threadMistakes() []mistake {
 		{
 			name: "threads: a reader appends while another command waits", file: "pkg/server/publish.go",
 			old: "p.reader.Buffered() == 0 && ", with: "",
-			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+			tests: []string{"./pkg/server"}, run: "TestReaderAppendsOnlyForWaitingClient",
 		},
 		{
 			name: "threads: a reader appends while an earlier publish is under way", file: "pkg/server/publish.go",
 			old: " && p.link.queue.single()", with: "",
-			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+			tests: []string{"./pkg/server"}, run: "TestReaderAppendsOnlyForWaitingClient",
 		},
 		{
 			name: "threads: the reader of a consumer appends", file: "pkg/server/publish.go",
 			old: "!p.subscribed && ", with: "",
-			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+			tests: []string{"./pkg/server"}, run: "TestReaderAppendsOnlyForWaitingClient",
 		},
 	}
 }
@@ -69,57 +69,57 @@ func directMistakes() []mistake {
 		{
 			name: "threads: an answer overtakes what the writer has to write", file: "pkg/server/direct.go",
 			old: " && len(w.buf) == 0", with: "",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: answers that could be gathered are written one by one", file: "pkg/server/answers.go",
 			old: "gathered := a.link, a.more", with: "gathered := a.link, false",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: a publish does not know of the commands behind it", file: "pkg/server/publish.go",
 			old: "a.more = p.reader.Buffered() > 0", with: "a.more = false",
-			tests: []string{"./pkg/server"}, run: "CameTogether",
+			tests: []string{"./pkg/server"}, run: "TestAnswersToPipelinedPublishesAreBatched",
 		},
 		{
 			name: "threads: an answer goes around the compressor", file: "pkg/server/direct.go",
 			old: "w.flush == nil && ", with: "",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: an answer goes around TLS", file: "pkg/server/direct.go",
 			old: " && w.out == w.link.conn", with: "",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: an answer goes out before an earlier one", file: "pkg/server/answers.go",
 			old: "if q.n != 1 || q.full {", with: "if q.n == 0 {",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: what the socket did not take is lost", file: "pkg/server/direct.go",
 			old: "w.buf[d.taken:]...)", with: "w.buf[len(w.buf):]...)",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: an answer is written while the writer writes", file: "pkg/server/writer.go",
 			old: "\tw.mu.Lock() // and for ever, once it has ended\n", with: "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n",
-			tests: []string{"./pkg/server"}, run: "TheWriter",
+			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{
 			name: "threads: a message is read from the disk where an answer was read", file: "pkg/server/direct.go",
 			old: " || !w.sub.AtHand() {", with: " {",
-			tests: []string{"./pkg/server"}, run: "TheWriterDelivers",
+			tests: []string{"./pkg/server"}, run: "TestWriterDeliversOtherwise",
 		},
 		{
 			name: "threads: a consumer does not wait behind what was written for it", file: "pkg/server/direct.go",
 			old: "return d.write(now) && w.deliver(now) == 0 && d.idle()", with: "return d.write(now)",
-			tests: []string{"./pkg/server"}, run: "WithoutTheWriter|TwoMessages",
+			tests: []string{"./pkg/server"}, run: "TestNextMessageIsDeliveredDirectly|TestSingleAnswerIsWrittenDirectly|TwoMessages",
 		},
 		{
 			name: "threads: an answer never wakes the writer of a consumer without room", file: "pkg/server/session.go",
 			old: "if !s.sub.Waits() {\n\t\t\ts.poke()\n\t\t}\n", with: "",
-			tests: []string{"./pkg/server"}, run: "HadNoRoom",
+			tests: []string{"./pkg/server"}, run: "TestAnswerWakesWriterOnlyForFullConsumer",
 		},
 	}
 }

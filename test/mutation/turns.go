@@ -26,17 +26,17 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: many messages are listed without one", file: "pkg/server/publish.go",
 			old: "\tturns.Acquire()\n\tdefer turns.Give()\n", with: "",
-			tests: []string{"./pkg/server"}, run: "TestWhatTakesLong",
+			tests: []string{"./pkg/server"}, run: "TestLongWorkIsDoneInTurns",
 		},
 		{
 			name: "turns: many messages are published without one", file: "pkg/server/publish.go",
 			old: "defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()", with: "_ = limit.PublishTurn",
-			tests: []string{"./pkg/server"}, run: "TestAPublishHasATurn",
+			tests: []string{"./pkg/server"}, run: "TestPublishReleasesItsTurn",
 		},
 		{
 			name: "turns: many messages are listed without one over HTTP", file: "pkg/admin/nsqd/publish.go",
 			old: "\tturns.Do(func() { messages, err = split(", with: "\tturns = nil\n\tturns.Do(func() { messages, err = split(",
-			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
+			tests: []string{"./pkg/admin"}, run: "TestLongWorkIsDoneInTurns",
 		},
 		{
 			name: "turns: one over HTTP is not passed on", file: "pkg/limit/turns.go",
@@ -46,7 +46,7 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/web/publish.go",
 			old: "s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)", with: "s.Turns.For(0).Lend(limit.PublishTurn)",
-			tests: []string{"./pkg/admin"}, run: "TestAPublishHasATurn",
+			tests: []string{"./pkg/admin"}, run: "TestPublishReleasesItsTurn",
 		},
 		{
 			name: "turns: a long answer is encoded without one", file: "pkg/admin/v1/api.go",
@@ -56,7 +56,7 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1/messages.go",
 			old: "\t\tturns = v.turnsFor(len(b.Bytes()))", with: "\t\tturns = v.turnsFor(0)",
-			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
+			tests: []string{"./pkg/admin"}, run: "TestLongWorkIsDoneInTurns",
 		},
 	}
 }

@@ -11,7 +11,7 @@ func wireMistakes() []mistake {
 		{
 			name: "a compressor's pieces are written one by one", file: "pkg/server/compress.go",
 			old: "c, err := around(g)", with: "c, err := around(to)",
-			tests: []string{"./pkg/server"}, run: "TestACompressorWritesOncePerFlush",
+			tests: []string{"./pkg/server"}, run: "TestCompressorWritesOncePerFlush",
 		},
 		{
 			name: "ids do not depend on the cluster", file: "pkg/seq/wire.go",
@@ -117,7 +117,7 @@ func extensionMistakes() []mistake {
 		{
 			name: "a consumer who expects headers is served without", file: "pkg/server/subscribe.go",
 			old: "case !about.Config.Ext && s.settings.Extended:", with: "case false:",
-			tests: []string{"./pkg/server"}, run: "TestSubscriptionsOfTheExtensionsAreRefused",
+			tests: []string{"./pkg/server"}, run: "TestInvalidExtendedSubscriptionsAreRefused",
 		},
 		{
 			name: "binary ids are read as lines", file: "pkg/server/subscribe.go",
@@ -138,7 +138,7 @@ func permissionMistakes() []mistake {
 		{
 			name: "a publish that was permitted once always is", file: "pkg/server/authorize.go",
 			old: "if users && t.permitted == d &&", with: "if users && t.permitted != nil &&",
-			tests: []string{"./pkg/server"}, run: "TestAChangeStopsTheNextPublish",
+			tests: []string{"./pkg/server"}, run: "TestAccessChangeStopsNextPublish",
 		},
 		{
 			name: "a token counts after its end on a connection", file: "pkg/guard/guard.go",

@@ -28,7 +28,7 @@ func newClient(t *testing.T, opts Options) *Client {
 	return c
 }
 
-func TestQueryIsWhatAuthServersExpect(t *testing.T) {
+func TestAuthQueryFormat(t *testing.T) {
 	q := Query{RemoteIP: "10.0.0.1", TLS: true, CommonName: "cn", Secret: "s&t"}
 	for _, post := range []bool{false, true} {
 		var got url.Values
@@ -60,7 +60,7 @@ func TestQueryIsWhatAuthServersExpect(t *testing.T) {
 	}
 }
 
-func TestBadAnswersAreErrors(t *testing.T) {
+func TestInvalidAuthAnswersAreErrors(t *testing.T) {
 	for _, tt := range []struct{ name, answer string }{
 		{"no JSON", "hello"},
 		{"no ttl", `{}`},
@@ -84,7 +84,7 @@ func TestBadAnswersAreErrors(t *testing.T) {
 	}
 }
 
-func TestAnotherServerIsTried(t *testing.T) {
+func TestNextAuthServerIsTried(t *testing.T) {
 	dead := httptest.NewServer(nil)
 	dead.Close()
 	angry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
@@ -106,7 +106,7 @@ func TestAnotherServerIsTried(t *testing.T) {
 	}
 }
 
-func TestRefusalThatNamesItsHTTPSPort(t *testing.T) {
+func TestRefusalNamesHTTPSPort(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("secret") != "s" {
 			t.Error("the query was lost")
