@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestChangesStandOneBehindTheOther(t *testing.T) {
+func TestChangesAreConcatenated(t *testing.T) {
 	changes := []Change{
 		{"ch", 300, 5, 6, 0, 0}, {"", 1 << 60, 0, seq.MaxOffset, 9, 0}, {"c", 1, 5, 5, 0, maxAttempts},
 	}
@@ -33,7 +33,7 @@ func TestChangesStandOneBehindTheOther(t *testing.T) {
 	}
 }
 
-func TestWhatNoLeaderTellsIsRefused(t *testing.T) {
+func TestInvalidChangesAreRefused(t *testing.T) {
 	for name, raw := range map[string]string{
 		"nothing":              "",
 		"an unknown version":   "02",

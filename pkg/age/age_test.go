@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestAgeOfABatchOutlivesStepsOfTheClock(t *testing.T) {
+func TestBatchAgeSurvivesClockSteps(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	tests := []struct {
 		name  string
@@ -48,7 +48,7 @@ func TestAgeOfABatchOutlivesStepsOfTheClock(t *testing.T) {
 	}
 }
 
-func TestEachStepOfTheLeadersClockBeginsAPair(t *testing.T) {
+func TestEachLeaderClockStepBeginsAPair(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	c := NewClock(func(time.Time) int64 { return 0 })
 	var all []Batch
@@ -73,7 +73,7 @@ func TestEachStepOfTheLeadersClockBeginsAPair(t *testing.T) {
 	}
 }
 
-func TestPairsGoWithWhatTheyWereOf(t *testing.T) {
+func TestPairsArePrunedWithTheirBatches(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	c := NewClock(func(time.Time) int64 { return start.Add(time.Hour).UnixNano() })
 	for i := range 2 * maxPairs {

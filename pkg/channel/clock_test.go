@@ -81,7 +81,7 @@ func TestRestoredDelaysAreBounded(t *testing.T) {
 
 // A position uses the clock at the moment when it is made: a clock that was
 // wrong before has no effect.
-func TestPositionsFollowTheWallClock(t *testing.T) {
+func TestPositionsFollowWallClock(t *testing.T) {
 	start := time.Now()
 	s := New(0, false)
 	s.Take(start, 1, time.Minute, 1, 1, nil)
@@ -106,7 +106,7 @@ func TestPositionsFollowTheWallClock(t *testing.T) {
 	}
 }
 
-func TestPositionReachesAcrossEpochsOfTime(t *testing.T) {
+func TestPositionCoversDistantTimes(t *testing.T) {
 	start := time.Unix(0, 0)
 	p := Position{Deferred: DeferralsOf(
 		Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}

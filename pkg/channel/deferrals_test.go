@@ -59,7 +59,7 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 }
 
 // Offsets that are 2^32 apart have the same low half.
-func TestOffsetsThatAreFarApartAreToldApart(t *testing.T) {
+func TestDistantOffsetsAreDistinguished(t *testing.T) {
 	s := New(0, false)
 	const far = 1 << 32
 	for o := range seq.Offset(40) {
@@ -78,7 +78,7 @@ func TestOffsetsThatAreFarApartAreToldApart(t *testing.T) {
 }
 
 // A message does not count as advanced once its deferral is over.
-func TestADeferralWithoutADelayIsNotAdvanced(t *testing.T) {
+func TestDeferralWithoutDelayIsNotAdvanced(t *testing.T) {
 	s := New(0, false)
 	s.Defer(0, moveTime, 0)
 	p := s.Position(moveTime, moveTime.UnixNano())
@@ -148,7 +148,7 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 // An advanced message is delivered whatever delay its publisher set, also after a restart
 // and after a consumer returned it, until it is deferred again. A cancelled message is never
 // delivered.
-func TestAdvancedMessagesDoNotWaitAgainAndCancelledOnesDoNotComeBack(t *testing.T) {
+func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	s := New(0, false)
 	for o := range seq.Offset(4) {
 		s.Defer(o, moveTime, time.Hour)

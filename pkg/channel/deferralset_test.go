@@ -76,7 +76,7 @@ func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
 	}
 }
 
-func TestASetOfDeferralsIsLikeAList(t *testing.T) {
+func TestDeferralSetMatchesList(t *testing.T) {
 	rng := testrand.New(t)
 	for range 100 {
 		all := someDeferrals(rng, rng.IntN(3000))
@@ -140,9 +140,9 @@ func TestManyDeferralsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestAChangeOfALargeSetCopiesLittleOfIt: the finish of one of a million deferred messages is such
+// TestChangeOfLargeSetCopiesLittle: the finish of one of a million deferred messages is such
 // a change.
-func TestAChangeOfALargeSetCopiesLittleOfIt(t *testing.T) {
+func TestChangeOfLargeSetCopiesLittle(t *testing.T) {
 	var k packer
 	for o := range seq.Offset(1_000_000) {
 		k.add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})

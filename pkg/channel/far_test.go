@@ -107,7 +107,7 @@ func TestFarMessagesAreDeliveredAfterALongSleep(t *testing.T) {
 	}
 }
 
-func TestFarMessagesAreTrackedSomeAtATime(t *testing.T) {
+func TestFarMessagesAreTrackedInPortions(t *testing.T) {
 	const n = 4 * drawnAtOnce * pageEntries
 	s := New(0, false)
 	for o := range seq.Offset(n) {
@@ -128,7 +128,7 @@ func TestFarMessagesAreTrackedSomeAtATime(t *testing.T) {
 	}
 }
 
-func TestFarMessagesAreSeenLikeOthers(t *testing.T) {
+func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 	const n = 3000
 	s, delays := deferMany(t, n)
 	for o := range seq.Offset(n) {
@@ -160,7 +160,7 @@ func TestFarMessagesAreSeenLikeOthers(t *testing.T) {
 	}
 }
 
-func TestAMillionDeferredTakeLittleMemory(t *testing.T) {
+func TestMillionDeferredTakeLittleMemory(t *testing.T) {
 	const n = 100_000
 	s, _ := deferMany(t, n)
 	bytes := 0

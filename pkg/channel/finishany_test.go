@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestFinishAnyFinishesAMessageWhereverItIs(t *testing.T) {
+func TestFinishAnyFinishesInEveryState(t *testing.T) {
 	now := time.Unix(1, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
@@ -39,7 +39,7 @@ func TestFinishAnyFinishesAMessageWhereverItIs(t *testing.T) {
 
 // FinishAny leaves a message alone that an ordered channel's consumer is
 // finishing.
-func TestFinishAnyLeavesWhatIsHeld(t *testing.T) {
+func TestFinishAnyLeavesHeldMessages(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 1, 5, nil)

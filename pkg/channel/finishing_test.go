@@ -15,7 +15,7 @@ func groupOf(list []*Finishing[string]) (all []seq.Offset) {
 	return all
 }
 
-func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
+func TestConcurrentFinishesAreSharedTogether(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	for _, d := range s.Take(now, 1, time.Hour, 9, 9, nil) {
@@ -52,7 +52,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	}
 }
 
-func TestAGroupHasABound(t *testing.T) {
+func TestFinishGroupIsBounded(t *testing.T) {
 	var l Finishings[int]
 	for o := range seq.Offset(MaxGroup + 1) {
 		l.Add(o, 0, time.Unix(0, 0))

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestGivenBackMessagesKeepTheirOrder(t *testing.T) {
+func TestReturnedMessagesKeepOrder(t *testing.T) {
 	now := time.Unix(1, 0)
 	s := New(0, false)
 	var got []seq.Offset

@@ -23,7 +23,7 @@ func finishSome(s *State, now time.Time, take int, end seq.Offset, finish func()
 // Whatever consumers do before an operator moves the channel, and after: an undo makes
 // exactly the messages unfinished that were unfinished before, except those that were
 // finished after a move forward.
-func TestAReturnIsExact(t *testing.T) {
+func TestUndoIsExact(t *testing.T) {
 	r := testrand.New(t)
 	now := time.Unix(1000, 0)
 	const end = 60

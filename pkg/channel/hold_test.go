@@ -13,9 +13,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestHeldMessageHoldsTheNextOneBack: until the other replicas know of it, an
+// TestHeldMessageDelaysNext: until the other replicas know of it, an
 // ordered channel neither continues nor goes back.
-func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
+func TestHeldMessageDelaysNext(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, true)
 	s.Take(now, 1, time.Minute, 9, 5, nil)
@@ -94,7 +94,7 @@ func (n naive) position(floor seq.Offset) Position {
 	return p
 }
 
-func TestPositionFinishesAndAdvancesLikeAList(t *testing.T) {
+func TestPositionMatchesList(t *testing.T) {
 	rng := testrand.New(t)
 	for range 300 {
 		n, floor := naive{}, seq.Offset(10)

@@ -435,7 +435,7 @@ func offsetsOf(list []Delivery) (all []seq.Offset) {
 	return all
 }
 
-func TestAKeyThatIsHeldBackHoldsBackNoOther(t *testing.T) {
+func TestDelayedKeyDelaysNoOther(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, hold := range map[string]func(*State){
 		"in flight":             func(*State) {},
@@ -461,7 +461,7 @@ func TestAKeyThatIsHeldBackHoldsBackNoOther(t *testing.T) {
 	}
 }
 
-func TestAChannelLooksAheadSoFar(t *testing.T) {
+func TestLookAheadIsBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	keys := []string{"a", "a", "a", "b", "a", "c"}
 	for name, limits := range map[string]keyorder.Limits{
@@ -487,7 +487,7 @@ func TestAChannelLooksAheadSoFar(t *testing.T) {
 
 // When a channel begins to order by key, the keys of the messages in flight are unknown at
 // first.
-func TestWhatIsInFlightHoldsBackItsKeyWhenOrderBegins(t *testing.T) {
+func TestInFlightMessageDelaysItsKeyWhenOrderBegins(t *testing.T) {
 	now := time.Unix(1000, 0)
 	keys := []string{"a", "b", "a", "c"}
 	s := New(0, false)
@@ -536,7 +536,7 @@ func TestMessagesWithAKeyAreNoStragglers(t *testing.T) {
 
 // Several messages of one key may be in flight when order begins: while one of them is held, returned
 // messages wait for it.
-func TestAHeldMessageHoldsBackThoseBeforeIt(t *testing.T) {
+func TestHeldMessageDelaysEarlierOnes(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Hour, 3, 4, nil)

@@ -10,9 +10,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestKeysAreLearnedForThoseWhoMayTake: messages that wait for consumers of another tag are ready,
+// TestKeysAreLearnedForConsumersWithRoom: messages that wait for consumers of another tag are ready,
 // and other consumers may not take them.
-func TestKeysAreLearnedForThoseWhoMayTake(t *testing.T) {
+func TestKeysAreLearnedForConsumersWithRoom(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "b")
 	for _, d := range s.Take(now, 1, time.Hour, 9, 2, nil) {
@@ -49,9 +49,9 @@ func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOutIsNotCounted: neither as delivered nor as finished. If it is not reported, it
+// TestSkippedMessagesAreNotCounted: neither as delivered nor as finished. If it is not reported, it
 // counts as not taken.
-func TestWhatIsLeftOutIsNotCounted(t *testing.T) {
+func TestSkippedMessagesAreNotCounted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "a")
 	for range 2 {
@@ -79,7 +79,7 @@ func TestWhatIsLeftOutIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestOthersAreToldOfMoreWhenTheFirstAreDoneWith(t *testing.T) {
+func TestNextGroupIsSharedAfterTheFirst(t *testing.T) {
 	var l Finishings[int]
 	s, now := New(0, false), time.Unix(1000, 0)
 	l.Add(0, 0, now)

@@ -52,7 +52,7 @@ func sequence(from, end seq.Offset) (out []seq.Offset) {
 
 // A channel that was moved, emptied or paused continues with the next message,
 // whatever messages were in flight or deferred.
-func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
+func TestChannelContinuesAfterEveryIntervention(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const end = 20
 	interventions := map[string]struct {
@@ -111,7 +111,7 @@ func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 
 // Out-of-order finishes and seeks back, at random: every message after the
 // offset is delivered again.
-func TestSeekBackDeliversAllAgain(t *testing.T) {
+func TestSeekBackRedeliversAll(t *testing.T) {
 	rng := testrand.New(t)
 	now := time.Unix(1000, 0)
 	for range 200 {

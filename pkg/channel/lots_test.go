@@ -98,7 +98,7 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	}
 }
 
-func TestAnOrderedChannelWaitsForTheLotOfItsFloor(t *testing.T) {
+func TestOrderedChannelWaitsForTheLotOfItsFloor(t *testing.T) {
 	now := time.Now()
 	s := New(0, true)
 	take := func(lot Lot, consumer uint64) string {

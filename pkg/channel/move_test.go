@@ -135,7 +135,7 @@ func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 
 var moveTime = time.Unix(1000, 0)
 
-func TestAConsumerAnswersAMovedMessageByTheIDThatItKnows(t *testing.T) {
+func TestMovedMessageIsAnsweredByOldID(t *testing.T) {
 	s := New(0, false)
 	s.Take(moveTime, 1, time.Minute, 1, 5, nil)
 	Move(s, Copy{From: 0, To: 5}, moveTime)
@@ -160,7 +160,7 @@ func TestAConsumerAnswersAMovedMessageByTheIDThatItKnows(t *testing.T) {
 	}
 }
 
-func TestAMovedMessageThatTimesOutIsKnownByItsNewIDOnly(t *testing.T) {
+func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 	s := New(0, false)
 	s.Take(moveTime, 1, time.Minute, 1, 1, nil)
 	Move(s, Copy{From: 0, To: 1}, moveTime)
@@ -174,7 +174,7 @@ func TestAMovedMessageThatTimesOutIsKnownByItsNewIDOnly(t *testing.T) {
 	}
 }
 
-func TestACopyThatIsForAnotherChannelIsNoMessageOfThisOne(t *testing.T) {
+func TestCopyForAnotherChannelIsSkipped(t *testing.T) {
 	s := New(0, false)
 	PassOver(s, 1)
 	if c := s.Counts(3); c.Depth != 2 || c.Messages != 2 {

@@ -8,10 +8,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestTheDelayOfARequeueIsKeptInAnOrderedChannel: until it is over nothing is delivered, also by a
+// TestDelayOfARequeueIsKeptInAnOrderedChannel: until it is over nothing is delivered, also by a
 // state restored from a checkpoint. Then the message is delivered, and later messages wait for it.
 // Delays longer than the message timeout count.
-func TestTheDelayOfARequeueIsKeptInAnOrderedChannel(t *testing.T) {
+func TestDelayOfARequeueIsKeptInAnOrderedChannel(t *testing.T) {
 	const timeout, delay = time.Second, time.Minute
 	start := time.Unix(1000, 0)
 	for name, change := range map[string]func(*State, time.Time) *State{

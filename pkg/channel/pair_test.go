@@ -218,7 +218,7 @@ func same(got, want error) error {
 	return nil
 }
 
-func TestStateBehavesLikeTheModel(t *testing.T) {
+func TestStateMatchesModel(t *testing.T) {
 	rng := testrand.New(t)
 	for history := range 400 {
 		ordered := rng.IntN(4) == 0

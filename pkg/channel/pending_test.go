@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestPendingMessagesAreThoseThatAreMetAndNotFinished(t *testing.T) {
+func TestPendingMessagesAreSeenAndUnfinished(t *testing.T) {
 	s := New(0, false)
 	s.Take(moveTime, 1, time.Minute, 6, 9, nil)
 	for _, o := range []seq.Offset{0, 1, 4} {

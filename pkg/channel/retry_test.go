@@ -8,9 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestTheLongestSpentOrLapsedMessageIsTakenFirst: whether it is spent or
+// TestOldestExhaustedOrExpiredIsTakenFirst: whether it is spent or
 // lapsed.
-func TestTheLongestSpentOrLapsedMessageIsTakenFirst(t *testing.T) {
+func TestOldestExhaustedOrExpiredIsTakenFirst(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	r := RetriesOf(s)
@@ -32,8 +32,8 @@ func TestTheLongestSpentOrLapsedMessageIsTakenFirst(t *testing.T) {
 	}
 }
 
-// TestAMessageOutlivesItsTimeOnce: however often it is taken.
-func TestAMessageOutlivesItsTimeOnce(t *testing.T) {
+// TestMessageExpiresOnce: however often it is taken.
+func TestMessageExpiresOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	r := RetriesOf(s)

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestSkipLeavesWhatIsHeld(t *testing.T) {
+func TestSkipLeavesHeldMessages(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 1, 5, nil)
@@ -24,7 +24,7 @@ func TestSkipLeavesWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestSkipLeavesWhatIsInFlight(t *testing.T) {
+func TestSkipLeavesInFlight(t *testing.T) {
 	now := time.Unix(1, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1

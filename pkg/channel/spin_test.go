@@ -15,7 +15,7 @@ func (x *Spins) requeues(o seq.Offset, n int, attempts uint16, from time.Time, o
 	}
 }
 
-func TestAMessageSpinsThatIsRequeuedOverAHundredTimesASecond(t *testing.T) {
+func TestMessageRequeuedOver100TimesASecondSpins(t *testing.T) {
 	began := time.Now()
 	for name, c := range map[string]struct {
 		play func(x *Spins)
@@ -58,7 +58,7 @@ func TestAMessageSpinsThatIsRequeuedOverAHundredTimesASecond(t *testing.T) {
 	}
 }
 
-func TestTheMessagesThatSpinAreBounded(t *testing.T) {
+func TestSpinningMessagesAreBounded(t *testing.T) {
 	began := time.Now()
 	var x Spins
 	for i := range 200 * 2000 {

@@ -18,7 +18,7 @@ func sample() Origin {
 }
 
 // The header is what programs read that look after dead letters.
-func TestTheHeaderOfADeadLetterIsGolden(t *testing.T) {
+func TestHeaderOfADeadLetterIsGolden(t *testing.T) {
 	got, err := sample().AppendHeader(nil)
 	const want = `{"dead_letter":{"topic":"orders","partition":3,"offset":17,"id":"18ef8ddbaa4d0233","channel":"bill",` +
 		`"first_timestamp_ns":1795560163075176451,"attempts":5,"last_consumer":"worker-7 (10.0.0.7:4711)","reason":"max-attempts","header":{"a":1}}}`
@@ -32,7 +32,7 @@ func TestTheHeaderOfADeadLetterIsGolden(t *testing.T) {
 }
 
 // A message's own header stays out where the two are too long together, or it is no JSON.
-func TestAHeaderThatHasNoRoomIsLeftOut(t *testing.T) {
+func TestHeaderWithoutRoomIsOmitted(t *testing.T) {
 	for _, own := range []string{`{"x":"` + string(bytes.Repeat([]byte("x"), topic.MaxHeader-20)) + `"}`, "no JSON"} {
 		o := sample()
 		o.Header = json.RawMessage(own)
@@ -70,7 +70,7 @@ func FuzzReadOrigin(f *testing.F) {
 }
 
 // A filter looks at what a message was before it became a dead letter, and why it did.
-func TestAFilterOfDeadLettersSeesTheMessage(t *testing.T) {
+func TestFilterOfDeadLettersSeesTheMessage(t *testing.T) {
 	o := sample()
 	o.Header = json.RawMessage(`{"type":"order","##client_dispatch_tag":"red"}`)
 	text, err := o.AppendHeader(nil)

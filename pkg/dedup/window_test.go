@@ -47,7 +47,7 @@ func hashOf(id int) Hash {
 	return h
 }
 
-func TestAWindowIsAsItsModel(t *testing.T) {
+func TestWindowMatchesModel(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 60 {
 		m := &model{
@@ -123,7 +123,7 @@ func (m *model) settle(t *testing.T, w *Window[int], id int, store bool, o seq.O
 	}
 }
 
-func TestClaimsAreAsAMap(t *testing.T) {
+func TestClaimsMatchMap(t *testing.T) {
 	rnd := testrand.New(t)
 	var c claims
 	want := map[Hash]bool{}
@@ -150,7 +150,7 @@ func TestClaimsAreAsAMap(t *testing.T) {
 	}
 }
 
-func TestAWindowEnds(t *testing.T) {
+func TestWindowExpires(t *testing.T) {
 	w := NewWindow[int](10, 0)
 	h := HashOf([]byte("a"))
 	w.Add(h, 7, 100)
@@ -162,7 +162,7 @@ func TestAWindowEnds(t *testing.T) {
 	}
 }
 
-func TestMoreThanTheMostForgetsTheOldest(t *testing.T) {
+func TestOverflowForgetsOldest(t *testing.T) {
 	w := NewWindow[int](time.Hour, 100)
 	for i := range 150 {
 		w.Add(hashOf(i), seq.Offset(i), time.Duration(i))
@@ -177,7 +177,7 @@ func TestMoreThanTheMostForgetsTheOldest(t *testing.T) {
 	}
 }
 
-func TestAnEmptyTableHoldsNoMemory(t *testing.T) {
+func TestEmptyTableHoldsNoMemory(t *testing.T) {
 	w := NewWindow[int](10, 0)
 	for i := range 1000 {
 		w.Add(hashOf(i), 0, 0)

@@ -13,7 +13,7 @@ var order = Message{
 	Key:    []byte("customer-7"), Tag: "red", Partition: 3, Timestamp: time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC), Attempts: 2, Size: 100,
 }
 
-func TestExpressionsChoose(t *testing.T) {
+func TestExpressionsSelectMessages(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want bool
@@ -68,7 +68,7 @@ func TestExpressionsChoose(t *testing.T) {
 	}
 }
 
-func TestAFailedEvaluationChoosesNothing(t *testing.T) {
+func TestFailedEvaluationChoosesNothing(t *testing.T) {
 	for _, test := range []struct{ text, header string }{
 		{`header.n > 5`, `{"n":"seven"}`},
 		{`header.n > 5`, `{}`},
@@ -131,7 +131,7 @@ func TestInvalidExpressionsSayWhere(t *testing.T) {
 }
 
 // A header that is no object, or more, chooses nothing.
-func TestAHeaderIsOneObject(t *testing.T) {
+func TestHeaderIsOneObject(t *testing.T) {
 	f, err := Compile(`true || header.a`)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestAHeaderIsOneObject(t *testing.T) {
 	}
 }
 
-func TestASelectionAsksEachTimeAndCounts(t *testing.T) {
+func TestSelectionEvaluatesEachTimeAndCounts(t *testing.T) {
 	var s Selection
 	tag := func([]byte) string { return "red" }
 	choose := func(m Message) bool { return s.Chooses(&m, tag) }

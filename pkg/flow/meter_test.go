@@ -48,7 +48,7 @@ func TestRatesAreThoseOfTheWindow(t *testing.T) {
 	wantRates(t, m.Rates(now, totals), flow.Rates{10, 0, 600. / 900, 0})
 }
 
-func TestAYoungChannelIsMeasuredSinceItBegan(t *testing.T) {
+func TestYoungChannelIsMeasuredSinceItBegan(t *testing.T) {
 	var m flow.Meter
 	if r := m.Rates(began, flow.Totals{In: 5}); r != (flow.Rates{}) {
 		t.Errorf("unmeasured: %+v", r)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFiltersChoose(t *testing.T) {
+func TestFiltersSelectMessages(t *testing.T) {
 	const (
 		order   = `{"type":"order","region":"eu-west","n":7}`
 		invoice = `{"type":"invoice","region":"us"}`
@@ -52,7 +52,7 @@ func TestFiltersChoose(t *testing.T) {
 	}
 }
 
-func TestFiltersThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestUnsupportedFiltersAreRefused(t *testing.T) {
 	many := `{"filter_ext_key":"a","filter_data":"b"}` + strings.Repeat(`,{"filter_ext_key":"a","filter_data":"b"}`, maxFilterParts)
 	for _, bad := range []string{
 		`[]`, `{`, `{"type":"1"}`, `{"type":5}`, `{"type":-1}`,

@@ -125,7 +125,7 @@ func (n *naive) check(l *Lines) error {
 	return nil
 }
 
-func TestLinesBehaveLikeTheModel(t *testing.T) {
+func TestKeyQueuesMatchModel(t *testing.T) {
 	rng := testrand.New(t)
 	for range 200 {
 		l := New(Limits{Tracked: 12, Bytes: 2300})

@@ -216,7 +216,7 @@ func (r *rig) stored() []string {
 	return ids
 }
 
-func TestADuplicateIsAnsweredWithTheFirst(t *testing.T) {
+func TestDuplicateGetsAnswerOfTheFirst(t *testing.T) {
 	r := newRig(t)
 	r.want(r.publish("a"), nil, 0)
 	r.want(r.publish("b", "", "c"), nil, 1, 2, 3)
@@ -231,7 +231,7 @@ func TestADuplicateIsAnsweredWithTheFirst(t *testing.T) {
 	}
 }
 
-func TestADuplicateOfWhatIsUnderWayWaitsForIt(t *testing.T) {
+func TestDuplicateWaitsForPublishInProgress(t *testing.T) {
 	for _, err := range []error{nil, errUnknown} {
 		r := newRig(t)
 		r.hold = true
@@ -247,7 +247,7 @@ func TestADuplicateOfWhatIsUnderWayWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestADuplicateOfWhatIsRefusedFailsAsItDoes(t *testing.T) {
+func TestDuplicateOfRefusedPublishFailsAlike(t *testing.T) {
 	r := newRig(t)
 	r.refuse = errRefused
 	r.want(r.publish("a", "a"), errRefused)
@@ -255,7 +255,7 @@ func TestADuplicateOfWhatIsRefusedFailsAsItDoes(t *testing.T) {
 	r.want(r.publish("a"), nil, 0)
 }
 
-func TestAPublishOfWhichAPartIsStoredIsUncertain(t *testing.T) {
+func TestPartlyStoredPublishIsUncertain(t *testing.T) {
 	r := newRig(t)
 	r.hold = true
 	first, mixed := r.publish("a"), r.publish("b", "a")
@@ -270,9 +270,9 @@ func TestAPublishOfWhichAPartIsStoredIsUncertain(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsNotWrittenAgain: the first publish timed out, or was of an earlier
+// TestWrittenIDIsNotWrittenAgain: the first publish timed out, or was of an earlier
 // leader.
-func TestWhatIsWrittenIsNotWrittenAgain(t *testing.T) {
+func TestWrittenIDIsNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.hold = true
@@ -299,7 +299,7 @@ func TestWhatIsWrittenIsNotWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestTheWindowIsReadFromTheLog(t *testing.T) {
+func TestWindowIsReadFromTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.want(r.publish("old"), nil, 0)

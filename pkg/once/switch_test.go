@@ -34,8 +34,8 @@ func (w *waiting) appended(t *testing.T) {
 	w.offers = nil
 }
 
-// TestAWindowIsSwitchedOffAndOnWhilePublishesAreUnderWay: an id that is offered and not in the log yet is known.
-func TestAWindowIsSwitchedOffAndOnWhilePublishesAreUnderWay(t *testing.T) {
+// TestWindowTogglesDuringPublishes: an id that is offered and not in the log yet is known.
+func TestWindowTogglesDuringPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		part := &waiting{Partition: r.part}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTheNearestLevelThatChoosesCounts(t *testing.T) {
+func TestNearestConfiguredLevelCounts(t *testing.T) {
 	cluster := Policy{MaxAttempts: 9, OnExhausted: Drop, Backoff: Backoff{time.Second, time.Minute}, Rate: 7}
 	for _, test := range []struct {
 		name           string
@@ -28,7 +28,7 @@ func TestTheNearestLevelThatChoosesCounts(t *testing.T) {
 	}
 }
 
-func TestAMessageIsExhaustedAfterItsLastAttempt(t *testing.T) {
+func TestMessageIsExhaustedAfterItsLastAttempt(t *testing.T) {
 	p := Policy{MaxAttempts: 3}
 	if p.Exhausts(2) || !p.Exhausts(3) || !p.Exhausts(4) {
 		t.Errorf("%v %v %v", p.Exhausts(2), p.Exhausts(3), p.Exhausts(4))
@@ -67,7 +67,7 @@ func TestBackoffDoublesBetweenItsBounds(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
+func TestPoliciesRoundTrip(t *testing.T) {
 	for text, want := range map[string]Backoff{
 		"1s..10m": {time.Second, 10 * time.Minute}, "5s": {5 * time.Second, 5 * time.Second}, "off": Off(), "none": Off(), "25ms..24h": {MinBackoff, MaxBackoff},
 	} {
@@ -106,7 +106,7 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestAPolicyIsTheSameFromItsJSON(t *testing.T) {
+func TestPolicyJSONRoundTrip(t *testing.T) {
 	for _, p := range []Policy{
 		{},
 		{MaxAttempts: 5, OnExhausted: Block, DeadLetterTopic: "d", Backoff: Backoff{time.Second, time.Minute}, Rate: 9},
@@ -146,7 +146,7 @@ func TestDeadLettersHaveATopicOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAPatchChangesWhatItNames(t *testing.T) {
+func TestPatchChangesOnlyNamedFields(t *testing.T) {
 	was := Policy{MaxAttempts: 5, OnExhausted: Drop, DeadLetterTopic: "d", Backoff: Off(), Rate: 3}
 	if got := (Patch{}).Apply(was); got != was {
 		t.Errorf("an empty one: %+v", got)
@@ -157,7 +157,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-func TestABucketKeepsItsRate(t *testing.T) {
+func TestBucketKeepsItsRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var b bucket
 	if got := b.Reserve(1000, now); got != 1000 {
@@ -196,9 +196,9 @@ func TestABucketKeepsItsRate(t *testing.T) {
 	}
 }
 
-// TestThrottledIsTheTimeThatConsumersWaited: the time counts while a bucket is empty and a
+// TestThrottledTimeIsConsumersWait: the time counts while a bucket is empty and a
 // consumer wants more, and not while there are no messages or no consumers.
-func TestThrottledIsTheTimeThatConsumersWaited(t *testing.T) {
+func TestThrottledTimeIsConsumersWait(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	var l Limit
@@ -226,7 +226,7 @@ func TestThrottledIsTheTimeThatConsumersWaited(t *testing.T) {
 	}
 }
 
-func TestRatesTellWhoIsThrottled(t *testing.T) {
+func TestRatesReportThrottling(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var r Rates
 	l := r.Of("c", 1, now)

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-func TestAPartitionTakesItsShare(t *testing.T) {
+func TestPartitionLimitIsItsShare(t *testing.T) {
 	messages := []topic.Message{{Body: make([]byte, 100)}, {Body: make([]byte, 100)}}
 	n := int64(topic.StoredSize(messages))
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestAPartitionTakesItsShare(t *testing.T) {
 	}
 }
 
-func TestAFullTopicAsksForRoomNowAndThen(t *testing.T) {
+func TestFullTopicRequestsRetentionOccasionally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := make(chan struct{}, 1)
 		var d Disk

@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAnEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
+// TestEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
 // meanwhile.
-func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
+func TestEphemeralTopicIsBoundedAtAppend(t *testing.T) {
 	messages := []topic.Message{{Body: make([]byte, 100)}}
 	n := int64(topic.StoredSize(messages))
 	e := NewMemory(10*n, make(chan struct{}, 1), limit.Share{})

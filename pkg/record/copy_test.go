@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestACopyIsForOneChannelAndNoOlderThanItsOrigin(t *testing.T) {
+func TestCopyIsForOneChannelAndNoOlderThanItsOrigin(t *testing.T) {
 	origin := Message{
 		Body: []byte("b"), Delay: time.Minute, TraceID: 7, Header: []byte("{}"), Key: []byte("k"), Dedup: []byte("d"), TTL: time.Hour,
 	}

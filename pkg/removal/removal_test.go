@@ -71,7 +71,7 @@ func (r *rig) there(name string) bool {
 }
 
 // The oldest deleted topic is one that this node has, with as much as is asked for.
-func TestOldestIsOfWhatIsHere(t *testing.T) {
+func TestOldestIsOneThatNodeHas(t *testing.T) {
 	r := newRig(t)
 	r.write("both", 10)
 	r.write("mine", 100)

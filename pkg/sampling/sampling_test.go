@@ -29,7 +29,7 @@ func TestRulesAreRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRuleIsRefused(t *testing.T) {
+func TestInvalidRulesAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"yes", "1/0", "1/-1", "1/x", "2/3", "1/99999999999", "on 1/2", "off on", "id:", "id:xyz", "channel:", "channel:a",
 		strings.Repeat("on ", maxRule), "on" + strings.Repeat(" channel:x", 1) + many(" channel:c", maxNames),
@@ -48,7 +48,7 @@ func many(word string, n int) string {
 	return b.String()
 }
 
-func TestARuleChoosesItsShare(t *testing.T) {
+func TestRuleChoosesItsShare(t *testing.T) {
 	r, err := ParseRule("1/10 id:0000000000000005 channel:c")
 	if err != nil {
 		t.Fatal(err)

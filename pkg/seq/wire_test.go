@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestIDsAreTheirPlaces(t *testing.T) {
+func TestIDsArePositions(t *testing.T) {
 	for _, c := range []struct {
 		partition int
 		offset    Offset
@@ -35,7 +35,7 @@ func TestIDsAreTheirPlaces(t *testing.T) {
 
 // The digits are what consumers keep: another numbering would show them the messages
 // that they have as new ones.
-func TestTheFirstIDFollowsFromClusterAndIncarnation(t *testing.T) {
+func TestFirstIDFollowsFromClusterAndIncarnation(t *testing.T) {
 	for _, c := range []struct {
 		cluster     string
 		incarnation uint64
@@ -53,7 +53,7 @@ func TestTheFirstIDFollowsFromClusterAndIncarnation(t *testing.T) {
 
 // Clients of youzan's nsq read the partition from the id, and take an id for a signed
 // number above 0.
-func TestAnIDHasItsPartition(t *testing.T) {
+func TestIDContainsPartition(t *testing.T) {
 	for i := range uint64(1000) {
 		n := NumberingOf("d41a5c", i)
 		for _, partition := range []int{0, 1, 511, MaxPartitions - 1} {
@@ -67,7 +67,7 @@ func TestAnIDHasItsPartition(t *testing.T) {
 	}
 }
 
-func TestAnIDOfAnotherTopicIsNoPlace(t *testing.T) {
+func TestIDOfAnotherTopicIsNoPosition(t *testing.T) {
 	n := NumberingFrom(1000)
 	for _, id := range []WireID{0, 999, 1000 + 1<<60, math.MaxUint64} {
 		if m, ok := n.Place(id); ok {

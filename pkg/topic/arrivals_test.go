@@ -24,7 +24,7 @@ func inPlaceOf(body string, version uint64, origin seq.Offset, delay time.Durati
 	return m
 }
 
-func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
+func TestAddressedMessageReachesOnlyItsChannel(t *testing.T) {
 	b := newBench(t)
 	mine, other, brief := b.channel("mine", 1), b.channel("other", 2), b.channel("brief#ephemeral", 0)
 	b.publish("a")
@@ -62,7 +62,7 @@ func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
 	want(t, "other, led back", b.join(other).take(9, t0), "a c")
 }
 
-func TestARecreatedChannelDoesNotGetWhatIsAddressedToTheEarlierOne(t *testing.T) {
+func TestRecreatedChannelGetsNoOldAddressedMessages(t *testing.T) {
 	b := newBench(t)
 	b.channel("other", 1)
 	b.channel("c", 2)
@@ -76,7 +76,7 @@ func TestARecreatedChannelDoesNotGetWhatIsAddressedToTheEarlierOne(t *testing.T)
 	want(t, "the recreated channel", b.join(c).take(9, t0), "d")
 }
 
-func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
+func TestCopyReplacesItsOrigin(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.publish("a", "b")
@@ -97,7 +97,7 @@ func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
 
 // A leader that was killed after the copy was committed, and before any node knew the
 // outcome of the origin, must not be followed by a second delivery.
-func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
+func TestNextLeaderFindsCopiesMissingFromPositions(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, false)
 	s.channel("other", 2, false)
@@ -132,7 +132,7 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 // A message was deferred just before its leader was killed. The next leader counts it as
 // deferred without a consumer: operators list and cancel deferred messages in channels without
 // consumers.
-func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
+func TestNextLeaderKnowsDeferredMessages(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)
 	s.channel("strict", 2, true)
@@ -155,7 +155,7 @@ func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
 
 // A deferred message that is not committed does not hold back the channel. It counts as deferred
 // once it is committed.
-func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
+func TestUncommittedDeferralDelaysNothing(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.publish("a")
@@ -196,7 +196,7 @@ func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
 
 // Messages in the log may not be committed. Until the committed end is known, neither the
 // message nor its copy is delivered.
-func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
+func TestNothingIsDeliveredBeforeCopiesAreResolved(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.publish("a")
@@ -232,7 +232,7 @@ func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
 	}
 }
 
-func TestACopyOfWhatIsFinishedMeanwhileIsNotDelivered(t *testing.T) {
+func TestCopyOfFinishedMessageIsNotDelivered(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.publish("a")
@@ -246,7 +246,7 @@ func TestACopyOfWhatIsFinishedMeanwhileIsNotDelivered(t *testing.T) {
 	}
 }
 
-func TestPublishesAloneKeepWhatIsLookedThroughSmall(t *testing.T) {
+func TestPublishesAloneBoundTheLogScan(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.p.ChannelsComplete()

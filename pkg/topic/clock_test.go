@@ -8,7 +8,7 @@ import (
 // A publisher's delay is measured as elapsed time, not by the wall clock:
 // neither the moment at which the channel reads the message nor a change of the
 // clock alters it.
-func TestPublishersDelaysOutliveStepsOfTheWallClock(t *testing.T) {
+func TestPublishersDelaysSurviveClockSteps(t *testing.T) {
 	const delay = time.Minute
 	for name, set := range map[string]struct{ before, after time.Duration }{
 		"right all the time":   {},
@@ -95,7 +95,7 @@ func TestLoadedDelaysAreBounded(t *testing.T) {
 
 // A message is handed over at the moment that its consumer asked for it, and its
 // age is that at this moment, however long the log was read for meanwhile.
-func TestALoadedMessageIsNotEarlyByTheTimeThatReadingTakes(t *testing.T) {
+func TestLoadedMessageIsNotEarlyByReadTime(t *testing.T) {
 	const delay, reading = time.Minute, 14 * time.Millisecond
 	b := newBench(t)
 	b.publishAll([]Message{{Body: []byte("x"), Delay: delay}})

@@ -8,7 +8,7 @@ import (
 
 // A change of one channel configures all channels of its topic again: only what changes
 // is stored.
-func TestWhatIsConfiguredAlreadyIsNotStoredAgain(t *testing.T) {
+func TestUnchangedConfigurationIsNotStoredAgain(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	stored := func() uint64 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestASampleRateIsAPercentage: of a hundred draws, exactly that number
+// TestSampleRateIsAPercentage: of a hundred draws, exactly that number
 // deliver.
-func TestASampleRateIsAPercentage(t *testing.T) {
+func TestSampleRateIsAPercentage(t *testing.T) {
 	for rate := range 100 {
 		delivered := 0
 		for drawn := range 100 {
@@ -23,7 +23,7 @@ func TestASampleRateIsAPercentage(t *testing.T) {
 
 // A consumer that found nothing waits until it is woken. From then on its Take may read the log, so that it does not
 // count as waiting, though it has not looked yet.
-func TestAConsumerThatWasWokenDoesNotWait(t *testing.T) {
+func TestWokenConsumerDoesNotWait(t *testing.T) {
 	b := newBench(t)
 	k := b.join(b.channel("c", 1))
 	if Waits(k.Consumer) {

@@ -82,7 +82,7 @@ func TestAttemptsSurviveAFailOver(t *testing.T) {
 	want(t, "after the last attempt", r2.take(9, s.now.Add(time.Hour)), "")
 }
 
-func TestADisposerTakesWhatHasHadAllItsAttempts(t *testing.T) {
+func TestDisposerTakesExhaustedMessages(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		b := newBench(t)
 		var poked int
@@ -131,7 +131,7 @@ func TestADisposerTakesWhatHasHadAllItsAttempts(t *testing.T) {
 }
 
 // A message that a disposer does not settle returns to the channel.
-func TestADisposerThatGoesLeavesEverything(t *testing.T) {
+func TestClosedDisposerReturnsItsMessages(t *testing.T) {
 	b := newBench(t)
 	b.p.o.Exhausted = func(*Channel) {}
 	c := b.channel("c", 1)
@@ -161,7 +161,7 @@ func TestADisposerThatGoesLeavesEverything(t *testing.T) {
 	want(t, "with more attempts", again.take(9, b.now), "a b")
 }
 
-func TestARateIsKept(t *testing.T) {
+func TestDeliveryRateIsKept(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	var rates policy.Rates
@@ -194,7 +194,7 @@ func TestARateIsKept(t *testing.T) {
 }
 
 // A consumer that finds no message uses up no attempts.
-func TestARateCountsOnlyWhatIsDelivered(t *testing.T) {
+func TestRateCountsOnlyDeliveredMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	var rates policy.Rates

@@ -45,7 +45,7 @@ func TestExpiredMessagesAreNotDelivered(t *testing.T) {
 	want(t, "where the topic's time is not known", r.take(9, b.now.Add(time.Hour)), "after it")
 }
 
-func TestExpiredMessagesOfAnOrderedChannelDoNotHoldUpOthers(t *testing.T) {
+func TestExpiredMessagesDoNotBlockOrderedChannel(t *testing.T) {
 	b := newBench(t)
 	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestExpiredMessagesOfAnOrderedChannelDoNotHoldUpOthers(t *testing.T) {
 
 // If expired messages become dead letters, a disposer takes them: none is delivered, and only
 // deliveries count as attempts.
-func TestADisposerTakesWhatHasExpired(t *testing.T) {
+func TestDisposerTakesExpiredMessages(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
 		b := newBench(t)
 		poked := 0

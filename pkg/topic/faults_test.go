@@ -12,11 +12,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAChannelIsNotThereBeforeItsStartIsStored: a repeated request after a full
+// TestChannelExistsOnceItsStartIsStored: a repeated request after a full
 // disk must not be answered before the start is on disk. A power cut would
 // otherwise make the channel start at the end, and skip what was published
 // meanwhile.
-func TestAChannelIsNotThereBeforeItsStartIsStored(t *testing.T) {
+func TestChannelExistsOnceItsStartIsStored(t *testing.T) {
 	b := newBench(t)
 	b.channel("first", 1)
 	faulty := vfstest.NewFaulty(b.fs)
@@ -51,9 +51,9 @@ func (b *bench) spoil(body string) {
 	}
 }
 
-// TestADamagedMessageIsLeftToAReplicaThatHasIt: a consumer skips it only if no
+// TestDamagedMessageIsLeftToIntactReplica: a consumer skips it only if no
 // other replica has it.
-func TestADamagedMessageIsLeftToAReplicaThatHasIt(t *testing.T) {
+func TestDamagedMessageIsLeftToIntactReplica(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		b := newBench(t)
 		b.channel("c", 1)

@@ -20,7 +20,7 @@ func typed(of string, i int) Message {
 	return Message{Body: fmt.Appendf(nil, "%s%d", of, i), Header: fmt.Appendf(nil, `{"type":%q}`, of), Key: fmt.Appendf(nil, "k%d", i)}
 }
 
-func TestAChannelGetsWhatItsFilterChooses(t *testing.T) {
+func TestChannelGetsMessagesThatItsFilterSelects(t *testing.T) {
 	b := newBench(t)
 	c, all := b.channel("c", 1), b.channel("d", 2)
 	b.alter(c, `header.type == "a" && key != "k1"`)
@@ -42,7 +42,7 @@ func TestAChannelGetsWhatItsFilterChooses(t *testing.T) {
 
 // The filter decides again on messages that consumers return. A skipped message stays finished until
 // a seek moves the channel back to it.
-func TestAFilterIsAlteredFromNowOn(t *testing.T) {
+func TestAlteredFilterAppliesAtOnce(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	k := b.join(c)
@@ -76,7 +76,7 @@ func TestAFilterIsAlteredFromNowOn(t *testing.T) {
 
 // A message that was taken, and whose timeout passed before the filter was evaluated, was not
 // delivered: its attempts do not exempt it from the filter.
-func TestAMessageThatTimesOutBeforeItsFilterIsAskedIsLeftOut(t *testing.T) {
+func TestMessageThatTimesOutBeforeFilteringIsSkipped(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.alter(c, `header.type == "a"`)
@@ -93,7 +93,7 @@ func TestAMessageThatTimesOutBeforeItsFilterIsAskedIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAFilterSparesWhatAnOperatorSends(t *testing.T) {
+func TestFilterIgnoresOperatorsMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 7)
 	b.alter(c, "false")
@@ -107,7 +107,7 @@ func TestAFilterSparesWhatAnOperatorSends(t *testing.T) {
 }
 
 // A filter with tags: a message that the filter chooses is delivered to a consumer of its tag.
-func TestAFilterAndTags(t *testing.T) {
+func TestFilterAndTags(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.alter(c, `tag != "b" && size < 3`)
@@ -123,7 +123,7 @@ func TestAFilterAndTags(t *testing.T) {
 
 // The server reads from a client while it looks for the client's message among many
 // that the filter skips.
-func TestLeavingOutManyIsInterrupted(t *testing.T) {
+func TestLongSkipIsInterrupted(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.alter(c, `header.type == "a"`)
@@ -140,7 +140,7 @@ func TestLeavingOutManyIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestABrokenFilterHoldsEverything(t *testing.T) {
+func TestInvalidFilterDeliversNothing(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	k := b.join(c)
@@ -157,7 +157,7 @@ func TestABrokenFilterHoldsEverything(t *testing.T) {
 }
 
 // The filter decides on a deferred message when it is due.
-func TestAFilterOfDeferredMessages(t *testing.T) {
+func TestFilterAppliesToDeferredMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.alter(c, `header.type == "a"`)

@@ -9,10 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestAnOrderedFinishThatIsNotStoredIsGivenUp: the other replicas do not store a FIN, as
+// TestUnstoredOrderedFinishIsAbandoned: the other replicas do not store a FIN, as
 // with fewer than min-isr replicas. The consumer gets an error after FinTimeout, and the
 // message is delivered again, before its successor.
-func TestAnOrderedFinishThatIsNotStoredIsGivenUp(t *testing.T) {
+func TestUnstoredOrderedFinishIsAbandoned(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, true)
 	r := s.bench().join(c)

@@ -48,7 +48,7 @@ func wantFloor(t *testing.T, m *vfs.Mem, want seq.Offset) *Positions {
 	return p
 }
 
-func TestAKilledProcessHasLostNoChange(t *testing.T) {
+func TestKilledProcessLosesNoChange(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	noteUpTo(t, p, 0, 3) // before the first snapshot, too
@@ -68,7 +68,7 @@ func TestAKilledProcessHasLostNoChange(t *testing.T) {
 	}
 }
 
-func TestAChangeWhileASnapshotIsMadeFollowsIt(t *testing.T) {
+func TestChangeDuringSnapshotFollowsIt(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	if err := errors.Join(p.Begin(), p.Save(orderedAt(4))); err != nil {
@@ -86,7 +86,7 @@ func TestAChangeWhileASnapshotIsMadeFollowsIt(t *testing.T) {
 	wantFloor(t, killed(m), 8)
 }
 
-func TestChangesBeforeASnapshotAreInIt(t *testing.T) {
+func TestSnapshotContainsEarlierChanges(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	noteUpTo(t, p, 0, 9)
@@ -101,7 +101,7 @@ func TestChangesBeforeASnapshotAreInIt(t *testing.T) {
 	wantFloor(t, killed(m), 2)
 }
 
-func TestALossOfPowerGoesBackToTheSnapshotAtMost(t *testing.T) {
+func TestPowerLossReturnsToSnapshotAtMost(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 300 {
 		m := positionsFS(t)
@@ -131,7 +131,7 @@ func TestALossOfPowerGoesBackToTheSnapshotAtMost(t *testing.T) {
 	}
 }
 
-func TestAFailedNoteHarmsNoOther(t *testing.T) {
+func TestFailedJournalWriteAffectsNoOther(t *testing.T) {
 	m := positionsFS(t)
 	faulty := vfstest.NewFaulty(m)
 	p, _, err := OpenPositions(faulty, positionsDir)
@@ -149,7 +149,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	wantFloor(t, killed(m), 7)
 }
 
-func TestWhatASnapshotLeavesOutStaysNoted(t *testing.T) {
+func TestChangesMissingFromSnapshotStayInJournal(t *testing.T) {
 	b := newBench(t)
 	b.lazy = true
 	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
@@ -172,7 +172,7 @@ func TestWhatASnapshotLeavesOutStaysNoted(t *testing.T) {
 	wantStoredFloor(t, b.fs, "p", 1)
 }
 
-func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
+func TestNothingIsWrittenInForeignDirectory(t *testing.T) {
 	p, _ := mustOpenPositions(t, positionsFS(t))
 	noteUpTo(t, p, 0, 2)
 	if err := p.Close(); err != nil {
@@ -183,7 +183,7 @@ func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 	}
 }
 
-func TestWhatIsFinishedInOrderOutlivesAKill(t *testing.T) {
+func TestOrderedFinishesSurviveAKill(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		b := newBench(t)
 		c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
@@ -269,7 +269,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-func TestWhatCannotBeNotedIsDeliveredAgain(t *testing.T) {
+func TestUnrecordedFinishIsRedelivered(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	b := &bench{t: t, fs: faulty}
 	if err := b.fs.MkdirAll("p"); err != nil {

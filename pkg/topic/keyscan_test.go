@@ -54,9 +54,9 @@ func keyedBench(t *testing.T, bodies ...string) (*bench, *Channel) {
 	return b, c
 }
 
-// TestTheNextOfAKeyWaitsForEverybody: every replica first knows that its predecessor is finished,
+// TestNextOfAKeyWaitsForAllReplicas: every replica first knows that its predecessor is finished,
 // and keys do not wait for each other. FINs that arrive meanwhile are sent together.
-func TestTheNextOfAKeyWaitsForEverybody(t *testing.T) {
+func TestNextOfAKeyWaitsForAllReplicas(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	r := s.bench().join(c)
@@ -87,7 +87,7 @@ func TestTheNextOfAKeyWaitsForEverybody(t *testing.T) {
 	}
 }
 
-func TestFinishesAreToldTogether(t *testing.T) {
+func TestFinishesAreSharedTogether(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.keyedChannel("c", 1))
 	s.publishKeyed("a1", "b1", "c1", "d1", "a2", "b2", "c2", "d2")
@@ -105,8 +105,8 @@ func TestFinishesAreToldTogether(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.keyedChannel("c", 1)).take(9, s.now), "a2 b2 c2 d2")
 }
 
-// TestAFinishOfAKeyThatIsNotStoredIsGivenUp: only its key waits.
-func TestAFinishOfAKeyThatIsNotStoredIsGivenUp(t *testing.T) {
+// TestUnstoredFinishOfAKeyIsAbandoned: only its key waits.
+func TestUnstoredFinishOfAKeyIsAbandoned(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	r := s.bench().join(c)
@@ -122,7 +122,7 @@ func TestAFinishOfAKeyThatIsNotStoredIsGivenUp(t *testing.T) {
 	want(t, "once it is stored", r.take(9, s.now), "a2")
 }
 
-func TestADeferredMessageHoldsBackItsKey(t *testing.T) {
+func TestDeferredMessageDelaysItsKey(t *testing.T) {
 	b, c := keyedBench(t)
 	first := keyedOf("a1")[0]
 	first.Delay = time.Hour
@@ -146,9 +146,9 @@ func TestADeferredMessageHoldsBackItsKey(t *testing.T) {
 	}
 }
 
-// TestAMessageThatIsNotFinishedReleasesItsKey: when it has expired, or used up
+// TestUnfinishedMessageReleasesItsKey: when it has expired, or used up
 // its attempts.
-func TestAMessageThatIsNotFinishedReleasesItsKey(t *testing.T) {
+func TestUnfinishedMessageReleasesItsKey(t *testing.T) {
 	b, c := keyedBench(t)
 	expiring := keyedOf("a1")[0]
 	expiring.TTL = time.Minute
@@ -169,9 +169,9 @@ func TestAMessageThatIsNotFinishedReleasesItsKey(t *testing.T) {
 	want(t, "when that is gone", r.take(9, now), "b2")
 }
 
-// TestWhatAConsumerDoesNotChooseIsFinishedForAll: neither another leader nor another consumer delivers
+// TestUnselectedMessageOfAKeyIsFinishedForAll: neither another leader nor another consumer delivers
 // it after its successor.
-func TestWhatAConsumerDoesNotChooseIsFinishedForAll(t *testing.T) {
+func TestUnselectedMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	filter, err := header.ParseFilter([]byte(`{"type":1,"filter_ext_key":"x","filter_data":"1"}`))
@@ -190,7 +190,7 @@ func TestWhatAConsumerDoesNotChooseIsFinishedForAll(t *testing.T) {
 
 // A message that the channel's filter skips is finished on all replicas before a later message of
 // its key is delivered: the next leader may have another filter.
-func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
+func TestFilteredMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	c.Configure(ChannelOptions{Order: policy.ByKey, Filter: `size > 2`})
@@ -204,7 +204,7 @@ func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
 
 // An expired message is finished on all replicas before a later message of its key is delivered: by the
 // next leader's clock it may not have expired.
-func TestAnExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
+func TestExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	r := s.bench().join(c)
@@ -221,7 +221,7 @@ func TestAnExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	}
 }
 
-func TestAnOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
+func TestOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
 	b, c := keyedBench(t, "a1", "a2", "b1", "a3", "b2")
 	r := b.join(c)
 	want(t, "first", r.take(9, t0), "a1 b1")
@@ -247,8 +247,8 @@ func TestAnOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
 	}
 }
 
-// TestALongRequeueOfAKeyStaysWhereItIs: a copy at the end of the log would come after its successors.
-func TestALongRequeueOfAKeyStaysWhereItIs(t *testing.T) {
+// TestLongRequeueOfAKeyStaysWhereItIs: a copy at the end of the log would come after its successors.
+func TestLongRequeueOfAKeyStaysWhereItIs(t *testing.T) {
 	b, c := keyedBench(t, "a1", "-1", "a2")
 	b.p.o.Moves.RequeueInMemory = time.Minute
 	r := b.join(c)

@@ -26,8 +26,8 @@ func (b *bench) publishMany(key byte, n int) {
 	}
 }
 
-// TestWhatIsReadyDoesNotWaitForKeys: of the many messages behind it.
-func TestWhatIsReadyDoesNotWaitForKeys(t *testing.T) {
+// TestReadyMessagesDoNotWaitForKeys: of the many messages behind it.
+func TestReadyMessagesDoNotWaitForKeys(t *testing.T) {
 	b, c := keyedBench(t, "b")
 	b.publishMany('a', 9*keyScanMax)
 	scanned := seq.Offset(0)
@@ -39,9 +39,9 @@ func TestWhatIsReadyDoesNotWaitForKeys(t *testing.T) {
 	}
 }
 
-// TestAClientIsHeardWhileKeysAreRead: one Take reads a limited number of
+// TestCommandsAreHandledWhileKeysAreRead: one Take reads a limited number of
 // messages.
-func TestAClientIsHeardWhileKeysAreRead(t *testing.T) {
+func TestCommandsAreHandledWhileKeysAreRead(t *testing.T) {
 	b, c := keyedBench(t)
 	b.publishMany('a', (takeRounds+2)*keyScanMax)
 	b.publishAll(keyedOf("b"))
@@ -65,9 +65,9 @@ func TestAClientIsHeardWhileKeysAreRead(t *testing.T) {
 	}
 }
 
-// TestWhoFindsKeysBeingReadIsWoken: another consumer read the keys, took the only deliverable message,
+// TestConsumerWaitingForKeysIsWoken: another consumer read the keys, took the only deliverable message,
 // and stopped before this one looked.
-func TestWhoFindsKeysBeingReadIsWoken(t *testing.T) {
+func TestConsumerWaitingForKeysIsWoken(t *testing.T) {
 	b, c := keyedBench(t)
 	b.publishMany('a', keyScanMax)
 	b.publishAll(keyedOf("b"))
@@ -85,9 +85,9 @@ func TestWhoFindsKeysBeingReadIsWoken(t *testing.T) {
 	want(t, "the second", second.take(1, b.now), "b")
 }
 
-// TestWhoHasNoRoomLeavesKeysToAnother: the first consumer was to read the keys, and the other
+// TestFullConsumerLeavesKeysToAnother: the first consumer was to read the keys, and the other
 // relied on it.
-func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
+func TestFullConsumerLeavesKeysToAnother(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	first, second := b.join(c), b.join(c)
 	c.keys.reading = true
@@ -101,9 +101,9 @@ func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 	}
 }
 
-// TestATakeOfNoneReadsKeys: a Take of no messages asks whether there are any. If it left keys unread,
+// TestTakeOfZeroReadsKeys: a Take of no messages asks whether there are any. If it left keys unread,
 // it would be woken for them repeatedly.
-func TestATakeOfNoneReadsKeys(t *testing.T) {
+func TestTakeOfZeroReadsKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	first, second := b.join(c), b.join(c)
 	want(t, "the first", first.take(1, b.now), "a")
@@ -120,8 +120,8 @@ func TestATakeOfNoneReadsKeys(t *testing.T) {
 	t.Error("it is woken each time, though nothing may go")
 }
 
-// TestAPausedChannelReadsNoKeys: nor do consumers ask for them repeatedly.
-func TestAPausedChannelReadsNoKeys(t *testing.T) {
+// TestPausedChannelReadsNoKeys: nor do consumers ask for them repeatedly.
+func TestPausedChannelReadsNoKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")
 	c.Configure(ChannelOptions{Order: policy.ByKey, Paused: true})
 	r := b.join(c)
@@ -133,9 +133,9 @@ func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	want(t, "then", r.take(1, b.now), "a")
 }
 
-// TestNothingIsHeldToReadKeysWithoutAConsumer: once consumers have left, or the channel has another
+// TestKeysHoldNothingWithoutConsumer: once consumers have left, or the channel has another
 // order, or is deleted.
-func TestNothingIsHeldToReadKeysWithoutAConsumer(t *testing.T) {
+func TestKeysHoldNothingWithoutConsumer(t *testing.T) {
 	for name, end := range map[string]func(*Channel, *reader){
 		"left":    func(_ *Channel, r *reader) { r.Leave() },
 		"closed":  func(c *Channel, r *reader) { c.close(failure.ChannelNotFound) },
@@ -163,9 +163,9 @@ func TestNothingIsHeldToReadKeysWithoutAConsumer(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem: a damaged message counts as one without a key
+// TestDamagedKeysAreLeftToIntactReplica: a damaged message counts as one without a key
 // only if no other replica has it.
-func TestKeysThatAreDamagedAreLeftToAReplicaThatHasThem(t *testing.T) {
+func TestDamagedKeysAreLeftToIntactReplica(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		b, _ := keyedBench(t)
 		for _, body := range []string{"a1", "a, which is damaged", "b1"} {

@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestAnOlderSnapshotOfANewLeaderTakesNothingBack: the last checkpoint of a leader
+// TestOlderSnapshotOfNewLeaderUndoesNothing: the last checkpoint of a leader
 // reached one follower and not the one that leads next.
-func TestAnOlderSnapshotOfANewLeaderTakesNothingBack(t *testing.T) {
+func TestOlderSnapshotOfNewLeaderUndoesNothing(t *testing.T) {
 	for _, many := range []int{0, 1} {
 		s := newSetThatUpdates(t, many)
 		c := s.channel("c", 1, false)
@@ -47,9 +47,9 @@ func TestAnOlderSnapshotOfANewLeaderTakesNothingBack(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsMoveBackReachesWhoKnewMore: a replica does not mistake a move
+// TestOperatorsMoveBackReachesReplicasThatKnewMore: a replica does not mistake a move
 // for an older snapshot.
-func TestAnOperatorsMoveBackReachesWhoKnewMore(t *testing.T) {
+func TestOperatorsMoveBackReachesReplicasThatKnewMore(t *testing.T) {
 	for _, many := range []int{0, 1} {
 		s := newSetThatUpdates(t, many)
 		c := s.channel("c", 1, false)
@@ -71,10 +71,10 @@ func TestAnOperatorsMoveBackReachesWhoKnewMore(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownBeyondATruncationIsForgotten: a follower that knew messages as
+// TestPositionsBeyondTruncationAreForgotten: a follower that knew messages as
 // finished loses them to an operator's election. Other messages take their
 // offsets.
-func TestWhatIsKnownBeyondATruncationIsForgotten(t *testing.T) {
+func TestPositionsBeyondTruncationAreForgotten(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	at := func(p channel.Position) Snapshot {

@@ -23,7 +23,7 @@ func movingBench(t *testing.T, policy MovePolicy) *bench {
 // moved waits until the mover is idle.
 func (b *bench) moved() { b.p.mover.queue.Wait() }
 
-func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
+func TestLongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c, other := b.channel("c", 1), b.channel("other", 2)
 	b.publishAll([]Message{{Body: []byte("a"), TraceID: 7, Key: []byte("k"), Dedup: []byte("d"), TTL: time.Hour}})
@@ -64,7 +64,7 @@ func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
 	want(t, "when due", r.take(2, b.now.Add(2*time.Minute)), "b a")
 }
 
-func TestWhatKeepsItsOrderOrNothingIsNotAppendedAgain(t *testing.T) {
+func TestOrderedAndEphemeralRequeuesAreNotAppendedAgain(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	brief := b.channel("brief#ephemeral", 0)
 	ordered, err := b.p.AddChannel("ordered", 2, ChannelOptions{Order: policy.Strict})
@@ -88,7 +88,7 @@ func TestWhatKeepsItsOrderOrNothingIsNotAppendedAgain(t *testing.T) {
 	}
 }
 
-func TestACopyThatTheDiskHasNoRoomForIsNotMade(t *testing.T) {
+func TestNoCopyWithoutDiskSpace(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: 1, Room: func([]Message) bool { return false }})
 	c := b.channel("c", 1)
 	b.publish("a")
@@ -163,7 +163,7 @@ func TestStragglersDoNotKeepOldSegments(t *testing.T) {
 	}
 }
 
-func TestABacklogIsNotCarried(t *testing.T) {
+func TestBacklogIsNotCarriedForward(t *testing.T) {
 	b := movingBench(t, MovePolicy{CarryBytes: 1 << 16})
 	c := b.channel("c", 1)
 	for range 100 {

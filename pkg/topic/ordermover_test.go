@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// TestALongRequeueStaysWhereItIsInAnOrderedChannel: also if the channel's backoff defers the message.
-func TestALongRequeueStaysWhereItIsInAnOrderedChannel(t *testing.T) {
+// TestLongRequeueStaysWhereItIsInAnOrderedChannel: also if the channel's backoff defers the message.
+func TestLongRequeueStaysWhereItIsInAnOrderedChannel(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
@@ -29,9 +29,9 @@ func TestALongRequeueStaysWhereItIsInAnOrderedChannel(t *testing.T) {
 	}
 }
 
-// TestWhatWasToBeMovedStaysWhereOrderBegins: the channel becomes ordered before the mover
+// TestPendingMoveIsCancelledWhenOrderBegins: the channel becomes ordered before the mover
 // reaches the message.
-func TestWhatWasToBeMovedStaysWhereOrderBegins(t *testing.T) {
+func TestPendingMoveIsCancelledWhenOrderBegins(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.ByKey, policy.Strict} {
 		b := newBench(t)
 		c := b.channel("c", 1)

@@ -223,7 +223,7 @@ func want(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestFirstChannelGetsTheBacklogAndLaterOnesStartAtTheEnd(t *testing.T) {
+func TestFirstChannelGetsBacklogLaterOnesStartAtEnd(t *testing.T) {
 	b := newBench(t)
 	b.publish("a", "b")
 	first := b.join(b.channel("first", 1))
@@ -233,7 +233,7 @@ func TestFirstChannelGetsTheBacklogAndLaterOnesStartAtTheEnd(t *testing.T) {
 	want(t, "second", second.take(9, t0), "c")
 }
 
-func TestWithoutChannelsMessagesWaitForTheNextFirstOne(t *testing.T) {
+func TestMessagesWaitForNextFirstChannel(t *testing.T) {
 	b := newBench(t)
 	r := b.join(b.channel("c", 1))
 	b.publish("seen")
@@ -273,7 +273,7 @@ func TestPositionsSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestAChannelMadeAnewDoesNotInheritAPosition(t *testing.T) {
+func TestRecreatedChannelInheritsNoPosition(t *testing.T) {
 	b := newBench(t)
 	b.channel("other", 1)
 	r := b.join(b.channel("c", 2))
@@ -288,7 +288,7 @@ func TestAChannelMadeAnewDoesNotInheritAPosition(t *testing.T) {
 	want(t, "the new channel", b.join(c).take(9, t0), "z")
 }
 
-func TestDelayedPublishIsDeliveredWhenDueAndNotBefore(t *testing.T) {
+func TestDeferredPublishIsDeliveredWhenDue(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.publishAll([]Message{{Body: []byte("late"), Delay: time.Hour}, {Body: []byte("now")}})
@@ -313,7 +313,7 @@ func TestDelayedPublishIsDeliveredWhenDueAndNotBefore(t *testing.T) {
 	want(t, "when due", r.take(9, t0.Add(time.Hour)), "late")
 }
 
-func TestInFlightMessagesOfALeaverGoToTheNextConsumer(t *testing.T) {
+func TestInFlightMessagesOfClosedConsumerAreRedelivered(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.publish("a", "b")
@@ -332,7 +332,7 @@ func TestInFlightMessagesOfALeaverGoToTheNextConsumer(t *testing.T) {
 	}
 }
 
-func TestTimedOutMessageIsDeliveredAgain(t *testing.T) {
+func TestTimedOutMessageIsRedelivered(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -352,7 +352,7 @@ func TestTimedOutMessageIsDeliveredAgain(t *testing.T) {
 	want(t, "again", r.take(1, t0.Add(time.Minute)), "a")
 }
 
-func TestPausedTopicTakesMessagesAndDeliversNone(t *testing.T) {
+func TestPausedTopicAcceptsAndDeliversNothing(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -367,7 +367,7 @@ func TestPausedTopicTakesMessagesAndDeliversNone(t *testing.T) {
 	want(t, "resumed", r.take(9, t0), "during")
 }
 
-func TestEmptyOfAPausedTopicDropsWhatChannelsHaveNotGot(t *testing.T) {
+func TestEmptyOfPausedTopicDropsUndelivered(t *testing.T) {
 	b := newBench(t)
 	r := b.join(b.channel("c", 1))
 	b.publish("before")
@@ -381,7 +381,7 @@ func TestEmptyOfAPausedTopicDropsWhatChannelsHaveNotGot(t *testing.T) {
 	want(t, "delivered", r.take(9, t0), "before after")
 }
 
-func TestPausedChannelDeliversNothingAndTakesAnswers(t *testing.T) {
+func TestPausedChannelAcceptsAnswers(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -413,7 +413,7 @@ func TestEmptiedChannelForgetsInFlight(t *testing.T) {
 	want(t, "after", r.take(9, t0), "d")
 }
 
-func TestSeekDeliversAgain(t *testing.T) {
+func TestSeekRedelivers(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -426,7 +426,7 @@ func TestSeekDeliversAgain(t *testing.T) {
 	want(t, "after the seek", r.take(9, t0), "a b")
 }
 
-func TestEmitErrorGivesBackWhatWasNotSent(t *testing.T) {
+func TestEmitErrorReturnsUnsentMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -445,7 +445,7 @@ func TestEmitErrorGivesBackWhatWasNotSent(t *testing.T) {
 	want(t, "the other", other.take(9, t0), "b c")
 }
 
-func TestSamplingFinishesWhatItDoesNotDeliver(t *testing.T) {
+func TestSamplingFinishesSkippedMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c, func(o *ConsumerOptions) { o.SampleRate = 30 })
@@ -462,7 +462,7 @@ func TestSamplingFinishesWhatItDoesNotDeliver(t *testing.T) {
 	}
 }
 
-func TestPeekTouchesNothing(t *testing.T) {
+func TestPeekChangesNothing(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -486,7 +486,7 @@ func TestPeekTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
+func TestRetentionKeepsUnfinishedMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
@@ -518,7 +518,7 @@ func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
 	}
 }
 
-func TestASizeLimitDropsTheOldestAndChannelsGoOn(t *testing.T) {
+func TestSizeLimitDropsOldestAndChannelsContinue(t *testing.T) {
 	b := newBench(t)
 	r := b.join(b.channel("c", 1))
 	big := strings.Repeat("x", 10_000)
@@ -539,7 +539,7 @@ func TestASizeLimitDropsTheOldestAndChannelsGoOn(t *testing.T) {
 	}
 }
 
-func TestAbandonedChannelGoesOnlyWithoutConsumers(t *testing.T) {
+func TestAbandonedChannelIsDeletedOnlyWithoutConsumers(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c#ephemeral", 0)
 	r := b.join(c)

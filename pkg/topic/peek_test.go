@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 )
 
-func TestTheOldestMessageOfAChannel(t *testing.T) {
+func TestOldestMessageOfAChannel(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	began := b.now

@@ -6,7 +6,7 @@ import (
 
 // The receipt of a publish has the position of its first message and the size of all; a
 // delivery has both for its message.
-func TestAPublisherAndAConsumerSeeOnePlace(t *testing.T) {
+func TestPublisherAndConsumerSeeOnePosition(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	type place struct {

@@ -130,7 +130,7 @@ func damage(t *testing.T, m *vfs.Mem, slot string, change func([]byte) []byte) {
 	}
 }
 
-func TestDamagedNewestFallsBackAndSaysSo(t *testing.T) {
+func TestDamagedNewestSlotFallsBackAndIsReported(t *testing.T) {
 	changes := map[string]func([]byte) []byte{
 		"empty":       func([]byte) []byte { return nil },
 		"cut":         func(b []byte) []byte { return b[:len(b)-1] },

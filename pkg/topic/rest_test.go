@@ -33,7 +33,7 @@ func (b *bench) publishBulky(from, count int) {
 	b.publish(bodies...)
 }
 
-func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
+func TestConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 	for _, tail := range []int{-1, 64 << 20} {
 		m := limit.NewMemory(64 << 20)
 		b := newPaidBench(t, m, tail)
@@ -58,10 +58,10 @@ func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 	}
 }
 
-// TestAConsumerReturnsToABatchByAnotherWay has a consumer that rested in the midst of a
+// TestConsumerReturnsToBatchByOffset has a consumer that rested in the midst of a
 // large batch come back to its first message from the batch before, which is kept. The
 // place where it rested does not apply to that batch.
-func TestAConsumerReturnsToABatchByAnotherWay(t *testing.T) {
+func TestConsumerReturnsToBatchByOffset(t *testing.T) {
 	b := newPaidBench(t, limit.NewMemory(64<<20), -1)
 	b.publishBulky(0, 1)
 	b.publishBulky(1, 4)
@@ -85,7 +85,7 @@ func TestAConsumerReturnsToABatchByAnotherWay(t *testing.T) {
 	takes(r, 0, 1)
 }
 
-func TestAConsumerThatRestsMissesNothing(t *testing.T) {
+func TestIdleConsumerMissesNothing(t *testing.T) {
 	rng := testrand.New(t)
 	for _, budget := range []int64{64 << 20, 4 << 20, 0} {
 		for _, tail := range []int{-1, 64 << 20} {
@@ -141,7 +141,7 @@ func takeAtRandom(t *testing.T, rng *rand.Rand, r *reader, all int) {
 	}
 }
 
-func TestAConsumerAsksAgainWhereThereIsNoMemoryForABatch(t *testing.T) {
+func TestConsumerRetriesWithoutBatchMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const budget = 8 << 20
 		m := limit.NewMemory(budget)

@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/flow"
 )
 
-// TestARestoredChannelBeginsAtTheLogsStart: retention may have removed messages to
+// TestRestoredChannelBeginsAtLogStart: retention may have removed messages to
 // which a stored position refers.
-func TestARestoredChannelBeginsAtTheLogsStart(t *testing.T) {
+func TestRestoredChannelBeginsAtLogStart(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	big := strings.Repeat("x", 10_000)
@@ -41,9 +41,9 @@ func TestARestoredChannelBeginsAtTheLogsStart(t *testing.T) {
 	}
 }
 
-// TestAChannelThatAnOlderSnapshotLacksSkipsNothing: the newest snapshot is gone, and
+// TestChannelMissingFromOlderSnapshotSkipsNothing: the newest snapshot is gone, and
 // the one before it was stored before the channel was created.
-func TestAChannelThatAnOlderSnapshotLacksSkipsNothing(t *testing.T) {
+func TestChannelMissingFromOlderSnapshotSkipsNothing(t *testing.T) {
 	b := newBench(t)
 	b.publish("1", "2", "3")
 	b.channel("a", 1)

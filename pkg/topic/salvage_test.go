@@ -94,7 +94,7 @@ func TestDamagedPositionsAreSalvagedOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestLostPositionsAreNotForgottenByAStop(t *testing.T) {
+func TestLostPositionsSurviveAStop(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		b := readTo(t)
 		b.spoilFiles()
@@ -137,7 +137,7 @@ func TestRemovedPositionsSkipNothing(t *testing.T) {
 }
 
 // A new series of snapshots must not meet the changes that followed the old one.
-func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
+func TestSalvagedPositionsIgnoreOlderJournal(t *testing.T) {
 	b := readTo(t)
 	note := advance.Change{Channel: "a", Version: 1, Floor: 4, Offset: 4}.Append(nil)
 	for range 5 {
@@ -165,7 +165,7 @@ func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
 	}
 }
 
-func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
+func TestStandbyWithDamagedPositionsStartsNewSeries(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	change := advance.Change{Channel: "c", Version: 1, Floor: 77, Offset: 77}.Append(nil)
@@ -206,10 +206,10 @@ func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
 	}
 }
 
-// TestAPowerCutTakesWhatIsKnownOfLostMessages: positions may be stored before the
+// TestPowerCutForgetsPositionsOfLostMessages: positions may be stored before the
 // messages to which they refer. If a power cut loses those messages, the messages
 // that take their offsets must not count as finished.
-func TestAPowerCutTakesWhatIsKnownOfLostMessages(t *testing.T) {
+func TestPowerCutForgetsPositionsOfLostMessages(t *testing.T) {
 	for _, role := range []string{"leader", "follower"} {
 		disk := vfs.NewCrashable()
 		b := &bench{t: t, fs: disk, now: t0}

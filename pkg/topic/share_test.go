@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
+func TestOrderedFinishCountsOnceAllReplicasKnow(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, true)
 	r := s.bench().join(c)
@@ -47,7 +47,7 @@ func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
 	}
 }
 
-func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
+func TestReplicaContinuesAfterKnownOrderedFinish(t *testing.T) {
 	for name, deliver := range map[string]int{"heard of it": 1, "has not": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := newSet(t)
@@ -79,10 +79,10 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 	}
 }
 
-// TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow: the previous leader
+// TestOrderedChannelWaitsUntilReplicasKnow: the previous leader
 // reported to this node that a message is finished, and died. If this node
 // continued from there and died too, the third node would go back.
-func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
+func TestOrderedChannelWaitsUntilReplicasKnow(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
 	s.publish("a", "b")
@@ -107,9 +107,9 @@ func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
 	want(t, "the third leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
-// TestASnapshotDoesNotUndoWhatWasSharedBeforeIt: a checkpoint made while an
+// TestSnapshotKeepsChangesSharedBefore: a checkpoint made while an
 // ordered FIN is being shared must not move the other replicas back.
-func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
+func TestSnapshotKeepsChangesSharedBefore(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
 	s.publish("a", "b")
@@ -139,9 +139,9 @@ func (m meanwhile) current() Snapshot {
 	return s
 }
 
-// TestAChangeWaitsForTheSnapshotThatIsBeingMade: it was made after the state in
+// TestChangeWaitsForSnapshotInProgress: it was made after the state in
 // the snapshot.
-func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
+func TestChangeWaitsForSnapshotInProgress(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, true))
 	s.publish("a", "b")
@@ -163,7 +163,7 @@ func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
-func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
+func TestSeekWaitsForSharing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
 		c := s.channel("c", 1, true)
@@ -199,7 +199,7 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 	})
 }
 
-func TestASeekGivesUpInTimeAndChangesNothing(t *testing.T) {
+func TestSeekTimesOutAndChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
 		c := s.channel("c", 1, true)
@@ -216,7 +216,7 @@ func TestASeekGivesUpInTimeAndChangesNothing(t *testing.T) {
 	})
 }
 
-func TestFlushReturnsOnceEverybodyHasThePositions(t *testing.T) {
+func TestFlushReturnsOnceAllReplicasHavePositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
 		s.channel("first", 1, false)
@@ -249,7 +249,7 @@ func TestFlushReturnsOnceEverybodyHasThePositions(t *testing.T) {
 	})
 }
 
-func TestFlushSaysThatItIsNotKnownWhoHasThePositions(t *testing.T) {
+func TestFlushReportsUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
 		s.channel("c", 1, false)
@@ -268,7 +268,7 @@ func TestFlushSaysThatItIsNotKnownWhoHasThePositions(t *testing.T) {
 	})
 }
 
-func TestAloneNothingIsShared(t *testing.T) {
+func TestNothingIsSharedWithoutReplicas(t *testing.T) {
 	s := newSet(t)
 	s.line.deliverAll()
 	s.line.alone = true
@@ -296,7 +296,7 @@ func TestAloneNothingIsShared(t *testing.T) {
 	}
 }
 
-func TestUnorderedPositionsTravelWithTheCheckpoint(t *testing.T) {
+func TestUnorderedPositionsAreSharedWithCheckpoint(t *testing.T) {
 	s := newSet(t)
 	r := s.bench().join(s.channel("c", 1, false))
 	s.publish(strings.Fields("a b c d e")...)
@@ -319,7 +319,7 @@ func TestUnorderedPositionsTravelWithTheCheckpoint(t *testing.T) {
 	want(t, "what was requeued", r.take(9, t0.Add(time.Hour)), "e")
 }
 
-func TestPublishersDelaysHoldAtTheNextLeader(t *testing.T) {
+func TestPublishersDelaysHoldAtNextLeader(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		s := newSet(t)
 		s.channel("c", 1, ordered)
@@ -338,7 +338,7 @@ func TestPublishersDelaysHoldAtTheNextLeader(t *testing.T) {
 	}
 }
 
-func TestPausedAndDeletedTravelToo(t *testing.T) {
+func TestPausedAndDeletedStatesAreShared(t *testing.T) {
 	s := newSet(t)
 	s.channel("kept", 1, false)
 	s.channel("deleted", 2, false)
@@ -371,10 +371,10 @@ func TestInheritedMessagesWakeWaitingConsumers(t *testing.T) {
 	}
 }
 
-// TestAnAnswerNeedsALease: without one a message is not finished, and a consumer
+// TestAnswerNeedsALease: without one a message is not finished, and a consumer
 // that gets that error no longer holds it: it is delivered again as soon as
 // there is a lease.
-func TestAnAnswerNeedsALease(t *testing.T) {
+func TestAnswerNeedsALease(t *testing.T) {
 	leased := true
 	s := newSet(t)
 	s.leased = func(time.Time) bool { return leased }
@@ -410,7 +410,7 @@ func TestAnAnswerNeedsALease(t *testing.T) {
 	r.finish("a", "b", "c")
 }
 
-func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
+func TestQuiesceWaitsForInFlight(t *testing.T) {
 	answers := map[string]func(*set, *reader){
 		"finished":  func(_ *set, r *reader) { r.finish("a") },
 		"requeued":  func(_ *set, r *reader) { _ = r.Requeue(r.got["a"], t0, time.Hour) },
@@ -456,7 +456,7 @@ func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestQuiesceGivesUpInTimeAndStaysSuspended(t *testing.T) {
+func TestQuiesceTimesOutAndStaysSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
 		r := s.bench().join(s.channel("c", 1, false))
@@ -478,8 +478,8 @@ func TestQuiesceGivesUpInTimeAndStaysSuspended(t *testing.T) {
 	})
 }
 
-// TestAClosedPartitionWritesNothing: a Standby owns its directory by then.
-func TestAClosedPartitionWritesNothing(t *testing.T) {
+// TestClosedPartitionWritesNothing: a Standby owns its directory by then.
+func TestClosedPartitionWritesNothing(t *testing.T) {
 	s := newSet(t)
 	c := s.channel("c", 1, false)
 	r := s.bench().join(c)
@@ -518,9 +518,9 @@ func (r *reader) finish2(t *testing.T, body string) {
 	}
 }
 
-// TestPositionsBeyondTheLogDoNotCount: other messages may take the offsets to
+// TestPositionsBeyondLogAreIgnored: other messages may take the offsets to
 // which they refer.
-func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
+func TestPositionsBeyondLogAreIgnored(t *testing.T) {
 	s := newSet(t)
 	s.channel("c", 1, false)
 	s.publish("a")
@@ -539,9 +539,9 @@ func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
 	want(t, "what took the offsets", r.take(9, t0), "b c")
 }
 
-// TestAnOrderedConsumerKeepsTheBatchAtHand: it is asked for more while its one
+// TestOrderedConsumerKeepsItsBatch: it is asked for more while its one
 // message is in flight, and would read the whole batch again for the next.
-func TestAnOrderedConsumerKeepsTheBatchAtHand(t *testing.T) {
+func TestOrderedConsumerKeepsItsBatch(t *testing.T) {
 	b := newBench(t)
 	b.publish("a", "b")
 	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})

@@ -19,9 +19,9 @@ var shapes = []struct {
 	}},
 }
 
-// TestStoredSizeIsWhatABatchGrowsBy holds StoredSize to the codec, at the lengths
+// TestStoredSizeMatchesBatchGrowth holds StoredSize to the codec, at the lengths
 // where the number before a record takes another byte.
-func TestStoredSizeIsWhatABatchGrowsBy(t *testing.T) {
+func TestStoredSizeMatchesBatchGrowth(t *testing.T) {
 	for _, extra := range shapes {
 		for _, n := range []int{0, 1, 116, 117, 118, 125, 126, 127, 128, 16370, 16380, 16381, 16382, 16383, 16384} {
 			m := extra.m

@@ -43,7 +43,7 @@ func told(t testing.TB, number uint64, s Snapshot) []byte {
 	return data
 }
 
-func TestStandbyKeepsWhatTheLeaderTells(t *testing.T) {
+func TestStandbyStoresLeadersPositions(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	if s.Floor() != 0 {
@@ -68,7 +68,7 @@ func TestStandbyKeepsWhatTheLeaderTells(t *testing.T) {
 	}
 }
 
-func TestStandbyTakesOnlyWholeSnapshots(t *testing.T) {
+func TestStandbyAcceptsOnlyWholeSnapshots(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	good := told(t, 1, sampleSnapshot(3))
@@ -91,7 +91,7 @@ func TestStandbyTakesOnlyWholeSnapshots(t *testing.T) {
 	}
 }
 
-func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
+func TestStandbyDoesNotRewriteWhatItHas(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	if err := s.Replace(told(t, 1, sampleSnapshot(4))); err != nil {
@@ -117,9 +117,9 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatIsToldAgainUndoesNothing: a new session begins with the
+// TestRepeatedSnapshotUndoesNothing: a new session begins with the
 // newest snapshot, and may end before it repeats the later shares.
-func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
+func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
 	s := mustOpenStandby(t, positionsFS(t))
 	at := func(floor seq.Offset, moves uint64) Snapshot {
 		return Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 1, Moves: moves, Position: channel.Position{Floor: floor}}}}
@@ -233,7 +233,7 @@ func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
 	}
 }
 
-func TestAClosedStandbyWritesNothing(t *testing.T) {
+func TestClosedStandbyWritesNothing(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	if err := errors.Join(s.Replace(told(t, 1, sampleSnapshot(1))), s.Close()); err != nil {
@@ -324,10 +324,10 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 	}
 }
 
-// TestStandbyGoesOnAfterEveryFailure fails each operation of a history in turn:
+// TestStandbyContinuesAfterEveryFailure fails each operation of a history in turn:
 // the state stored before is still there, and the leader's next share repairs
 // the standby.
-func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
+func TestStandbyContinuesAfterEveryFailure(t *testing.T) {
 	for index := int64(0); ; index++ {
 		m := positionsFS(t)
 		faulty := vfstest.NewFaulty(m)
@@ -397,7 +397,7 @@ func changeOf(name string, version uint64, floor, offset seq.Offset, moves uint6
 // A killed follower is still in sync, and its leader begins the next session with
 // the same snapshot. If the leader dies before it repeats the changes, this
 // replica may lead next.
-func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
+func TestRepeatedSnapshotAfterKillUndoesNothing(t *testing.T) {
 	snapshot := told(t, uint64(stampOf(3, 7)), orderedAt(0))
 	for name, then := range map[string]func(*Standby) error{
 		"at once":            func(*Standby) error { return nil },
@@ -441,7 +441,7 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 // a power cut took. The next leader lacks them, gives their offsets to other
 // messages, which are not finished, and may be killed before the next
 // checkpoint.
-func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
+func TestPositionsBeyondEndStayForgotten(t *testing.T) {
 	m := positionsFS(t)
 	change := changeOf("c", 1, 1, 1, 0, 0).Append(nil)
 	for name, tell := range map[string]func(s *Standby) error{

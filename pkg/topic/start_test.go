@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestAChannelBeginsWhereItsFirstConsumerWants(t *testing.T) {
+func TestFirstConsumerChoosesStart(t *testing.T) {
 	b := newBench(t)
 	var positions []int64
 	for i := range 5 {

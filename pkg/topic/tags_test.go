@@ -27,7 +27,7 @@ func wants(tag string) func(*ConsumerOptions) {
 	return func(o *ConsumerOptions) { o.Tag = tag }
 }
 
-func TestABusyTaggedConsumerBlocksNobody(t *testing.T) {
+func TestBusyTaggedConsumerBlocksNoOther(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	busy, other, plain := b.join(c, wants("a")), b.join(c, wants("b")), b.join(c)
@@ -55,7 +55,7 @@ func TestABusyTaggedConsumerBlocksNobody(t *testing.T) {
 
 // A consumer that finds messages of other tags wakes the consumers that wait
 // for them.
-func TestAConsumerIsWokenForMessagesThatAnotherFound(t *testing.T) {
+func TestConsumerIsWokenForMessagesThatAnotherFound(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	plain, a := b.join(c), b.join(c, wants("a"))
@@ -78,7 +78,7 @@ func TestAConsumerIsWokenForMessagesThatAnotherFound(t *testing.T) {
 }
 
 // When the last consumer of a tag leaves, its messages are for all consumers.
-func TestATagWithoutAConsumerCountsAsNone(t *testing.T) {
+func TestTagWithoutAConsumerCountsAsNone(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	plain, a := b.join(c), b.join(c, wants("a"))
@@ -96,7 +96,7 @@ func TestATagWithoutAConsumerCountsAsNone(t *testing.T) {
 	}
 }
 
-func TestMessagesWithoutATagWaitForAConsumerWithout(t *testing.T) {
+func TestUntaggedMessagesWaitForUntaggedConsumer(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	a := b.join(c, wants("a"))
@@ -123,7 +123,7 @@ func TestTagsAreBounded(t *testing.T) {
 
 // A message that the filter does not choose is finished for the channel. A sample is
 // drawn from the messages for a consumer's tags.
-func TestWhatAFilterDoesNotChooseIsFinished(t *testing.T) {
+func TestUnselectedMessagesAreFinished(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	filter, err := header.ParseFilter([]byte(`{"type":1,"filter_ext_key":"k","filter_data":"v"}`))

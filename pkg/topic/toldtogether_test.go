@@ -18,9 +18,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAFinishThatIsGivenUpIsNotNoted: the message is delivered again, and this node, should it be
+// TestAbandonedFinishIsNotRecorded: the message is delivered again, and this node, should it be
 // started again, must not take it for finished.
-func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
+func TestAbandonedFinishIsNotRecorded(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	r := s.bench().join(c)
@@ -53,8 +53,8 @@ func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
 	}
 }
 
-// TestManyFinishesTakeNoStack: FINs that arrive while others are being noted are noted next, and so on.
-func TestManyFinishesTakeNoStack(t *testing.T) {
+// TestManyFinishesDoNotGrowStack: FINs that arrive while others are being noted are noted next, and so on.
+func TestManyFinishesDoNotGrowStack(t *testing.T) {
 	b, c := keyedBench(t)
 	faulty := vfstest.NewFaulty(b.fs)
 	b.p.positions.journal.fs = faulty
@@ -95,9 +95,9 @@ func TestManyFinishesTakeNoStack(t *testing.T) {
 	}
 }
 
-// TestWhatAConsumerDoesNotChooseIsNotCounted: not as delivered or finished, nor at the channel's rate;
+// TestUnselectedMessagesAreNotCounted: not as delivered or finished, nor at the channel's rate;
 // and no client gets an error about a message that it never had.
-func TestWhatAConsumerDoesNotChooseIsNotCounted(t *testing.T) {
+func TestUnselectedMessagesAreNotCounted(t *testing.T) {
 	s := newSet(t)
 	c := s.keyedChannel("c", 1)
 	limit := new(policy.Limit)

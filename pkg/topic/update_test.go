@@ -180,11 +180,11 @@ func finishedBeyond(a, b *Snapshot) string {
 	return ""
 }
 
-// TestRestoredPositionsAreThoseThatWereStored tells random histories whose
+// TestPositionsRoundTrip tells random histories whose
 // checkpoints are updates and, now and then, snapshots that replace them. Power
 // is cut after each checkpoint: the positions found are those of the channels
 // at that time.
-func TestRestoredPositionsAreThoseThatWereStored(t *testing.T) {
+func TestPositionsRoundTrip(t *testing.T) {
 	rng := testrand.New(t)
 	updates := 0
 	for range 25 {
@@ -292,8 +292,8 @@ func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
 	}
 }
 
-// TestRotInTheChangesIsToldFromATornTail damages each record of a journal.
-func TestRotInTheChangesIsToldFromATornTail(t *testing.T) {
+// TestCorruptChangeIsDistinguishedFromTornTail damages each record of a journal.
+func TestCorruptChangeIsDistinguishedFromTornTail(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	if err := errors.Join(p.Begin(), p.Save(orderedAt(0))); err != nil {
@@ -339,9 +339,9 @@ func TestRotInTheChangesIsToldFromATornTail(t *testing.T) {
 	}
 }
 
-// TestALostSnapshotUnderUpdatesIsKnown: updates follow a snapshot only once it is
+// TestLostSnapshotBelowUpdatesIsDetected: updates follow a snapshot only once it is
 // stored. Earlier positions must not undo an operator's move that was in it.
-func TestALostSnapshotUnderUpdatesIsKnown(t *testing.T) {
+func TestLostSnapshotBelowUpdatesIsDetected(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
 	at := func(floor seq.Offset, moves uint64) Snapshot {
@@ -389,9 +389,9 @@ func deferredAt(n uint32, at int64) []byte {
 	return data
 }
 
-// TestAnUpdateThatIsToldAgainUndoesNothing: a new session may repeat everything
+// TestRepeatedUpdateUndoesNothing: a new session may repeat everything
 // since the newest snapshot, also to a process that was killed meanwhile.
-func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
+func TestRepeatedUpdateUndoesNothing(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	if err := errors.Join(s.Replace(told(t, uint64(stampOf(1, 1)), orderedAt(0))), s.Update(deferredAt(2, 20)), s.Update(deferredAt(3, 30))); err != nil {
@@ -409,9 +409,9 @@ func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
 	}
 }
 
-// TestASnapshotFollowsAFailedUpdate: it is unknown what a failed sync has
+// TestSnapshotFollowsAFailedUpdate: it is unknown what a failed sync has
 // stored, and the sync is not repeated.
-func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
+func TestSnapshotFollowsAFailedUpdate(t *testing.T) {
 	m := positionsFS(t)
 	faulty := vfstest.NewFaulty(m)
 	s := mustOpenStandby(t, faulty)
@@ -438,9 +438,9 @@ func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
 	}
 }
 
-// TestOthersThatComeGetASnapshotFirst: updates are useless to a follower without
+// TestNewReplicasGetASnapshotFirst: updates are useless to a follower without
 // the state that they change.
-func TestOthersThatComeGetASnapshotFirst(t *testing.T) {
+func TestNewReplicasGetASnapshotFirst(t *testing.T) {
 	s := newSetThatUpdates(t, 1)
 	s.line.alone = true
 	r := s.bench().join(s.channel("c", 1, false))

@@ -22,7 +22,7 @@ func addressedMistakes() []mistake {
 		},
 		{
 			name: "addressed: the next leader does not look for copies", file: "pkg/topic/arrivals.go",
-			old: "a.found, a.served = found, true", with: "a.found, a.served = found[:0], true", tests: topic, run: "NextLeader|KnownWhich",
+			old: "a.found, a.served = found, true", with: "a.found, a.served = found[:0], true", tests: topic, run: "NextLeader|TestNothingIsDeliveredBeforeCopiesAreResolved",
 		},
 		{
 			name: "addressed: the next leader does not know what is deferred", file: "pkg/topic/arrivals.go",
@@ -30,19 +30,19 @@ func addressedMistakes() []mistake {
 		},
 		{
 			name: "addressed: what is deferred and not committed is forgotten", file: "pkg/topic/arrivals.go",
-			old: "	if !a.untold(false) {\n", with: "	if !a.untold(true) {\n", tests: topic, run: "NotCommittedKeepsNothingBack",
+			old: "	if !a.untold(false) {\n", with: "	if !a.untold(true) {\n", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
 		},
 		{
 			name: "addressed: what is deferred and not committed keeps the others back", file: "pkg/topic/arrivals.go",
-			old: "	a.unsure.Store(a.untold(true))\n}", with: "	a.unsure.Store(a.untold(false))\n}", tests: topic, run: "NotCommittedKeepsNothingBack",
+			old: "	a.unsure.Store(a.untold(true))\n}", with: "	a.unsure.Store(a.untold(false))\n}", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
 		},
 		{
 			name: "addressed: messages are delivered before it is known which copies count", file: "pkg/topic/consumer.go",
-			old: "c.p.arrivals.unsure.Load() || ", with: "", tests: topic, run: "KnownWhich",
+			old: "c.p.arrivals.unsure.Load() || ", with: "", tests: topic, run: "TestNothingIsDeliveredBeforeCopiesAreResolved",
 		},
 		{
 			name: "addressed: no consumer is woken when it is known which copies count", file: "pkg/topic/arrivals.go",
-			old: "\tif was {\n\t\tp.Wake()", with: "\tif was && p == nil {\n\t\tp.Wake()", tests: topic, run: "KnownWhich",
+			old: "\tif was {\n\t\tp.Wake()", with: "\tif was && p == nil {\n\t\tp.Wake()", tests: topic, run: "TestNothingIsDeliveredBeforeCopiesAreResolved",
 		},
 		{
 			name: "addressed: the log is looked through from further and further back", file: "pkg/topic/arrivals.go",
@@ -81,15 +81,15 @@ func moveMistakes() []mistake {
 		},
 		{
 			name: "moves: a message that has had all its attempts is appended again", file: "pkg/topic/mover.go",
-			old: "return moving{c, o, due}, deferred", with: "return moving{c, o, due}, deferred || true", tests: topic, run: "KeepsItsOrder",
+			old: "return moving{c, o, due}, deferred", with: "return moving{c, o, due}, deferred || true", tests: topic, run: "TestOrderedAndEphemeralRequeuesAreNotAppendedAgain",
 		},
 		{
 			name: "moves: copies are made while the topic is paused", file: "pkg/topic/mover.go",
-			old: " && c.p.pausedAt.Load() == notPaused", with: "", tests: topic, run: "KeepsItsOrder",
+			old: " && c.p.pausedAt.Load() == notPaused", with: "", tests: topic, run: "TestOrderedAndEphemeralRequeuesAreNotAppendedAgain",
 		},
 		{
 			name: "moves: a copy is made where there is no room", file: "pkg/topic/mover.go",
-			old: "room != nil && !room(messages)", with: "room != nil && false", tests: topic, run: "NoRoom|RoomFor",
+			old: "room != nil && !room(messages)", with: "room != nil && false", tests: topic, run: "TestFullConsumerLeavesKeysToAnother|TestNoCopyWithoutDiskSpace",
 		},
 		{
 			name: "moves: a copy restarts its time to live", file: "pkg/record/copy.go",

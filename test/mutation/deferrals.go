@@ -6,11 +6,11 @@ func deferralMistakes() []mistake {
 	return []mistake{
 		{
 			name: "deferrals: an advanced message waits again after a restart", file: "pkg/channel/state.go",
-			old: "case d.Delay == 0:", with: "case false:", tests: pure, run: "AdvancedMessages",
+			old: "case d.Delay == 0:", with: "case false:", tests: pure, run: "TestAdvancedAndCancelledMessagesStaySo",
 		},
 		{
 			name: "deferrals: a checkpoint forgets what was advanced", file: "pkg/channel/recorder.go",
-			old: "case m.delayed == advanced:", with: "case false:", tests: pure, run: "AdvancedMessages",
+			old: "case m.delayed == advanced:", with: "case false:", tests: pure, run: "TestAdvancedAndCancelledMessagesStaySo",
 		},
 		{
 			name: "deferrals: a page that is joined loses when its first message is due", file: "pkg/channel/far.go",
@@ -19,15 +19,15 @@ func deferralMistakes() []mistake {
 		{
 			name: "deferrals: a message is cancelled that is not deferred", file: "pkg/channel/deferrals.go",
 			old: "if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {", with: "if !ok {",
-			tests: pure, run: "BehavesLikeTheModel",
+			tests: pure, run: "TestStateMatchesModel",
 		},
 		{
 			name: "deferrals: offsets that are far apart are taken for one", file: "pkg/channel/index.go",
-			old: "c.low == lowOf(o) && (*x.slots)[c.slot].offset == o", with: "c.low == lowOf(o)", tests: pure, run: "FarApart",
+			old: "c.low == lowOf(o) && (*x.slots)[c.slot].offset == o", with: "c.low == lowOf(o)", tests: pure, run: "TestDistantOffsetsAreDistinguished",
 		},
 		{
 			name: "deferrals: a deferral that is over counts as advanced", file: "pkg/channel/far.go",
-			old: "max(1, subTime(m.due, m.taken))", with: "subTime(m.due, m.taken)", tests: pure, run: "WithoutADelay",
+			old: "max(1, subTime(m.due, m.taken))", with: "subTime(m.due, m.taken)", tests: pure, run: "TestDeferralWithoutDelayIsNotAdvanced",
 		},
 		{
 			name: "deferrals: a page repeats the last message of the one before", file: "pkg/channel/deferrals.go",
@@ -35,11 +35,11 @@ func deferralMistakes() []mistake {
 		},
 		{
 			name: "deferrals: what is far is delivered at once", file: "pkg/channel/ledger.go",
-			old: "} else if !l.t.far.has(l.cursor) {", with: "} else {", tests: pure, run: "BehavesLikeTheModel",
+			old: "} else if !l.t.far.has(l.cursor) {", with: "} else {", tests: pure, run: "TestStateMatchesModel",
 		},
 		{
 			name: "deferrals: a checkpoint forgets what is far", file: "pkg/channel/position.go",
-			old: "s.t.far.set(s.wall).overlay(", with: "DeferralSet{}.overlay(", tests: pure, run: "BehavesLikeTheModel",
+			old: "s.t.far.set(s.wall).overlay(", with: "DeferralSet{}.overlay(", tests: pure, run: "TestStateMatchesModel",
 		},
 		{
 			name: "deferrals: what is far is not looked at before it is due", file: "pkg/channel/state.go",

@@ -45,7 +45,7 @@ func boundMistakes() []mistake {
 		{
 			name: "bounds: what a filter leaves out of a key is finished here alone", file: "pkg/topic/consumer.go",
 			old:  "!selected(k, &d) {\n\t\t\tk.undo.left = append(k.undo.left, t.Offset)",
-			with: "!selected(k, &d) {\n\t\t\tk.undo.gone = append(k.undo.gone, t.Offset)", tests: []string{"./pkg/topic"}, run: "FilterLeavesOut",
+			with: "!selected(k, &d) {\n\t\t\tk.undo.gone = append(k.undo.gone, t.Offset)", tests: []string{"./pkg/topic"}, run: "TestFilteredMessageOfAKeyIsFinishedForAll",
 		},
 		{
 			name: "bounds: an answer about traces gathers all there is", file: "pkg/trace/find.go",

@@ -6,11 +6,11 @@ func historyMistakes() []mistake {
 	return []mistake{
 		{
 			name: "history: what consumers finished since a move forward is repeated", file: "pkg/channel/history.go",
-			old: "if target > floor {", with: "if false {", tests: []string{"./pkg/channel"}, run: "AReturnIsExact",
+			old: "if target > floor {", with: "if false {", tests: []string{"./pkg/channel"}, run: "TestUndoIsExact",
 		},
 		{
 			name: "history: what was finished out of order is forgotten", file: "pkg/channel/history.go",
-			old: "[][]Range{finished, since}", with: "[][]Range{since}", tests: []string{"./pkg/channel"}, run: "AReturnIsExact",
+			old: "[][]Range{finished, since}", with: "[][]Range{since}", tests: []string{"./pkg/channel"}, run: "TestUndoIsExact",
 		},
 		{
 			name: "history: positions of one channel are kept without a bound", file: "pkg/meta/saved.go",

@@ -112,22 +112,22 @@ func laggingMistakes() []mistake {
 		{
 			name: "a consumer keeps the batch of its last Take", file: "pkg/topic/consumer.go",
 			old: "\t\t\tk.at.Rest()\n\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err", with: "\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err",
-			tests: []string{"./pkg/topic"}, run: "TestAConsumerHoldsNoLargeBatch",
+			tests: []string{"./pkg/topic"}, run: "TestConsumerHoldsNoLargeBatch",
 		},
 		{
 			name: "a consumer that found no memory for a batch sleeps", file: "pkg/topic/consumer.go",
 			old: "\t\t\tk.wake() // it has waited, and asks again\n", with: "",
-			tests: []string{"./pkg/topic"}, run: "TestAConsumerAsksAgain",
+			tests: []string{"./pkg/topic"}, run: "TestConsumerRetriesWithoutBatchMemory",
 		},
 		{
 			name: "a batch is taken up again that is another one", file: "pkg/reading/place.go",
 			old: "b.First() == r.rested.first && b.Checksum() == r.rested.sum {", with: "true {",
-			tests: []string{"./pkg/topic"}, run: "TestAConsumerThatRestsMissesNothing",
+			tests: []string{"./pkg/topic"}, run: "TestIdleConsumerMissesNothing",
 		},
 		{
 			name: "a batch is taken up again where another one was left", file: "pkg/reading/place.go",
 			old: "b.Resume(r.rested.next, r.rested.left), r.rested.next", with: "b.Resume(r.next, r.rested.left), r.next",
-			tests: []string{"./pkg/topic"}, run: "TestAConsumerReturnsToABatch",
+			tests: []string{"./pkg/topic"}, run: "TestConsumerReturnsToBatchByOffset",
 		},
 		{
 			name: "a message is read for which there was no memory a moment ago", file: "pkg/server/writer.go",

@@ -95,7 +95,7 @@ func switchMistakes() []mistake {
 		{
 			name: "once: a window that is switched off forgets what is under way", file: "pkg/once/switch.go",
 			old: " && k.idle() {", with: " {",
-			tests: []string{"./pkg/once"}, run: "Switched",
+			tests: []string{"./pkg/once"}, run: "TestWindowTogglesDuringPublishes",
 		},
 	}
 }
@@ -151,22 +151,22 @@ func optionMistakes() []mistake {
 		{
 			name: "ttl: a message lives for ever", file: "pkg/topic/load.go",
 			old: "	return passed >= ttl", with: "	return false",
-			tests: []string{"./pkg/topic"}, run: "TestExpired",
+			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesAreNotDelivered|TestExpiredMessagesDoNotBlockOrderedChannel",
 		},
 		{
 			name: "ttl: the topic's goes before the message's", file: "pkg/topic/consumer.go",
 			old: "	if m.TTL == 0 {", with: "	if k.ch.p.ttl.Load() > 0 {",
-			tests: []string{"./pkg/topic"}, run: "TestExpired",
+			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesAreNotDelivered|TestExpiredMessagesDoNotBlockOrderedChannel",
 		},
 		{
 			name: "ttl: an expired message counts each time it is taken", file: "pkg/channel/retry.go",
 			old: " || r.state.t.slots[slot].delayed == outlived", with: "",
-			tests: []string{"./pkg/channel"}, run: "OutlivesItsTime",
+			tests: []string{"./pkg/channel"}, run: "TestMessageExpiresOnce",
 		},
 		{
 			name: "ttl: expired messages are not counted", file: "pkg/topic/exhausted.go",
 			old: "			c.expired++\n", with: "",
-			tests: []string{"./pkg/topic"}, run: "TestExpired",
+			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesAreNotDelivered|TestExpiredMessagesDoNotBlockOrderedChannel",
 		},
 	}
 }

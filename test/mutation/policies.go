@@ -73,7 +73,7 @@ func exhaustedMistakes() []mistake {
 		{
 			name: "exhausted: attempts are not noted before the next delivery", file: "pkg/topic/exhausted.go",
 			old: "if err := r.Park(o, id, now, FinTimeout); err != nil {", with: "if err := c.state.Requeue(o, id, now, delay); err != nil {",
-			tests: shell, run: "Attempts",
+			tests: shell, run: "TestAttemptsSurviveAFailOver|TestAttemptsSurviveAKill|TestDisposerTakesExhaustedMessages",
 		},
 		{
 			name: "exhausted: attempts are not sent to followers", file: "pkg/topic/exhausted.go",
@@ -83,17 +83,17 @@ func exhaustedMistakes() []mistake {
 		{
 			name: "exhausted: a change of attempts finishes the message", file: "pkg/topic/standby.go",
 			old: "if a.Attempts > 0 {", with: "if false {",
-			tests: shell, run: "Attempts",
+			tests: shell, run: "TestAttemptsSurviveAFailOver|TestAttemptsSurviveAKill|TestDisposerTakesExhaustedMessages",
 		},
 		{
 			name: "rate: what is not used is lost", file: "pkg/topic/consumer.go",
 			old: "defer func() { limit.Return(max - len(k.taken)) }()", with: "defer func() {}()",
-			tests: shell, run: "ARate",
+			tests: shell, run: "TestDeliveryRateIsKept|TestRateCountsOnlyDeliveredMessages",
 		},
 		{
 			name: "rate: every leader delivers all of it", file: "pkg/policy/rates.go",
 			old: "r.share = float64(max(led, 1)) / float64(max(partitions, led, 1))", with: "r.share = 1",
-			tests: shell, run: "ARate",
+			tests: shell, run: "TestDeliveryRateIsKept|TestRateCountsOnlyDeliveredMessages",
 		},
 	}
 }

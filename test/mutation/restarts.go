@@ -22,7 +22,7 @@ func restartMistakes() []mistake {
 		},
 		{
 			name: "restarts: a channel that does not change is stored", file: "pkg/topic/channel.go",
-			old: "\tif same {\n", with: "\tif false && same {\n", tests: []string{"./pkg/topic"}, run: "Configured",
+			old: "\tif same {\n", with: "\tif false && same {\n", tests: []string{"./pkg/topic"}, run: "TestUnchangedConfigurationIsNotStoredAgain",
 		},
 		{
 			name: "tails: each log takes what it may have alone", file: "pkg/commitlog/tail.go",

@@ -8,27 +8,27 @@ func tagMistakes() []mistake {
 		{
 			name: "messages of other lots are delivered", file: "pkg/topic/tags.go",
 			old: "return lot, lot == k.tags.Of(k.o.Tag)", with: "return lot, true",
-			tests: []string{"./pkg/topic"}, run: "TestABusyTaggedConsumer",
+			tests: []string{"./pkg/topic"}, run: "TestBusyTaggedConsumer",
 		},
 		{
 			name: "no consumer is woken for what was sorted", file: "pkg/topic/tags.go",
 			old: "return m.lot == lot })", with: "return m.lot != lot })",
-			tests: []string{"./pkg/topic"}, run: "TestAConsumerIsWokenForMessages",
+			tests: []string{"./pkg/topic"}, run: "TestConsumerIsWokenForMessages",
 		},
 		{
 			name: "what waits for a tag is lost to others when no consumer asks for it", file: "pkg/topic/tags.go",
 			old: "	channel.SortingOf(c.state).Merge()\n", with: "",
-			tests: []string{"./pkg/topic"}, run: "TestATagWithoutAConsumer",
+			tests: []string{"./pkg/topic"}, run: "TestTagWithoutAConsumer",
 		},
 		{
 			name: "a sample leaves out what is another's", file: "pkg/topic/consumer.go",
 			old: "if len(k.tags) == 0 && !sampled(", with: "if !sampled(",
-			tests: []string{"./pkg/topic"}, run: "TestWhatAFilter",
+			tests: []string{"./pkg/topic"}, run: "TestFilteredMessageOfAKeyIsFinishedForAll|TestUnselectedMessagesAreFinished",
 		},
 		{
 			name: "filters choose everything", file: "pkg/topic/consumer.go",
 			old: " || !k.o.Filter.Match(d.Header) {", with: " {",
-			tests: []string{"./pkg/topic"}, run: "TestWhatAFilter",
+			tests: []string{"./pkg/topic"}, run: "TestFilteredMessageOfAKeyIsFinishedForAll|TestUnselectedMessagesAreFinished",
 		},
 		{
 			name: "the wish for a tag does not reach the leader", file: "pkg/consume/subscribe.go",
@@ -43,7 +43,7 @@ func tagMistakes() []mistake {
 		{
 			name: "an ordered channel goes past the message of another lot", file: "pkg/channel/state.go",
 			old: "|| m.due != 0 && Lot(m.due) != s.lot {", with: "{",
-			tests: []string{"./pkg/channel"}, run: "TestAnOrderedChannelWaits",
+			tests: []string{"./pkg/channel"}, run: "TestOrderedChannelWaits",
 		},
 	}...)
 }
@@ -78,12 +78,12 @@ func expressionMistakes() []mistake {
 		{
 			name: "filter: large numbers are taken for their neighbours", file: "pkg/filter/header.go",
 			old: "	d.UseNumber()\n", with: "",
-			tests: pure, run: "TestExpressionsChoose",
+			tests: pure, run: "TestExpressionsSelectMessages",
 		},
 		{
 			name: "filter: a header may be followed by another", file: "pkg/filter/header.go",
 			old: "!errors.Is(err, io.EOF)", with: "false && !errors.Is(err, io.EOF)",
-			tests: pure, run: "TestAHeaderIsOneObject",
+			tests: pure, run: "TestHeaderIsOneObject",
 		},
 	}
 }
@@ -95,42 +95,42 @@ func selectionMistakes() []mistake {
 		{
 			name: "filter: what was taken before passes", file: "pkg/filter/selection.go",
 			old: "if c == nil || c.filter == nil {", with: "if c == nil || c.filter == nil || m.Attempts > 1 {",
-			tests: shell, run: "TestAMessageThatTimesOut",
+			tests: shell, run: "TestMessageThatTimesOut",
 		},
 		{
 			name: "filter: what is left out is not counted", file: "pkg/filter/selection.go",
 			old: "		s.left.Add(1)\n", with: "",
-			tests: pure, run: "TestASelection",
+			tests: pure, run: "TestSelection",
 		},
 		{
 			name: "filter: it chooses everything", file: "pkg/topic/consumer.go",
 			old: "if !k.ch.Selection.All() && !selected(k, &d) {", with: "if false {",
-			tests: shell, run: "TestAChannelGetsWhat",
+			tests: shell, run: "TestChannelGetsMessagesThatItsFilterSelects",
 		},
 		{
 			name: "filter: what an operator sends is left out", file: "pkg/topic/tags.go",
 			old: "if k.address != nil && !k.address.Moves {", with: "if false {",
-			tests: shell, run: "TestAFilterSpares",
+			tests: shell, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
 			name: "filter: a moved message passes", file: "pkg/topic/tags.go",
 			old: "if k.address != nil && !k.address.Moves {", with: "if k.address != nil {",
-			tests: shell, run: "TestAFilterSpares",
+			tests: shell, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
 			name: "filter: leaving out goes on without an end", file: "pkg/topic/consumer.go",
 			old: "if rounds >= takeRounds {", with: "if false {",
-			tests: shell, run: "TestLeavingOutMany",
+			tests: shell, run: "TestLongSkipIsInterrupted",
 		},
 		{
 			name: "filter: a broken one is ignored", file: "pkg/topic/consumer.go",
 			old: "c.Selection.Broken() != nil || ", with: "",
-			tests: shell, run: "TestABroken",
+			tests: shell, run: "TestInvalidFilterDeliversNothing",
 		},
 		{
 			name: "filter: dead letters are all chosen", file: "pkg/deadletter/redrive.go",
 			old: "return o, s.Filter == nil || o.chosen(s.Filter, &seen.Message)", with: "return o, true",
-			tests: []string{"./pkg/deadletter"}, run: "TestAFilterOfDeadLetters",
+			tests: []string{"./pkg/deadletter"}, run: "TestFilterOfDeadLetters",
 		},
 	}
 }
@@ -171,7 +171,7 @@ func keyedMistakes() []mistake {
 	return []mistake{
 		{
 			name: "keys: the channel looks ahead without a bound", file: keyedFile,
-			old: "k.s.keyed.scanned < end && !k.s.keyed.lines.Full()", with: "k.s.keyed.scanned < end", tests: state, run: "LooksAhead",
+			old: "k.s.keyed.scanned < end && !k.s.keyed.lines.Full()", with: "k.s.keyed.scanned < end", tests: state, run: "TestLookAheadIsBounded",
 		},
 		{
 			name: "keys: a message is delivered before its key is known", file: keyedFile,
@@ -187,7 +187,7 @@ func keyedMistakes() []mistake {
 		},
 		{
 			name: "keys: a held message lets the next of its key go", file: "pkg/channel/hold.go",
-			old: "\ttakenOut(l, slot) // it stays so\n", with: "", tests: state, run: "OrderOfTheLog|AHeldMessage",
+			old: "\ttakenOut(l, slot) // it stays so\n", with: "", tests: state, run: "OrderOfTheLog|TestHeldMessageDelaysEarlierOnes",
 		},
 		{
 			name: "keys: what is gone holds its key for ever", file: "pkg/channel/ledger.go",
@@ -214,27 +214,27 @@ func scanMistakes() []mistake {
 	return []mistake{
 		{
 			name: "keys: what is ready waits until many keys are read", file: "pkg/topic/keyscan.go",
-			old: "\t\twanted = 1\n", with: "", tests: shell, run: "WhatIsReadyDoesNot",
+			old: "\t\twanted = 1\n", with: "", tests: shell, run: "TestReadyMessagesDoNotWaitForKeys",
 		},
 		{
 			name: "keys: a take of none leaves them unread, and is woken for them", file: "pkg/topic/keyscan.go",
-			old: "\twanted = max(wanted, 1)\n", with: "", tests: shell, run: "TakeOfNone",
+			old: "\twanted = max(wanted, 1)\n", with: "", tests: shell, run: "TestTakeOfZeroReadsKeys",
 		},
 		{
 			name: "keys: keys that another consumer read are not used", file: "pkg/topic/consumer.go",
-			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
+			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "TestConsumerWaitingForKeysIsWoken",
 		},
 		{
 			name: "keys: who has no room keeps others from reading keys", file: "pkg/topic/consumer.go",
-			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "WhoHasNoRoom",
+			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "TestFullConsumerLeavesKeysToAnother",
 		},
 		{
 			name: "keys: the memory for reading them is held without a reader", file: "pkg/topic/joining.go",
-			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "NothingIsHeld",
+			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "TestKeysHoldNothingWithoutConsumer",
 		},
 		{
 			name: "keys: what is damaged has none though others hold it", file: "pkg/reading/keys.go",
-			old: "errors.As(err, &damaged) && elsewhere(damaged):", with: "errors.As(err, &damaged) && from > end:", tests: shell, run: "KeysThatAreDamaged",
+			old: "errors.As(err, &damaged) && elsewhere(damaged):", with: "errors.As(err, &damaged) && from > end:", tests: shell, run: "TestDamagedKeysAreLeftToIntactReplica",
 		},
 	}
 }
@@ -261,15 +261,15 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "keys: what a consumer does not choose counts as delivered", file: "pkg/channel/hold.go",
-			old: "\tm.attempts--\n\ts.delivered--\n", with: "\tm.attempts--\n", tests: state, run: "LeftOut",
+			old: "\tm.attempts--\n\ts.delivered--\n", with: "\tm.attempts--\n", tests: state, run: "TestSkippedMessagesAreNotCounted",
 		},
 		{
 			name: "keys: what a consumer does not choose counts as finished", file: "pkg/channel/hold.go",
-			old: "if l.t.slots[slot].owner >= 0 {", with: "if true {", tests: state, run: "LeftOut",
+			old: "if l.t.slots[slot].owner >= 0 {", with: "if true {", tests: state, run: "TestSkippedMessagesAreNotCounted",
 		},
 		{
 			name: "keys: what a consumer does not choose spends the rate", file: "pkg/topic/consumer.go",
-			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "IsNotCounted",
+			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "TestUnselectedMessagesAreNotCounted",
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
@@ -277,23 +277,23 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "finishes: each is sent alone", file: "pkg/channel/finishing.go",
-			old: "min(len(l.list), MaxGroup)", with: "min(len(l.list), 1)", tests: shell, run: "ToldTogether",
+			old: "min(len(l.list), MaxGroup)", with: "min(len(l.list), 1)", tests: shell, run: "TestFinishesAreSharedTogether",
 		},
 		{
 			name: "finishes: what was given up counts", file: "pkg/channel/finishing.go",
-			old: "return f.over })", with: "return false })", tests: state, run: "ToldTogether",
+			old: "return f.over })", with: "return false })", tests: state, run: "TestConcurrentFinishesAreSharedTogether",
 		},
 		{
 			name: "finishes: what was given up is noted", file: "pkg/topic/finishing.go",
-			old: "if len(waited) < len(f.list) {", with: "if false {", tests: shell, run: "GivenUpIsNotNoted",
+			old: "if len(waited) < len(f.list) {", with: "if false {", tests: shell, run: "TestAbandonedFinishIsNotRecorded",
 		},
 		{
 			name: "finishes: each group takes more of the stack", file: "pkg/topic/finishing.go",
-			old: "next = next.told(c, nil)\n", with: "next.told(c, nil).tell(c)\n\t\treturn\n", tests: shell, run: "TakeNoStack",
+			old: "next = next.told(c, nil)\n", with: "next.told(c, nil).tell(c)\n\t\treturn\n", tests: shell, run: "TestManyFinishesDoNotGrowStack",
 		},
 		{
 			name: "finishes: a follower takes the first of several", file: "pkg/advance/advance.go",
-			old: "for len(r.Rest) > 0 || len(all) == 0 {", with: "for len(all) == 0 {", tests: []string{"./pkg/advance"}, run: "Changes",
+			old: "for len(r.Rest) > 0 || len(all) == 0 {", with: "for len(all) == 0 {", tests: []string{"./pkg/advance"}, run: "TestChangesAreConcatenated",
 		},
 	}
 }

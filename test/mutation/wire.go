@@ -16,7 +16,7 @@ func wireMistakes() []mistake {
 		{
 			name: "ids do not depend on the cluster", file: "pkg/seq/wire.go",
 			old: "binary.BigEndian.AppendUint64([]byte(cluster), incarnation)", with: "binary.BigEndian.AppendUint64(nil, incarnation)",
-			tests: []string{"./pkg/seq"}, run: "TestTheFirstID",
+			tests: []string{"./pkg/seq"}, run: "TestFirstID",
 		},
 		{
 			name: "ids do not depend on the life of the topic", file: "pkg/host/topics.go",
@@ -26,7 +26,7 @@ func wireMistakes() []mistake {
 		{
 			name: "an id that is no place is taken for one", file: "pkg/seq/wire.go",
 			old: "return m, m>>(offsetBits+partitionBits) == 0", with: "return m, true",
-			tests: []string{"./pkg/seq"}, run: "TestAnIDOfAnotherTopic",
+			tests: []string{"./pkg/seq"}, run: "TestIDOfAnotherTopic",
 		},
 		{
 			name: "messages go out by the ids of their successors", file: "pkg/server/writer.go",
@@ -102,17 +102,17 @@ func extensionMistakes() []mistake {
 		{
 			name: "the partition cannot be read from an id", file: "pkg/seq/wire.go",
 			old: "binary.BigEndian.Uint64(sum[:]))&randomBits", with: "binary.BigEndian.Uint64(sum[:]))",
-			tests: []string{"./pkg/seq"}, run: "TestAnIDHasItsPartition",
+			tests: []string{"./pkg/seq"}, run: "TestIDContainsPartition",
 		},
 		{
 			name: "a publish is given the position where its batch begins", file: "pkg/topic/publish.go",
 			old: "at.Position + int64(e.at)", with: "at.Position",
-			tests: []string{"./pkg/topic"}, run: "TestAPublisherAndAConsumerSeeOnePlace",
+			tests: []string{"./pkg/topic"}, run: "TestPublisherAndConsumerSeeOnePosition",
 		},
 		{
 			name: "the n-th message is counted from 0", file: "pkg/topic/start.go",
 			old: "seq.Offset(max(s.Value-1, 0))", with: "seq.Offset(s.Value)",
-			tests: []string{"./pkg/topic"}, run: "TestAChannelBeginsWhere",
+			tests: []string{"./pkg/topic"}, run: "TestFirstConsumerChoosesStart",
 		},
 		{
 			name: "a consumer who expects headers is served without", file: "pkg/server/subscribe.go",
