@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestABatchKeepsItsBytesWhileOthersAreFormed checks that batches are never formed
+// TestBatchKeepsItsBytesWhileOthersForm checks that batches are never formed
 // in the memory of an appended batch, whether small or too large to be copied.
-func TestABatchKeepsItsBytesWhileOthersAreFormed(t *testing.T) {
+func TestBatchKeepsItsBytesWhileOthersForm(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	w := mustWriter(t, l, 1)
 	var batches []Batch
@@ -36,9 +36,9 @@ func TestABatchKeepsItsBytesWhileOthersAreFormed(t *testing.T) {
 	}
 }
 
-// TestABatchHasNothingOfTheOneBefore checks that the padding of a batch is zero,
+// TestBatchContainsNothingOfPreviousOne checks that the padding of a batch is zero,
 // whatever its memory held.
-func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
+func TestBatchContainsNothingOfPreviousOne(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	w := mustWriter(t, l, 1)
 	for range 20 {
@@ -58,8 +58,8 @@ func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestARefusedBatchIsAppendedLater: a builder is unchanged after a refusal.
-func TestARefusedBatchIsAppendedLater(t *testing.T) {
+// TestRefusedBatchIsAppendedLater: a builder is unchanged after a refusal.
+func TestRefusedBatchIsAppendedLater(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), Options{})
 	old := mustWriter(t, l, 1)
 	b := build(0, 3)
@@ -115,7 +115,7 @@ func TestReservedMemoryIsNotGrown(t *testing.T) {
 }
 
 // A reservation doubles the memory, so that entries are not copied each time.
-func TestReservingForEachOfManyEntriesCopiesLittle(t *testing.T) {
+func TestReservingPerEntryCopiesLittle(t *testing.T) {
 	const size, entries = 3 << 20, 16
 	var b Builder
 	made := 0

@@ -63,7 +63,7 @@ func mustFind(t *testing.T, r *Reader, off seq.Offset) Batch {
 	return b
 }
 
-func TestReadsInAnyOrderFindWhatWasWritten(t *testing.T) {
+func TestReadsInAnyOrderReturnWrittenData(t *testing.T) {
 	rng := testrand.New(t)
 	for _, budget := range []int64{0, 8 << 10, 40 << 10, enough} {
 		l, _, _ := cachedLog(t, budget, 200)
@@ -92,7 +92,7 @@ func TestReadsInAnyOrderFindWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestNothingThatIsKeptIsReadAgain(t *testing.T) {
+func TestCachedDataIsNotReadAgain(t *testing.T) {
 	l, _, counted := cachedLog(t, enough, 200)
 	r := l.NewReader()
 	for off := l.End(); off > 0; off-- {
@@ -156,7 +156,7 @@ func TestDamageIsFoundByTheReadFromDisk(t *testing.T) {
 
 // Records cached together with committed ones may be truncated, and other records
 // take their offsets.
-func TestWhatWasCutOffIsNotReadFromTheCache(t *testing.T) {
+func TestTruncatedDataIsNotReadFromCache(t *testing.T) {
 	for name, cut := range map[string]func(*Writer, seq.Offset) error{
 		"truncated": func(w *Writer, end seq.Offset) error { return w.TruncateTo(end) },
 		"reset": func(w *Writer, end seq.Offset) error {
@@ -191,7 +191,7 @@ func TestWhatWasCutOffIsNotReadFromTheCache(t *testing.T) {
 
 // A piece of the log read before a truncation may be added to the cache after
 // it.
-func TestAPieceOfBeforeATruncationIsNotFound(t *testing.T) {
+func TestPieceFromBeforeTruncationIsNotFound(t *testing.T) {
 	l, w, _ := cachedLog(t, enough, 60)
 	committed := l.End()
 	mustAppend(t, w, 1)
@@ -210,7 +210,7 @@ func TestAPieceOfBeforeATruncationIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAPieceGrowsWithItsLog(t *testing.T) {
+func TestPieceGrowsWithItsLog(t *testing.T) {
 	l, w, _ := cachedLog(t, enough, 0)
 	for range 40 {
 		mustAppend(t, w, 1)
@@ -226,7 +226,7 @@ func TestAPieceGrowsWithItsLog(t *testing.T) {
 	}
 }
 
-func TestWhatRetentionDropsLeavesTheCache(t *testing.T) {
+func TestRetentionDropsCachedPieces(t *testing.T) {
 	l, _, _ := cachedLog(t, enough, 200)
 	r := l.NewReader()
 	for off := l.End(); off > 0; off-- {
@@ -252,7 +252,7 @@ func TestWhatRetentionDropsLeavesTheCache(t *testing.T) {
 	mustFind(t, r, l.Start())
 }
 
-func TestTheCacheGivesItsMemoryBack(t *testing.T) {
+func TestCacheReleasesMemory(t *testing.T) {
 	const budget = 1 << 20
 	l, _, _ := cachedLog(t, budget, 200)
 	cache := l.opts.Cache

@@ -63,7 +63,7 @@ func checked(t *testing.T) (*vfs.Mem, *Log) {
 
 // Damaged or missing data on the disk is found in any segment, though all of it is
 // also in memory and read from there.
-func TestCheckFindsWhatIsNotOnTheDisk(t *testing.T) {
+func TestCheckFindsMissingData(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, fsys *vfs.Mem, s *segment){
 		"bit in the head":        func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, 20) },
 		"bit in a batch's head":  func(t *testing.T, fsys *vfs.Mem, s *segment) { flip(t, fsys, s.path, segmenthead.Bytes+9) },
@@ -105,7 +105,7 @@ func TestCheckFindsWhatIsNotOnTheDisk(t *testing.T) {
 	}
 }
 
-func TestCheckGoesOnWhereItIsTold(t *testing.T) {
+func TestCheckContinuesFromOffset(t *testing.T) {
 	_, l := checked(t)
 	_, all, err := checkAll(l, 0, 1<<20)
 	if err != nil || int64(all) != l.Bytes() {
@@ -124,7 +124,7 @@ func TestCheckGoesOnWhereItIsTold(t *testing.T) {
 }
 
 // Files beside the segments are rewritten: they can be built from the segments.
-func TestCheckMendsNotes(t *testing.T) {
+func TestCheckRewritesDerivedFiles(t *testing.T) {
 	for name, suffix := range map[string]string{"index": indexSuffix, "checkpoint": checkpointName} {
 		for _, gone := range []bool{false, true} {
 			fsys, l := checked(t)
@@ -165,7 +165,7 @@ func TestCheckMendsNotes(t *testing.T) {
 
 // A log that is written, truncated, shortened and closed during a check does
 // not count as damaged.
-func TestCheckIsNotFooledByChanges(t *testing.T) {
+func TestCheckToleratesConcurrentChanges(t *testing.T) {
 	rng := testrand.New(t)
 	_, l := checked(t)
 	w := mustWriter(t, l, 2)

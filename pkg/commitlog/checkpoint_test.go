@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestADamagedCheckpointIsRefused: a change of any bit is noticed.
-func TestADamagedCheckpointIsRefused(t *testing.T) {
+// TestDamagedCheckpointIsRefused: a change of any bit is noticed.
+func TestDamagedCheckpointIsRefused(t *testing.T) {
 	good := checkpoint{start: 1, durable: 40, durablePos: 4000, committed: 39, epoch: 3, before: 2}.encode()
 	if _, err := decodeCheckpoint(good); err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func TestADamagedCheckpointIsRefused(t *testing.T) {
 	}
 }
 
-func TestACheckpointWaitsForWhatIsWorthOne(t *testing.T) {
+func TestCheckpointWaitsForEnoughData(t *testing.T) {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, Options{})
 	w := mustWriter(t, l, 1)
@@ -59,7 +59,7 @@ func TestACheckpointWaitsForWhatIsWorthOne(t *testing.T) {
 
 // A truncated log is shorter than the checkpoint says: its epoch is in the checkpoint
 // nevertheless.
-func TestTheEpochOfALogThatWasCutIsNoted(t *testing.T) {
+func TestEpochOfTruncatedLogIsStored(t *testing.T) {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, Options{})
 	w := mustWriter(t, l, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestTheCommitNoteWaitsForTheJournal commits batches that are in a redo journal, which
+// TestCommitRecordWaitsForJournal commits batches that are in a redo journal, which
 // restores them after a kill, and batches that are not.
-func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
+func TestCommitRecordWaitsForJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()
 		fsys, _, err := redo.Open(disk, redo.Options{Root: "data", Dir: "data/journal", FileBytes: 64 << 10, Together: 1, Age: time.Hour})
@@ -64,9 +64,9 @@ func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill appends without a sync, with and without a
+// TestOnlySyncAlwaysDefersWrites appends without a sync, with and without a
 // writer's statement that each append is synced.
-func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
+func TestOnlySyncAlwaysDefersWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		o := redo.Options{Root: "data", Dir: "data/journal", FileBytes: 64 << 10, Together: 1, Age: time.Hour}
@@ -113,9 +113,9 @@ func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
 	})
 }
 
-// TestAKillMayMoveTheCommittedEndBack: to the one in the last batch, while the journal holds the
+// TestKillMayMoveCommittedEndBack: to the one in the last batch, while the journal holds the
 // batches. All of them are there.
-func TestAKillMayMoveTheCommittedEndBack(t *testing.T) {
+func TestKillMayMoveCommittedEndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		o := redo.Options{Root: "data", Dir: "data/journal", FileBytes: 64 << 10, Together: 1, Age: time.Hour}

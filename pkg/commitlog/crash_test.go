@@ -110,7 +110,7 @@ func checkRecovered(fsys *vfs.Mem, o Options, h history) (*Log, error) {
 	return l, checkRecords(l, l.Start(), l.End())
 }
 
-func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
+func TestCrashAfterAnyOperationLosesNoSyncedData(t *testing.T) {
 	variants := crashVariants
 	if testing.Short() {
 		variants = 2
@@ -175,7 +175,7 @@ func checkCrash(t *testing.T, origin, crashed *vfs.Mem, o Options, h history) {
 	}
 }
 
-func TestAnErrorAtAnyOperationLosesNothingThatWasSynced(t *testing.T) {
+func TestErrorAtAnyOperationLosesNoSyncedData(t *testing.T) {
 	errDisk := errors.New("disk broke")
 	for index := int64(0); ; index++ {
 		mem := vfs.NewCrashable()

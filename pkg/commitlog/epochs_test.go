@@ -8,9 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestTheEpochOfABatchThatIsDamagedIsKnownOrNot damages the last batch, which has another epoch than
+// TestEpochOfDamagedBatchIsKnownOrNot damages the last batch, which has another epoch than
 // those before it: while the log is open, before it is opened, and if the batch was not committed.
-func TestTheEpochOfABatchThatIsDamagedIsKnownOrNot(t *testing.T) {
+func TestEpochOfDamagedBatchIsKnownOrNot(t *testing.T) {
 	for _, committed := range []seq.Offset{2, 3} {
 		disk := vfs.NewCrashable()
 		l, _, err := Open(disk, testDir, Options{FillBytes: -1, TailBytes: -1})

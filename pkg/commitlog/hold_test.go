@@ -10,7 +10,7 @@ import (
 
 // Retention keeps finished messages that may be needed again, but the size limit has
 // precedence.
-func TestRetentionLeavesWhatIsOnHold(t *testing.T) {
+func TestRetentionKeepsHeldSegments(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	w := mustWriter(t, l, 1)
 	for range 100 {

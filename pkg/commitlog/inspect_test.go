@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestInspectSaysWhatOpenFindsAndChangesNothing(t *testing.T) {
+func TestInspectReportsLikeOpenAndChangesNothing(t *testing.T) {
 	fsys := vfs.NewMem()
 	if e, err := Inspect(fsys, testDir); err != nil || e.End != 0 {
 		t.Fatalf("nothing there: %+v, %v", e, err)

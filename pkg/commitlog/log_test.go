@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestNewLogMakesNothingOnDisk(t *testing.T) {
+func TestNewLogCreatesNoFiles(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	l, r := mustOpen(t, fsys, Options{})
 	if !r.Clean() || l.End() != 0 || l.Start() != 0 || l.CommittedEnd() != 0 {
@@ -26,7 +26,7 @@ func TestNewLogMakesNothingOnDisk(t *testing.T) {
 	}
 }
 
-func TestAppendedRecordsAreReadBackOverSegmentsAndRestarts(t *testing.T) {
+func TestRecordsAreReadAcrossSegmentsAndRestarts(t *testing.T) {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, smallOptions())
 	w := mustWriter(t, l, 1)
@@ -64,7 +64,7 @@ func TestAppendedRecordsAreReadBackOverSegmentsAndRestarts(t *testing.T) {
 	mustClose(t, l)
 }
 
-func TestANewWriterRevokesTheOneBefore(t *testing.T) {
+func TestNewWriterRevokesPreviousOne(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	old := mustWriter(t, l, 3)
 	mustAppend(t, old, 1)
@@ -123,7 +123,7 @@ func TestCommitPastTheEndPanics(t *testing.T) {
 	l.Commit(1)
 }
 
-func TestTruncateCutsAtABatchAndSurvivesARestart(t *testing.T) {
+func TestTruncateCutsAtBatchAndSurvivesRestart(t *testing.T) {
 	for _, cut := range []struct{ committed, end seq.Offset }{{0, 0}, {0, 5}, {10, 10}, {20, 95}, {95, 99 * 5}} {
 		fsys := vfs.NewCrashable()
 		l, _ := mustOpen(t, fsys, smallOptions())
@@ -178,7 +178,7 @@ func TestTruncateNeverGoesBelowTheCommittedEnd(t *testing.T) {
 	}
 }
 
-func TestAFollowerAppendsTheSameBytes(t *testing.T) {
+func TestFollowerAppendsTheSameBytes(t *testing.T) {
 	leaderFS, followerFS := vfs.NewMem(), vfs.NewMem()
 	leader, _ := mustOpen(t, leaderFS, smallOptions())
 	w := mustWriter(t, leader, 7)
@@ -228,7 +228,7 @@ func TestAFollowerAppendsTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestAppendRawsRefusesWhatDoesNotFit(t *testing.T) {
+func TestAppendRawsRefusesNonContiguousBatches(t *testing.T) {
 	leader, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	w := mustWriter(t, leader, 3)
 	first := mustAppend(t, w, 2)

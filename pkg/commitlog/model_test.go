@@ -255,7 +255,7 @@ func TestManyReadersReadWhatOneWriterAppends(t *testing.T) {
 	mustClose(t, l)
 }
 
-func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
+func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpPreallocate, vfs.OpWrite, vfs.OpCreate} {
 		t.Run(string(kind), func(t *testing.T) {
 			mem := vfs.NewCrashable()
@@ -304,7 +304,7 @@ func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 	}
 }
 
-func TestAFailedSyncEndsTheLogForGood(t *testing.T) {
+func TestFailedSyncFailsTheLog(t *testing.T) {
 	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, _, err := Open(fsys, testDir, smallOptions())
 	if err != nil {
@@ -391,7 +391,7 @@ func TestRetentionByAgeAndSize(t *testing.T) {
 	}
 }
 
-func TestALogWithoutDescriptorsRefusesAndHealsByItself(t *testing.T) {
+func TestLogWithoutDescriptorsRefusesAndRecovers(t *testing.T) {
 	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, _, err := Open(fsys, testDir, smallOptions())
 	if err != nil {

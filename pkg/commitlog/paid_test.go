@@ -59,7 +59,7 @@ func mustFindBulky(t *testing.T, r *Reader, off seq.Offset) Batch {
 	return b
 }
 
-func TestAReaderThatRestsHoldsNoLargeBatch(t *testing.T) {
+func TestIdleReaderHoldsNoLargeBatch(t *testing.T) {
 	l, m, counted := bulkyLog(t, 64<<20, 4, 4, 4)
 	r := l.NewReader().Paid()
 	for first := seq.Offset(0); first < l.End(); first += 4 {
@@ -101,7 +101,7 @@ func TestAReaderThatRestsHoldsNoLargeBatch(t *testing.T) {
 	}
 }
 
-func TestALargeBatchWaitsForMemory(t *testing.T) {
+func TestLargeBatchWaitsForMemory(t *testing.T) {
 	l, m, _ := bulkyLog(t, 8<<20, 4, 5)
 	synctest.Test(t, func(t *testing.T) {
 		r := l.NewReader().Paid()
@@ -130,7 +130,7 @@ func TestALargeBatchWaitsForMemory(t *testing.T) {
 	})
 }
 
-func TestABatchForWhichThereIsNeverMemoryIsReadAlone(t *testing.T) {
+func TestBatchOverMemoryBudgetIsReadAlone(t *testing.T) {
 	l, m, _ := bulkyLog(t, 800<<10, 4, 4)
 	r := l.NewReader().Paid()
 	defer r.Release()
@@ -154,7 +154,7 @@ func TestABatchForWhichThereIsNeverMemoryIsReadAlone(t *testing.T) {
 	})
 }
 
-func TestWithoutMemoryLessIsReadAhead(t *testing.T) {
+func TestWithoutMemoryReadAheadShrinks(t *testing.T) {
 	const budget = 8 << 20
 	counted := vfs.NewMem()
 	m := limit.NewMemory(budget)

@@ -32,7 +32,7 @@ func leaderBytes(t *testing.T, batches int) []byte {
 	return raw
 }
 
-func TestAppendRawsWritesOnceForEachSegment(t *testing.T) {
+func TestAppendRawsWritesOncePerSegment(t *testing.T) {
 	raw := leaderBytes(t, 30)
 	for _, segment := range []int64{1024, 1 << 20} {
 		fsys := vfs.NewCrashable()
@@ -70,7 +70,7 @@ func TestAppendRawsWritesOnceForEachSegment(t *testing.T) {
 	}
 }
 
-func TestAppendRawsChecksAllBeforeItWritesAny(t *testing.T) {
+func TestAppendRawsChecksAllBeforeWriting(t *testing.T) {
 	raw := leaderBytes(t, 4)
 	first, err := Decode(raw)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestAppendRawsChecksAllBeforeItWritesAny(t *testing.T) {
 	mustRead(t, l, 0, 8)
 }
 
-func TestAppendRawsOnAFullDiskSaysHowFarItCame(t *testing.T) {
+func TestAppendRawsOnFullDiskReportsProgress(t *testing.T) {
 	raw := leaderBytes(t, 30)
 	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, _ := mustOpen(t, fsys, smallOptions())

@@ -388,7 +388,7 @@ func checkAround(t *testing.T, l *Log, damaged []Damage) {
 	}
 }
 
-func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
+func TestDamageErrorNamesNextIntactOffset(t *testing.T) {
 	s := threeSegments(t)
 	flip(t, s.fsys, at(segmenthead.Name(4)), segmenthead.Bytes+100)
 	l, r := mustOpen(t, s.fsys, Options{TailBytes: -1})
@@ -403,9 +403,9 @@ func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
 	}
 }
 
-// TestAKillDoesNotMoveTheCommittedEndBack commits with and without appends, and
+// TestKillDoesNotMoveTheCommittedEndBack commits with and without appends, and
 // checks the files of a killed process.
-func TestAKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
+func TestKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	l, _ := mustOpen(t, fsys, smallOptions())
 	w := mustWriter(t, l, 1)
@@ -427,9 +427,9 @@ func TestAKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired checks that an error of the
+// TestOwnerIsNotifiedBeforeRepair checks that an error of the
 // owner leaves everything unchanged.
-func TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired(t *testing.T) {
+func TestOwnerIsNotifiedBeforeRepair(t *testing.T) {
 	s := oneSegment(t, 5)
 	s.write(seg0, s.ends[9]-5, []byte{0xee})
 	refusal := errors.New("not yet")

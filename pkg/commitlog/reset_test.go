@@ -26,7 +26,7 @@ func checkOrigin(l *Log, o Origin) error {
 	return nil
 }
 
-func TestResetBeginsAnewAndGoesOn(t *testing.T) {
+func TestResetLogContinues(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		batches   int
@@ -85,7 +85,7 @@ func TestResetBeginsAnewAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestResetRefusesWhatMustNotBe(t *testing.T) {
+func TestResetRefusesInvalidOffsets(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	old := mustWriter(t, l, 2)
 	w := mustWriter(t, l, 3)
@@ -131,9 +131,9 @@ func TestResetOnAFullDiskIsRefused(t *testing.T) {
 	goesOn(t, l, w, 40, l.EndPosition())
 }
 
-// TestACrashInACutLeavesTheLogBeforeOrAfterIt crashes after every operation of a
+// TestCrashInTruncationIsAtomic crashes after every operation of a
 // truncation over several segments, and of resets.
-func TestACrashInACutLeavesTheLogBeforeOrAfterIt(t *testing.T) {
+func TestCrashInTruncationIsAtomic(t *testing.T) {
 	const end, committed = 60, 15
 	rng := testrand.New(t)
 	for name, cut := range map[string]struct {
@@ -192,7 +192,7 @@ func TestACrashInACutLeavesTheLogBeforeOrAfterIt(t *testing.T) {
 	}
 }
 
-func TestAnErrorInAResetIsNeverSilent(t *testing.T) {
+func TestErrorInResetIsReported(t *testing.T) {
 	errDisk := errors.New("disk broke")
 	origin := Origin{Start: 20, Position: 333, Before: 5}
 	for index := int64(0); ; index++ {

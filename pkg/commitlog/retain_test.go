@@ -38,7 +38,7 @@ func mustRetain(t *testing.T, l *Log, r Retention, want int) {
 	}
 }
 
-func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
+func TestLastSegmentIsDroppedOnceFinished(t *testing.T) {
 	for _, batches := range []int{1, 3, 40} {
 		fsys := vfs.NewCrashable()
 		l, w := finishedLog(t, fsys, batches)
@@ -102,7 +102,7 @@ func goesOn(t *testing.T, l *Log, w *Writer, end seq.Offset, position int64) {
 	mustRead(t, l, l.Start(), end+4)
 }
 
-func TestTheLastSegmentStaysWhileAnythingInItIsWanted(t *testing.T) {
+func TestLastSegmentStaysWhileNeeded(t *testing.T) {
 	l, w := finishedLog(t, vfs.NewMem(), 3)
 	now := time.Unix(1000, 0)
 	for name, r := range map[string]Retention{
@@ -123,7 +123,7 @@ func TestTheLastSegmentStaysWhileAnythingInItIsWanted(t *testing.T) {
 	mustRetain(t, l, Retention{Floor: 4, Last: true, MaxAge: time.Minute, Now: now}, 1)
 }
 
-func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
+func TestFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 	mem := vfs.NewCrashable()
 	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 40)
@@ -187,7 +187,7 @@ func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 
 // A roll that created its segment and then had no room for the batch leaves the
 // previous segment open: its reserved space must be freed nevertheless.
-func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
+func TestSegmentLeftOpenByFullDiskIsClosedBeforeDeletion(t *testing.T) {
 	mem := vfs.NewCrashable()
 	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 3)
@@ -215,7 +215,7 @@ func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 	}
 }
 
-func TestAppendsGoOnWhileTheLastSegmentIsRetired(t *testing.T) {
+func TestAppendsContinueWhileLastSegmentIsRetired(t *testing.T) {
 	o := Options{SegmentBytes: 8 << 10, TailBytes: 2 << 10, FillBytes: 4 << 10}
 	l, _, err := Open(vfs.OS{}, t.TempDir()+"/log", o)
 	if err != nil {
@@ -315,7 +315,7 @@ func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
 
 // A leader with a slow wall clock stamps batches that look old at once. Batches
 // that this process appended count as recent.
-func TestStampsOfAWrongClockAgeNothing(t *testing.T) {
+func TestWrongClockTimestampsAgeNothing(t *testing.T) {
 	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
 	defer l.Close()
 	w := mustWriter(t, l, 1)
@@ -335,9 +335,9 @@ func TestStampsOfAWrongClockAgeNothing(t *testing.T) {
 	}
 }
 
-// TestALogThatIsBoundedBelowASegmentStaysBounded: only whole segments are removed, so
+// TestLogBoundedBelowASegmentStaysBounded: only whole segments are removed, so
 // there must be several below the bound.
-func TestALogThatIsBoundedBelowASegmentStaysBounded(t *testing.T) {
+func TestLogBoundedBelowASegmentStaysBounded(t *testing.T) {
 	const bound = 1 << 20
 	l, _ := mustOpen(t, vfs.NewMem(), Options{SegmentBytes: 64 << 20})
 	w := mustWriter(t, l, 7)

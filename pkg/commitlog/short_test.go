@@ -55,7 +55,7 @@ func openCounting(t *testing.T, fsys vfs.FS, o Options) (*Log, map[vfs.OpKind]in
 	return l, count
 }
 
-func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
+func TestShortLogOpensCheaplyAfterKill(t *testing.T) {
 	for name, c := range map[string]struct {
 		noted seq.Offset
 		want  map[vfs.OpKind]int
@@ -90,9 +90,9 @@ func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
 	}
 }
 
-// TestWhatAKillLeavesIsSyncedBeforeItIsDurable kills a process that has synced only a
+// TestDataLeftByKillIsSyncedBeforeItCountsAsDurable kills a process that has synced only a
 // part.
-func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
+func TestDataLeftByKillIsSyncedBeforeItCountsAsDurable(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	l, _ := mustOpen(t, fsys, Options{})
 	w := mustWriter(t, l, 1)
@@ -113,9 +113,9 @@ func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// TestALogThatWasLeftShortIsCompleted closes it, or makes it roll, with and without
+// TestShortLogIsCompleted closes it, or makes it roll, with and without
 // an append in between.
-func TestALogThatWasLeftShortIsCompleted(t *testing.T) {
+func TestShortLogIsCompleted(t *testing.T) {
 	small := Options{SegmentBytes: 4096, FillBytes: -1}
 	for name, appends := range map[string]int{"nothing is appended": 0, "something is": 1, "it rolls": 60} {
 		t.Run(name, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestALogThatWasLeftShortIsCompleted(t *testing.T) {
 	}
 }
 
-// TestAShortLogThatIsFullAtOnceIsCompleted opens it with a smaller segment size.
-func TestAShortLogThatIsFullAtOnceIsCompleted(t *testing.T) {
+// TestShortLogThatFillsAtOnceIsCompleted opens it with a smaller segment size.
+func TestShortLogThatFillsAtOnceIsCompleted(t *testing.T) {
 	fsys := killed(t, Options{}, 10)
 	tiny := Options{SegmentBytes: 512, FillBytes: -1}
 	l, _ := mustOpen(t, fsys, tiny)
@@ -150,9 +150,9 @@ func TestAShortLogThatIsFullAtOnceIsCompleted(t *testing.T) {
 	mustRead(t, l, 0, 11)
 }
 
-// TestAShortLogGivesItsRoomBackBeforeItIsRetired has room for a new segment only in the
+// TestShortLogReleasesSpaceBeforeRetirement has room for a new segment only in the
 // reserved space of the old one.
-func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
+func TestShortLogReleasesSpaceBeforeRetirement(t *testing.T) {
 	fsys := killed(t, Options{}, 10)
 	l, _ := mustOpen(t, fsys, Options{})
 	trimmed := false
@@ -171,9 +171,9 @@ func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem replaces the last batches of a segment
+// TestZerosBeforeLaterSegmentAreDamage replaces the last batches of a segment
 // with zeros. Only the batches of the next segment show that they were committed.
-func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T) {
+func TestZerosBeforeLaterSegmentAreDamage(t *testing.T) {
 	o := Options{SegmentBytes: 4096, FillBytes: -1}
 	fsys := vfs.NewCrashable()
 	l, _ := mustOpen(t, fsys, o)

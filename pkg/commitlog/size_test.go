@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestAnEmptyLogIsSmall(t *testing.T) {
+func TestEmptyLogIsSmall(t *testing.T) {
 	const logs, limit = 2000, 2048
 	fsys := vfs.NewMem()
 	keep := make([]*Log, logs)

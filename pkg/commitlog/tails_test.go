@@ -55,7 +55,7 @@ func TestTailsShareTheirBytes(t *testing.T) {
 	}
 }
 
-func TestATailKeepsWhatIsOnItsWay(t *testing.T) {
+func TestTailKeepsBatchesInTransit(t *testing.T) {
 	if n := (*Tails)(nil).part(100); n != 100 {
 		t.Errorf("without a share a tail may take %d", n)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestNamesAreReadAsTheyAreMade(t *testing.T) {
+func TestNamesRoundTrip(t *testing.T) {
 	for _, topic := range []string{"t", "a.b", "7", "1.2.3", "x#ephemeral"} {
 		if got, in, ok := ParseTopicName(TopicName(topic, 9)); !ok || got != topic || in != 9 {
 			t.Errorf("directory of %s: %s %d %v", topic, got, in, ok)
@@ -59,8 +59,8 @@ func stateOf(t *testing.T, cluster string, starts int) *meta.State {
 	return s
 }
 
-// TestADirectoryIsClaimed has a node take over what directories may hold.
-func TestADirectoryIsClaimed(t *testing.T) {
+// TestDirectoryIsClaimed has a node take over what directories may hold.
+func TestDirectoryIsClaimed(t *testing.T) {
 	const mine = "MINE"
 	for _, of := range []struct {
 		name    string
@@ -116,9 +116,9 @@ func TestADirectoryIsClaimed(t *testing.T) {
 	}
 }
 
-// TestTheLedgerOutlivesACrash enters and forgets replicas, and loses power at each change
+// TestLedgerOutlivesACrash enters and forgets replicas, and loses power at each change
 // of the disk.
-func TestTheLedgerOutlivesACrash(t *testing.T) {
+func TestLedgerOutlivesACrash(t *testing.T) {
 	for at := int64(1); ; at++ {
 		disk := vfs.NewCrashable()
 		faulty := vfstest.NewFaulty(disk)
@@ -176,8 +176,8 @@ func TestMoveIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestTheLedgerKeepsWhatIsInTheTrash trims the ledger while a topic can be restored, and after.
-func TestTheLedgerKeepsWhatIsInTheTrash(t *testing.T) {
+// TestLedgerKeepsWhatIsInTheTrash trims the ledger while a topic can be restored, and after.
+func TestLedgerKeepsWhatIsInTheTrash(t *testing.T) {
 	d := At(vfs.NewMem(), "data")
 	s := &meta.State{}
 	apply := func(c meta.Command) {
@@ -250,8 +250,8 @@ func TestAnotherDiskBelowIsSyncedFileByFile(t *testing.T) {
 	}
 }
 
-// TestAStartSyncsAllAtOnceOnOneDiskOnly has the call fail, which shows whether it was made.
-func TestAStartSyncsAllAtOnceOnOneDiskOnly(t *testing.T) {
+// TestStartSyncsAllAtOnceOnOneDiskOnly has the call fail, which shows whether it was made.
+func TestStartSyncsAllAtOnceOnOneDiskOnly(t *testing.T) {
 	for below, want := range map[string]bool{"elsewhere": true, "d/topics": false} {
 		d := At(mounted{vfs.NewMem(), below}, "d")
 		for i := range syncAllFrom {

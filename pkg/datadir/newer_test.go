@@ -10,7 +10,7 @@ import (
 
 // What metadata that was put back does not know is kept: a partition that this node was given since then, and a
 // topic. What was deleted before is left to the node.
-func TestWhatIsNewerThanAStateIsKept(t *testing.T) {
+func TestDataNewerThanStateIsKept(t *testing.T) {
 	d := At(vfs.NewMem(), "data")
 	s := stateOf(t, "ORIGIN", 1)
 	of := s.Topic("t")

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
+func TestLowDiskHasHysteresis(t *testing.T) {
 	const reserve = 800
 	at := time.Unix(1000, 0)
 	var d level
@@ -44,7 +44,7 @@ func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
 	}
 }
 
-func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
+func TestMetadataLeaderWithoutSpaceYieldsOccasionally(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var d level
 	for i, step := range []struct {
@@ -67,7 +67,7 @@ func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
 	}
 }
 
-func TestHeadroomCountsWhatTheDiskNeedNotShowYet(t *testing.T) {
+func TestHeadroomCountsUnreportedUsage(t *testing.T) {
 	var h headroom
 	h.observe(1000, 400)
 	if !h.reserve(500) || h.reserve(101) || !h.reserve(100) || h.reserve(1) {

@@ -40,7 +40,7 @@ func (f *asideFile) SyncAside() error {
 }
 
 // The journal's syncs take no runtime places from the work of other logs.
-func TestTheJournalSyncsAside(t *testing.T) {
+func TestJournalSyncsAside(t *testing.T) {
 	disk := &asideFS{vfs.NewMem(), map[string]int{}, map[string]int{}}
 	s := begun(t, disk, small())
 	f := made(t, s, root+"/x")

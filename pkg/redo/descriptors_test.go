@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAJournalThatLacksADescriptorWaits makes the process lack a descriptor, temporarily and
+// TestJournalWaitsForDescriptor makes the process lack a descriptor, temporarily and
 // permanently, for each file of the journal: a failure of the journal ends the node.
-func TestAJournalThatLacksADescriptorWaits(t *testing.T) {
+func TestJournalWaitsForDescriptor(t *testing.T) {
 	half := halfPath(small().Dir, 0)
 	use := map[string]func(s *FS, f vfs.File) error{
 		"to settle a file": func(s *FS, _ vfs.File) error { return settled(s) },
@@ -72,9 +72,9 @@ func TestAJournalThatLacksADescriptorWaits(t *testing.T) {
 	}
 }
 
-// TestABatchDoesNotWaitForADescriptor keeps large pieces in memory until there is a descriptor: the
+// TestBatchDoesNotWaitForADescriptor keeps large pieces in memory until there is a descriptor: the
 // goroutine that writes them also writes those of other logs.
-func TestABatchDoesNotWaitForADescriptor(t *testing.T) {
+func TestBatchDoesNotWaitForADescriptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := vfstest.NewFaulty(vfs.NewCrashable())
 		o := small()

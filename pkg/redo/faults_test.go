@@ -72,7 +72,7 @@ func three(t *testing.T) *vfs.Mem {
 	return fsys.CrashClone(vfs.Crash{})
 }
 
-func TestDamageIsToldFromATornEnd(t *testing.T) {
+func TestDamageIsDistinguishedFromTornEnd(t *testing.T) {
 	for _, test := range []struct {
 		about   string
 		at      int64
@@ -116,7 +116,7 @@ func TestDamageIsToldFromATornEnd(t *testing.T) {
 	}
 }
 
-func TestWhoCannotNoteTheDamageDoesNotStart(t *testing.T) {
+func TestStartFailsIfDamageCannotBeRecorded(t *testing.T) {
 	left := three(t)
 	flip(t, left, halfPath(small().Dir, 0), headBytes+40)
 	o := small()
@@ -140,7 +140,7 @@ func failing(kind vfs.OpKind, name string, fault vfstest.Fault) func(int64, vfs.
 	}
 }
 
-func TestAFullDiskHasNoJournalUntilThereIsRoom(t *testing.T) {
+func TestFullDiskCreatesJournalWhenSpaceReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := vfstest.NewFaulty(vfs.NewMem())
 		d.Decide(failing(vfs.OpPreallocate, halfPath(small().Dir, 1), vfstest.Fault{Err: syscall.ENOSPC}))
@@ -172,7 +172,7 @@ func TestAFullDiskHasNoJournalUntilThereIsRoom(t *testing.T) {
 	})
 }
 
-func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
+func TestJournalSyncFailureFailsAllItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
 		o := small()
@@ -217,7 +217,7 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 }
 
 // The journal keeps acknowledged writes of a file that cannot be synced.
-func TestAFileThatCannotBeSettledStaysInTheJournal(t *testing.T) {
+func TestUnsettledFileStaysInJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
 		d := vfstest.NewFaulty(fsys)
@@ -240,7 +240,7 @@ func TestAFileThatCannotBeSettledStaysInTheJournal(t *testing.T) {
 	})
 }
 
-func TestWhatIsOldIsSettled(t *testing.T) {
+func TestOldRecordsAreSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
 		o := small()
@@ -269,7 +269,7 @@ func TestWhatIsOldIsSettled(t *testing.T) {
 
 // A file that is written again while its entries in the older half are settled stays
 // live for the newer half.
-func TestAFileMayBeLiveInBothHalves(t *testing.T) {
+func TestFileMayBeLiveInBothHalves(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	gate, waiting := make(chan struct{}), make(chan struct{}, 1)
 	d := vfstest.NewFaulty(fsys)
@@ -302,7 +302,7 @@ func TestAFileMayBeLiveInBothHalves(t *testing.T) {
 
 // The entries of a half count until their files are synced: even if the other half is
 // full, it is not overwritten before that.
-func TestAHalfIsNotWrittenWhileItIsSettled(t *testing.T) {
+func TestHalfIsNotWrittenWhileBeingSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
 		gate := make(chan struct{})
@@ -370,7 +370,7 @@ func lost(t *testing.T, fsys *vfs.Mem, name string) string {
 
 // Writes between two syncs are copied into the journal from memory if each write begins at
 // the end of the previous one, and from the file otherwise.
-func TestWritesThatDoNotFollowOneAnotherAreReplayed(t *testing.T) {
+func TestNonContiguousWritesAreReplayed(t *testing.T) {
 	type write struct {
 		off int64
 		p   string
@@ -405,7 +405,7 @@ func TestWritesThatDoNotFollowOneAnotherAreReplayed(t *testing.T) {
 	}
 }
 
-func TestAReplayUndoesNothing(t *testing.T) {
+func TestReplayUndoesNothing(t *testing.T) {
 	const name = root + "/f"
 	for about, test := range map[string]struct {
 		do   func(t *testing.T, s *FS, f vfs.File)
@@ -480,9 +480,9 @@ func TestAReplayUndoesNothing(t *testing.T) {
 
 // What an earlier process wrote and did not sync lies in the system's cache: who opens
 // the file syncs it, too.
-// TestAStartThatCannotSyncAllSyncsEachFile has the call fail, or not be there: its error speaks of
+// TestStartSyncsEachFileIfSyncAllFails has the call fail, or not be there: its error speaks of
 // no one file.
-func TestAStartThatCannotSyncAllSyncsEachFile(t *testing.T) {
+func TestStartSyncsEachFileIfSyncAllFails(t *testing.T) {
 	for name, failure := range map[string]error{"it fails": syscall.EIO, "there is none": errors.ErrUnsupported, "it works": nil} {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewCrashable()
@@ -528,7 +528,7 @@ func TestAStartThatCannotSyncAllSyncsEachFile(t *testing.T) {
 	}
 }
 
-func TestWhatAnEarlierProcessWroteIsSynced(t *testing.T) {
+func TestDataOfEarlierProcessIsSynced(t *testing.T) {
 	const name = root + "/f"
 	fsys := vfs.NewCrashable()
 	s := begun(t, fsys, small())

@@ -10,7 +10,7 @@ import (
 
 const goldenFile = "testdata/journal-1.golden"
 
-func TestTheFormatIsTheDocumentedOne(t *testing.T) {
+func TestFormatIsTheDocumentedOne(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := begun(t, fsys, small())
 	f, g := made(t, s, root+"/00000000000000000000.log"), made(t, s, root+"/positions")

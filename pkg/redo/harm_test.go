@@ -41,7 +41,7 @@ func startedWith(disk vfs.FS) (s *FS, r Report, told bool, err error) {
 	return s, r, told, err
 }
 
-func TestAHalfThatCannotBeReadIsDamageAndReplaced(t *testing.T) {
+func TestUnreadableHalfIsDamageAndReplaced(t *testing.T) {
 	const block = 512
 	for _, test := range []struct {
 		about    string
@@ -89,7 +89,7 @@ func TestAHalfThatCannotBeReadIsDamageAndReplaced(t *testing.T) {
 }
 
 // A half is read whole only where its records count.
-func TestASettledHalfThatCannotBeReadIsNoDamage(t *testing.T) {
+func TestUnreadableSettledHalfIsNoDamage(t *testing.T) {
 	disk := vfs.NewCrashable()
 	s := begun(t, disk, small())
 	f := made(t, s, root+"/f")
@@ -106,7 +106,7 @@ func TestASettledHalfThatCannotBeReadIsNoDamage(t *testing.T) {
 }
 
 // The records that can be read on both sides of a page that cannot count.
-func TestWhatCannotBeReadIsOnePage(t *testing.T) {
+func TestOnlyUnreadablePageIsLost(t *testing.T) {
 	disk := vfs.NewCrashable()
 	o := small()
 	o.FileBytes = 4 << 20
@@ -130,7 +130,7 @@ func TestWhatCannotBeReadIsOnePage(t *testing.T) {
 }
 
 // A disk that can read nothing is not asked for each page.
-func TestADiskThatCanReadNothingIsNotAskedForEachPage(t *testing.T) {
+func TestDeadDiskIsNotReadPageByPage(t *testing.T) {
 	disk := vfs.NewCrashable()
 	o := small()
 	o.FileBytes = 8 << 20
@@ -147,7 +147,7 @@ func TestADiskThatCanReadNothingIsNotAskedForEachPage(t *testing.T) {
 }
 
 // Whether another try may find the bytes decides what an error of a read means.
-func TestAnErrorThatIsNoDamageEndsTheStart(t *testing.T) {
+func TestOtherReadErrorFailsTheStart(t *testing.T) {
 	left := three(t)
 	d := vfstest.NewFaulty(left)
 	d.Decide(failing(vfs.OpRead, halfPath(small().Dir, 0), vfstest.Fault{Err: syscall.ENOMEM}))
@@ -192,7 +192,7 @@ func twoHalves(t *testing.T) (left *vfs.Mem, lastOfOlder int64) {
 	return left, lastOfOlder
 }
 
-func TestTheLastRecordOfTheOlderHalfIsNotTakenForATornEnd(t *testing.T) {
+func TestLastRecordOfOlderHalfIsNoTornEnd(t *testing.T) {
 	older, newer := halfPath(small().Dir, 0), halfPath(small().Dir, 1)
 	for about, test := range map[string]struct {
 		harm    func(t *testing.T, left *vfs.Mem, last int64) vfs.FS
@@ -340,8 +340,8 @@ func beingSettled(left vfs.FS) (older string, ok bool) {
 	return halfPath(small().Dir, images[0].half), ok
 }
 
-// TestASectorIsLostWhileBothHalvesCount has the disk lose sectors of a journal both of whose files hold records.
-func TestASectorIsLostWhileBothHalvesCount(t *testing.T) {
+// TestSectorLossWhileBothHalvesCount has the disk lose sectors of a journal both of whose files hold records.
+func TestSectorLossWhileBothHalvesCount(t *testing.T) {
 	rng := testrand.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		for range 10 {
@@ -384,7 +384,7 @@ func TestASectorIsLostWhileBothHalvesCount(t *testing.T) {
 }
 
 // What a record says of a file whose name was in a record that is damaged costs no other file what the record holds of it.
-func TestADamagedRecordCostsOtherFilesNothing(t *testing.T) {
+func TestDamagedRecordAffectsNoOtherFile(t *testing.T) {
 	disk := vfs.NewCrashable()
 	s := begun(t, disk, small())
 	a, b := made(t, s, root+"/a"), made(t, s, root+"/b")

@@ -46,7 +46,7 @@ func raw(t *testing.T, disk vfs.FS, name string) string {
 	return string(p)
 }
 
-func TestADeferredWriteSurvivesInTheJournal(t *testing.T) {
+func TestDeferredWriteSurvivesInTheJournal(t *testing.T) {
 	disk := vfs.NewCrashable()
 	s, f := later(t, disk)
 	if got := raw(t, disk, root+"/f"); got != "one" {
@@ -63,7 +63,7 @@ func TestADeferredWriteSurvivesInTheJournal(t *testing.T) {
 	}
 }
 
-func TestADeferredWriteIsInTheFileForEveryReader(t *testing.T) {
+func TestDeferredWriteIsVisibleToEveryReader(t *testing.T) {
 	read := func(f vfs.File) error { return vfs.ReadFull(f, make([]byte, 1), 5) }
 	for about, test := range map[string]struct {
 		need func(*FS, vfs.File) error
@@ -153,7 +153,7 @@ func replaced(s *FS) error {
 }
 
 // What is only in the journal must not be lost where the file cannot be written.
-func TestADeferredWriteThatCannotBePutInPlaceFailsTheJournal(t *testing.T) {
+func TestFailedDeferredWriteFailsJournal(t *testing.T) {
 	disk := vfs.NewCrashable()
 	faulty := vfstest.NewFaulty(disk)
 	o := small()
@@ -179,7 +179,7 @@ func TestADeferredWriteThatCannotBePutInPlaceFailsTheJournal(t *testing.T) {
 
 // A write that completes a large piece, for which the disk has no room, is kept all the same:
 // its caller must not believe that nothing was written.
-func TestADeferredWriteWithoutRoomHasHappened(t *testing.T) {
+func TestDeferredWriteWithoutSpaceIsKept(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	s := begun(t, faulty, small())
 	f := made(t, s, root+"/f")
@@ -223,7 +223,7 @@ func TestDeferredWritesAreBounded(t *testing.T) {
 
 // Where a live file cannot be synced, the journal keeps what it holds of it: another sync may
 // succeed though the system has dropped the writes.
-func TestALiveFileThatCannotBeSyncedFailsTheJournal(t *testing.T) {
+func TestFailedSyncOfLiveFileFailsJournal(t *testing.T) {
 	for what, sync := range map[vfs.OpKind]func(vfs.File) error{vfs.OpSyncData: vfs.File.SyncData, vfs.OpSync: vfs.File.Sync} {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
 		s := begun(t, faulty, small())
@@ -246,7 +246,7 @@ func TestALiveFileThatCannotBeSyncedFailsTheJournal(t *testing.T) {
 
 // A file that is open is removed: what was kept of it is put in place while it has its name,
 // since it may have to be opened again for that.
-func TestWhatIsRemovedIsPutInPlaceBefore(t *testing.T) {
+func TestDeferredWritesPrecedeRemoval(t *testing.T) {
 	for what, remove := range map[string]func(vfs.FS) error{
 		"itself":        func(s vfs.FS) error { return s.Remove(root + "/f") },
 		"its directory": func(s vfs.FS) error { return s.RemoveAll(root) },
@@ -262,7 +262,7 @@ func TestWhatIsRemovedIsPutInPlaceBefore(t *testing.T) {
 }
 
 // A file that is open gets another name: what only the journal held of it is durable there.
-func TestARenameKeepsADeferredWriteDurable(t *testing.T) {
+func TestRenameKeepsADeferredWriteDurable(t *testing.T) {
 	disk := vfs.NewCrashable()
 	s, f := later(t, disk)
 	if err := errors.Join(s.Rename(root+"/f", root+"/g"), s.SyncDir(root)); err != nil {

@@ -105,7 +105,7 @@ func (l *ledger) check() {
 	}
 }
 
-func TestAKillAfterAnyOperationLeavesTheNoteOrWhatItIsAbout(t *testing.T) {
+func TestKillAfterAnyOperationLeavesNoteOrItsData(t *testing.T) {
 	rng := testrand.New(t)
 	for range 10 {
 		l := &ledger{t: t, rng: rng, disk: vfs.NewCrashable()}
@@ -144,7 +144,7 @@ func TestAKillAfterAnyOperationLeavesTheNoteOrWhatItIsAbout(t *testing.T) {
 
 // What a file holds was written behind the note that was kept for it: the note may not come
 // back over it.
-func TestALaterWriteReplacesANote(t *testing.T) {
+func TestLaterWriteReplacesANote(t *testing.T) {
 	for name, replace := range map[string]func(s *FS, note, f vfs.File) error{
 		"a write": func(_ *FS, note, _ vfs.File) error {
 			_, err := note.WriteAt([]byte("later"), 0)
@@ -195,7 +195,7 @@ func TestALaterWriteReplacesANote(t *testing.T) {
 }
 
 // A note is kept only while the journal holds what it is about.
-func TestANoteAboutWhatIsNotInTheJournalIsWritten(t *testing.T) {
+func TestNoteForUnjournaledDataIsWritten(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := begun(t, fsys, small())
 	f, note := made(t, s, root+"/f"), made(t, s, root+"/note")
@@ -230,7 +230,7 @@ func TestANoteAboutWhatIsNotInTheJournalIsWritten(t *testing.T) {
 
 // A note that is being written, since the journal forgets what it is about, does not come
 // over a later one.
-func TestANoteDoesNotOvertakeALaterOne(t *testing.T) {
+func TestNotesAreWrittenInOrder(t *testing.T) {
 	fsys := vfs.NewMem()
 	d := vfstest.NewFaulty(fsys)
 	s := begun(t, d, small())
@@ -270,7 +270,7 @@ func TestANoteDoesNotOvertakeALaterOne(t *testing.T) {
 
 // A note that comes while the journal is settled may be about what it does not hold any
 // more when it could be written.
-func TestANoteThatComesWhileTheJournalIsSettledIsWritten(t *testing.T) {
+func TestNoteDuringSettlementIsWritten(t *testing.T) {
 	fsys := vfs.NewMem()
 	d := vfstest.NewFaulty(fsys)
 	s := begun(t, d, small())

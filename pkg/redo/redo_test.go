@@ -309,7 +309,7 @@ func (h *history) compare(s vfs.FS) {
 	}
 }
 
-func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
+func TestCrashAfterAnyOperationLosesNoSyncedData(t *testing.T) {
 	rng := testrand.New(t)
 	for range 30 {
 		fsys := vfs.NewCrashable()

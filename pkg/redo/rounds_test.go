@@ -58,7 +58,7 @@ func join(t *testing.T, all ...*appending) {
 	}
 }
 
-func TestARoundIsSyncedWithOneRecord(t *testing.T) {
+func TestRoundIsSyncedWithOneRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		d := vfstest.NewFaulty(disk)
@@ -114,7 +114,7 @@ func TestARoundIsSyncedWithOneRecord(t *testing.T) {
 	})
 }
 
-func TestARoundMayTakeSeveralRecords(t *testing.T) {
+func TestRoundMayTakeSeveralRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		d := vfstest.NewFaulty(disk)
@@ -160,7 +160,7 @@ func TestARoundMayTakeSeveralRecords(t *testing.T) {
 	})
 }
 
-func TestARoundThatIsNotSyncedFailsAllItsMembers(t *testing.T) {
+func TestFailedRoundSyncFailsAllMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		d := vfstest.NewFaulty(disk)
@@ -188,7 +188,7 @@ func TestARoundThatIsNotSyncedFailsAllItsMembers(t *testing.T) {
 	})
 }
 
-func TestWhatARoundDoesNotTake(t *testing.T) {
+func TestRoundExclusions(t *testing.T) {
 	s := begun(t, vfs.NewMem(), small())
 	f := made(t, s, root+"/f")
 	a := &appending{f: f, next: "x", told: make(chan error, 1)}
@@ -286,7 +286,7 @@ func (o *outlet) Release() {
 
 // What members send while they write leaves before the sync, beside which others do theirs; what they
 // send once they are told leaves together as well.
-func TestWhatMembersSendGathersInEachPhase(t *testing.T) {
+func TestMembersSendsAreGatheredInEachPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := vfstest.NewFaulty(vfs.NewCrashable())
 		s := begun(t, d, small())

@@ -40,9 +40,9 @@ func open(t *testing.T, fs vfs.FS, dir string) *copied {
 	return &copied{log: l}
 }
 
-// TestEveryReplicaIsCheckedAndTheNotesStay: within an interval each replica is checked once, one
+// TestEveryReplicaIsCheckedAndRecordsPersist: within an interval each replica is checked once, one
 // that goes is forgotten, and a scrubber that starts again knows what was checked.
-func TestEveryReplicaIsCheckedAndTheNotesStay(t *testing.T) {
+func TestEveryReplicaIsCheckedAndRecordsPersist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem()
 		held := shelf{"a": open(t, fs, "a"), "b": open(t, fs, "b")}

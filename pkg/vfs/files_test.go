@@ -202,10 +202,10 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 	}
 }
 
-// TestAFileIsDurableBeforeItGivesUpItsDescriptor has a file that cannot be made durable:
+// TestFileIsDurableBeforeItGivesUpItsDescriptor has a file that cannot be made durable:
 // it keeps its descriptor, its owner gets the error, and another file gives up its
 // descriptor.
-func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
+func TestFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(2)}
 	bad, good := mustCreate(t, fsys, filepath.Join(dir, "bad")).(*lentFile), mustCreate(t, fsys, filepath.Join(dir, "good")).(*lentFile)
@@ -247,9 +247,9 @@ func TestAFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	disk.Close()
 }
 
-// TestAFileIsOpenedAgainByItsName gives the names of files to other files while they
+// TestFileIsOpenedAgainByItsName gives the names of files to other files while they
 // have no descriptor.
-func TestAFileIsOpenedAgainByItsName(t *testing.T) {
+func TestFileIsOpenedAgainByItsName(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(1)}
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -292,7 +292,7 @@ func TestConnectionsTakeDescriptorsFromFiles(t *testing.T) {
 	(*Files)(nil).Elsewhere(1)
 }
 
-func TestSomeDescriptorsAreNeverLent(t *testing.T) {
+func TestSomeDescriptorsAreReserved(t *testing.T) {
 	for limit, most := range map[int]int64{0: 1, 1: 1, 64: 32, 256: 128, 1024: 896, 20_000: 18_750, 1 << 20: 1<<20 - 1<<16} {
 		if got := NewFiles(limit, FilesEvents{}).most(); got != most {
 			t.Errorf("of %d descriptors %d are lent, want %d", limit, got, most)
@@ -300,9 +300,9 @@ func TestSomeDescriptorsAreNeverLent(t *testing.T) {
 	}
 }
 
-// TestAnOpenTakesADescriptorFromAFile opens a file for reading while the process
+// TestOpenTakesADescriptorFromAFile opens a file for reading while the process
 // has no descriptor left.
-func TestAnOpenTakesADescriptorFromAFile(t *testing.T) {
+func TestOpenTakesADescriptorFromAFile(t *testing.T) {
 	fsys := OS{Files: filesFor(4)}
 	f := mustCreate(t, fsys, filepath.Join(t.TempDir(), "f")).(*lentFile)
 	defer f.Close()
@@ -324,7 +324,7 @@ func TestAnOpenTakesADescriptorFromAFile(t *testing.T) {
 }
 
 // The spare descriptor is used if there is no other, and then opened again.
-func TestADescriptorIsKeptBack(t *testing.T) {
+func TestSpareDescriptorIsReopened(t *testing.T) {
 	f := filesFor(1)
 	for name, missing := range map[string]int{"there is one": 0, "there is none": 1, "another took it": 3} {
 		calls := 0

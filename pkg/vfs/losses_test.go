@@ -25,9 +25,9 @@ func openOf(t *testing.T, open func(string) (vfs.File, error), name string) vfs.
 	return f
 }
 
-// TestAFailedSyncIsToldToEveryHandle makes the sync fail with which a file gives up its descriptor:
+// TestFailedSyncIsReportedToEveryHandle makes the sync fail with which a file gives up its descriptor:
 // every handle of the file, opened by any name, reports the error until the file is created again.
-func TestAFailedSyncIsToldToEveryHandle(t *testing.T) {
+func TestFailedSyncIsReportedToEveryHandle(t *testing.T) {
 	for about, renew := range map[string]func(s vfs.OS, name string) error{
 		"emptied": func(vfs.OS, string) error { return nil },
 		"removed": vfs.OS.Remove,
@@ -81,9 +81,9 @@ func TestAFailedSyncIsToldToEveryHandle(t *testing.T) {
 	}
 }
 
-// TestTheJournalKeepsWhatAFileMayHaveLost loses data of a log's file that the journal holds. The
+// TestJournalKeepsWhatAFileMayHaveLost loses data of a log's file that the journal holds. The
 // journal's sync of the file does not notice the loss.
-func TestTheJournalKeepsWhatAFileMayHaveLost(t *testing.T) {
+func TestJournalKeepsWhatAFileMayHaveLost(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "log")
 	s := vfs.OS{Files: vfs.NewFiles(1024, vfs.FilesEvents{})}

@@ -46,7 +46,7 @@ func written(t *testing.T) *os.File {
 
 // Half of the places may be in syncs. Further syncs are passed to the kernel, and
 // complete while the others still block.
-func TestSyncsLeavePlaces(t *testing.T) {
+func TestSyncsLeaveProcessorSlots(t *testing.T) {
 	for _, x := range []struct{ places, blocking int }{{1, 0}, {2, 1}, {3, 1}, {8, 4}} {
 		s := requested(t, x.places)
 		release := make(chan struct{})
@@ -77,7 +77,7 @@ func TestSyncsLeavePlaces(t *testing.T) {
 }
 
 // If the kernel accepts no requests, or no more of them, syncs block.
-func TestSyncsBlockWhereTheKernelTakesNoRequests(t *testing.T) {
+func TestSyncsBlockWithoutKernelRequests(t *testing.T) {
 	f := written(t)
 	pipe, _, err := os.Pipe() // cannot be synced
 	if err != nil {
@@ -104,7 +104,7 @@ func TestSyncsBlockWhereTheKernelTakesNoRequests(t *testing.T) {
 }
 
 // The caller gets the error of a failed sync.
-func TestSyncsTellWhatFailed(t *testing.T) {
+func TestSyncsReportFailures(t *testing.T) {
 	s := requested(t, 1)
 	f := written(t)
 	if err := f.Close(); err != nil {

@@ -8,7 +8,7 @@ type way struct{ holds, most int }
 func (w *way) Hold()    { w.holds++; w.most = max(w.most, w.holds) }
 func (w *way) Release() { w.holds-- }
 
-func TestAGatheringHoldsEachWayOnceUntilItIsReleased(t *testing.T) {
+func TestGatheringHoldsEachConnectionOnce(t *testing.T) {
 	var g Gathering
 	var ways [3]way
 	for round := range 3 {

@@ -182,9 +182,9 @@ func testLocks(t *testing.T, fsys vfs.FS, dir string) {
 	must(t, err, l.Close())
 }
 
-// TestACrashKeepsWhatWasSyncedAndAnyOfTheRest sees every outcome that a power
+// TestCrashKeepsWhatWasSyncedAndAnyOfTheRest sees every outcome that a power
 // cut may have, and none that it may not.
-func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
+func TestCrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
 	m := vfs.NewCrashable()
 	must(t, vfs.MkdirAllSynced(m, "/d"))
 	f, err := m.Create("/d/kept")
@@ -247,9 +247,9 @@ func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
 	}
 }
 
-// TestAFileSystemAndItsCloneDoNotShareChanges writes to both in turn, before and after
+// TestFileSystemAndItsCloneDoNotShareChanges writes to both in turn, before and after
 // syncs, and clones the clone.
-func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
+func TestFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 	const blocks = 4
 	rng := rand.New(rand.NewPCG(3, 4))
 	disks := []*vfs.Mem{vfs.NewCrashable()}
@@ -284,7 +284,7 @@ func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 	}
 }
 
-func TestACrashMayUndoATruncation(t *testing.T) {
+func TestCrashMayUndoATruncation(t *testing.T) {
 	m := vfs.NewCrashable()
 	must(t, vfs.MkdirAllSynced(m, "/d"))
 	f, err := m.Create("/d/f")
@@ -320,7 +320,7 @@ func TestReplacingAFileIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestAMarkOutlivesThePower(t *testing.T) {
+func TestMarkOutlivesThePower(t *testing.T) {
 	m := vfs.NewCrashable()
 	must(t, vfs.MkdirAllSynced(m, "/d"), vfs.MarkSynced(m, "/d/mark"))
 	if info, err := m.CrashClone(vfs.Crash{}).Stat("/d/mark"); err != nil || info.Size() != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestWatchKnowsWhatHangs(t *testing.T) {
+func TestWatchReportsStalledCalls(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	w := vfs.NewWatch(faulty)
 	if err := w.MkdirAll("d"); err != nil {
@@ -51,7 +51,7 @@ func TestWatchKnowsWhatHangs(t *testing.T) {
 	}
 }
 
-func TestWatchHandsOnWhatItWatches(t *testing.T) {
+func TestWatchPassesCallsThrough(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	w := vfs.NewWatch(faulty)
 	f, err := w.Create("f")

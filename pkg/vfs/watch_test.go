@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-func TestWatchKnowsTheOldestOfMany(t *testing.T) {
+func TestWatchReportsOldestOfMany(t *testing.T) {
 	rnd := testrand.New(t)
 	w := NewWatch(NewMem())
 	var names []string // of what is in progress, oldest first

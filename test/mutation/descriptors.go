@@ -13,27 +13,27 @@ func descriptorMistakes() []mistake {
 		},
 		{
 			name: "a file gives up its descriptor before it is durable", file: "pkg/vfs/lent.go",
-			old: "if l.wrote > l.synced {", with: "if false {", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
+			old: "if l.wrote > l.synced {", with: "if false {", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
 			name: "a sync that began before a change makes that durable", file: "pkg/vfs/lent.go",
-			old: "l.synced = max(l.synced, wrote)", with: "l.synced = max(l.wrote, wrote)", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
+			old: "l.synced = max(l.synced, wrote)", with: "l.synced = max(l.wrote, wrote)", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
 			name: "the other handles of a file do not learn that it could not be made durable", file: "pkg/vfs/losses.go",
-			old: "x.err == nil {\n			x.err = err", with: "x.err == nil {\n			_ = x", tests: []string{"./pkg/vfs"}, run: "ToldToEveryHandle|JournalKeeps",
+			old: "x.err == nil {\n			x.err = err", with: "x.err == nil {\n			_ = x", tests: []string{"./pkg/vfs"}, run: "TestFailedSyncIsReportedToEveryHandle|JournalKeeps",
 		},
 		{
 			name: "a new file inherits what another one lost", file: "pkg/vfs/losses.go",
-			old: "func(x *loss) { x.err = nil }", with: "func(*loss) {}", tests: []string{"./pkg/vfs"}, run: "ToldToEveryHandle",
+			old: "func(x *loss) { x.err = nil }", with: "func(*loss) {}", tests: []string{"./pkg/vfs"}, run: "TestFailedSyncIsReportedToEveryHandle",
 		},
 		{
 			name: "a file that cannot be made durable is synced again", file: "pkg/vfs/lent.go",
-			old: " && !l.unsynced", with: "", tests: []string{"./pkg/vfs"}, run: "TestAFileIsDurable",
+			old: " && !l.unsynced", with: "", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
 			name: "a file is opened again that is another one", file: "pkg/vfs/lent.go",
-			old: "err == nil && !os.SameFile(info, l.info)", with: "err != nil && info != nil", tests: []string{"./pkg/vfs"}, run: "TestAFileIsOpenedAgain",
+			old: "err == nil && !os.SameFile(info, l.info)", with: "err != nil && info != nil", tests: []string{"./pkg/vfs"}, run: "TestFileIsOpenedAgain",
 		},
 		{
 			name: "connections get no descriptors of files", file: "pkg/vfs/files.go",
@@ -45,7 +45,7 @@ func descriptorMistakes() []mistake {
 		},
 		{
 			name: "no descriptor is given up for a directory", file: "pkg/vfs/files.go",
-			old: "if f.spare != nil {\n\t\t\t_ = f.spare.Close()", with: "if false {\n\t\t\t_ = f.spare.Close()", tests: []string{"./pkg/vfs"}, run: "TestADescriptorIsKeptBack",
+			old: "if f.spare != nil {\n\t\t\t_ = f.spare.Close()", with: "if false {\n\t\t\t_ = f.spare.Close()", tests: []string{"./pkg/vfs"}, run: "TestSpareDescriptorIsReopened",
 		},
 	}
 }

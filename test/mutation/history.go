@@ -34,7 +34,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: what an undo needs is deleted", file: "pkg/commitlog/retain.go",
-			old: "(r.Hold == nil || end <= *r.Hold) && ", with: "", tests: []string{"./pkg/commitlog"}, run: "Hold",
+			old: "(r.Hold == nil || end <= *r.Hold) && ", with: "", tests: []string{"./pkg/commitlog"}, run: "TestIdleReaderHoldsNoLargeBatch|TestRetentionKeepsHeldSegments",
 		},
 	}
 }

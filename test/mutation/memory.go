@@ -46,22 +46,22 @@ func memoryMistakes() []mistake {
 		{
 			name: "what was cut off is read from the cache", file: "pkg/commitlog/cache.go",
 			old: "if s == nil || s.truncations == truncations {", with: "if s == nil || truncations < 1<<40 {",
-			tests: []string{"./pkg/commitlog"}, run: "TestWhatWasCutOff",
+			tests: []string{"./pkg/commitlog"}, run: "TestTruncatedDataIsNotReadFromCache",
 		},
 		{
 			name: "the cache keeps what retention drops", file: "pkg/commitlog/retain.go",
 			old: "\tl.opts.Cache.dropLog(l, start)\n", with: "",
-			tests: []string{"./pkg/commitlog"}, run: "TestWhatRetentionDrops",
+			tests: []string{"./pkg/commitlog"}, run: "TestRetentionDropsCachedPieces",
 		},
 		{
 			name: "the cache keeps what is not used", file: "pkg/commitlog/cache.go",
 			old: "if p.used+1 < c.round {", with: "if p.used+1 < c.round-1<<20 {",
-			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
+			tests: []string{"./pkg/commitlog"}, run: "TestCacheReleasesMemory",
 		},
 		{
 			name: "the cache goes on taking memory while a request waits", file: "pkg/commitlog/cache.go",
 			old: "memory.OnWait(c.Drop)", with: "memory.OnWait(func() {})",
-			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
+			tests: []string{"./pkg/commitlog"}, run: "TestCacheReleasesMemory",
 		},
 		{
 			name: "a jump is trusted without a checksum", file: "pkg/commitlog/cache.go",
@@ -77,32 +77,32 @@ func laggingMistakes() []mistake {
 		{
 			name: "a reader that rests keeps a large batch", file: "pkg/commitlog/reader.go",
 			old: "\tif cap(r.scan.buf) > small {", with: "\tif cap(r.scan.buf) > 1<<40 {",
-			tests: []string{"./pkg/commitlog"}, run: "TestAReaderThatRests",
+			tests: []string{"./pkg/commitlog"}, run: "TestIdleReaderHoldsNoLargeBatch",
 		},
 		{
 			name: "a reader that rests keeps a large piece", file: "pkg/commitlog/reader.go",
 			old: "r.piece != nil && r.piece.bytes > small {", with: "r.piece != nil && r.piece.bytes > 1<<40 {",
-			tests: []string{"./pkg/commitlog"}, run: "TestAReaderThatRests",
+			tests: []string{"./pkg/commitlog"}, run: "TestIdleReaderHoldsNoLargeBatch",
 		},
 		{
 			name: "a large batch is read without memory", file: "pkg/commitlog/scan.go",
 			old: "if want > s.chunk && s.pay != nil {", with: "if want > 1<<40 && s.pay != nil {",
-			tests: []string{"./pkg/commitlog"}, run: "TestALargeBatchWaits",
+			tests: []string{"./pkg/commitlog"}, run: "TestLargeBatchWaits",
 		},
 		{
 			name: "what waits for memory for a batch holds another", file: "pkg/commitlog/reader.go",
 			old: "\tr.forLarge.Close()\n\treturn r.forLarge.Reserve", with: "\treturn r.forLarge.Reserve",
-			tests: []string{"./pkg/commitlog"}, run: "TestALargeBatchWaits",
+			tests: []string{"./pkg/commitlog"}, run: "TestLargeBatchWaits",
 		},
 		{
 			name: "a batch that is larger than there may be memory is never read", file: "pkg/commitlog/reader.go",
 			old: "r.forLarge.Reserve(context.Background(), min(n, r.forLarge.Most()))", with: "r.forLarge.Reserve(context.Background(), n)",
-			tests: []string{"./pkg/commitlog"}, run: "TestABatchForWhich",
+			tests: []string{"./pkg/commitlog"}, run: "TestBatchOverMemoryBudgetIsReadAlone",
 		},
 		{
 			name: "as much is read ahead without memory as with", file: "pkg/commitlog/reader.go",
 			old: "chunk: int64(r.atOnce())", with: "chunk: readAhead",
-			tests: []string{"./pkg/commitlog"}, run: "TestWithoutMemoryLess",
+			tests: []string{"./pkg/commitlog"}, run: "TestWithoutMemoryReadAheadShrinks",
 		},
 		{
 			name: "a large allocation goes beyond the limit before anything is collected", file: "pkg/limit/collect.go",
@@ -143,7 +143,7 @@ func recoveryMistakes() []mistake {
 		{
 			name: "a short log counts as synced whatever its checkpoint says", file: "pkg/commitlog/recovery.go",
 			old: "f.base < f.end && f.end <= a.note.durable", with: "f.base < f.end",
-			tests: []string{"./pkg/commitlog"}, run: "TestWhatAKillLeaves",
+			tests: []string{"./pkg/commitlog"}, run: "TestDataLeftByKillIsSyncedBeforeItCountsAsDurable",
 		},
 		{
 			name: "a torn tail stays behind a short log", file: "pkg/commitlog/analyse.go",
@@ -153,7 +153,7 @@ func recoveryMistakes() []mistake {
 		{
 			name: "a log that was left short is closed without its index", file: "pkg/commitlog/log.go",
 			old: "err = reopenPinnedLocked(l)\n\t}\n\tout, rolled", with: "err = nil\n\t}\n\tout, rolled",
-			tests: []string{"./pkg/commitlog"}, run: "TestALogThatWasLeftShort",
+			tests: []string{"./pkg/commitlog"}, run: "TestShortLogIsCompleted",
 		},
 	}
 }

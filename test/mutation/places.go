@@ -33,7 +33,7 @@ func placeMistakes() []mistake {
 		},
 		{
 			name: "a busy log is never noted", file: "pkg/commitlog/log.go",
-			old: "l.noted.durablePos < least {", with: "l.noted.durablePos <= least {", tests: []string{"./pkg/commitlog"}, run: "TestACheckpointWaits",
+			old: "l.noted.durablePos < least {", with: "l.noted.durablePos <= least {", tests: []string{"./pkg/commitlog"}, run: "TestCheckpointWaits",
 		},
 		{
 			name: "a log fails for the lack of a descriptor", file: "pkg/vfs/files.go",

@@ -58,11 +58,11 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "redo: the end of the older half is not known", file: "pkg/redo/journal.go",
-			old: "head{generation: j.generation, before: j.before}.encode()", with: "head{generation: j.generation}.encode()", tests: tests, run: "LastRecordOfTheOlder|BothHalves",
+			old: "head{generation: j.generation, before: j.before}.encode()", with: "head{generation: j.generation}.encode()", tests: tests, run: "TestLastRecordOfOlderHalfIsNoTornEnd|BothHalves",
 		},
 		{
 			name: "redo: what cannot be read behind the records was none", file: "pkg/redo/replay.go",
-			old: " || last == 0 && m.holes", with: "", tests: tests, run: "CannotBeRead",
+			old: " || last == 0 && m.holes", with: "", tests: tests, run: "TestOnlyUnreadablePageIsLost|TestUnreadableHalfIsDamageAndReplaced|TestUnreadableSettledHalfIsNoDamage",
 		},
 	}
 }
@@ -109,7 +109,7 @@ func roundMistakes() []mistake {
 		},
 		{
 			name: "rounds: what members send is held while the round is synced", file: "pkg/redo/rounds.go",
-			old: "	r.gathers.Release() // before the sync", with: "	// before the sync", tests: []string{"./pkg/redo"}, run: "Gathers",
+			old: "	r.gathers.Release() // before the sync", with: "	// before the sync", tests: []string{"./pkg/redo"}, run: "TestMembersSendsAreGatheredInEachPhase",
 		},
 		{
 			name: "rounds: what a term pushes does not gather", file: "pkg/coord/appender.go",
@@ -165,7 +165,7 @@ func noteMistakes() []mistake {
 		},
 		{
 			name: "the note of what is not durable waits", file: "pkg/commitlog/commitnote.go",
-			old: " && committed <= l.DurableEnd()", with: "", tests: []string{"./pkg/commitlog"}, run: "CommitNote",
+			old: " && committed <= l.DurableEnd()", with: "", tests: []string{"./pkg/commitlog"}, run: "TestCommitRecordWaitsForJournal",
 		},
 	}
 }
@@ -203,7 +203,7 @@ func lateMistakes() []mistake {
 		},
 		{
 			name: "what is not synced each time waits in memory", file: "pkg/commitlog/output.go",
-			old: "	if synced {\n", with: "	if true {\n", tests: []string{"./pkg/commitlog"}, run: "LostByAKill",
+			old: "	if synced {\n", with: "	if true {\n", tests: []string{"./pkg/commitlog"}, run: "TestOnlySyncAlwaysDefersWrites",
 		},
 		{
 			name: "what was written under the policy before is not synced", file: "pkg/coord/replication/syncer.go",
@@ -228,19 +228,19 @@ func landMistakes() []mistake {
 		},
 		{
 			name: "land: a write that is kept is reported as if nothing was written", file: "pkg/redo/late.go",
-			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "WithoutRoom",
+			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "TestDeferredWriteWithoutSpaceIsKept",
 		},
 		{
 			name: "land: what cannot be put in place is taken for a bad sector", file: "pkg/redo/late.go",
-			old: "return &landError{f.path, err}", with: "return err", tests: tests, run: "CannotBePutInPlace",
+			old: "return &landError{f.path, err}", with: "return err", tests: tests, run: "TestFailedDeferredWriteFailsJournal",
 		},
 		{
 			name: "land: the journal goes on without what cannot be put in place", file: "pkg/redo/late.go",
-			old: "\t\t_ = j.fail(err)\n", with: "", tests: tests, run: "CannotBePutInPlace",
+			old: "\t\t_ = j.fail(err)\n", with: "", tests: tests, run: "TestFailedDeferredWriteFailsJournal",
 		},
 		{
 			name: "land: a journal without a descriptor ends the node", file: "pkg/redo/settle.go",
-			old: "	if !vfs.OutOfFiles(err) {\n", with: "	if err != nil || true {\n", tests: tests, run: "LacksADescriptor",
+			old: "	if !vfs.OutOfFiles(err) {\n", with: "	if err != nil || true {\n", tests: tests, run: "WaitsForDescriptor",
 		},
 		{
 			name: "land: any number of bytes wait", file: "pkg/redo/late.go",
@@ -248,11 +248,11 @@ func landMistakes() []mistake {
 		},
 		{
 			name: "land: what is removed has something to come", file: "pkg/redo/late.go",
-			old: "\tfor _, f := range all {\n", with: "\tfor _, f := range all[:0] {\n", tests: tests, run: "Removed",
+			old: "\tfor _, f := range all {\n", with: "\tfor _, f := range all[:0] {\n", tests: tests, run: "TestDeferredWritesPrecedeRemoval",
 		},
 		{
 			name: "land: the journal forgets what a file could not sync", file: "pkg/redo/journal.go",
-			old: "\tif j.live(f) {\n\t\t_ = j.fail(err)", with: "\tif false {\n\t\t_ = j.fail(err)", tests: tests, run: "CannotBeSynced",
+			old: "\tif j.live(f) {\n\t\t_ = j.fail(err)", with: "\tif false {\n\t\t_ = j.fail(err)", tests: tests, run: "TestFailedSyncOfLiveFileFailsJournal|TestJournalSyncFailureFailsAllItsUsers",
 		},
 		{
 			name: "land: two changes of the policy forget a sync", file: "pkg/coord/replication/syncer.go",

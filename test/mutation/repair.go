@@ -94,16 +94,16 @@ func damageMistakes() []mistake {
 		{
 			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/repair/copy.go",
 			old: "err == nil && b.Epoch() == w.Last && b.End() == w.Behind", with: "err == nil && b.End() == w.Behind",
-			tests: []string{"./pkg/commitlog/repair"}, run: "TestACopyIsBelieved",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestCopyIsTrustedIfItAgreesAfterDamage",
 		},
 		{
 			name: "a part of a damaged range is put into a log", file: "pkg/commitlog/repair/repair.go",
 			old: "	if is.From != r.From || is.Next != r.Next {", with: "	if false {",
-			tests: []string{"./pkg/commitlog/repair"}, run: "TestAPartOf",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestPartOf",
 		},
 		{
 			name: "one damaged range that no replica holds makes the repair skip all others", file: "pkg/commitlog/repair/sought.go",
-			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfRanges",
+			old: "				if o.Holds(e) {", with: "				if true {", tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfAbandonedRangesAreSkipped",
 		},
 		{
 			name: "deliveries stay suspended for damage that was given up meanwhile", file: "pkg/host/repair.go",
@@ -111,7 +111,7 @@ func damageMistakes() []mistake {
 		},
 		{
 			name: "an epoch that damage may hide is taken for known", file: "pkg/commitlog/epochs.go",
-			old: "	if off > l.unsure {", with: "	if true {", tests: []string{"./pkg/commitlog"}, run: "TestTheEpochOfABatch",
+			old: "	if off > l.unsure {", with: "	if true {", tests: []string{"./pkg/commitlog"}, run: "TestEpochOfDamagedBatchIsKnownOrNot",
 		},
 		{
 			name: "dedup ids that cannot be read are taken for new", file: "pkg/once/keeper.go",
@@ -163,7 +163,7 @@ func relayMistakes() []mistake {
 		{
 			name: "a part of what is given up is waited for", file: "pkg/commitlog/repair/sought.go",
 			old: "			if x.given && o.From <= at", with: "			if s.ranges[e] == nil && x.given && o.From <= at",
-			tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfRanges",
+			tests: []string{"./pkg/commitlog/repair"}, run: "TestPartsOfAbandonedRangesAreSkipped",
 		},
 	}
 }

@@ -35,7 +35,7 @@ func commitMistakes() []mistake {
 		{
 			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/diskspace/diskspace.go",
 			old: "d.brimful || free < reserve/FollowerShare", with: "free < reserve/FollowerShare",
-			tests: []string{"./pkg/diskspace"}, run: "TestALowDiskStaysLow",
+			tests: []string{"./pkg/diskspace"}, run: "TestLowDiskHasHysteresis",
 		},
 		{
 			name: "AppendIsNotCommit: a follower calls committed what it holds", file: followerFile,

@@ -148,7 +148,7 @@ func onDiskMistakes() []mistake {
 		},
 		{
 			name: "what a start wrote again counts as on disk though the sync of all failed", file: "pkg/redo/replay.go",
-			old: "if y.report.NotAtOnce == nil {", with: "if true {", tests: []string{"./pkg/redo"}, run: "TestAStartThatCannotSyncAll",
+			old: "if y.report.NotAtOnce == nil {", with: "if true {", tests: []string{"./pkg/redo"}, run: "TestStartSyncsEachFile",
 		},
 		{
 			name: "a start that syncs all at once does not", file: "pkg/redo/replay.go",
@@ -171,12 +171,12 @@ func onDiskMistakes() []mistake {
 		{
 			name: "a log counts as on disk though it was not synced", file: "pkg/commitlog/recovery.go",
 			old: "return a.synced || a.noted", with: "return !a.synced || a.noted",
-			tests: []string{"./pkg/commitlog"}, run: "TestWhatAKillLeaves|TestAShortLogCosts",
+			tests: []string{"./pkg/commitlog"}, run: "TestDataLeftByKillIsSyncedBeforeItCountsAsDurable|TestShortLogOpensCheaplyAfterKill",
 		},
 		{
 			name: "zeros behind a batch end the search for proof in later segments", file: "pkg/commitlog/analyse.go",
 			old: "if i+1 == len(a.segments) { // mostly", with: "if true { // mostly",
-			tests: []string{"./pkg/commitlog"}, run: "TestZerosInPlace",
+			tests: []string{"./pkg/commitlog"}, run: "TestZerosBeforeLaterSegmentAreDamage",
 		},
 	}
 }

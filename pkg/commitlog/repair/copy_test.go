@@ -33,9 +33,9 @@ func logOf(t *testing.T, epoch seq.Epoch, sizes ...int) *commitlog.Log {
 	return l
 }
 
-// TestACopyIsBelievedIfItAgreesBehindTheDamage has copies that hold the same, another message, or messages
+// TestCopyIsTrustedIfItAgreesAfterDamage has copies that hold the same, another message, or messages
 // of another epoch behind a range; and none, as the range is at the log's end.
-func TestACopyIsBelievedIfItAgreesBehindTheDamage(t *testing.T) {
+func TestCopyIsTrustedIfItAgreesAfterDamage(t *testing.T) {
 	l := logOf(t, 3, 10, 20, 30)
 	behind, err := commitlog.Decode(InLog(l).Batch(2))
 	if err != nil {
@@ -76,8 +76,8 @@ func TestACopyIsBelievedIfItAgreesBehindTheDamage(t *testing.T) {
 	}
 }
 
-// TestAFinderReadsASegmentOnce asks for a range in pieces, again and again.
-func TestAFinderReadsASegmentOnce(t *testing.T) {
+// TestFinderReadsASegmentOnce asks for a range in pieces, again and again.
+func TestFinderReadsASegmentOnce(t *testing.T) {
 	disk, firsts := newLog(t, testrand.New(t))
 	f := new(Finder)
 	for range 3 {
@@ -97,8 +97,8 @@ func TestAFinderReadsASegmentOnce(t *testing.T) {
 	}
 }
 
-// TestARangeComesInPieces asks for batches that are larger than an answer, and for many small ones.
-func TestARangeComesInPieces(t *testing.T) {
+// TestRangeIsFetchedInPieces asks for batches that are larger than an answer, and for many small ones.
+func TestRangeIsFetchedInPieces(t *testing.T) {
 	l := logOf(t, 1, 10, pieceBytes/2, pieceBytes/2, 3*pieceBytes, 20, 30)
 	l.Commit(l.End())
 	c := InLog(l)

@@ -120,9 +120,9 @@ func harm(t *testing.T, rnd *rand.Rand, disk *vfs.Mem, path string) string {
 	return fmt.Sprintf("%s: %d at %d of %d", path, k, at, len(raw))
 }
 
-// TestWhatAnotherReplicaHasRepairsALog damages files of a log in any way, and puts back what is lost from a
+// TestOtherReplicaRepairsLog damages files of a log in any way, and puts back what is lost from a
 // copy that was not damaged.
-func TestWhatAnotherReplicaHasRepairsALog(t *testing.T) {
+func TestOtherReplicaRepairsLog(t *testing.T) {
 	for range 300 {
 		rnd := testrand.New(t)
 		disk, firsts := newLog(t, rnd)
@@ -213,8 +213,8 @@ func rangeOf(t *testing.T, intact *vfs.Mem, from, next seq.Offset) Range {
 	return r
 }
 
-// TestWhatDoesNotFitIsRefused has a range that is intact, ends elsewhere, or gets other batches.
-func TestWhatDoesNotFitIsRefused(t *testing.T) {
+// TestNonMatchingBatchesAreRefused has a range that is intact, ends elsewhere, or gets other batches.
+func TestNonMatchingBatchesAreRefused(t *testing.T) {
 	rnd := testrand.New(t)
 	disk, firsts := newLog(t, rnd)
 	get := func(i int) []byte {
@@ -300,9 +300,9 @@ func build(t *testing.T, from, next seq.Offset, size int) []byte {
 	return added.Raw()
 }
 
-// TestAPartOfADamagedRangeIsRefused has two batches damaged, one behind the other, and gets only one of them:
+// TestPartOfDamagedRangeIsRefused has two batches damaged, one behind the other, and gets only one of them:
 // its place in the file is not known without the other.
-func TestAPartOfADamagedRangeIsRefused(t *testing.T) {
+func TestPartOfDamagedRangeIsRefused(t *testing.T) {
 	for k := range 2 {
 		disk, firsts := newLog(t, testrand.New(t))
 		intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
@@ -339,9 +339,9 @@ func TestAPartOfADamagedRangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestALogIsRepairedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
+// TestLogIsRepairedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
 // repair while that goes on. Each segment is written once.
-func TestALogIsRepairedWhileItIsWritten(t *testing.T) {
+func TestLogIsRepairedWhileItIsWritten(t *testing.T) {
 	for _, where := range [][]int{{1, 3}, {1, 3, -2}, {-2}} { // from the end: in the last segment
 		rnd := testrand.New(t)
 		disk, firsts := newLog(t, rnd)
@@ -429,9 +429,9 @@ func flip(t *testing.T, disk *vfs.Mem, path string, at int64) {
 	}
 }
 
-// TestARepairWithoutRoomChangesNothing has a full disk, files that are not wanted any more, and a batch that comes
+// TestRepairWithoutSpaceChangesNothing has a full disk, files that are not wanted any more, and a batch that comes
 // behind the damage at the end of the log.
-func TestARepairWithoutRoomChangesNothing(t *testing.T) {
+func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 	disk, firsts := newLog(t, testrand.New(t))
 	intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
 	all := files(t, disk)
@@ -498,7 +498,7 @@ func TestARepairWithoutRoomChangesNothing(t *testing.T) {
 
 // A segment of which too much looks like batches and is none is not read to its end. What is behind may be intact, and
 // a repair must not drop it.
-func TestASegmentThatIsNotReadToItsEndIsNotRepaired(t *testing.T) {
+func TestUnreadableSegmentIsNotRepaired(t *testing.T) {
 	refused := 0
 	for shift := range 8 { // where forged headers are at the places of batches is not known
 		disk := vfs.NewMem()

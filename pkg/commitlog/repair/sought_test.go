@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestEachDamagedRangeHasItsOwnMinute has ranges be denied, left open, fail and be too large, and others be met later.
-func TestEachDamagedRangeHasItsOwnMinute(t *testing.T) {
+// TestEachDamagedRangeHasItsOwnTimeout has ranges be denied, left open, fail and be too large, and others be met later.
+func TestEachDamagedRangeHasItsOwnTimeout(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	a, b := Extent{3, 5}, Extent{7, 8}
 	for name, c := range map[string]struct {
@@ -79,8 +79,8 @@ func TestEachDamagedRangeHasItsOwnMinute(t *testing.T) {
 	}
 }
 
-// TestARangeThatIsPostponedGetsItsMinuteLater: so does one that waits for its turn.
-func TestARangeThatIsPostponedGetsItsMinuteLater(t *testing.T) {
+// TestPostponedRangeGetsItsTimeoutLater: so does one that waits for its turn.
+func TestPostponedRangeGetsItsTimeoutLater(t *testing.T) {
 	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
 	s.Want(a)
 	s.Overdue(t0.Add(time.Hour))
@@ -93,8 +93,8 @@ func TestARangeThatIsPostponedGetsItsMinuteLater(t *testing.T) {
 	}
 }
 
-// TestPartsOfRangesThatAreGivenUpArePassed: readers meet damage from where they stand.
-func TestPartsOfRangesThatAreGivenUpArePassed(t *testing.T) {
+// TestPartsOfAbandonedRangesAreSkipped: readers meet damage from where they stand.
+func TestPartsOfAbandonedRangesAreSkipped(t *testing.T) {
 	s, t0 := NewSought(), time.Unix(1000, 0)
 	s.Due([]Extent{{3, 5}, {5, 9}, {12, 13}}, t0)
 	s.Overdue(t0.Add(time.Minute))
@@ -135,8 +135,8 @@ func (c *copies) ask(id int, w Wanted) (Answer, error) {
 	return a, nil
 }
 
-// TestARangeComesFromSeveralReplicas has replicas that hold parts of it, one that is silent, and little memory.
-func TestARangeComesFromSeveralReplicas(t *testing.T) {
+// TestRangeComesFromSeveralReplicas has replicas that hold parts of it, one that is silent, and little memory.
+func TestRangeComesFromSeveralReplicas(t *testing.T) {
 	log, _, err := commitlog.Open(vfs.NewMem(), "log", commitlog.Options{FillBytes: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -204,8 +204,8 @@ func TestARangeComesFromSeveralReplicas(t *testing.T) {
 	}
 }
 
-// TestARangeThatIsDamagedAgainAndAgainIsGivenUp has a disk that damages a range after each repair.
-func TestARangeThatIsDamagedAgainAndAgainIsGivenUp(t *testing.T) {
+// TestRepeatedlyDamagedRangeIsAbandoned has a disk that damages a range after each repair.
+func TestRepeatedlyDamagedRangeIsAbandoned(t *testing.T) {
 	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
 	for range repairsMost {
 		s.Want(a)
