@@ -23,7 +23,7 @@ func membersMove(t *testing.T) {
 
 // All machines get new addresses while they are down: nobody is where the metadata
 // says, and nobody can be told before someone leads.
-func TestAClusterWhoseAddressesAllChangedFormsAgain(t *testing.T) {
+func TestClusterFormsAfterAllAddressesChange(t *testing.T) {
 	membersMove(t)
 	for name, hosts := range map[string]map[string]string{
 		"new ones":  {"n1": "x1", "n2": "x2", "n3": "x3"},
@@ -60,7 +60,7 @@ func TestAClusterWhoseAddressesAllChangedFormsAgain(t *testing.T) {
 }
 
 // A machine is lost, and another one gets its address and a new name.
-func TestANewNodeTakesTheAddressOfADeadMember(t *testing.T) {
+func TestNewNodeTakesAddressOfDeadMember(t *testing.T) {
 	membersMove(t)
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
@@ -87,7 +87,7 @@ func TestANewNodeTakesTheAddressOfADeadMember(t *testing.T) {
 
 // Nobody is elected by the votes of one node in the names of several: of five
 // voters two are left, one of which answers where three of the others were.
-func TestAVoteCountsOnlyForTheNodeThatGaveIt(t *testing.T) {
+func TestVoteCountsOnlyForItsNode(t *testing.T) {
 	five := []string{"n1", "n2", "n3", "n4", "n5"}
 	inWorld(t, five, 5, func(t *testing.T, w *world) {
 		w.start(five...)

@@ -55,7 +55,7 @@ func TestThreeNodesFormRestartAndPropose(t *testing.T) {
 	})
 }
 
-func TestANodeAloneIsAClusterAtOnceAndGrows(t *testing.T) {
+func TestLoneNodeFormsClusterAndGrows(t *testing.T) {
 	inWorld(t, nil, 1, func(t *testing.T, w *world) {
 		began := time.Now()
 		w.start("n1")
@@ -82,7 +82,7 @@ func TestANodeAloneIsAClusterAtOnceAndGrows(t *testing.T) {
 }
 
 // A node that was alone, and knew nothing of clusters, is taken as it is.
-func TestMetadataOfANodeAloneIsOpened(t *testing.T) {
+func TestMetadataOfLoneNodeIsOpened(t *testing.T) {
 	inWorld(t, nil, 1, func(t *testing.T, w *world) {
 		s, err := raftstore.Open(raftstore.Options{Dir: filepath.Join(w.dir, "n1", metaDir), NodeID: "n1", Address: "elsewhere:9", Bootstrap: true, ReserveBytes: -1})
 		if err != nil {
@@ -113,7 +113,7 @@ func TestMetadataOfANodeAloneIsOpened(t *testing.T) {
 	})
 }
 
-func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
+func TestLeaderDeathCausesElection(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -147,7 +147,7 @@ func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
 	})
 }
 
-func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
+func TestWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -185,7 +185,7 @@ func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 	})
 }
 
-func TestOnlyACleanStopIsNoted(t *testing.T) {
+func TestOnlyCleanStopIsRecorded(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		boot := 0
 		told := &logtest.Journal{} // by n3, since it was started last
@@ -234,7 +234,7 @@ func TestOnlyACleanStopIsNoted(t *testing.T) {
 	})
 }
 
-func TestARemovedNodeEnds(t *testing.T) {
+func TestRemovedNodeStops(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {
 			inWorld(t, three, 3, func(t *testing.T, w *world) {
@@ -275,7 +275,7 @@ func TestARemovedNodeEnds(t *testing.T) {
 	}
 }
 
-func TestAControllerThatIsRemovedEnds(t *testing.T) {
+func TestRemovedControllerStops(t *testing.T) {
 	for _, byItself := range []bool{true, false} {
 		t.Run(fmt.Sprint("by itself ", byItself), func(t *testing.T) {
 			four := []string{"n1", "n2", "n3", "n4"}
@@ -303,7 +303,7 @@ func TestAControllerThatIsRemovedEnds(t *testing.T) {
 	}
 }
 
-func TestASecondProcessOfANodeIsRefused(t *testing.T) {
+func TestSecondProcessOfANodeIsRefused(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -322,7 +322,7 @@ func TestASecondProcessOfANodeIsRefused(t *testing.T) {
 	})
 }
 
-func TestTheControllerIsGivenAway(t *testing.T) {
+func TestControllerRoleIsTransferred(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -384,7 +384,7 @@ func TestCallsReachTheirNodes(t *testing.T) {
 	})
 }
 
-func TestALinkTellsOfSessions(t *testing.T) {
+func TestLinkReportsSessions(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -474,7 +474,7 @@ func (w *world) cut(name string, yes bool) {
 	}
 }
 
-func TestALeaderThatIsCutOffIsReplacedAndComesBack(t *testing.T) {
+func TestPartitionedLeaderIsReplacedAndReturns(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -508,7 +508,7 @@ func TestALeaderThatIsCutOffIsReplacedAndComesBack(t *testing.T) {
 	})
 }
 
-func TestAShortCutCostsNoLeadership(t *testing.T) {
+func TestShortPartitionCostsNoLeadership(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -529,7 +529,7 @@ func TestAShortCutCostsNoLeadership(t *testing.T) {
 	})
 }
 
-func TestFiveNodesOutliveTwo(t *testing.T) {
+func TestFiveNodesSurviveTwoFailures(t *testing.T) {
 	five := []string{"n1", "n2", "n3", "n4", "n5"}
 	inWorld(t, five, 5, func(t *testing.T, w *world) {
 		w.start(five...)
@@ -553,7 +553,7 @@ func TestFiveNodesOutliveTwo(t *testing.T) {
 	})
 }
 
-func TestWithoutAMajorityNobodyIsRegistered(t *testing.T) {
+func TestNoRegistrationWithoutMajority(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)

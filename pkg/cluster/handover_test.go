@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
+func TestLivingLeaderIsAskedFirst(t *testing.T) {
 	for _, willing := range []bool{true, false} {
 		t.Run(fmt.Sprint("willing ", willing), func(t *testing.T) {
 			inWorld(t, three, 3, func(t *testing.T, w *world) {
@@ -56,7 +56,7 @@ func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
 
 // A leader that refuses for a moment is asked again: it transfers the leadership for another request, or
 // has not applied what the controller has. Deposing it would fail what it is about to commit.
-func TestALeaderThatRefusesForAMomentIsNotDeposed(t *testing.T) {
+func TestBrieflyRefusingLeaderIsNotDeposed(t *testing.T) {
 	for _, refusal := range []error{failure.Moving, failure.StaleVersion, failure.NotInISR} {
 		t.Run(refusal.Error(), func(t *testing.T) { refusesForAMoment(t, refusal) })
 	}
@@ -184,7 +184,7 @@ func TestUrgentElectionsAreNotPrepared(t *testing.T) {
 }
 
 // A leader that does not answer delays nobody's death.
-func TestADeathInterruptsAHandover(t *testing.T) {
+func TestDeathInterruptsTransfer(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		hang := make(chan struct{})
 		w.operate = func(string, forward.Operate) error { <-hang; return nil }

@@ -16,7 +16,7 @@ import (
 
 // A node that has lost its majority says so once, with who does not answer, and says when
 // there is a leader again. An election in the ordinary course is no news.
-func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
+func TestMissingLeaderIsReportedOnce(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		told := &logtest.Journal{}
 		w.options = func(_ string, o *Options) { o.Logger = slog.New(slog.NewTextHandler(told, nil)) }
@@ -71,7 +71,7 @@ func (f *fakeLeadership) set(id *meta.NodeID) {
 }
 
 // What an election takes in the ordinary course is not worth a line.
-func TestAnElectionIsNotTold(t *testing.T) {
+func TestElectionIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		told, f, n1 := &logtest.Journal{}, &fakeLeadership{}, meta.NodeID("n1")

@@ -67,7 +67,7 @@ func (w *world) cluster(name string) string {
 	return w.node(name).Store().View().Cluster().ID
 }
 
-func TestARecoveredNodeGoesOnAloneAndOthersJoinEmpty(t *testing.T) {
+func TestRecoveredNodeContinuesAndOthersJoinEmpty(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -97,7 +97,7 @@ func TestARecoveredNodeGoesOnAloneAndOthersJoinEmpty(t *testing.T) {
 // A majority of the nodes that were given up comes back where it cannot ask the
 // one that was recovered: it is another cluster from then on. It ends when it
 // can ask and has no leader.
-func TestAClusterThatWasGivenUpStaysApart(t *testing.T) {
+func TestAbandonedClusterStaysSeparate(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -126,7 +126,7 @@ func TestAClusterThatWasGivenUpStaysApart(t *testing.T) {
 	})
 }
 
-func TestARecoveryThatWasCutShortIsRepeated(t *testing.T) {
+func TestInterruptedRecoveryIsRepeated(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
 		w.formed(3, 3)
@@ -160,7 +160,7 @@ func TestARecoveryThatWasCutShortIsRepeated(t *testing.T) {
 	})
 }
 
-func TestOnlyANodeThatLostOthersIsRecovered(t *testing.T) {
+func TestRecoverNeedsLostNodes(t *testing.T) {
 	inWorld(t, []string{"n1"}, 1, func(t *testing.T, w *world) {
 		w.start("n1")
 		w.formed(1, 1)
@@ -186,7 +186,7 @@ func TestOnlyANodeThatLostOthersIsRecovered(t *testing.T) {
 
 // A node that waits for a majority tells an operator what it knows: from its disk,
 // and from who answers.
-func TestANodeWithoutAMajoritySaysWhoIsSilent(t *testing.T) {
+func TestNodeWithoutMajorityNamesSilentNodes(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		var mu sync.Mutex // guards opening
 		opening := map[string]Lookout{}

@@ -66,9 +66,9 @@ func registerTelling(ctx context.Context, r *lateRegistry, disk vfs.FS, log *slo
 	return err
 }
 
-// TestANodeActsOnNothingOlderThanItsReturn: a start is registered once the metadata
+// TestNodeActsOnlyOnMetadataSinceItsReturn: a start is registered once the metadata
 // here has it, not when the cluster has.
-func TestANodeActsOnNothingOlderThanItsReturn(t *testing.T) {
+func TestNodeActsOnlyOnMetadataSinceItsReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &lateRegistry{caughtUp: make(chan struct{}), index: 7, at: 3}
 		done := make(chan error, 1)
@@ -87,7 +87,7 @@ func TestANodeActsOnNothingOlderThanItsReturn(t *testing.T) {
 }
 
 // A start that waits for space on the disk of the metadata leader says so, once.
-func TestAStartThatWaitsForSpaceNamesTheDisk(t *testing.T) {
+func TestStartWaitingForSpaceNamesDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		r := &lateRegistry{refusals: 5, refusal: fmt.Errorf("%w on node n2: 0 B free", failure.MetadataDiskFull), index: 7, caughtUp: make(chan struct{})}
@@ -101,9 +101,9 @@ func TestAStartThatWaitsForSpaceNamesTheDisk(t *testing.T) {
 	})
 }
 
-// TestAnEmptyDiskIsToldUntilTheClusterKnows: a node that stops before its
+// TestEmptyDiskIsReportedUntilRegistered: a node that stops before its
 // registration was accepted still says at the next start that it has nothing.
-func TestAnEmptyDiskIsToldUntilTheClusterKnows(t *testing.T) {
+func TestEmptyDiskIsReportedUntilRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()
 		m := marks{disk, "data"}

@@ -52,7 +52,7 @@ func refusedFor(w *world, s *peer.Transport, class peer.Class, address string) p
 	return peer.ReasonNone
 }
 
-func TestStrangersGetNothing(t *testing.T) {
+func TestStrangersAreRefused(t *testing.T) {
 	inWorld(t, []string{"a", "b", "c"}, 3, func(t *testing.T, w *world) {
 		w.start("a", "b", "c")
 		w.formed(3, 3)
@@ -82,7 +82,7 @@ func TestStrangersGetNothing(t *testing.T) {
 	})
 }
 
-func TestANodeThatHearsOfNobodyListensToItsCluster(t *testing.T) {
+func TestNodeWithoutLeaderAcceptsItsCluster(t *testing.T) {
 	inWorld(t, []string{"a", "b", "c"}, 3, func(t *testing.T, w *world) {
 		w.start("a", "b", "c")
 		w.formed(3, 3)

@@ -24,9 +24,9 @@ func flood(term *coord.Term, size int) {
 	}
 }
 
-// TestTheBudgetOfANodeBoundsItsPartitions: partitions with silent followers must not
+// TestBudgetOfANodeBoundsItsPartitions: partitions with silent followers must not
 // each hold their maximum. They leave room for a partition that makes progress.
-func TestTheBudgetOfANodeBoundsItsPartitions(t *testing.T) {
+func TestBudgetOfANodeBoundsItsPartitions(t *testing.T) {
 	const size, limit = 1000, 1 << 20
 	for _, stuck := range []int{1, 2, 5, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,9 +86,9 @@ func TestWithoutABudgetEachPartitionHoldsItsMaximum(t *testing.T) {
 	})
 }
 
-// TestAnEntryBeyondTheBudgetIsRefusedAsBusy: a term that holds nothing does not wait
+// TestEntryBeyondTheBudgetIsRefusedAsBusy: a term that holds nothing does not wait
 // for others, and continues when they have released their shares.
-func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
+func TestEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(1000)
 		c, other := newBudgetCluster(t, budget), newBudgetCluster(t, budget)
@@ -116,9 +116,9 @@ func TestAnEntryBeyondTheBudgetIsRefusedAsBusy(t *testing.T) {
 	})
 }
 
-// TestATermWaitsForItsOwnToBeCommitted: waiting entries use the same budget,
+// TestTermWaitsForItsOwnEntries: waiting entries use the same budget,
 // and the commit of the term's earlier entries makes room for them.
-func TestATermWaitsForItsOwnToBeCommitted(t *testing.T) {
+func TestTermWaitsForItsOwnEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := coord.NewBudget(4000)
 		c := newBudgetCluster(t, budget)

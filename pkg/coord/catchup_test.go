@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAReplicaThatIsNotInSyncIsCopiedAtTheRate: it gets its missing entries at the allowed
+// TestOutOfSyncReplicaIsCopiedAtTheRate: it gets its missing entries at the allowed
 // rate, and then joins. Meanwhile publishes continue, and determine the rate.
-func TestAReplicaThatIsNotInSyncIsCopiedAtTheRate(t *testing.T) {
+func TestOutOfSyncReplicaIsCopiedAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, lacks = 4 << 20, 40 << 20
 		catchUp := replication.NewCatchUp(rate)

@@ -401,7 +401,7 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, c *cluster)) {
 	})
 }
 
-func TestATermWithNothingToDoIsIdle(t *testing.T) {
+func TestIdleTermHasNoWork(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -430,7 +430,7 @@ func TestATermWithNothingToDoIsIdle(t *testing.T) {
 	})
 }
 
-func TestNoReplicaLaggedWhileATermWasIdle(t *testing.T) {
+func TestIdleTimeIsNoLag(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		var stirred []*coord.Term
 		c.stirred = func(t *coord.Term) { stirred = append(stirred, t) }

@@ -54,9 +54,9 @@ func loaded(t *testing.T, term *coord.Term, producers int, size int, d time.Dura
 	return total
 }
 
-// TestAFollowerOnASlowLinkLeaves: publishers that wait for each answer are
+// TestFollowerOnSlowLinkLeaves: publishers that wait for each answer are
 // slowed down to the follower's speed, so that it never lags in time.
-func TestAFollowerOnASlowLinkLeaves(t *testing.T) {
+func TestFollowerOnSlowLinkLeaves(t *testing.T) {
 	for _, producers := range []int{1, 8} {
 		inVirtualTime(t, func(t *testing.T, c *cluster) {
 			c.slowly()
@@ -97,9 +97,9 @@ func TestAFollowerOnASlowLinkLeaves(t *testing.T) {
 	}
 }
 
-// TestASlowFollowerStaysWhereItIsNeeded: fewer than min ISR would be left. The term
+// TestNeededSlowFollowerStays: fewer than min ISR would be left. The term
 // reports it.
-func TestASlowFollowerStaysWhereItIsNeeded(t *testing.T) {
+func TestNeededSlowFollowerStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "c")
 		c.slowly()
@@ -119,8 +119,8 @@ func TestASlowFollowerStaysWhereItIsNeeded(t *testing.T) {
 	})
 }
 
-// TestADistantFollowerStays: the latency of its link does not count.
-func TestADistantFollowerStays(t *testing.T) {
+// TestDistantFollowerStays: the latency of its link does not count.
+func TestDistantFollowerStays(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
 		c.net.SetDelay(func(from, to meta.NodeID) time.Duration {
@@ -139,9 +139,9 @@ func TestADistantFollowerStays(t *testing.T) {
 	})
 }
 
-// TestAShortBurstThrowsNoOneOut: a follower is repeatedly behind for most of a
+// TestShortBurstRemovesNoFollower: a follower is repeatedly behind for most of a
 // second, and keeps up in between.
-func TestAShortBurstThrowsNoOneOut(t *testing.T) {
+func TestShortBurstRemovesNoFollower(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
 		term := c.elect("a", three...)
@@ -159,9 +159,9 @@ func TestAShortBurstThrowsNoOneOut(t *testing.T) {
 	})
 }
 
-// TestASlowLinkWithLittleToCarryThrowsNoOneOut: it takes many times longer than the
+// TestSlowLinkWithLittleLoadRemovesNoFollower: it takes many times longer than the
 // others, but they rarely wait for it.
-func TestASlowLinkWithLittleToCarryThrowsNoOneOut(t *testing.T) {
+func TestSlowLinkWithLittleLoadRemovesNoFollower(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
 		term := c.elect("a", three...)
@@ -177,9 +177,9 @@ func TestASlowLinkWithLittleToCarryThrowsNoOneOut(t *testing.T) {
 	})
 }
 
-// TestASlowFollowerDoesNotFlap: under a load that lets it catch up while it is out of
+// TestSlowFollowerDoesNotFlap: under a load that lets it catch up while it is out of
 // sync, and is slowed down while it is in sync, it rejoins later each time.
-func TestASlowFollowerDoesNotFlap(t *testing.T) {
+func TestSlowFollowerDoesNotFlap(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.slowly()
 		term := c.elect("a", three...)
@@ -205,9 +205,9 @@ func TestASlowFollowerDoesNotFlap(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatLagsInTimeLeavesThoughItAcknowledges: with publishers that do
+// TestLaggingFollowerLeavesThoughItAcknowledges: with publishers that do
 // not wait for answers, it falls behind by more than the lag.
-func TestAFollowerThatLagsInTimeLeavesThoughItAcknowledges(t *testing.T) {
+func TestLaggingFollowerLeavesThoughItAcknowledges(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)

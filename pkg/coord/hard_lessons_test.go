@@ -57,7 +57,7 @@ func TestPositionsThatCannotBeStoredStopNoPublish(t *testing.T) {
 
 // When a publish has failed for a missing resource, the next one succeeds once
 // the resource is back.
-func TestPublishingGoesOnAfterATimeoutAnywhere(t *testing.T) {
+func TestPublishingContinuesAfterAnyTimeout(t *testing.T) {
 	cut := func(c *cluster, on bool, pairs ...[2]meta.NodeID) {
 		for _, p := range pairs {
 			c.net.SetCut(p[0], p[1], on)

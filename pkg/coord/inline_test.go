@@ -35,7 +35,7 @@ func (r *rig) putInline() (told chan error, appendHere func()) {
 	return told, appendHere
 }
 
-func TestACallerAppendsForAllWhoWait(t *testing.T) {
+func TestCallerAppendsForAllWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 		defer r.close()
@@ -66,7 +66,7 @@ func TestACallerAppendsForAllWhoWait(t *testing.T) {
 	})
 }
 
-func TestACallerAppendsOnlyOneGroup(t *testing.T) {
+func TestCallerAppendsOnlyOneGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 		defer r.close()
@@ -125,7 +125,7 @@ func TestStopWaitsForACallerThatAppends(t *testing.T) {
 	})
 }
 
-func TestACallerThatDeclinesIsNotWaitedFor(t *testing.T) {
+func TestDecliningCallerIsNotAwaited(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 	defer r.close()
 	told := make(chan error, 1)

@@ -15,9 +15,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAJoinerCountsBeforeItIsIn: once the joiner is proposed, nothing is
+// TestProposedJoinerCounts: once the joiner is proposed, nothing is
 // committed without it, even while the outcome of the proposal is unknown.
-func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
+func TestProposedJoinerCounts(t *testing.T) {
 	for _, answer := range []error{nil, errors.New("timed out"), fate.Refuse("never sent")} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, "a", "b")
@@ -60,9 +60,9 @@ func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 // tellTerm alters the metadata and updates a term.
 func (c *cluster) tellTerm(t *coord.Term, f func(*coord.View)) { t.Update(c.alter(f)) }
 
-// TestAProposalOfUnknownFateIsSettled: a joiner that died before any node knew
+// TestUncertainProposalIsResolved: a joiner that died before any node knew
 // whether it had joined does not hold the partition up.
-func TestAProposalOfUnknownFateIsSettled(t *testing.T) {
+func TestUncertainProposalIsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		lost := true
@@ -86,7 +86,7 @@ func TestAProposalOfUnknownFateIsSettled(t *testing.T) {
 	})
 }
 
-func TestAJoinersLifeIsCompared(t *testing.T) {
+func TestJoinersIncarnationIsCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		first := true
@@ -182,9 +182,9 @@ func TestPositionsComeBeforeJoining(t *testing.T) {
 	})
 }
 
-// TestSharesOfManyAreDoneInOrder: all concurrent callers get their answers, in
+// TestSharesCompleteInOrder: all concurrent callers get their answers, in
 // the order in which the followers get the shares.
-func TestSharesOfManyAreDoneInOrder(t *testing.T) {
+func TestSharesCompleteInOrder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second) // until both follow
@@ -255,9 +255,9 @@ func TestBusyChannelsDoNotKeepAJoinerOut(t *testing.T) {
 	})
 }
 
-// TestAJoinerOnALongerWayIsAwaited: it keeps up, but what it holds is always
+// TestDistantJoinerIsAwaited: it keeps up, but what it holds is always
 // behind what the others have committed.
-func TestAJoinerOnALongerWayIsAwaited(t *testing.T) {
+func TestDistantJoinerIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		c.net.SetDelay(func(_, to meta.NodeID) time.Duration {
@@ -292,9 +292,9 @@ func TestAJoinerOnALongerWayIsAwaited(t *testing.T) {
 	})
 }
 
-// TestNoFollowerIsAwaitedForLong: a follower that keeps up and then falls silent
+// TestFollowersAreAwaitedBriefly: a follower that keeps up and then falls silent
 // delays publishers only briefly.
-func TestNoFollowerIsAwaitedForLong(t *testing.T) {
+func TestFollowersAreAwaitedBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		c.decide = func(coord.ISRChange) (bool, error) { return false, fate.Refuse("no quorum") }

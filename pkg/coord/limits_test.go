@@ -68,10 +68,10 @@ func (n *node) hang() (release func()) {
 	}
 }
 
-// TestTheLargestGroupReachesEveryReplica appends the largest group after as many
+// TestLargestGroupReachesEveryReplica appends the largest group after as many
 // bytes as may be unacknowledged: the transport accepts it, and so does the queue
 // of a follower with a hanging disk.
-func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
+func TestLargestGroupReachesEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(16 << 10)
 		c := newSizedCluster(t, sizes, three...)
@@ -122,9 +122,9 @@ func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
 	})
 }
 
-// TestAReplicaCatchesUpWithBatchesOfAnySize: a replica that was stopped gets the
+// TestReplicaCatchesUpWithBatchesOfAnySize: a replica that was stopped gets the
 // missed batches in puts that it accepts, whatever the sizes of the batches.
-func TestAReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
+func TestReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

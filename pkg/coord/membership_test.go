@@ -90,10 +90,10 @@ func (t *Term) counted(n meta.NodeID) (end seq.Offset, known bool) {
 	return t.members.tracker.Acked(n)
 }
 
-// TestWhatIsInheritedIsCommittedByAllInSync: holding an entry is not the same
+// TestInheritedEntriesAreCommittedByAllInSync: holding an entry is not the same
 // as knowing that it is committed. Each member must report in this term that it
 // holds the entry.
-func TestWhatIsInheritedIsCommittedByAllInSync(t *testing.T) {
+func TestInheritedEntriesAreCommittedByAllInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
 		if got := term.o.Log.CommittedEnd(); got != 0 {
@@ -112,9 +112,9 @@ func TestWhatIsInheritedIsCommittedByAllInSync(t *testing.T) {
 	})
 }
 
-// TestWhatWasSaidCountsInItsSessionAndLife: a late answer of an ended session or
+// TestAcknowledgementsCountInTheirSession: a late answer of an ended session or
 // process does not count, and the end of a session discards what was learned in it.
-func TestWhatWasSaidCountsInItsSessionAndLife(t *testing.T) {
+func TestAcknowledgementsCountInTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
 		n2.up()
@@ -149,9 +149,9 @@ func TestWhatWasSaidCountsInItsSessionAndLife(t *testing.T) {
 	})
 }
 
-// TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust: everything below the start
+// TestJoinerIsProposedOnceComplete: everything below the start
 // of the term, committed or not, and the positions. From then on it counts.
-func TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust(t *testing.T) {
+func TestJoinerIsProposedOnceComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []ISRChange
 		term, n2, n3 := leadSilently(t, 3, viewOf(1, "n1", "n2"), func(_ *Term, c ISRChange) { asked = append(asked, c) })

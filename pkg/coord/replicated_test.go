@@ -22,7 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestAnEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
+func TestEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		c.net.SetDelay(func(_, to meta.NodeID) time.Duration {
@@ -52,7 +52,7 @@ func TestAnEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
 	})
 }
 
-func TestAFollowerThatLagsLeavesAndReturns(t *testing.T) {
+func TestFollowerThatLagsLeavesAndReturns(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -83,7 +83,7 @@ func TestAFollowerThatLagsLeavesAndReturns(t *testing.T) {
 	})
 }
 
-func TestAFollowerWhoseMachineRefusesLeavesAtOnce(t *testing.T) {
+func TestFollowerWithRefusedConnectionsLeavesAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -102,10 +102,10 @@ func TestAFollowerWhoseMachineRefusesLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestASingleCopyIsNotCommitted: an entry accepted with enough replicas does
+// TestSingleCopyIsNotCommitted: an entry accepted with enough replicas does
 // not become committed when the others fail. It is committed once one of them
 // is back.
-func TestASingleCopyIsNotCommitted(t *testing.T) {
+func TestSingleCopyIsNotCommitted(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -128,9 +128,9 @@ func TestASingleCopyIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestWhatIsInheritedIsReadable: a leader without followers commits the entries
+// TestInheritedEntriesAreReadable: a leader without followers commits the entries
 // it inherited, so that consuming continues.
-func TestWhatIsInheritedIsReadable(t *testing.T) {
+func TestInheritedEntriesAreReadable(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -148,7 +148,7 @@ func TestWhatIsInheritedIsReadable(t *testing.T) {
 	})
 }
 
-func TestADeposedLeadersTailIsCut(t *testing.T) {
+func TestDeposedLeadersTailIsTruncated(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		old := c.elect("a", three...)
 		tick(old, time.Second)
@@ -189,7 +189,7 @@ func TestADeposedLeadersTailIsCut(t *testing.T) {
 	})
 }
 
-func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
+func TestSealWaitsUntilAllReplicasHoldAll(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.net.SetDelay(func(_, _ meta.NodeID) time.Duration { return 3 * time.Millisecond })
 		term := c.elect("a", three...)
@@ -237,10 +237,10 @@ func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
 	})
 }
 
-// TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest has the followers
+// TestSealDoesNotWaitForTickOfSlowLeader has the followers
 // acknowledge before the leader does: no request has brought them the committed
 // end by then.
-func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
+func TestSealDoesNotWaitForTickOfSlowLeader(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		if err := c.nodes["a"].replica.Close(); err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
 	})
 }
 
-func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
+func TestOldEntryHasUnknownOutcome(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.decide = func(coord.ISRChange) (bool, error) { return false, errors.New("no quorum") }
 		term := c.elect("a", three...)
@@ -303,9 +303,9 @@ func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-// TestADiskThatHangsRefusesWhatWaits: an entry that was not written in time is
+// TestStalledDiskRefusesWaitingPublishes: an entry that was not written in time is
 // refused and stays unwritten.
-func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
+func TestStalledDiskRefusesWaitingPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
 		c.view = coord.View{Version: 1, ISR: three[:1], MinISR: 1, Sync: meta.SyncAlways(), Replicas: []coord.ReplicaView{{Node: "a"}}}
@@ -341,10 +341,10 @@ func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 	})
 }
 
-// TestALogThatIsAheadOfTheLeadersIsKept: a follower holds committed records that its
+// TestLogAheadOfLeadersIsKept: a follower holds committed records that its
 // leader lacks. It refuses to cut them; after an operator's election, which
 // supersedes them, it reports that it must be copied again.
-func TestALogThatIsAheadOfTheLeadersIsKept(t *testing.T) {
+func TestLogAheadOfLeadersIsKept(t *testing.T) {
 	for _, unclean := range []bool{false, true} {
 		logAhead(t, unclean)
 	}
@@ -400,7 +400,7 @@ func TestConfirmedIsAsOldAsTheOldestAnswer(t *testing.T) {
 	})
 }
 
-func TestFollowersSayHowTheyAre(t *testing.T) {
+func TestFollowersReportTheirState(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -445,10 +445,10 @@ func TestRolesRefuseOlderEpochs(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatCannotReadItsLogLeaves: it cannot be compared, reports this,
+// TestFollowerThatCannotReadItsLogLeaves: it cannot be compared, reports this,
 // and delays publishers no longer than a lagging follower. The leader retries
 // less and less often.
-func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
+func TestFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
 		tick(term, time.Second)

@@ -63,7 +63,7 @@ func onJournal(kind vfs.OpKind, f vfstest.Fault) func(int64, vfs.Op) vfstest.Fau
 	}
 }
 
-func TestWhatArrivesDuringARoundIsOneBatch(t *testing.T) {
+func TestArrivalsDuringRoundFormOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
 		r.batches = nil
@@ -98,7 +98,7 @@ func TestWhatArrivesDuringARoundIsOneBatch(t *testing.T) {
 	})
 }
 
-func TestAJournalThatFailsEndsTheTerm(t *testing.T) {
+func TestJournalThatFailsEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
 		r.fs.Decide(onJournal(vfs.OpSyncData, vfstest.Fault{Err: syscall.EIO}))
@@ -160,9 +160,9 @@ func TestStopWaitsForARound(t *testing.T) {
 	})
 }
 
-// TestARoundLeavesWhatWaitsToOthers runs rounds while the log needs a new segment, and while
+// TestRoundLeavesWaitingEntriesToOthers runs rounds while the log needs a new segment, and while
 // one of its locks is held.
-func TestARoundLeavesWhatWaitsToOthers(t *testing.T) {
+func TestRoundLeavesWaitingEntriesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
 		hang := make(chan struct{})
@@ -208,9 +208,9 @@ func (m member) Write(*vfs.Gathering) vfs.Sync {
 }
 func (member) Synced(*vfs.Gathering, error) {}
 
-// TestEveryEntryIsSettledOnceInOrderInRounds lets the disk fail below the journal, or the term be
+// TestEveryEntryCompletesOnceInOrderInRounds lets the disk fail below the journal, or the term be
 // stopped, at a random moment.
-func TestEveryEntryIsSettledOnceInOrderInRounds(t *testing.T) {
+func TestEveryEntryCompletesOnceInOrderInRounds(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 2))

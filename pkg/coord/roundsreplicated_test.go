@@ -70,7 +70,7 @@ func (c *cluster) disturbJournal(id meta.NodeID, f vfstest.Fault) {
 	})
 }
 
-func TestARoundCountsOnceItIsSyncedEverywhere(t *testing.T) {
+func TestRoundCountsOnceItIsSyncedEverywhere(t *testing.T) {
 	for _, slow := range three {
 		inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
 			hang := make(chan struct{})
@@ -104,7 +104,7 @@ func TestARoundCountsOnceItIsSyncedEverywhere(t *testing.T) {
 	}
 }
 
-func TestAFollowerWhoseRoundFailsDoesNotCount(t *testing.T) {
+func TestFollowerWithFailedRoundDoesNotCount(t *testing.T) {
 	inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
 		c.disturbJournal("b", vfstest.Fault{Err: syscall.EIO})
 		told := put(term, "m")
@@ -122,9 +122,9 @@ func TestAFollowerWhoseRoundFailsDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestARoleChangesBetweenRounds deposes a leader, and adopts an epoch at a follower, while their rounds
+// TestRoleChangesBetweenRounds deposes a leader, and adopts an epoch at a follower, while their rounds
 // wait for the disk.
-func TestARoleChangesBetweenRounds(t *testing.T) {
+func TestRoleChangesBetweenRounds(t *testing.T) {
 	inRounds(t, func(t *testing.T, c *cluster, term *coord.Term) {
 		hang := make(chan struct{})
 		c.disturbJournal("a", vfstest.Fault{Hang: hang})
@@ -251,9 +251,9 @@ func (l gatheringLink) Go(kind uint8, payload [][]byte, done func([]byte, error)
 	l.Link.Go(kind, payload, done)
 }
 
-// TestPutsAndAnswersOfARoundGather checks that a leader's requests of one round leave together before
+// TestPutsAndAnswersOfRoundAreGathered checks that a leader's requests of one round leave together before
 // its sync, and the answers of a follower's round together after its own.
-func TestPutsAndAnswersOfARoundGather(t *testing.T) {
+func TestPutsAndAnswersOfRoundAreGathered(t *testing.T) {
 	puts, answers := &ways{}, &ways{}
 	inRoundsOf(t, &cluster{puts: puts, answers: answers}, func(t *testing.T, c *cluster, term *coord.Term) {
 		followers := []meta.NodeID{"b", "c"}
@@ -306,8 +306,8 @@ func (o *other) Write(*vfs.Gathering) vfs.Sync {
 
 func (o *other) Synced(_ *vfs.Gathering, err error) { o.synced <- err }
 
-// TestARoundDoesNotWaitForALink publishes while the link to a new replica is not open yet.
-func TestARoundDoesNotWaitForALink(t *testing.T) {
+// TestRoundDoesNotWaitForALink publishes while the link to a new replica is not open yet.
+func TestRoundDoesNotWaitForALink(t *testing.T) {
 	inRoundsOf(t, &cluster{puts: &ways{}}, func(t *testing.T, c *cluster, term *coord.Term) {
 		opens := make(chan struct{})
 		c.puts.late = map[meta.NodeID]chan struct{}{"d": opens}

@@ -35,10 +35,10 @@ func (x *complaints) of(follower meta.NodeID) string {
 	return x.open[follower]
 }
 
-// TestAFollowerThatMakesNoProgressIsTold: whatever stops a follower from getting the
+// TestStuckFollowerIsReported: whatever stops a follower from getting the
 // leader's entries, the term reports it within five seconds, with the reason. It also
 // reports the end.
-func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
+func TestStuckFollowerIsReported(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		harm, end func(c *cluster)
@@ -94,9 +94,9 @@ func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 	}
 }
 
-// TestAFollowerThatGetsThereIsNotTold: a follower that is slow, or whose node is
+// TestProgressingFollowerIsNotReported: a follower that is slow, or whose node is
 // down, does not stall. A term that ends withdraws its reports.
-func TestAFollowerThatGetsThereIsNotTold(t *testing.T) {
+func TestProgressingFollowerIsNotReported(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		told := complaints{open: map[meta.NodeID]string{}}
 		c.stalled = told.take

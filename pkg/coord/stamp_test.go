@@ -12,7 +12,7 @@ import (
 // The stamp of a batch and the moment that the leader pairs with it come from one
 // reading of its clock. With two readings, all ages in its epoch were wrong by the
 // time between them, and deferred messages were early by as much.
-func TestAStampAndItsMomentAreOneReading(t *testing.T) {
+func TestTimestampAndMomentAreOneReading(t *testing.T) {
 	start := time.Now()
 	var passed atomic.Int64
 	read := func() time.Time { return start.Add(time.Duration(passed.Add(int64(14 * time.Millisecond)))) }

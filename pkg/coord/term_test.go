@@ -99,9 +99,9 @@ func (r *rig) breakOn(kind vfs.OpKind, err error) {
 	})
 }
 
-// TestEveryEntryIsSettledOnceInOrder lets producers append while the disk fails
+// TestEveryEntryCompletesOnceInOrder lets producers append while the disk fails
 // or the term is stopped at a random moment.
-func TestEveryEntryIsSettledOnceInOrder(t *testing.T) {
+func TestEveryEntryCompletesOnceInOrder(t *testing.T) {
 	policies := []meta.SyncPolicy{meta.SyncAlways(), {Every: 5}, {Interval: time.Millisecond}}
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
@@ -181,7 +181,7 @@ func settleRandomly(t *testing.T, r *rig, rnd *rand.Rand, next seq.Offset) {
 	}
 }
 
-func TestWhatArrivesDuringASyncIsOneBatch(t *testing.T) {
+func TestArrivalsDuringSyncFormOneBatch(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 	hang, hanging := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -214,7 +214,7 @@ func TestWhatArrivesDuringASyncIsOneBatch(t *testing.T) {
 	}
 }
 
-func TestAFullDiskRefusesAndRecovers(t *testing.T) {
+func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpPreallocate, vfs.OpWrite} {
 		r.breakOn(kind, syscall.ENOSPC)
@@ -236,7 +236,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 }
 
-func TestAnIOErrorEndsTheTerm(t *testing.T) {
+func TestIOErrorEndsTheTerm(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpWrite, vfs.OpSyncData} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRig(t, vfs.NewMem(), meta.SyncAlways())
@@ -268,7 +268,7 @@ func TestAnIOErrorEndsTheTerm(t *testing.T) {
 	}
 }
 
-func TestAFailedIntervalSyncEndsAcknowledgements(t *testing.T) {
+func TestFailedIntervalSyncEndsAcknowledgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncPolicy{Interval: time.Second})
 		if err := <-r.put(); err != nil {
@@ -285,7 +285,7 @@ func TestAFailedIntervalSyncEndsAcknowledgements(t *testing.T) {
 	})
 }
 
-func TestALogThatFailsElsewhereEndsTheTerm(t *testing.T) {
+func TestLogFailureElsewhereEndsTerm(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncPolicy{Every: 1000})
 	if err := <-r.put(); err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestSyncPolicies(t *testing.T) {
 	}
 }
 
-func TestATighterPolicyCoversWhatIsThere(t *testing.T) {
+func TestTighterSyncPolicyCoversExistingEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncPolicy{Interval: time.Minute})
 		<-r.put()
@@ -363,7 +363,7 @@ func TestATighterPolicyCoversWhatIsThere(t *testing.T) {
 	})
 }
 
-func TestALaterTermCommitsWhatItInherits(t *testing.T) {
+func TestLaterTermCommitsInheritedEntries(t *testing.T) {
 	mem := vfs.NewCrashable()
 	r := newRig(t, mem, meta.SyncPolicy{Interval: time.Hour})
 	if err := <-r.put(); err != nil {

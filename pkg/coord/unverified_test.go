@@ -21,10 +21,10 @@ func (c *cluster) restart(id meta.NodeID) {
 	c.start(id, n.disk)
 }
 
-// TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared: its disk may lack messages
+// TestLeaderFromDiskComparesBeforeAdmitting: its disk may lack messages
 // that the in-sync set has committed, and a joiner that equals it would lack them
 // too.
-func TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared(t *testing.T) {
+func TestLeaderFromDiskComparesBeforeAdmitting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "c")
 		c.decide = func(coord.ISRChange) (bool, error) { return false, nil }
@@ -48,10 +48,10 @@ func TestALeaderFromDiskAdmitsNoReplicaBeforeItHasCompared(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatHasComparedIsNotVerified: a replica that was compared with a leader
+// TestComparedFollowerIsNotVerified: a replica that was compared with a leader
 // may lack what that leader was about to send. When it leads next, it appends nothing
 // before an in-sync replica has been compared with it.
-func TestAFollowerThatHasComparedIsNotVerified(t *testing.T) {
+func TestComparedFollowerIsNotVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, three...)
 		term := c.elect("a", three...)
@@ -75,9 +75,9 @@ func TestAFollowerThatHasComparedIsNotVerified(t *testing.T) {
 	})
 }
 
-// TestAFollowerKeepsWhatIsCommitted: followers of a leader that lost its log do not
+// TestFollowerKeepsCommittedEntries: followers of a leader that lost its log do not
 // truncate committed entries. They refuse the leader, and do not count as damaged.
-func TestAFollowerKeepsWhatIsCommitted(t *testing.T) {
+func TestFollowerKeepsCommittedEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, three...)
 		term := c.elect("a", three...)

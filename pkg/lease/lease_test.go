@@ -14,7 +14,7 @@ func leaseOf(contact, confirmed *time.Time) *Lease {
 	return l
 }
 
-func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
+func TestLeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var contact, confirmed time.Time
 		l := leaseOf(&contact, &confirmed)
@@ -49,7 +49,7 @@ func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 	})
 }
 
-func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
+func TestLeaseContinuesWithQuorumWithoutGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contact, confirmed := time.Now(), time.Now()
 		l := leaseOf(&contact, &confirmed)
@@ -76,7 +76,7 @@ func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
 	})
 }
 
-func TestALeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
+func TestLeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		l := leaseOf(&now, &now)
@@ -95,7 +95,7 @@ func TestALeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
 	})
 }
 
-func TestALeaseIsNotStretchedByAPause(t *testing.T) {
+func TestPauseDoesNotExtendLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contact, confirmed := time.Now(), time.Now()
 		l := leaseOf(&contact, &confirmed)

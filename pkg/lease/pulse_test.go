@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
+func TestPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewPulse(time.Second, nil)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestASuspendedMachineHoldsNoLease: the machine is suspended, and the monotonic clock
+// TestSuspendedMachineHoldsNoLease: the machine is suspended, and the monotonic clock
 // stands still. What was confirmed before counts no more.
-func TestASuspendedMachineHoldsNoLease(t *testing.T) {
+func TestSuspendedMachineHoldsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
 		contact, confirmed := time.Now(), time.Now()
@@ -35,9 +35,9 @@ func TestASuspendedMachineHoldsNoLease(t *testing.T) {
 	})
 }
 
-// TestASuspensionIsAGap: a relay's process was not running while its machine was
+// TestSuspensionIsAGap: a relay's process was not running while its machine was
 // suspended.
-func TestASuspensionIsAGap(t *testing.T) {
+func TestSuspensionIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
 		p := NewPulse(time.Second, NewSuspension(func() time.Duration { return slept }))
@@ -57,9 +57,9 @@ func TestASuspensionIsAGap(t *testing.T) {
 	})
 }
 
-// TestALookCountsForAMoment: a busy partition asks for each message, and what it asks for
+// TestCheckIsCachedBriefly: a busy partition asks for each message, and what it asks for
 // takes system calls.
-func TestALookCountsForAMoment(t *testing.T) {
+func TestCheckIsCachedBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
 		s := NewSuspension(func() time.Duration { looks++; return 0 })

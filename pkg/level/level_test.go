@@ -2,7 +2,7 @@ package level
 
 import "testing"
 
-func TestAFeatureIsThereFromItsLevelOn(t *testing.T) {
+func TestFeatureExistsFromItsLevelOn(t *testing.T) {
 	for l, want := range map[Level]bool{0: false, 1: false, 2: true, 3: true} {
 		if got := l.Has(Feature{2}); got != want {
 			t.Errorf("level %v has a feature of level 2: %v", l, got)
@@ -10,7 +10,7 @@ func TestAFeatureIsThereFromItsLevelOn(t *testing.T) {
 	}
 }
 
-func TestARangeSupportsWhatIsInIt(t *testing.T) {
+func TestRangeSupportsLevelsInside(t *testing.T) {
 	for _, c := range []struct {
 		r    Range
 		l    Level

@@ -25,7 +25,7 @@ func accessSample(t *testing.T) *State {
 	return &s
 }
 
-func TestAccessIsInTheSnapshot(t *testing.T) {
+func TestSnapshotContainsAccess(t *testing.T) {
 	s := accessSample(t)
 	whole := encode(t, s)
 	back, err := DecodeSnapshot(bytes.NewReader(whole))
@@ -61,7 +61,7 @@ func TestAccessStaysTheSameUntilItChanges(t *testing.T) {
 	}
 }
 
-func TestAnEventTellsOfAccessAndNotOfCredentials(t *testing.T) {
+func TestAccessEventOmitsCredentials(t *testing.T) {
 	events := JournalOf(accessSample(t)).Events(0)
 	if len(events) != 3 {
 		t.Fatalf("%d events", len(events))

@@ -49,7 +49,7 @@ func TestNames(t *testing.T) {
 
 // Names that a path cannot contain are refused for new objects, but existing
 // ones are still found.
-func TestDotSegmentsAreNoNewNames(t *testing.T) {
+func TestDotSegmentsCannotBeCreated(t *testing.T) {
 	for _, name := range []string{".", ".."} {
 		if ValidTopicName(name) || ValidChannelName(name) || !NSQName(name) || !IsDotSegment(name) {
 			t.Errorf("%q: may be given %v, may exist %v", name, ValidTopicName(name), NSQName(name))
@@ -152,7 +152,7 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-func TestDiffMakesOneIntoTheOther(t *testing.T) {
+func TestDiffTransformsOneIntoTheOther(t *testing.T) {
 	was := TopicConfig{}.WithDefaults(3, false)
 	will := was
 	will.AutoReplicas, will.AutoMinISR = false, false // as they are once a number is named

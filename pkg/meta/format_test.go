@@ -56,7 +56,7 @@ func TestCommandBytes(t *testing.T) {
 	}
 }
 
-func TestACommandSaysWhenItWasProposed(t *testing.T) {
+func TestCommandHasProposalTime(t *testing.T) {
 	got, err := EncodeCommandAt(PauseTopic{"t", true}, 0x0102030405060708)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestSnapshotBytes(t *testing.T) {
 	golden.Compare(t, "testdata/snapshot-v1.golden", got)
 }
 
-func TestADamagedSnapshotIsAnError(t *testing.T) {
+func TestDamagedSnapshotIsAnError(t *testing.T) {
 	whole := encode(t, sample(t))
 	for i := range whole {
 		bad := bytes.Clone(whole)
@@ -190,7 +190,7 @@ func FuzzSnapshotDecode(f *testing.F) {
 	})
 }
 
-func TestEachKindOfCommandHasANumberOfItsOwn(t *testing.T) {
+func TestCommandKindsHaveDistinctNumbers(t *testing.T) {
 	seen := map[byte]string{}
 	for _, k := range kinds {
 		if other, ok := seen[k.number]; ok {

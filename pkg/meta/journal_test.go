@@ -80,7 +80,7 @@ settings_changed : settings: auto_create_topics=false`
 	}
 }
 
-func TestElectionsAreSummedUp(t *testing.T) {
+func TestElectionsAreSummarized(t *testing.T) {
 	c := ElectLeaders{Elections: []Election{
 		{Topic: "a", Partition: 0, Leader: "n2", Reason: "n1 is down"},
 		{Topic: "a", Partition: 1, Leader: "n3"},
@@ -101,7 +101,7 @@ func TestElectionsAreSummedUp(t *testing.T) {
 	}
 }
 
-func TestTheJournalIsBounded(t *testing.T) {
+func TestJournalIsBounded(t *testing.T) {
 	var s State
 	index := uint64(0)
 	apply := func(c Command) {
@@ -139,7 +139,7 @@ func TestTheJournalIsBounded(t *testing.T) {
 }
 
 // States that share their history change independently.
-func TestAForkedJournalSharesNothingNew(t *testing.T) {
+func TestForkedJournalSharesOnlyOldEvents(t *testing.T) {
 	var s State
 	for i := range 10 {
 		s.Apply(uint64(i+1), RecordAct{Act{Verb: "both"}})

@@ -26,7 +26,7 @@ func policed(t *testing.T, topic, channel string) *State {
 	return s
 }
 
-func TestAChannelsPolicyIsAltered(t *testing.T) {
+func TestChannelsPolicyIsAltered(t *testing.T) {
 	s := policed(t, "orders", "bill")
 	backoff := policy.Backoff{Min: time.Second, Max: time.Minute}
 	patch := AlterChannel{Topic: "orders", Channel: "bill", Policy: &policy.Patch{MaxAttempts: new(5), Backoff: &backoff}}
@@ -59,7 +59,7 @@ func TestAChannelsPolicyIsAltered(t *testing.T) {
 	}
 }
 
-func TestDeadLettersNeedAPlace(t *testing.T) {
+func TestDeadLettersNeedADeadLetterTopic(t *testing.T) {
 	long := strings.Repeat("c", 60)
 	s := policed(t, "orders", long)
 	attempts := &policy.Patch{MaxAttempts: new(5)}
@@ -126,7 +126,7 @@ func TestDeadLetterTopicsTakeNoDefaults(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreInTheSnapshot(t *testing.T) {
+func TestSnapshotContainsPolicies(t *testing.T) {
 	s := policed(t, "orders", "bill")
 	chosen := policy.Policy{MaxAttempts: 3, Backoff: policy.Off(), DeadLetterTopic: "failed"}
 	for i, c := range []Command{

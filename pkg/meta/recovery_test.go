@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-func TestARecoveredIDTellsItsOriginAndItsEpoch(t *testing.T) {
+func TestRecoveredIDHasOriginAndEpoch(t *testing.T) {
 	second := RecoveredID("ORIGIN", "AAAA")
 	third := RecoveredID(second, "BBBB")
 	other := RecoveredID("ORIGIN", "CCCC")
@@ -68,7 +68,7 @@ func recoverable(t *testing.T) *State {
 	return &s
 }
 
-func TestTheOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
+func TestOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
 	s := recoverable(t)
 	before := encode(t, s)
 	holds := map[int]Holding{}
@@ -112,7 +112,7 @@ func TestTheOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
 
 // Whatever happened before, a recovery results in a complete state that can be
 // stored, read, and changed.
-func TestEveryHistoryCanBeRecoveredFrom(t *testing.T) {
+func TestEveryHistoryCanBeRecovered(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for round := range uint64(10) {

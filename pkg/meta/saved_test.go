@@ -74,7 +74,7 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestSavedPositionsAreOfOneLifeOfATopic(t *testing.T) {
+func TestSavedPositionsBelongToOneIncarnation(t *testing.T) {
 	v := newSaving(t)
 	v.save("t", "c", 1, 5)
 	v.save("u", "c", 1, 6)
@@ -99,7 +99,7 @@ func TestSavedPositionsAreOfOneLifeOfATopic(t *testing.T) {
 	}
 }
 
-func TestTheFloorOfAnUndo(t *testing.T) {
+func TestFloorOfAnUndo(t *testing.T) {
 	v := newSaving(t)
 	v.save("t", "c", 10, 5)
 	v.save("t", "d", 20, 8)

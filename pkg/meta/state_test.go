@@ -199,7 +199,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-func TestAnIndexIsAppliedOnce(t *testing.T) {
+func TestIndexIsAppliedOnce(t *testing.T) {
 	var s State
 	s.Apply(5, InitCluster{ID: "x"})
 	for _, index := range []uint64{0, 4, 5} {

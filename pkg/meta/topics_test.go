@@ -142,7 +142,7 @@ func manyTopics(n int) (s topicSet) {
 
 // Neither the memory that a change allocates nor the work to find it grows with the
 // number of topics.
-func TestAChangeCostsAPage(t *testing.T) {
+func TestChangeCostsAPage(t *testing.T) {
 	for _, n := range []int{1, 100, 10_000, 20_000} {
 		before := manyTopics(n)
 		mid := fmt.Sprintf("t%06d", n/2)

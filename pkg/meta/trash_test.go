@@ -36,7 +36,7 @@ func kept(t *testing.T, topics, partitions int) (*State, []Incarnation) {
 	return s, made
 }
 
-func TestTheTrashIsDueByTime(t *testing.T) {
+func TestTrashExpiresByTime(t *testing.T) {
 	s, made := kept(t, 3, 1)
 	began := time.Unix(1_000_000, 0)
 	for _, test := range []struct {
@@ -61,7 +61,7 @@ func TestTheTrashIsDueByTime(t *testing.T) {
 	}
 }
 
-func TestWhatANodeHasOfTheTrash(t *testing.T) {
+func TestTrashOfANode(t *testing.T) {
 	s, _ := kept(t, 2, 2)
 	shared := *s.trash[0].Topic
 	shared.Partitions = slices.Clone(shared.Partitions)
@@ -76,7 +76,7 @@ func TestWhatANodeHasOfTheTrash(t *testing.T) {
 	}
 }
 
-func TestTheOldestLeaveTheTrash(t *testing.T) {
+func TestOldestLeaveTheTrash(t *testing.T) {
 	s, made := kept(t, maxTrashTopics+2, 1)
 	if n := len(slices.Collect(TrashOf(s).All())); n != maxTrashTopics || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
 		t.Errorf("%d topics kept", n)
@@ -89,7 +89,7 @@ func TestTheOldestLeaveTheTrash(t *testing.T) {
 
 // A watcher of the metadata learns which topics have left the trash, for any reason, and
 // gets no notice while the trash only grows.
-func TestWhatLeftTheTrash(t *testing.T) {
+func TestTopicsThatLeftTheTrash(t *testing.T) {
 	s, made := kept(t, 3, 1)
 	was := TrashOf(s.Snapshot())
 	check := func(what string, want ...string) {
@@ -119,7 +119,7 @@ func TestWhatLeftTheTrash(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
+func TestInvalidTrashInSnapshot(t *testing.T) {
 	s, _ := kept(t, 2, 1)
 	good := encode(t, s)
 	if back, err := DecodeSnapshot(bytes.NewReader(good)); err != nil || !bytes.Equal(encode(t, back), good) {
@@ -145,7 +145,7 @@ func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
 
 // A restore without an incarnation must not guess. The result names the topics that a
 // full trash drops.
-func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
+func TestAmbiguousRestoreIsRefused(t *testing.T) {
 	s, made := kept(t, 1, 1)
 	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
 	config := TopicConfig{}.WithDefaults(1, false)
@@ -167,7 +167,7 @@ func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
 	}
 }
 
-func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
+func TestRestoreReplacesTopicOfTheSameName(t *testing.T) {
 	s, made := kept(t, maxTrashTopics, 1) // the one that is replaced must not push another one out
 	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
 	r := apply(CreateTopic{"t0", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
@@ -206,7 +206,7 @@ func TestARestoreReplacesTheTopicThatHasTheName(t *testing.T) {
 
 // A topic deleted during a move is restored on its target, if that is in sync, or else on its old
 // replicas.
-func TestAMovingTopicIsSettledInTheTrash(t *testing.T) {
+func TestMoveEndsWhenTopicIsTrashed(t *testing.T) {
 	for _, test := range []struct {
 		isr, replicas, left []NodeID
 		leader              NodeID

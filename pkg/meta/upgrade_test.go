@@ -19,7 +19,7 @@ func applied(s *State) func(Command) Result {
 	return func(c Command) Result { return s.Apply(s.Index()+1, c) }
 }
 
-func TestTheLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
+func TestLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 	var s State
 	apply := applied(&s)
 	apply(InitCluster{ID: "blue", Level: 1})
@@ -53,7 +53,7 @@ func TestTheLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 }
 
 // A cluster of nodes of different releases starts at the level of the oldest one.
-func TestAClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
+func TestClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
 	for _, c := range []struct {
 		before []NodeStarted
 		want   level.Level
@@ -76,7 +76,7 @@ func TestAClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutALevelIsRefused(t *testing.T) {
+func TestNodeWithoutALevelIsRefused(t *testing.T) {
 	var s State
 	if r := applied(&s)(started("n1", 2, 1)); !errors.Is(r.Err, failure.InvalidConfig) {
 		t.Errorf("levels from 2 to 1: %v", r.Err)
@@ -85,7 +85,7 @@ func TestANodeWithoutALevelIsRefused(t *testing.T) {
 
 // A snapshot of a newer release is distinguished from a damaged one, whatever its
 // content.
-func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
+func TestSnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 	newer := level.Supported().Max + 1
 	body := []byte("brkdmeta\x01\x00\x00\x00" + `{"index":7,"cluster":{"id":"blue","level":` + newer.String() + `,"color":1},"moons":3}` + "\n{}\n")
 	s, err := DecodeSnapshot(bytes.NewReader(sealed(body)))
@@ -98,7 +98,7 @@ func TestASnapshotOfANewerLevelIsNotDamage(t *testing.T) {
 	}
 }
 
-func TestALevelBelowTheSupportedOnesIsRefused(t *testing.T) {
+func TestLevelBelowTheSupportedOnesIsRefused(t *testing.T) {
 	if err := checkLevel(1, level.Range{Min: 2, Max: 3}); !errors.Is(err, failure.FeatureLevel) || !strings.Contains(err.Error(), "previous release") {
 		t.Errorf("%v", err)
 	}

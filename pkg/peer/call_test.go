@@ -38,7 +38,7 @@ func TestCallsAreAnsweredOverTCP(t *testing.T) {
 	}
 }
 
-func TestCallsArriveInOrderAndAnswersMayNot(t *testing.T) {
+func TestCallsArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		var mu sync.Mutex
@@ -91,7 +91,7 @@ func TestCallsArriveInOrderAndAnswersMayNot(t *testing.T) {
 	})
 }
 
-func TestErrorsTravelWithTheirCodes(t *testing.T) {
+func TestErrorsKeepTheirCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -116,7 +116,7 @@ func TestErrorsTravelWithTheirCodes(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeSentIsRefused(t *testing.T) {
+func TestUnsendableCallsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		var told events
@@ -160,7 +160,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 	})
 }
 
-func TestCallGivesUpWithItsContext(t *testing.T) {
+func TestCallEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -204,10 +204,10 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 	})
 }
 
-// TestAConnectionTakesAllThatReplicatorsSend: they limit themselves to Sizes.Pair and
+// TestConnectionAcceptsAllReplicatorTraffic: they limit themselves to Sizes.Pair and
 // one frame. Their other requests, which compare logs, are small: one for each
 // partition.
-func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
+func TestConnectionAcceptsAllReplicatorTraffic(t *testing.T) {
 	const partitions, compare = 8 << 10, 2 << 10
 	o, sizes := Options{}.withDefaults(), limit.Default()
 	if sizes.Request < frameHeader {

@@ -103,7 +103,7 @@ func seeds(n uint64) []uint64 {
 	return s
 }
 
-func TestEveryCallIsDoneOnceWhateverTheNetworkDoes(t *testing.T) {
+func TestEveryCallCompletesOnceOnAnyNetwork(t *testing.T) {
 	for _, s := range seeds(40) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(s, 0))
@@ -152,9 +152,9 @@ func TestEveryCallIsDoneOnceWhateverTheNetworkDoes(t *testing.T) {
 	}
 }
 
-// TestEveryCallIsDoneOnceOverTCP is the same over loopback, where calls come
+// TestEveryCallCompletesOnceOverTCP is the same over loopback, where calls come
 // from many goroutines and connections are closed under them.
-func TestEveryCallIsDoneOnceOverTCP(t *testing.T) {
+func TestEveryCallCompletesOnceOverTCP(t *testing.T) {
 	for _, s := range seeds(3) {
 		c := newChaos(t)
 		o := tcpOptions("b")

@@ -45,7 +45,7 @@ func takeAll(t *testing.T, o *outbox) []byte {
 	}
 }
 
-func TestALittleIsWrittenByTheCallerThatQueuesIt(t *testing.T) {
+func TestSmallWritesAreMadeByCaller(t *testing.T) {
 	o := newOutbox()
 	var written []byte
 	o.try = func(b []byte) int {
@@ -65,7 +65,7 @@ func TestALittleIsWrittenByTheCallerThatQueuesIt(t *testing.T) {
 	}
 }
 
-func TestInABurstTheWriterWrites(t *testing.T) {
+func TestWriterWritesBursts(t *testing.T) {
 	o := newOutbox()
 	at := time.Now()
 	o.now = func() time.Time { return at }
@@ -92,7 +92,7 @@ func TestInABurstTheWriterWrites(t *testing.T) {
 	}
 }
 
-func TestWhatIsQueuedDuringADirectWriteIsTheWriters(t *testing.T) {
+func TestFramesQueuedDuringDirectWriteAreLeftToWriter(t *testing.T) {
 	o := newOutbox()
 	begun, end := make(chan struct{}), make(chan struct{})
 	o.try = func(b []byte) int {
@@ -117,7 +117,7 @@ func TestWhatIsQueuedDuringADirectWriteIsTheWriters(t *testing.T) {
 	}
 }
 
-func TestAnEndDuringADirectWriteIsNotMissed(t *testing.T) {
+func TestCloseDuringDirectWriteIsNotMissed(t *testing.T) {
 	o := newOutbox()
 	broken := errors.New("broken")
 	o.try = func(b []byte) int {
@@ -196,9 +196,9 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 	}
 }
 
-// TestASocketThatIsFull has a node whose peer reads nothing for a while: calls are
+// TestFullSocket has a node whose peer reads nothing for a while: calls are
 // accepted nevertheless, and arrive in order.
-func TestASocketThatIsFull(t *testing.T) {
+func TestFullSocket(t *testing.T) {
 	const calls = 2000
 	hold := make(chan struct{})
 	var (
@@ -238,7 +238,7 @@ func TestASocketThatIsFull(t *testing.T) {
 	}
 }
 
-func TestOnlyASocketIsWrittenToDirectly(t *testing.T) {
+func TestOnlySocketsAreWrittenDirectly(t *testing.T) {
 	raw, other := net.Pipe()
 	defer raw.Close()
 	defer other.Close()

@@ -34,7 +34,7 @@ func aHello() *Hello {
 	}
 }
 
-func TestTheBytesOfAHelloStay(t *testing.T) {
+func TestHelloIsGolden(t *testing.T) {
 	hello := encodeHello(aHello())
 	goldenLines(t, "hello.golden", []string{
 		"hello   " + hex.EncodeToString(hello),
@@ -48,7 +48,7 @@ func TestTheBytesOfAHelloStay(t *testing.T) {
 	}
 }
 
-func TestAHelloMayGrow(t *testing.T) {
+func TestHelloMayGrow(t *testing.T) {
 	old := encodeHello(aHello())
 	longer := encodeHelloBody(append(old[helloHeader:], "what a later version adds"...))
 	got, err := readHello(bytes.NewReader(append(longer, "frames"...)))
@@ -99,7 +99,7 @@ func TestBadHellosAreRefused(t *testing.T) {
 	}
 }
 
-func TestRefusalsSayWhy(t *testing.T) {
+func TestRefusalsHaveReasons(t *testing.T) {
 	_, err := readHello(bytes.NewReader(encodeRefusal(ReasonUnknownNode, "who is\nthat")))
 	if r := refusal(t, err); r.Reason != ReasonUnknownNode || r.Text != "who is?that" || r.Local {
 		t.Errorf("read %+v", r)
@@ -134,7 +134,7 @@ func frames() ([]string, [][]byte) {
 	}
 }
 
-func TestTheBytesOfFramesStay(t *testing.T) {
+func TestFramesAreGolden(t *testing.T) {
 	names, raws := frames()
 	var lines []string
 	for i, raw := range raws {
@@ -143,7 +143,7 @@ func TestTheBytesOfFramesStay(t *testing.T) {
 	goldenLines(t, "frames.golden", lines)
 }
 
-func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
+func TestFramesAreReadInAnyPieces(t *testing.T) {
 	_, raws := frames()
 	stream := bytes.Join(raws, nil)
 	big := encode(1, 0, 9, strings.Repeat("0123456789", 30000))
@@ -211,7 +211,7 @@ func TestBadFramesAreRefused(t *testing.T) {
 	}
 }
 
-func TestALengthTakesNoMemory(t *testing.T) {
+func TestLengthAloneAllocatesNothing(t *testing.T) {
 	raw := encode(1, 0, 1, strings.Repeat("x", 50<<10))
 	raw[3] = 0x03 // 48 MiB more
 	f := testReader(bytes.NewReader(raw), 64<<20)
@@ -224,7 +224,7 @@ func TestALengthTakesNoMemory(t *testing.T) {
 	}
 }
 
-func TestTheReaderShrinksAfterALargeFrame(t *testing.T) {
+func TestReaderShrinksAfterALargeFrame(t *testing.T) {
 	var stream bytes.Buffer
 	stream.Write(encode(1, 0, 1, strings.Repeat("x", 1<<20)))
 	for range 200 {
@@ -242,7 +242,7 @@ func TestTheReaderShrinksAfterALargeFrame(t *testing.T) {
 	}
 }
 
-func TestChunkClassesHoldWhatIsAsked(t *testing.T) {
+func TestChunkClassesFitRequests(t *testing.T) {
 	for _, size := range []int{0, 1, smallestChunk, smallestChunk + 1, 4 * smallestChunk, 4*smallestChunk + 1, 16 << 20, 16<<20 + 1} {
 		c := new(chunkPool).get(size)
 		if len(c.data) < size || len(c.data) > max(4*size, smallestChunk) {
@@ -252,7 +252,7 @@ func TestChunkClassesHoldWhatIsAsked(t *testing.T) {
 	}
 }
 
-func TestTheShortChecksumIsTheSame(t *testing.T) {
+func TestShortChecksumMatches(t *testing.T) {
 	for n := range 20 {
 		b := []byte("0123456789abcdefghijk")[:n]
 		if checksumShort(b) != crc32.Checksum(b, castagnoli) {

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/peertest"
 )
 
-func TestHeldFramesLeaveTogether(t *testing.T) {
+func TestHeldFramesAreSentTogether(t *testing.T) {
 	o := newOutbox()
 	at := time.Now()
 	o.now = func() time.Time { return at } // all in one burst
@@ -41,7 +41,7 @@ func TestHeldFramesLeaveTogether(t *testing.T) {
 	}
 }
 
-func TestMuchLeavesThoughItIsHeld(t *testing.T) {
+func TestLargeBufferIsSentThoughHeld(t *testing.T) {
 	o := newOutbox()
 	o.Hold()
 	n := 0
@@ -66,7 +66,7 @@ func TestMuchLeavesThoughItIsHeld(t *testing.T) {
 
 // Data that waits when the connection is held, and whose writer was already
 // woken, is written.
-func TestAHoldBehindTheWritersWake(t *testing.T) {
+func TestHoldAfterWritersWake(t *testing.T) {
 	o := newOutbox()
 	want := putFrame(t, o, []byte("m")) // without a socket: the writer's
 	<-o.wake
@@ -83,9 +83,9 @@ func TestAHoldBehindTheWritersWake(t *testing.T) {
 	}
 }
 
-// TestAHolderThatHangs holds both ends of a connection and never releases them: pings keep it alive,
+// TestHungHolder holds both ends of a connection and never releases them: pings keep it alive,
 // and the waiting data is sent with them.
-func TestAHolderThatHangs(t *testing.T) {
+func TestHungHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/peertest"
 )
 
-func TestWhoTalksToWhom(t *testing.T) {
+func TestConnectionRules(t *testing.T) {
 	self := identity{node: "b", incarnation: 2, cluster: "c1"}
 	base := Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, Incarnation: 1, ClusterID: "c1", Node: "a", To: "b"}
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestWhoTalksToWhom(t *testing.T) {
 	}
 }
 
-func TestWhoseAnswerCounts(t *testing.T) {
+func TestAnswersFromWrongNodesAreIgnored(t *testing.T) {
 	sent := Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, ClusterID: "c1", Node: "a", To: "b"}
 	for _, tt := range []struct {
 		name   string
@@ -73,7 +73,7 @@ func TestWhoseAnswerCounts(t *testing.T) {
 	}
 }
 
-func TestARefusalReachesTheDialer(t *testing.T) {
+func TestRefusalReachesTheDialer(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(o *Options) // of the dialer
@@ -117,7 +117,7 @@ func TestARefusalReachesTheDialer(t *testing.T) {
 	}
 }
 
-func TestAConnectionToItselfIsRefused(t *testing.T) {
+func TestConnectionToItselfIsRefused(t *testing.T) {
 	a, addr := node(t, memOptions(peertest.NewNetwork(), "a"), "a:1")
 	_, err := a.Ping(t.Context(), addr)
 	if r := refusal(t, err); r.Reason != ReasonSelf {
@@ -125,7 +125,7 @@ func TestAConnectionToItselfIsRefused(t *testing.T) {
 	}
 }
 
-func TestPingTellsWhoIsThere(t *testing.T) {
+func TestPingReportsIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -155,7 +155,7 @@ func TestPingTellsWhoIsThere(t *testing.T) {
 	})
 }
 
-func TestStrangersAreSentAway(t *testing.T) {
+func TestStrangersAreRefused(t *testing.T) {
 	for name, said := range map[string]string{
 		"HTTP":    "GET / HTTP/1.1\r\nHost: b\r\n\r\n",
 		"nothing": "",
@@ -187,7 +187,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 	}
 }
 
-func TestWhoAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
+func TestSilentAcceptorTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
@@ -205,7 +205,7 @@ func TestWhoAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestRaftGetsItsConnectionsAsTheyAre(t *testing.T) {
+func TestRaftGetsRawConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -261,7 +261,7 @@ func TestRaftConnectionsThatAreNotAcceptedAreClosed(t *testing.T) {
 	})
 }
 
-func TestRaftConnMayTakeThemItself(t *testing.T) {
+func TestRaftConnTakesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")

@@ -56,7 +56,7 @@ func TestLargeFramesShareMemory(t *testing.T) {
 	})
 }
 
-func TestALargeFrameAloneAlwaysGetsMemory(t *testing.T) {
+func TestSingleLargeFrameAlwaysGetsMemory(t *testing.T) {
 	memory := &frameMemory{max: 1}
 	f := newFrameReader(bytes.NewReader(encode(1, 0, 1, string(make([]byte, 3*largeChunk)))), 16<<20, new(chunkPool), memory, time.Minute)
 	if fr, err := f.next(); err != nil || len(fr.payload) != 3*largeChunk {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTCPDialsFromTheHostThatItIsGiven(t *testing.T) {
+func TestTCPDialsFromConfiguredHost(t *testing.T) {
 	l, err := (TCP{}).Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func secrets(all ...string) func() [][]byte {
 	}
 }
 
-func TestNodesTalkOnlyWithTheSameSecret(t *testing.T) {
+func TestNodesNeedTheSameSecret(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		dialer, node func() [][]byte
@@ -117,7 +117,7 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func TestTheSecretDoesNotCrossTheWire(t *testing.T) {
+func TestSecretDoesNotCrossTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := peertest.NewNetwork()
 		n := &tapped{Network: mem}
@@ -158,7 +158,7 @@ func shown(t *testing.T, n Network, addr string, h *Hello, proof func(answer *He
 	return answer, err
 }
 
-func TestAProofIsGoodForOneConnectionAndOneSide(t *testing.T) {
+func TestProofIsValidForOneConnectionAndSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -193,7 +193,7 @@ func TestAProofIsGoodForOneConnectionAndOneSide(t *testing.T) {
 	})
 }
 
-func TestWhoPretendsToBeANodeGetsNothing(t *testing.T) {
+func TestImpostorIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		l, err := n.Listen("b:1")
@@ -234,7 +234,7 @@ func TestWhoPretendsToBeANodeGetsNothing(t *testing.T) {
 	})
 }
 
-func TestTheFramesOfStrangersAreSmall(t *testing.T) {
+func TestFramesOfStrangersAreSmall(t *testing.T) {
 	for _, tt := range []struct {
 		class Class
 		size  int
@@ -296,7 +296,7 @@ func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 	})
 }
 
-func TestAVisitEnds(t *testing.T) {
+func TestShortConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-func TestACallForASessionIsSentInNoOther(t *testing.T) {
+func TestCallForSessionIsSentInNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")
@@ -64,7 +64,7 @@ func TestACallForASessionIsSentInNoOther(t *testing.T) {
 	})
 }
 
-func TestAPeerThatIsHurriedDoesNotSitOutItsPause(t *testing.T) {
+func TestHurriedPeerSkipsItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")

@@ -40,7 +40,7 @@ func (h *history) options() []PeerOption {
 // silent accepts calls and never answers.
 var silent handlerFunc = func(Node, uint64, uint8, []byte, func([][]byte, error)) {}
 
-func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
+func TestSessionEndsAfterItsLastCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -83,7 +83,7 @@ func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
 	})
 }
 
-func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
+func TestHeldPeerReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		var told events
@@ -139,7 +139,7 @@ func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
 	})
 }
 
-func TestPausesGrowAndAreScattered(t *testing.T) {
+func TestPausesGrowWithJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for seed := range uint64(50) {
 		for attempt := 1; attempt < 100; attempt++ {
@@ -162,7 +162,7 @@ func TestPausesGrowAndAreScattered(t *testing.T) {
 	}
 }
 
-func TestIdleConnectionsLiveAndAreTimed(t *testing.T) {
+func TestIdleConnectionsStayOpenAndAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		n.SetLink("a", "b", peertest.Link{Delay: 20 * time.Millisecond})
@@ -192,7 +192,7 @@ func TestIdleConnectionsLiveAndAreTimed(t *testing.T) {
 	})
 }
 
-func TestSilenceIsDeath(t *testing.T) {
+func TestSilentConnectionIsClosed(t *testing.T) {
 	for _, tt := range []struct{ name, from, to string }{
 		{"nothing comes back", "b", "a"},
 		{"nothing gets there", "a", "b"},
@@ -233,7 +233,7 @@ func TestSilenceIsDeath(t *testing.T) {
 	}
 }
 
-func TestWritingThatBlocksIsGivenUp(t *testing.T) {
+func TestBlockedWriteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")
@@ -255,7 +255,7 @@ func TestWritingThatBlocksIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestASlowPeerHoldsUpNoOther(t *testing.T) {
+func TestSlowPeerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
@@ -285,7 +285,7 @@ func TestASlowPeerHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
+func TestPeerThatReadsNoAnswersIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		var told events
@@ -323,7 +323,7 @@ func stranger(t *testing.T, n Network, addr string) net.Conn {
 	return conn
 }
 
-func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
+func TestProtocolViolationClosesConnection(t *testing.T) {
 	damaged := encode(1, 0, 1, "hello")
 	damaged[len(damaged)-1]++
 	for name, sent := range map[string][]byte{
@@ -354,7 +354,7 @@ func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyConnectionsAreTaken(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
@@ -373,7 +373,7 @@ func TestOnlySoManyConnectionsAreTaken(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+func TestCloseEndsCallsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")

@@ -10,7 +10,7 @@ import (
 
 // A call that takes longer to transfer than the timeout of a silent connection
 // must still arrive: the side that only receives sends signs of life.
-func TestALargeCallTravelsOverASlowLink(t *testing.T) {
+func TestLargeCallPassesSlowLink(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		from, to string

@@ -48,7 +48,7 @@ func secured(self Node, config func() *tls.Config) Options {
 	return o
 }
 
-func TestTLSLetsOnlyNodesTalk(t *testing.T) {
+func TestTLSAdmitsOnlyNodes(t *testing.T) {
 	ours, others := authority(t), authority(t)
 	now := time.Now()
 	for _, tt := range []struct {

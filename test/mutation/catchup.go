@@ -27,17 +27,17 @@ func catchUpMistakes() []mistake {
 		{
 			name: "catch-up: what is copied is not counted", file: file,
 			old: "\tc.pace.credit -= float64(bytes)\n", with: "",
-			tests: replicationTests, run: "TestAReplicaOutOfSync|TestCatchUp",
+			tests: replicationTests, run: "TestOutOfSyncReplicaIsSentAtTheRate|TestCatchUp",
 		},
 		{
 			name: "catch-up: a replicator is not woken when its wait is over", file: file,
 			old: "c.timer.Reset(wait)", with: "_ = wait",
-			tests: replicationTests, run: "TestAReplicaOutOfSync",
+			tests: replicationTests, run: "TestOutOfSyncReplicaIsSentAtTheRate",
 		},
 		{
 			name: "catch-up: a replica that is not in sync does not wait", file: "pkg/coord/update.go",
 			old: "p.Window, p.CatchUp = o.Sizes.Chunk, true", with: "p.Window = o.Sizes.Chunk",
-			tests: []string{"./pkg/coord"}, run: "TestAReplicaThatIsNotInSync",
+			tests: []string{"./pkg/coord"}, run: "TestOutOfSyncReplicaIsCopiedAtTheRate",
 		},
 	}
 }

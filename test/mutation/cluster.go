@@ -12,22 +12,22 @@ func clusterMistakes() []mistake {
 		{
 			name: "a stranger without a cluster is taken", file: "pkg/peer/judge.go",
 			old: `!h.Class.visits() && h.ClusterID == ""`, with: `h.Class.visits() && h.ClusterID == "" && h.Class != ClassForm && h.Class != ClassPing`,
-			tests: between, run: "WhoTalksToWhom",
+			tests: between, run: "TestConnectionRules",
 		},
 		{
 			name: "a stranger of the cluster's id takes part in the agreement", file: "pkg/cluster/serve.go",
 			old: "if _, known := s.Leader(); known {", with: "if _, known := s.Leader(); !known {",
-			tests: member, run: "Strangers|HearsOf",
+			tests: member, run: "Strangers|TestNodeWithoutLeaderAcceptsItsCluster",
 		},
 		{
 			name: "a proof of the other side's counts", file: "pkg/peer/secret.go",
 			old: "io.WriteString(mac, string(by))", with: "io.WriteString(mac, string(by[:0]))",
-			tests: between, run: "OneConnectionAndOneSide",
+			tests: between, run: "TestProofIsValidForOneConnectionAndSide",
 		},
 		{
 			name: "any proof counts", file: "pkg/peer/secret.go",
 			old: "if !proven(secrets, shown, dialerSide, dialer, own) {", with: "if proven(secrets, shown, acceptorSide, dialer, own) {",
-			tests: between, run: "OneConnectionAndOneSide",
+			tests: between, run: "TestProofIsValidForOneConnectionAndSide",
 		},
 		{
 			name: "strangers have the frames of members", file: "pkg/peer/options.go",
@@ -42,12 +42,12 @@ func clusterMistakes() []mistake {
 		{
 			name: "members that have all moved are not looked for", file: "pkg/cluster/formation/member.go",
 			old: "n.locate(ctx, c, addresses)", with: "_ = n.locate",
-			tests: member, run: "AddressesAllChanged",
+			tests: member, run: "TestClusterFormsAfterAllAddressesChange",
 		},
 		{
 			name: "a node does not ask whether its cluster was recovered without it", file: "pkg/cluster/lineage.go",
 			old: "err != nil || !meta.Supersedes(hello.ClusterID, l.own)", with: "err != nil || !meta.Supersedes(hello.ClusterID, hello.ClusterID)",
-			tests: member, run: "RecoveredNodeGoesOn|GivenUpStaysApart",
+			tests: member, run: "TestRecoveredNodeContinuesAndOthersJoinEmpty|TestAbandonedClusterStaysSeparate",
 		},
 		{
 			name: "the survivor is in sync where it was not", file: "pkg/meta/recovery.go",
@@ -57,7 +57,7 @@ func clusterMistakes() []mistake {
 		{
 			name: "a node starts in the middle of a recovery", file: "pkg/cluster/node.go",
 			old: "unfinished || err != nil {", with: "unfinished && err != nil {",
-			tests: member, run: "RecoveryThatWasCutShort",
+			tests: member, run: "TestInterruptedRecoveryIsRepeated",
 		},
 		{
 			name: "the controller counts what it missed as silence", file: "pkg/cluster/controller/detector.go",
@@ -73,12 +73,12 @@ func transferMistakes() []mistake {
 		{
 			name: "a leader is deposed while it hands over", file: "pkg/cluster/handover.go",
 			old: "errors.Is(err, failure.Moving) ||", with: "errors.Is(err, failure.NotLeading) ||",
-			tests: []string{"./pkg/cluster"}, run: "RefusesForAMoment",
+			tests: []string{"./pkg/cluster"}, run: "TestBrieflyRefusingLeaderIsNotDeposed",
 		},
 		{
 			name: "a leader is deposed that has not applied a change", file: "pkg/cluster/handover.go",
 			old: "errors.Is(err, failure.StaleVersion) ||", with: "",
-			tests: []string{"./pkg/cluster"}, run: "RefusesForAMoment",
+			tests: []string{"./pkg/cluster"}, run: "TestBrieflyRefusingLeaderIsNotDeposed",
 		},
 		{
 			name: "a leader is asked for ever", file: "pkg/cluster/handover.go",

@@ -38,7 +38,7 @@ func leaseMistakes() []mistake {
 		{
 			name: "LeaseBegins: contact with the metadata begins a lease", file: lease,
 			old: "\tl.until.Store(never)\n\tl.from", with: "\tl.until.Store(0)\n\tl.from",
-			tests: []string{"./pkg/lease"}, run: "TestALeaseHoldsForItsSpan",
+			tests: []string{"./pkg/lease"}, run: "TestLeaseHoldsForItsSpan",
 		},
 		{
 			name: "LeaseBegins: a lease goes on over a gap", file: lease,

@@ -130,7 +130,7 @@ func creditMistakes() []mistake {
 		{
 			name: "credit: a request that carries little counts for nothing", file: "pkg/limit/limit.go",
 			old: "s.Request = max(64, s.Pair/maxRequests)", with: "s.Request = 64",
-			tests: []string{"./pkg/peer"}, run: "TestAConnectionTakesAllThatReplicatorsSend",
+			tests: []string{"./pkg/peer"}, run: "TestConnectionAcceptsAllReplicatorTraffic",
 		},
 		{
 			name: "credit: an answer of an earlier session gives nothing back", file: replicatorFile,
@@ -151,7 +151,7 @@ func creditMistakes() []mistake {
 		{
 			name: "a connection has no room for the frame by which replicators exceed their limit", file: "pkg/peer/options.go",
 			old: "return o.MaxQueuedBytes + o.MaxFrame", with: "return o.MaxQueuedBytes",
-			tests: []string{"./pkg/peer"}, run: "TestAConnectionTakesAllThatReplicatorsSend",
+			tests: []string{"./pkg/peer"}, run: "TestConnectionAcceptsAllReplicatorTraffic",
 		},
 	}
 }

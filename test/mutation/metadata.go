@@ -157,7 +157,7 @@ func accessMistakes() []mistake {
 		},
 		{
 			name: "access: the snapshot forgets it", file: "pkg/meta/snapshot.go",
-			old: "Access: s.access != nil,", with: "Access: false,", tests: stored, run: "AccessIsIn",
+			old: "Access: s.access != nil,", with: "Access: false,", tests: stored, run: "TestSnapshotContainsAccess",
 		},
 	}
 }

@@ -21,11 +21,11 @@ func placeMistakes() []mistake {
 		},
 		{
 			name: "each frame of a burst is written by itself", file: "pkg/peer/outbox.go",
-			old: "now.Sub(o.wrote) >= burst", with: "now.Sub(o.wrote) >= 0", tests: []string{"./pkg/peer"}, run: "TestInABurst",
+			old: "now.Sub(o.wrote) >= burst", with: "now.Sub(o.wrote) >= 0", tests: []string{"./pkg/peer"}, run: "TestWriterWritesBursts",
 		},
 		{
 			name: "the writer's own writes are no burst", file: "pkg/peer/outbox.go",
-			old: "	o.wrote = o.now()\n", with: "", tests: []string{"./pkg/peer"}, run: "TestInABurst",
+			old: "	o.wrote = o.now()\n", with: "", tests: []string{"./pkg/peer"}, run: "TestWriterWritesBursts",
 		},
 		{
 			name: "a busy log is noted in every round", file: "pkg/host/retention.go",

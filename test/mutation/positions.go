@@ -22,7 +22,7 @@ func positionMistakes() []mistake {
 		{
 			name: "ShareNamesPrevious: a follower takes a change of positions behind a gap", file: followerFile,
 			old: "\tif m.after > f.shares {\n", with: "\tif false {\n",
-			tests: []string{"./pkg/coord/replication"}, run: "TestNoShareIsCountedBehindAGap",
+			tests: []string{"./pkg/coord/replication"}, run: "TestSharesAfterGapDoNotCount",
 		},
 		{
 			name: "FinNoted: a FIN is not noted", file: "pkg/topic/keeper.go",

@@ -6,7 +6,7 @@ func raftMistakes() []mistake {
 	return []mistake{
 		{
 			name: "raft: what frees space waits for space", file: "pkg/meta/raftstore/shortage.go",
-			old: "frees && r.takes(bytes)", with: "false", tests: store, run: "FreesSpace",
+			old: "frees && r.takes(bytes)", with: "false", tests: store, run: "TestFreeingCommandsAreAcceptedOnReserve",
 		},
 		{
 			name: "raft: the whole reserve of the disk is released at once", file: "pkg/meta/raftstore/reserve.go",
@@ -18,7 +18,7 @@ func raftMistakes() []mistake {
 		},
 		{
 			name: "raft: a full disk leaves nothing for votes", file: "pkg/meta/raftstore/reserve.go",
-			old: "return room >= min(floorSteps*r.step(), r.size/4)+int64(bytes)*writtenPerByte", with: "return room >= 0", tests: store, run: "FreesSpace|Quota",
+			old: "return room >= min(floorSteps*r.step(), r.size/4)+int64(bytes)*writtenPerByte", with: "return room >= 0", tests: store, run: "TestFreeingCommandsAreAcceptedOnReserve|Quota",
 		},
 		{
 			name: "raft: no barrier follows what was applied", file: "pkg/meta/raftstore/store.go",
@@ -30,7 +30,7 @@ func raftMistakes() []mistake {
 		},
 		{
 			name: "raft: a barrier that was refused is forgotten", file: "pkg/meta/raftstore/announce.go",
-			old: "	case <-time.After(announceAgain):\n		a.applied()\n", with: "	case <-time.After(announceAgain):\n", tests: store, run: "Refused",
+			old: "	case <-time.After(announceAgain):\n		a.applied()\n", with: "	case <-time.After(announceAgain):\n", tests: store, run: "TestDamagedIdentityIsRefused|TestDirectoryOfAnotherNodeIsRefused|TestInvalidForwardedCommandsAreRefused|TestRefusedBarrierIsDueAgain",
 		},
 		{
 			name: "raft: a pipeline that is stuck stays so", file: "pkg/meta/raftstore/transport.go",
@@ -38,12 +38,12 @@ func raftMistakes() []mistake {
 		},
 		{
 			name: "raft: the backoff of a member that is back is waited for", file: "pkg/meta/raftstore/transport.go",
-			old: "\t\tt.awaitReturn(id, target, answer)", with: "\t\t_ = answer", tests: store, run: "AMemberThatReturns",
+			old: "\t\tt.awaitReturn(id, target, answer)", with: "\t\t_ = answer", tests: store, run: "TestReturningMemberCatchesUpAtOnce",
 		},
 		{
 			name: "raft: a leader whose disk is stalled sends heartbeats", file: "pkg/meta/raftstore/transport.go",
 			old: "if t.stalled(time.Now()) > stalledAfter {\n\t\treturn errStalled", with: "if t.stalled(time.Now()) > 1000*stalledAfter {\n\t\treturn errStalled",
-			tests: store, run: "DiskHangs",
+			tests: store, run: "TestLeaderWithStalledDiskIsReplaced",
 		},
 		{
 			name: "raft: a leader lease beyond the heartbeat timeout is accepted", file: "internal/config/check.go",

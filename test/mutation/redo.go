@@ -122,7 +122,7 @@ func roundMistakes() []mistake {
 		{
 			name: "rounds: what gathers waits for ever behind its writer's wake", file: "pkg/peer/outbox.go",
 			old: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = false", with: "if o.waiting.bytes == 0 || o.heldLocked() {\n		o.awake = o.waiting.bytes > 0",
-			tests: []string{"./pkg/peer"}, run: "Hold|Held",
+			tests: []string{"./pkg/peer"}, run: "TestChunkClassesFitRequests|TestHoldAfterWritersWake|TestHungHolder|TestManyHoldersLoseNothing|TestSlowPeerDelaysNoOther|Held",
 		},
 	}
 }
@@ -256,7 +256,7 @@ func landMistakes() []mistake {
 		},
 		{
 			name: "land: two changes of the policy forget a sync", file: "pkg/coord/replication/syncer.go",
-			old: "s.owes = s.owes || ", with: "s.owes = ", tests: []string{"./pkg/coord/replication"}, run: "SyncsWhatThePolicy",
+			old: "s.owes = s.owes || ", with: "s.owes = ", tests: []string{"./pkg/coord/replication"}, run: "TestSyncerKeepsPreviousPolicysPromise",
 		},
 	}
 }

@@ -25,12 +25,12 @@ func commitMistakes() []mistake {
 		{
 			name: "a follower writes into the whole disk reserve", file: followerFile,
 			old: "f.following.Full != nil && f.following.Full()", with: "f.following.Full != nil && false",
-			tests: []string{"./pkg/coord/replication"}, run: "FullDiskTakesNoBatches",
+			tests: []string{"./pkg/coord/replication"}, run: "TestFollowerWithFullDiskRefusesBatches",
 		},
 		{
 			name: "a follower with a full disk does not hear what is committed", file: followerFile,
 			old: "\t\tf.told = max(f.told, m.committed)\n\t\treturn f.answer(outcomeFull), false\n", with: "\t\treturn f.answer(outcomeFull), false\n",
-			tests: []string{"./pkg/coord/replication"}, run: "FullDiskTakesNoBatches",
+			tests: []string{"./pkg/coord/replication"}, run: "TestFollowerWithFullDiskRefusesBatches",
 		},
 		{
 			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/diskspace/diskspace.go",
@@ -172,7 +172,7 @@ func comparisonMistakes() []mistake {
 		{
 			name: "LongerStays: what is committed is given up without an operator's election", file: followerFile,
 			old: "errors.Is(err, commitlog.ErrBelowCommitted) && f.log.LastEpoch() < f.following.Unclean:", with: "errors.Is(err, commitlog.ErrBelowCommitted):",
-			tests: []string{"./pkg/coord"}, run: "KeepsWhatIsCommitted",
+			tests: []string{"./pkg/coord"}, run: "TestFollowerKeepsCommittedEntries",
 		},
 		{
 			name: "CompareFirst: a leader from disk admits a joiner before a comparison", file: "pkg/coord/membership.go",
@@ -182,12 +182,12 @@ func comparisonMistakes() []mistake {
 		{
 			name: "CompareFirst: a replica that was compared with a leader counts as verified", file: "pkg/coord/replica.go",
 			old: "(v.MinISR > 1 || !r.follower.Compared())", with: "!r.follower.Compared()",
-			tests: []string{"./pkg/coord"}, run: "HasCompared",
+			tests: []string{"./pkg/coord"}, run: "TestComparedFollowerIsNotVerified|TestLeaderFromDiskComparesBeforeAdmitting",
 		},
 		{
 			name: "CompareFirst: a leader from disk appends before a comparison", file: appenderFile,
 			old: " || t.members.unverified(t.o.Now()) {", with: " {",
-			tests: []string{"./pkg/coord"}, run: "HasCompared",
+			tests: []string{"./pkg/coord"}, run: "TestComparedFollowerIsNotVerified|TestLeaderFromDiskComparesBeforeAdmitting",
 		},
 		{
 			name: "ReconcileByContent: a cut is compared by offset only", file: followerFile,

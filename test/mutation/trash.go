@@ -10,7 +10,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: the only copy is not told", file: "pkg/meta/trash.go",
-			old: "alone || len(p.Replicas) == 1", with: "alone", tests: []string{"./pkg/meta"}, run: "TestWhatANodeHas",
+			old: "alone || len(p.Replicas) == 1", with: "alone", tests: []string{"./pkg/meta"}, run: "TestTrashOfANode",
 		},
 		{
 			name: "trash: a start removes what can be restored", file: "pkg/removal/removal.go",
@@ -64,7 +64,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a namesake that was not seen is replaced", file: "pkg/meta/trash.go",
-			old: "c.Replaces == now.Incarnation {", with: "c.Replaces != 0 {", tests: state, run: "ARestoreReplaces",
+			old: "c.Replaces == now.Incarnation {", with: "c.Replaces != 0 {", tests: state, run: "TestRestoreReplacesTopicOfTheSameName",
 		},
 	}
 }
@@ -87,11 +87,11 @@ func purgeMistakes() []mistake {
 		},
 		{
 			name: "trash: one of several of a name is restored", file: "pkg/meta/trash.go",
-			old: "case c.Incarnation == 0 && ", with: "case false && ", tests: state, run: "OneOfSeveral",
+			old: "case c.Incarnation == 0 && ", with: "case false && ", tests: state, run: "TestAmbiguousRestoreIsRefused",
 		},
 		{
 			name: "trash: a topic that was moving keeps both ends", file: "pkg/meta/trash.go",
-			old: "p.Moving() && len(in) > 0", with: "false && len(in) > 0", tests: state, run: "Moving",
+			old: "p.Moving() && len(in) > 0", with: "false && len(in) > 0", tests: state, run: "TestMoveEndsWhenTopicIsTrashed",
 		},
 	}
 }

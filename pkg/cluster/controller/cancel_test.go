@@ -14,7 +14,7 @@ import (
 // A move that is taken back ends with the replicas from before it, in their order, at
 // whatever point it is cancelled, after whatever moves it took the place of, and
 // though the leader dies meanwhile.
-func TestACancelledMoveTurnsBack(t *testing.T) {
+func TestCancelledMoveIsReversed(t *testing.T) {
 	const steps = 12
 	for _, targets := range [][]string{{"d,b,c"}, {"d,e,f"}, {"d"}, {"c,b,a,d"}, {"b,a,d"}, {"d,e,f", "a,e,d"}, {"b,c,d", "b,c,e", "f"}} {
 		for at := range steps {
@@ -82,7 +82,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 
 // A move that the decommissioning of a node needs would begin again: taking it back is
 // refused, and says what to take back instead.
-func TestAMoveOffALeavingNodeIsNotCancelled(t *testing.T) {
+func TestMoveOffLeavingNodeIsNotCancelled(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c") {
 		w.start(id, "")

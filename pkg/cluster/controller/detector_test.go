@@ -168,7 +168,7 @@ func TestProbes(t *testing.T) {
 
 // A controller that is starved looks late, and hears late of what others have
 // answered in time. Nobody dies of that; and one that is dead is found all the same.
-func TestAStarvedControllerBuriesOnlyTheDead(t *testing.T) {
+func TestStarvedControllerDeclaresOnlyTheDead(t *testing.T) {
 	seed := testrand.Seed(t)
 	for round := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, round))

@@ -6,10 +6,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAFullDiskMovesLeadershipsOnlyToRoom: a node whose disk is full gives away what
+// TestFullDiskMovesLeadershipsOnlyToFreeDisks: a node whose disk is full gives away what
 // another can take. It is given nothing back while its disk is full, and where all
 // disks are full nothing moves: leaderships do not go to and fro.
-func TestAFullDiskMovesLeadershipsOnlyToRoom(t *testing.T) {
+func TestFullDiskMovesLeadershipsOnlyToFreeDisks(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c") {
 		w.start(id, "")

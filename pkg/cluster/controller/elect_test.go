@@ -65,7 +65,7 @@ func TestElectionsSpread(t *testing.T) {
 }
 
 // A transfer without a target says why nobody can lead.
-func TestTransfersToNobody(t *testing.T) {
+func TestTransfersWithoutTarget(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b") {
 		w.start(id, "")

@@ -115,7 +115,7 @@ func running(t *testing.T, c *cluster, f func(changed chan<- struct{})) {
 	}
 }
 
-func TestALoopElectsWithinAProbeAndItsConfirmation(t *testing.T) {
+func TestLoopElectsWithinProbeAndConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		running(t, c, func(chan<- struct{}) {
@@ -140,7 +140,7 @@ func TestALoopElectsWithinAProbeAndItsConfirmation(t *testing.T) {
 	})
 }
 
-func TestALoopHandsOverWhenToldOfTheChange(t *testing.T) {
+func TestLoopTransfersOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		running(t, c, func(changed chan<- struct{}) {
@@ -158,7 +158,7 @@ func TestALoopHandsOverWhenToldOfTheChange(t *testing.T) {
 }
 
 // Probes go on while a proposal has no end, and the loop ends all the same.
-func TestALoopOutlivesProposalsWithoutEnd(t *testing.T) {
+func TestLoopSurvivesHungProposals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		running(t, c, func(chan<- struct{}) {
@@ -176,7 +176,7 @@ func TestALoopOutlivesProposalsWithoutEnd(t *testing.T) {
 }
 
 // A trouble is told once, and its end is, too.
-func TestALoopTellsOfTroubles(t *testing.T) {
+func TestLoopReportsProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		want := func(intent meta.NodeIntent) {

@@ -10,7 +10,7 @@ import (
 
 // What happens to topics that need nothing has the controller look at no other topic;
 // whatever may need something has it look at all.
-func TestQuietChangesAreNotAboutAllTopics(t *testing.T) {
+func TestQuietChangesDoNotVisitAllTopics(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	partition := func(s *meta.State, i int) meta.Partition { return s.Topic("topic-0500").Partitions[i] }
 	for what, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestQuietChangesAreNotAboutAllTopics(t *testing.T) {
 }
 
 // What is in the trash is purged when its time is over, once nothing else is to be done.
-func TestTheTrashIsPurgedInTime(t *testing.T) {
+func TestTrashIsPurgedInTime(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	s := largeState(t)
 	core := New(Options{}, "node-00", now)

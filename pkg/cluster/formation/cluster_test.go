@@ -290,7 +290,7 @@ func TestThreeNodesFormInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestTheLeaderIsKilled(t *testing.T) {
+func TestLeaderIsKilled(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {
 			w.start(name)
@@ -346,7 +346,7 @@ func TestOneNodeGrowsToSeven(t *testing.T) {
 	})
 }
 
-func TestTheMinorityIsNotACluster(t *testing.T) {
+func TestMinorityIsNoCluster(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {
 			w.start(name)
@@ -372,7 +372,7 @@ func TestTheMinorityIsNotACluster(t *testing.T) {
 	})
 }
 
-func TestANodeThatLostItsStateIsTakenInAnew(t *testing.T) {
+func TestWipedNodeRejoins(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {
 			w.start(name)
@@ -393,7 +393,7 @@ func TestANodeThatLostItsStateIsTakenInAnew(t *testing.T) {
 	})
 }
 
-func TestANodeMovesToAnotherAddress(t *testing.T) {
+func TestNodeMovesToAnotherAddress(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {
 			w.start(name)
@@ -421,7 +421,7 @@ func TestANodeMovesToAnotherAddress(t *testing.T) {
 	})
 }
 
-func TestASecondProcessOfANodeIsRefused(t *testing.T) {
+func TestSecondProcessOfANodeIsRefused(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {
 			w.start(name)
@@ -444,7 +444,7 @@ func TestASecondProcessOfANodeIsRefused(t *testing.T) {
 	})
 }
 
-func TestAMemberOfAnotherClusterIsRefused(t *testing.T) {
+func TestMemberOfAnotherClusterIsRefused(t *testing.T) {
 	inWorld(t, nil, 1, func(t *testing.T, w *world) {
 		w.start("n1")
 		w.formed(1, 1)

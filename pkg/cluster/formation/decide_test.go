@@ -22,7 +22,7 @@ func member(name, cluster string) seen {
 	return seen{identity: who(name), Member: true, Cluster: cluster}
 }
 
-func TestWhatANodeWithoutStateDoes(t *testing.T) {
+func TestNodeWithoutState(t *testing.T) {
 	self := who("n2")
 	twin := seen{identity: identity{"n2", "elsewhere", 2}}
 	other := fresh("n3", 3, "n2")
@@ -74,7 +74,7 @@ func TestWhatANodeWithoutStateDoes(t *testing.T) {
 	}
 }
 
-func TestWhatTheLeaderDoesAboutACandidate(t *testing.T) {
+func TestLeaderDecidesAboutCandidate(t *testing.T) {
 	of := func(voters int) (c raftstore.Configuration) {
 		for _, name := range []string{"n1", "n2", "n3", "n4", "n5"}[:voters] {
 			c.Members = append(c.Members, raftstore.Member{ID: meta.NodeID(name), Address: name, Voter: true})
@@ -112,7 +112,7 @@ func TestWhatTheLeaderDoesAboutACandidate(t *testing.T) {
 	}
 }
 
-func TestANodeTakesAnAddressOnlyWhereItAnswersItself(t *testing.T) {
+func TestNodeTakesAddressOnlyIfItAnswersThere(t *testing.T) {
 	c := raftstore.Configuration{Members: []raftstore.Member{{ID: "n1", Address: "a", Voter: true}, {ID: "n2", Address: "b", Voter: true}}}
 	for _, test := range []struct {
 		name      string
@@ -151,7 +151,7 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-func TestAWordIsGivenToOneFounderAtATime(t *testing.T) {
+func TestPromiseIsGivenToOneBootstrapNode(t *testing.T) {
 	a, b := who("a"), who("b")
 	again := identity{"a", "a", 2}  // a, started anew
 	clone := identity{"a", "a2", 2} // another process of that name

@@ -164,7 +164,7 @@ func (f *founding) check(t *testing.T) {
 
 // Groups of nodes whose lists of addresses overlap never found two clusters that
 // have a node in common, whatever is lost, late, cut or paused.
-func TestOverlappingHalvesNeverFoundTwoClusters(t *testing.T) {
+func TestOverlappingHalvesNeverFormTwoClusters(t *testing.T) {
 	first, count := testrand.Seed(t), uint64(randomWorlds)
 	founded := 0
 	for seed := first; seed < first+count; seed++ {
@@ -212,7 +212,7 @@ func foundAtRandom(t *testing.T, seed uint64) int {
 
 // Undisturbed, nodes that know of each other make exactly one cluster, even
 // where there are more of them than are expected.
-func TestOneClusterIsFoundedByManyNodes(t *testing.T) {
+func TestManyNodesFormOneCluster(t *testing.T) {
 	for n := 3; n <= 7; n++ {
 		synctest.Test(t, func(t *testing.T) {
 			f := &founding{

@@ -17,9 +17,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// TestARefusalIsWarnedOfOnce: what waiting does not mend is said, but not with
+// TestRefusalIsLoggedOnce: what waiting does not mend is said, but not with
 // every look; a node that is not there yet is no news.
-func TestARefusalIsWarnedOfOnce(t *testing.T) {
+func TestRefusalIsLoggedOnce(t *testing.T) {
 	alert := fate.Mark(&net.OpError{Op: "remote error", Err: tls.AlertError(48)}, fate.Refused)
 	for _, test := range []struct {
 		name  string
@@ -55,7 +55,7 @@ func TestARefusalIsWarnedOfOnce(t *testing.T) {
 
 // A node that waits for its cluster says so repeatedly, and says whom it
 // waits for: for ever in silence looks like a node that works.
-func TestANodeThatWaitsSaysForWhom(t *testing.T) {
+func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 	for _, expect := range []int{0, 1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer

@@ -166,7 +166,7 @@ func TestCommittedEndIsBounded(t *testing.T) {
 	}
 }
 
-func TestAckedTellsWhatWasHeard(t *testing.T) {
+func TestAckedReturnsLastAcknowledgement(t *testing.T) {
 	tr := New(nodes("n1"), 0)
 	if _, known := tr.Acked("n1"); known {
 		t.Error("a member is known before it said anything")

@@ -59,10 +59,10 @@ func putsOf(t *testing.T, n int) [][]byte {
 	return all
 }
 
-// TestANewEpochPassesQueuedPuts: while a follower's disk is busy with a put, many
+// TestNewEpochOvertakesQueuedPuts: while a follower's disk is busy with a put, many
 // more come, and then metadata names a new epoch. The follower adopts it after the
 // put in progress, and acknowledges no queued put in the old epoch.
-func TestANewEpochPassesQueuedPuts(t *testing.T) {
+func TestNewEpochOvertakesQueuedPuts(t *testing.T) {
 	change := map[string]func(*Follower) error{
 		"adopt": func(f *Follower) error { return f.Adopt(Following{Epoch: 2}) },
 		"rest":  func(f *Follower) error { return f.Rest(2) },

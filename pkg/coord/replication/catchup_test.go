@@ -136,9 +136,9 @@ func TestCatchUpAdapts(t *testing.T) {
 	}
 }
 
-// TestCatchUpYieldsToPublishersThatCome: a rate that suited one load falls when it
+// TestCatchUpYieldsToNewPublishers: a rate that suited one load falls when it
 // slows down another one.
-func TestCatchUpYieldsToPublishersThatCome(t *testing.T) {
+func TestCatchUpYieldsToNewPublishers(t *testing.T) {
 	const ms = time.Millisecond
 	c := NewCatchUp(0)
 	now, before, _ := copies(c, time.Unix(1_700_000_000, 0), harmed{base: 4 * ms, every: 5 * ms}, 20*time.Second)
@@ -206,9 +206,9 @@ func TestNoCatchUpSetsNoLimit(t *testing.T) {
 	}
 }
 
-// TestAReplicaOutOfSyncIsSentAtTheRate: only a replica that is out of sync waits for the
+// TestOutOfSyncReplicaIsSentAtTheRate: only a replica that is out of sync waits for the
 // rate.
-func TestAReplicaOutOfSyncIsSentAtTheRate(t *testing.T) {
+func TestOutOfSyncReplicaIsSentAtTheRate(t *testing.T) {
 	const size, rate = 64 << 20, minCatchUpRate
 	for _, tc := range []struct {
 		name        string

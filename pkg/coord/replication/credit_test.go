@@ -381,9 +381,9 @@ func TestCreditIsGrantedInTurn(t *testing.T) {
 	}
 }
 
-// TestCreditGoesToTheFirstInLine: a sender that returns does not overtake the
+// TestCreditGoesToFirstWaiter: a sender that returns does not overtake the
 // others.
-func TestCreditGoesToTheFirstInLine(t *testing.T) {
+func TestCreditGoesToFirstWaiter(t *testing.T) {
 	c := NewCredit(limit.Of(64 << 10))
 	full, a, b := c.sender(func() {}), c.sender(func() {}), c.sender(func() {})
 	if !full.claim(c.limit) {

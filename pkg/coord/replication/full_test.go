@@ -10,7 +10,7 @@ import (
 
 // A follower with a full disk accepts no batches, but learns the committed end. Its
 // leader reports the reason, and the follower continues when there is room.
-func TestAFollowerWithAFullDiskTakesNoBatches(t *testing.T) {
+func TestFollowerWithFullDiskRefusesBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		var full atomic.Bool

@@ -194,7 +194,7 @@ func same(t *testing.T, a, b *replica) {
 
 func instant() time.Duration { return 0 }
 
-func TestAFollowerKeepsUpAndCatchesUp(t *testing.T) {
+func TestFollowerKeepsUpAndCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		x := lead(t, a, 1, []*replica{b}, instant)
@@ -223,7 +223,7 @@ func TestAFollowerKeepsUpAndCatchesUp(t *testing.T) {
 	})
 }
 
-func TestTheCommittedEndReachesAnIdleFollower(t *testing.T) {
+func TestCommittedEndReachesAnIdleFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		x := lead(t, a, 1, []*replica{b}, instant)
@@ -243,7 +243,7 @@ func TestTheCommittedEndReachesAnIdleFollower(t *testing.T) {
 	})
 }
 
-func TestADeposedLeadersTailIsCut(t *testing.T) {
+func TestDeposedLeadersTailIsTruncated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		x := lead(t, a, 1, []*replica{b}, instant)
@@ -267,7 +267,7 @@ func TestADeposedLeadersTailIsCut(t *testing.T) {
 	})
 }
 
-func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
+func TestFollowerRefusesAnOlderLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		var newer atomic.Uint64
@@ -300,7 +300,7 @@ func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
 	})
 }
 
-func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
+func TestFollowerBehindLeadersStartIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		x := lead(t, a, 1, []*replica{b}, instant)
@@ -328,9 +328,9 @@ func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatRetentionHasEmptiedGoesOn: it has no batch left to compare,
+// TestFollowerEmptiedByRetentionContinues: it has no batch left to compare,
 // and the leader must not ask it to go below its committed end.
-func TestAFollowerThatRetentionHasEmptiedGoesOn(t *testing.T) {
+func TestFollowerEmptiedByRetentionContinues(t *testing.T) {
 	for _, tail := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := newReplica(t, "a"), newReplica(t, "b")
@@ -375,7 +375,7 @@ func TestAFollowerThatRetentionHasEmptiedGoesOn(t *testing.T) {
 	}
 }
 
-func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
+func TestRepeatedPutIsIdempotentAndDifferentOneRefused(t *testing.T) {
 	b := newReplica(t, "b")
 	other := newReplica(t, "other")
 	if err := b.follower.Adopt(Following{Epoch: 1}); err != nil {
@@ -421,10 +421,10 @@ func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 	}
 }
 
-// TestReplicasConvergeWhateverHappens runs random leaderships over three
+// TestReplicasConverge runs random leaderships over three
 // replicas with sessions that come and go, and checks that what was committed
 // is in every later log and that all logs are equal at the end.
-func TestReplicasConvergeWhateverHappens(t *testing.T) {
+func TestReplicasConverge(t *testing.T) {
 	first := testrand.Seed(t)
 	for i := range uint64(60) {
 		seed := first + i
@@ -547,7 +547,7 @@ func check(t *testing.T, r *replica, committed [][]byte) {
 	}
 }
 
-func TestCommonFindsWhereLineagesPart(t *testing.T) {
+func TestCommonFindsWhereLogsDiverge(t *testing.T) {
 	h := func(end seq.Offset, epochs ...seq.Offset) history {
 		x := history{end: end}
 		for i := 0; i+1 < len(epochs); i += 2 {

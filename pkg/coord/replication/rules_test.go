@@ -45,9 +45,9 @@ func ask(t *testing.T, f *Follower, kind uint8, request []byte) answer {
 	return a
 }
 
-// TestAFollowerComparesWhatItHoldsByContent: batches with the same epoch and
+// TestFollowerComparesWhatItHoldsByContent: batches with the same epoch and
 // offset may differ.
-func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
+func TestFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	leader, f := newReplica(t, "leader"), newReplica(t, "follower")
 	appendTexts(t, leader.log, 1, "a", "b", "c")
 	appendTexts(t, f.log, 1, "a", "b")
@@ -103,9 +103,9 @@ func TestAFollowerComparesWhatItHoldsByContent(t *testing.T) {
 	}
 }
 
-// TestLogsThatDifferInsideAnEpochMeetAgain: the search for the point of
+// TestLogsThatDifferInsideAnEpochConverge: the search for the point of
 // divergence goes back batch by batch if the epochs do not show it.
-func TestLogsThatDifferInsideAnEpochMeetAgain(t *testing.T) {
+func TestLogsThatDifferInsideAnEpochConverge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		appendTexts(t, a.log, 1, "same", "two", "three", "four")
@@ -118,9 +118,9 @@ func TestLogsThatDifferInsideAnEpochMeetAgain(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedEpochOutlivesThePower: a follower that has answered in an epoch
+// TestAdoptedEpochSurvivesPowerLoss: a follower that has answered in an epoch
 // refuses older leaders after it lost power, too.
-func TestAnAdoptedEpochOutlivesThePower(t *testing.T) {
+func TestAdoptedEpochSurvivesPowerLoss(t *testing.T) {
 	disk := vfs.NewCrashable()
 	if err := vfs.MkdirAllSynced(disk, "p"); err != nil {
 		t.Fatal(err)
@@ -151,9 +151,9 @@ func TestAnAdoptedEpochOutlivesThePower(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionLeavesNoBelief: a follower's answers count only in their
+// TestEndedSessionLeavesNoState: a follower's answers count only in their
 // session.
-func TestAnEndedSessionLeavesNoBelief(t *testing.T) {
+func TestEndedSessionLeavesNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		x := lead(t, a, 1, []*replica{b}, instant)
@@ -183,9 +183,9 @@ func failingSyncs(failing *bool) vfs.FS {
 	return disk
 }
 
-// TestAFollowerWhoseSyncFailsAcknowledgesNothing: neither the put that requested
+// TestFollowerAcknowledgesNothingAfterFailedSync: neither the put that requested
 // the sync nor the puts that would have shared it.
-func TestAFollowerWhoseSyncFailsAcknowledgesNothing(t *testing.T) {
+func TestFollowerAcknowledgesNothingAfterFailedSync(t *testing.T) {
 	leader := newReplica(t, "leader")
 	appendTexts(t, leader.log, 1, "a")
 	failing := false

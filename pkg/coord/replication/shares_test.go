@@ -111,9 +111,9 @@ func (x *sharingTerm) counts() uint64 {
 	return x.believed
 }
 
-// TestNoShareIsCountedBehindAGap: a request with a change or a snapshot is
+// TestSharesAfterGapDoNotCount: a request with a change or a snapshot is
 // dropped, and later requests arrive. The leader must not count the later ones.
-func TestNoShareIsCountedBehindAGap(t *testing.T) {
+func TestSharesAfterGapDoNotCount(t *testing.T) {
 	for _, kind := range []uint8{KindPositions, kindAdvance} {
 		synctest.Test(t, func(t *testing.T) {
 			dropped := false
@@ -167,10 +167,10 @@ func (l *framed) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	l.link.Go(kind, payload, done)
 }
 
-// TestASnapshotOverTheFrameLimitArrives: positions of many deferred messages take
+// TestSnapshotOverFrameLimitArrives: positions of many deferred messages take
 // more than a frame may. They are sent in pieces, and the later shares after
 // them.
-func TestASnapshotOverTheFrameLimitArrives(t *testing.T) {
+func TestSnapshotOverFrameLimitArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		if _, err := a.log.Writer(1); err != nil {
@@ -242,9 +242,9 @@ func TestPiecesOfDifferentSnapshotsAreNotJoined(t *testing.T) {
 	}
 }
 
-// TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt: a follower that has everything before
+// TestFoldedSnapshotGoesOnlyWhereNeeded: a follower that has everything before
 // the snapshot gets only the later shares.
-func TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt(t *testing.T) {
+func TestFoldedSnapshotGoesOnlyWhereNeeded(t *testing.T) {
 	var s Shares
 	s.Snapshot([]byte("one"))
 	s.Update([]byte("two"))
@@ -271,9 +271,9 @@ func TestAFoldedSnapshotGoesOnlyToThoseWhoNeedIt(t *testing.T) {
 	}
 }
 
-// TestATruncationCutsThePositions: positions of truncated messages must not count for
+// TestTruncationCutsThePositions: positions of truncated messages must not count for
 // the messages that take their offsets. The follower then accepts the shares again.
-func TestATruncationCutsThePositions(t *testing.T) {
+func TestTruncationCutsThePositions(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		r := newReplica(t, "b")
 		took := &ledger{}
@@ -303,9 +303,9 @@ func TestATruncationCutsThePositions(t *testing.T) {
 	}
 }
 
-// TestANewerSnapshotBeginsAtItsBeginning: a part of an older one was already
+// TestNewerSnapshotStartsFromItsFirstPiece: a part of an older one was already
 // sent.
-func TestANewerSnapshotBeginsAtItsBeginning(t *testing.T) {
+func TestNewerSnapshotStartsFromItsFirstPiece(t *testing.T) {
 	var s Shares
 	s.Snapshot(make([]byte, 2*pieceBytes))
 	_, _, so := s.after(header{}, sent{})

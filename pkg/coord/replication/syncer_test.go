@@ -11,7 +11,7 @@ import (
 
 // Data written while each append was synced may be only in memory. If the policy changes
 // before the sync is requested, the sync is still necessary.
-func TestSyncerSyncsWhatThePolicyBeforePromised(t *testing.T) {
+func TestSyncerKeepsPreviousPolicysPromise(t *testing.T) {
 	l, _, err := commitlog.Open(vfs.NewMem(), "p", commitlog.Options{FillBytes: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestABusyFollowerLearnsTheCommittedEndWithBatches(t *testing.T) {
+func TestBusyFollowerLearnsTheCommittedEndWithBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every, rest = 100 * time.Millisecond, 350 * time.Millisecond
 		a, b := newReplica(t, "a"), newReplica(t, "b")

@@ -12,9 +12,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
 
-// TestMessagesStandAsWritten compares encoded messages with their specified
+// TestMessagesAreGolden compares encoded messages with their specified
 // bytes.
-func TestMessagesStandAsWritten(t *testing.T) {
+func TestMessagesAreGolden(t *testing.T) {
 	h := header{Partition{0x0102, 3}, 4}
 	at := point{End: 5, Epoch: 6, Checksum: 7}
 	var text strings.Builder
@@ -38,8 +38,8 @@ func TestMessagesStandAsWritten(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "messages.golden"), text.String())
 }
 
-// TestMessagesCutShort: a truncated message is never accepted.
-func TestMessagesCutShort(t *testing.T) {
+// TestTruncatedMessagesAreRefused: a truncated message is never accepted.
+func TestTruncatedMessagesAreRefused(t *testing.T) {
 	h := header{Partition{1, 2}, 3}
 	change := appendChanges(advances("change"))[0]
 	for name, m := range map[string]struct {

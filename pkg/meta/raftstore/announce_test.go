@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
+func TestFollowerCommandTakesOneCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		time.Sleep(time.Second) // all know who leads
@@ -33,7 +33,7 @@ func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
 
 // Every node learns of a command at the same time as the leader, whichever node
 // proposed it.
-func TestFollowersLearnPromptlyWhatIsCommitted(t *testing.T) {
+func TestFollowersLearnCommitsPromptly(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		c.settle()
@@ -70,7 +70,7 @@ func entries(t *testing.T, s *Store, behind uint64) (commands, barriers int) {
 	return commands, barriers
 }
 
-func TestABarrierFollowsWhatWasApplied(t *testing.T) {
+func TestBarrierFollowsWhatWasApplied(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		s := c.start("n1", true)
 		c.leader()
@@ -109,7 +109,7 @@ func TestABarrierFollowsWhatWasApplied(t *testing.T) {
 
 // A barrier is due again if it was refused because of a leadership transfer or a full queue: the
 // transfer may fail. It is not due again if it may have been appended.
-func TestARefusedBarrierIsDueAgain(t *testing.T) {
+func TestRefusedBarrierIsDueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})
 		for _, test := range []struct {

@@ -59,7 +59,7 @@ func TestErrorsWithoutACodeKeepTheirFate(t *testing.T) {
 	}
 }
 
-func TestAResultThatIsNotKnownAnyMoreIsNotMadeUp(t *testing.T) {
+func TestForgottenResultIsNotInvented(t *testing.T) {
 	m := newMachine(4)
 	for i := range uint64(6) {
 		cmd, err := meta.EncodeCommandAt(meta.NodeStarted{Node: meta.Node{ID: "n1"}}, 0)
@@ -80,7 +80,7 @@ func TestAResultThatIsNotKnownAnyMoreIsNotMadeUp(t *testing.T) {
 	}
 }
 
-func TestForwardedBytesThatAreNoCommandAreRefused(t *testing.T) {
+func TestInvalidForwardedCommandsAreRefused(t *testing.T) {
 	s := open(t, Options{NodeID: "n1", Bootstrap: true, InMemory: true})
 	if _, err := s.HandleForwarded(t.Context(), []byte("nothing of that kind")); fate.Of(err) != fate.Refused {
 		t.Error(err)

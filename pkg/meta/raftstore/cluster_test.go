@@ -183,7 +183,7 @@ func (c *testCluster) settle() {
 	c.t.Fatal("stores differ")
 }
 
-func TestALoneVoterGrowsWhileItRuns(t *testing.T) {
+func TestLoneVoterGrowsWhileItRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		began := time.Now()
 		s := c.start("n1", true)
@@ -203,7 +203,7 @@ func TestALoneVoterGrowsWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestACommandMayBeProposedAnywhere(t *testing.T) {
+func TestCommandMayBeProposedOnAnyNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		s := c.store("n3")
@@ -225,7 +225,7 @@ func TestACommandMayBeProposedAnywhere(t *testing.T) {
 	})
 }
 
-func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
+func TestLeaderIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		var gaps []time.Duration
@@ -264,7 +264,7 @@ func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
 	})
 }
 
-func TestTheMinorityRefuses(t *testing.T) {
+func TestMinorityRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		alone := c.store("n3")
@@ -383,7 +383,7 @@ func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
 	})
 }
 
-func TestARestartedClusterGoesOn(t *testing.T) {
+func TestRestartedClusterGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		for i := range 3 {
 			c.dirs[meta.NodeID(fmt.Sprint("n", i+1))] = t.TempDir()
@@ -415,7 +415,7 @@ func TestARestartedClusterGoesOn(t *testing.T) {
 }
 
 // Without this, the library would wait up to ten seconds.
-func TestAMemberThatReturnsHearsAtOnce(t *testing.T) {
+func TestReturningMemberCatchesUpAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.dirs["n3"] = t.TempDir()
 		c.grow(3)
@@ -439,7 +439,7 @@ func TestAMemberThatReturnsHearsAtOnce(t *testing.T) {
 	})
 }
 
-func TestALeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+func TestLeaderWithStalledDiskIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.disk = map[meta.NodeID]*badDisk{}
 		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {

@@ -44,7 +44,7 @@ func TestAllAreInContact(t *testing.T) {
 }
 
 // A node with a slow disk gets heartbeats all the time, but not the new entries.
-func TestANodeThatIsBehindIsNotInContact(t *testing.T) {
+func TestLaggingNodeIsNotInContact(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.disk = map[meta.NodeID]*badDisk{}
 		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {

@@ -55,7 +55,7 @@ func reserveOn(t *testing.T, size int64, log *slog.Logger) (r *reserve, free *at
 	}
 }
 
-func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
+func TestFullDiskSpendsTheReserveInSteps(t *testing.T) {
 	r, free, file := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
 	free.Store(2 << 20)
 	if err := r.find(); err != nil || r.isLow() || file() != 1<<20 {
@@ -103,7 +103,7 @@ func TestAFullDiskSpendsTheReserveInSteps(t *testing.T) {
 	}
 }
 
-func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
+func TestReserveRetriesArePaced(t *testing.T) {
 	r, free, _ := reserveOn(t, 1, slog.New(slog.DiscardHandler))
 	now := time.Unix(1000, 0)
 	if r.restore(now) {
@@ -120,7 +120,7 @@ func TestTheReserveIsNotTriedAllTheTime(t *testing.T) {
 
 // The reserve does not take a large part of a small disk, and a disk without enough space is
 // reported at once.
-func TestTheReserveOfAnOpenedStore(t *testing.T) {
+func TestReserveOfAnOpenedStore(t *testing.T) {
 	var log strings.Builder
 	r, free, file := reserveOn(t, 16<<20, slog.New(slog.NewTextHandler(&log, nil)))
 	free.Store(8 << 20)
@@ -141,7 +141,7 @@ func TestTheReserveOfAnOpenedStore(t *testing.T) {
 
 // A disk that reports free space but refuses writes, such as one with a quota, counts as
 // full.
-func TestAReserveDoesNotBelieveAQuota(t *testing.T) {
+func TestReserveDetectsQuota(t *testing.T) {
 	r, free, _ := reserveOn(t, 1<<20, slog.New(slog.DiscardHandler))
 	free.Store(1 << 30)
 	if err := r.find(); err != nil {
@@ -157,7 +157,7 @@ func TestAReserveDoesNotBelieveAQuota(t *testing.T) {
 	}
 }
 
-func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
+func TestFreeingCommandsAreAcceptedOnReserve(t *testing.T) {
 	o := options(t.TempDir())
 	o.ReserveBytes = 1 << 20
 	s := open(t, o)
@@ -202,7 +202,7 @@ func TestWhatFreesSpaceIsAcceptedWhileTheReserveIsSpent(t *testing.T) {
 }
 
 // Each command either frees space or waits for space.
-func TestWhichCommandsFreeSpace(t *testing.T) {
+func TestCommandsThatFreeSpace(t *testing.T) {
 	yes, no, one := true, false, int64(1)
 	for _, tt := range []struct {
 		c    meta.Command
@@ -265,7 +265,7 @@ func openOn(t *testing.T, disk *badDisk) *Store {
 	return s
 }
 
-func TestAFailedWriteStopsTheStore(t *testing.T) {
+func TestFailedWriteStopsTheStore(t *testing.T) {
 	disk := &badDisk{InmemStore: raft.NewInmemStore()}
 	s := openOn(t, disk)
 	disk.err.Store(new(error(syscall.EIO)))
@@ -284,7 +284,7 @@ func TestAFailedWriteStopsTheStore(t *testing.T) {
 	}
 }
 
-func TestAHangingWriteIsSeen(t *testing.T) {
+func TestStalledWriteIsDetected(t *testing.T) {
 	disk := &badDisk{InmemStore: raft.NewInmemStore(), hangs: make(chan struct{}, 1)}
 	s := openOn(t, disk)
 	block := make(chan struct{})
@@ -312,7 +312,7 @@ func TestAHangingWriteIsSeen(t *testing.T) {
 	}
 }
 
-func TestAnUnknownCommandStopsTheStore(t *testing.T) {
+func TestUnknownCommandStopsTheStore(t *testing.T) {
 	s := open(t, Options{NodeID: "n1", Bootstrap: true, InMemory: true})
 	populate(t, s, 1)
 	before := s.Applied()

@@ -12,7 +12,7 @@ import (
 
 // A node that was stopped for so long that no log has the missed commands gets
 // the whole state, and misses none of the later commands.
-func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
+func TestNodeBehindTheLogGetsASnapshot(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		first, err := Open(Options{
 			NodeID: "n1", Address: "n1", Bootstrap: true, InMemory: true, ReserveBytes: -1, TrailingLogs: 1,

@@ -16,7 +16,7 @@ func beyond() level.Level { return level.Supported().Max + 1 }
 
 // A program that finds the cluster beyond its level stops before it reads data that
 // it may misunderstand. So does its next start, from the log and from a snapshot.
-func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
+func TestOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(dir))
 	propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Range{Max: beyond()}}})
@@ -45,7 +45,7 @@ func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
 
 // A snapshot from a newer leader stops the store. Otherwise the leader would send
 // it repeatedly.
-func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
+func TestSnapshotOfANewerLevelStopsTheStore(t *testing.T) {
 	var newState meta.State
 	newState.Apply(1, meta.InitCluster{ID: "blue", Level: beyond()})
 	m := newMachine(0)

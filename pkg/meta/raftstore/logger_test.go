@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestADeadNodeDoesNotFillTheLog: the library's messages about it are logged at debug level,
+// TestDeadNodeDoesNotFillTheLog: the library's messages about it are logged at debug level,
 // also if the codec of its requests has turned the error into text.
-func TestADeadNodeDoesNotFillTheLog(t *testing.T) {
+func TestDeadNodeDoesNotFillTheLog(t *testing.T) {
 	var out bytes.Buffer
 	b := newBridge(slog.New(slog.NewTextHandler(&out, nil)))
 	for _, err := range []error{
@@ -62,7 +62,7 @@ func TestRepeatedWarningsAreCounted(t *testing.T) {
 }
 
 // The library passes formats and values, which become texts in the log.
-func TestFormatsOfTheLibraryAreTexts(t *testing.T) {
+func TestLibraryLogFormatsAreText(t *testing.T) {
 	var out bytes.Buffer
 	b := newBridge(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	b.Debug("initial configuration", "servers", hclog.Fmt("%+v", []string{"n1", "n2"}))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLatenessIsTheSecondWorstMomentOfLate(t *testing.T) {
+func TestLatenessIsSecondWorstRecentDelay(t *testing.T) {
 	var l lateness
 	at := time.Unix(1000, 0)
 	if got := l.usual(at); got != 0 {
@@ -54,7 +54,7 @@ func TestTimeoutsGrowWithTheLateness(t *testing.T) {
 
 // A follower that runs late waits longer before it considers the leader dead, but not
 // without limit: the leader's death is still detected.
-func TestANodeThatRunsLateIsPatient(t *testing.T) {
+func TestLateNodeWaitsLonger(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		c.settle()
@@ -100,7 +100,7 @@ func TestANodeThatRunsLateIsPatient(t *testing.T) {
 	})
 }
 
-func TestTheLackOfALeaderIsTimed(t *testing.T) {
+func TestLeaderlessTimeIsMeasured(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.grow(3)
 		c.settle()

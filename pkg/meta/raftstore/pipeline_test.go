@@ -38,9 +38,9 @@ func (l pipeLayer) Close() error {
 
 func (pipeLayer) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestAStuckPipelineIsClosed has a member refuse entries. The library stops reading answers
+// TestStuckPipelineIsClosed has a member refuse entries. The library stops reading answers
 // after the first refusal.
-func TestAStuckPipelineIsClosed(t *testing.T) {
+func TestStuckPipelineIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Second
 		open := func(layer raft.StreamLayer) *raft.NetworkTransport {

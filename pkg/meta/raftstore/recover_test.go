@@ -39,7 +39,7 @@ func (c *testCluster) trio() {
 	c.settle()
 }
 
-func TestTheOnlySurvivorIsAClusterOfOneThatGrows(t *testing.T) {
+func TestOnlySurvivorIsAClusterOfOneThatGrows(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.trio()
 		for _, id := range c.ids() {
@@ -114,7 +114,7 @@ func TestCommandsThatWereNotCommittedAreNamed(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoredIsReadWithoutALeader(t *testing.T) {
+func TestStoredStateIsReadWithoutLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.trio()
 		for _, id := range c.ids() {
@@ -138,7 +138,7 @@ func TestWhatIsStoredIsReadWithoutALeader(t *testing.T) {
 	})
 }
 
-func TestNothingIsRecoveredFromNothing(t *testing.T) {
+func TestEmptyDirectoryIsNotRecovered(t *testing.T) {
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	if _, err := Recover(dir, "n1", "X.2.AAAA", log); !errors.Is(err, ErrNoStore) {
@@ -161,7 +161,7 @@ func TestNothingIsRecoveredFromNothing(t *testing.T) {
 	}
 }
 
-func TestTheNewestOfEqualSnapshotsIsTheOneMadeLast(t *testing.T) {
+func TestLastOfEqualSnapshotsIsNewest(t *testing.T) {
 	early, late := &raft.SnapshotMeta{ID: "2-9-100", Term: 2, Index: 9}, &raft.SnapshotMeta{ID: "2-9-200", Term: 2, Index: 9}
 	if !newer(late, early) || newer(early, late) || newer(early, early) {
 		t.Error("the order is not that of the consensus library")
@@ -173,7 +173,7 @@ func TestTheNewestOfEqualSnapshotsIsTheOneMadeLast(t *testing.T) {
 
 // The last node may never have been a voter: it has the entries that it was
 // sent.
-func TestANodeWithoutAVoteIsRecovered(t *testing.T) {
+func TestNodeWithoutAVoteIsRecovered(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		c.trio()
 		if err := c.leader().Members().AddNonvoter(t.Context(), "n4", "n4"); err != nil {

@@ -88,7 +88,7 @@ func closeNow(t testing.TB, s *Store) {
 	}
 }
 
-func TestARestartFindsEverything(t *testing.T) {
+func TestRestartFindsEverything(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
 	id, err := s.Init(t.Context())
@@ -110,7 +110,7 @@ func TestARestartFindsEverything(t *testing.T) {
 	}
 }
 
-func TestARestartFindsSnapshotAndLog(t *testing.T) {
+func TestRestartFindsSnapshotAndLog(t *testing.T) {
 	o := options(t.TempDir())
 	o.SnapshotThreshold, o.TrailingLogs = 8, 4
 	s := open(t, o)
@@ -144,7 +144,7 @@ func copyDir(t testing.TB, from string) string {
 	return to
 }
 
-func TestAKilledProcessLosesNothingThatWasProposed(t *testing.T) {
+func TestKilledProcessLosesNothingThatWasProposed(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
 	populate(t, s, 10)
@@ -310,7 +310,7 @@ func damage(t *testing.T, name string, change func([]byte) []byte) {
 	}
 }
 
-func TestLostSnapshotsAreFoundByTheGap(t *testing.T) {
+func TestLostSnapshotsAreDetectedByGap(t *testing.T) {
 	o := options(t.TempDir())
 	o.TrailingLogs = 1
 	s := open(t, o)
@@ -329,7 +329,7 @@ func TestLostSnapshotsAreFoundByTheGap(t *testing.T) {
 
 // A flipped byte of the log file is either detected at the open or makes no
 // difference to the state.
-func TestAFlippedBitInTheLogNeverGivesAnotherState(t *testing.T) {
+func TestFlippedLogBitNeverChangesState(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
 	populate(t, s, 5)
@@ -364,7 +364,7 @@ func TestAFlippedBitInTheLogNeverGivesAnotherState(t *testing.T) {
 	t.Logf("%d refused, %d the same", refused, same)
 }
 
-func TestADirectoryOfAnotherNodeIsRefused(t *testing.T) {
+func TestDirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	o := options(t.TempDir())
 	closeNow(t, open(t, o))
 	o.NodeID = "n2"
@@ -375,7 +375,7 @@ func TestADirectoryOfAnotherNodeIsRefused(t *testing.T) {
 
 // A damaged identity file counts as damage, not as another node's, unless it has
 // another node's name. The error suggests a remedy.
-func TestADamagedIdentityIsRefused(t *testing.T) {
+func TestDamagedIdentityIsRefused(t *testing.T) {
 	o := options(t.TempDir())
 	closeNow(t, open(t, o))
 	name := filepath.Join(o.Dir, identityFile)
@@ -396,7 +396,7 @@ func TestADamagedIdentityIsRefused(t *testing.T) {
 	}
 }
 
-func TestASecondProcessIsKeptOut(t *testing.T) {
+func TestSecondProcessIsRefused(t *testing.T) {
 	o := options(t.TempDir())
 	open(t, o)
 	if s, err := Open(o); err == nil || fate.Of(err) == fate.Corrupt {
@@ -404,7 +404,7 @@ func TestASecondProcessIsKeptOut(t *testing.T) {
 	}
 }
 
-func TestAFirstStartThatWasCutOffStartsAgain(t *testing.T) {
+func TestInterruptedFirstStartIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		prepare func(t *testing.T, dir string)

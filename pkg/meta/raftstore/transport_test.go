@@ -11,7 +11,7 @@ import (
 
 // The library panics if it handles a heartbeat of a newer term while the log is
 // closed.
-func TestNoHeartbeatIsHandledOnceTheStoreCloses(t *testing.T) {
+func TestHeartbeatsEndWhenStoreCloses(t *testing.T) {
 	open := func() *raft.NetworkTransport {
 		n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, time.Minute, io.Discard)
 		if err != nil {
