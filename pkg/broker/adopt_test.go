@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-func TestOneAddressGetsEveryPartition(t *testing.T) {
+func TestConsumersAtOneAddressGetEveryPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
 		m.create("t", "n1", "n2", "n3")
@@ -57,7 +57,7 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 // Existing consumers get the messages of an added partition, whichever node leads it:
 // a client of a node that leads no partition keeps its messages in flight, and gets
 // the rest.
-func TestAnAddedPartitionIsConsumedFromElsewhere(t *testing.T) {
+func TestAddedPartitionIsConsumedFromAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
 		m.create("t", "n2")
@@ -86,7 +86,7 @@ func TestAnAddedPartitionIsConsumedFromElsewhere(t *testing.T) {
 	})
 }
 
-func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
+func TestEndedRelayLosesNoMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n1", "n2")
@@ -106,7 +106,7 @@ func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
 
 // If a node leads one of several partitions in a new epoch, and no other node led in between, the relay
 // at the other node keeps the partition: it does not ask for it again.
-func TestARelayStaysWithAPartitionInANewEpoch(t *testing.T) {
+func TestRelayContinuesInNewEpoch(t *testing.T) {
 	for _, elections := range []int{1, 3, 3, 3, 3, 3, 3, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMesh(t, "n1", "n2")
@@ -148,7 +148,7 @@ func TestARelayStaysWithAPartitionInANewEpoch(t *testing.T) {
 
 // A message that an ordered channel sent to another node in the earlier term is delivered first to a
 // consumer in the next term. The other node must not deliver it after that.
-func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
+func TestOrderedRelayEndsWithTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2", "n2")
@@ -178,7 +178,7 @@ func TestARelayOfAnOrderedChannelEndsWithATerm(t *testing.T) {
 // A relay that holds messages and requests no more, because its client does not read or because it
 // holds many, gets no notice of a new term from the leader. It must not deliver its messages after
 // those that other consumers get first in that term.
-func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
+func TestOrderedRelayDeliversNothingOfEarlierTerm(t *testing.T) {
 	for name, x := range map[string]struct {
 		order  policy.Order
 		unread time.Duration
@@ -234,7 +234,7 @@ func TestARelayOfAnOrderedChannelDeliversNothingOfAnEarlierTerm(t *testing.T) {
 
 // The metadata at the client's node may be behind: until it has the new epoch, only the leader can end
 // the relay.
-func TestTheLeaderEndsARelayOfAnOrderedChannelWithATerm(t *testing.T) {
+func TestLeaderEndsOrderedRelayWithTerm(t *testing.T) {
 	for _, order := range []policy.Order{policy.Unordered, policy.Strict, policy.ByKey} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMesh(t, "n1", "n2")
@@ -276,7 +276,7 @@ func TestTheLeaderEndsARelayOfAnOrderedChannelWithATerm(t *testing.T) {
 	}
 }
 
-func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
+func TestLostPartitionIsAdoptedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
 		m.create("t", "n2", "n3")
@@ -294,9 +294,9 @@ func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 	})
 }
 
-// TestConsumersBehindOneAddressFollowTheLeader moves the leadership around, with
+// TestConsumersAtOneAddressFollowLeader moves the leadership around, with
 // consumers at a node without a replica.
-func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
+func TestConsumersAtOneAddressFollowLeader(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
@@ -318,8 +318,8 @@ func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 	}
 }
 
-// TestARelayDoesNotWaitForALeaderThatHangs replaces a leader that hangs.
-func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
+// TestRelayDoesNotWaitForHungLeader replaces a leader that hangs.
+func TestRelayDoesNotWaitForHungLeader(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
@@ -338,9 +338,9 @@ func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 	}
 }
 
-// TestAClientGetsNothingOfALeaderThatIsReplaced: the relay holds its messages and does not know of
+// TestClientGetsNothingFromReplacedLeader: the relay holds its messages and does not know of
 // the change, but the new leader may have delivered them and later ones to other consumers.
-func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
+func TestClientGetsNothingFromReplacedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.create("t", "n1", "n2")
@@ -366,7 +366,7 @@ func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
 	})
 }
 
-func TestARelayLosesOnePartitionAndKeepsTheOther(t *testing.T) {
+func TestRelayLosesOnePartitionAndKeepsTheOther(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	cfg := meta.TopicConfig{Replicas: 2, Partitions: 2}.WithDefaults(2, false)
 	if _, err := l.store.Propose(t.Context(), meta.CreateTopic{

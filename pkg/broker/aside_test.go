@@ -43,8 +43,8 @@ func (l *lan) layAside(id meta.NodeID, topic string, messages int) string {
 	return name
 }
 
-// TestAnOperatorListsAndDiscardsASetAsideCopy asks one node about a copy on another.
-func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
+// TestOperatorListsAndDiscardsASetAsideCopy asks one node about a copy on another.
+func TestOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")
 		l.create("t", "n1", "n2")
@@ -85,9 +85,9 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 	})
 }
 
-// TestASetAsideCopyOfAnUnknownTopicStays sets aside a copy of a topic that this metadata
+// TestSetAsideCopyOfAnUnknownTopicStays sets aside a copy of a topic that this metadata
 // never had, and one of a deleted topic.
-func TestASetAsideCopyOfAnUnknownTopicStays(t *testing.T) {
+func TestSetAsideCopyOfAnUnknownTopicStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		disk := l.hosts["n1"].disk
@@ -107,8 +107,8 @@ func TestASetAsideCopyOfAnUnknownTopicStays(t *testing.T) {
 	})
 }
 
-// TestTheDamageOfTheOnlyCopyIsListed: with the offsets that consumers skip.
-func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
+// TestDamageOfOnlyCopyIsListed: with the offsets that consumers skip.
+func TestDamageOfOnlyCopyIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		l.create("t", "n1")
@@ -129,9 +129,9 @@ func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
 	})
 }
 
-// TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted removes the directory
+// TestHealthNamesALostOnlyReplicaUntilTheLossIsAccepted removes the directory
 // of the only replica: the topic is served without messages.
-func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
+func TestHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		l.create("t", "n1")
@@ -165,9 +165,9 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 	})
 }
 
-// TestTheHealthNamesAReplicaThatRefusesItsLeader starts the only in-sync replica with an
+// TestHealthNamesAReplicaThatRefusesItsLeader starts the only in-sync replica with an
 // older state of its disk: the other replica holds more.
-func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
+func TestHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Journal
 		l := newLan(t, func(o *Options) { soon(o); o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, "n1", "n2")

@@ -7,7 +7,7 @@ import (
 )
 
 // All nodes list an operator's action at any node, with the name of that node.
-func TestActsAreKnownAtEveryNode(t *testing.T) {
+func TestAuditRecordsAreOnEveryNode(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.at("n2").Recorder.RecordAct(t.Context(), meta.Act{At: 7, Actor: "10.0.0.9:1", Verb: "DELETE /v1/topics/t", Status: 204})
 	// Without a majority the audit log cannot be written either: the request does not

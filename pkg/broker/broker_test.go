@@ -247,7 +247,7 @@ func TestOneSubscriptionServesAllPartitions(t *testing.T) {
 	}
 }
 
-func TestAKeyStaysInItsPartition(t *testing.T) {
+func TestKeyStaysInItsPartition(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4}); err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestAKeyStaysInItsPartition(t *testing.T) {
 	}
 }
 
-func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
+func TestAddedPartitionsReachExistingConsumers(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	defer c.Close()
@@ -287,7 +287,7 @@ func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
 }
 
 // An added partition has a leader before the topic's configuration lists it.
-func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
+func TestUnappliedPartitionIsNotCounted(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	defer c.Close()
@@ -303,7 +303,7 @@ func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
 	}
 }
 
-func TestDeletedTopicIsGoneAndItsNameIsFree(t *testing.T) {
+func TestDeletedTopicFreesItsName(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "old")
 	c := n.subscribe("t", "c")
@@ -353,7 +353,7 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 	n.put("t", "last")
 }
 
-func TestDeletedChannelStaysDeletedAndStartsAtTheEndAnew(t *testing.T) {
+func TestRecreatedChannelStartsAtEnd(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("t", "keep")
 	n.subscribe("t", "c")
@@ -372,7 +372,7 @@ func TestDeletedChannelStaysDeletedAndStartsAtTheEndAnew(t *testing.T) {
 	}
 }
 
-func TestEphemeralChannelGoesWithItsLastConsumer(t *testing.T) {
+func TestEphemeralChannelIsDeletedWithLastConsumer(t *testing.T) {
 	n := newNode(t)
 	a, b := n.subscribe("t", "e#ephemeral"), n.subscribe("t", "e#ephemeral")
 	a.Close()
@@ -385,7 +385,7 @@ func TestEphemeralChannelGoesWithItsLastConsumer(t *testing.T) {
 	}
 }
 
-func TestEphemeralTopicGoesWithItsLastChannelAndLeavesNoFiles(t *testing.T) {
+func TestEphemeralTopicLeavesNoFiles(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t#ephemeral", "c")
 	n.put("t#ephemeral", "a")
@@ -544,7 +544,7 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 	}
 }
 
-func TestHealthOfAWellNode(t *testing.T) {
+func TestHealthOfHealthyNode(t *testing.T) {
 	n := newNode(t)
 	if h := n.Node.Health(); !h.Healthy || h.Degraded || len(h.Reasons) != 0 {
 		t.Errorf("health %+v", h)
@@ -569,7 +569,7 @@ func TestPeekAndDigest(t *testing.T) {
 	}
 }
 
-func TestDataWithoutMetadataIsLeftAloneAndSaid(t *testing.T) {
+func TestDataWithoutMetadataIsKeptAndReported(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.stop()

@@ -38,7 +38,7 @@ func numbered(prefix string, n int) (out []string) {
 	return out
 }
 
-func TestIDsGoOnWhereverTheLeadershipGoes(t *testing.T) {
+func TestIDsContinueAcrossLeaders(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	type stored struct{ first, end int }
@@ -84,7 +84,7 @@ func TestIDsGoOnWhereverTheLeadershipGoes(t *testing.T) {
 	}
 }
 
-func TestAFailOverDeliversOnlyWhatWasNotFinished(t *testing.T) {
+func TestFailOverDeliversOnlyWhatWasNotFinished(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -108,7 +108,7 @@ func TestAFailOverDeliversOnlyWhatWasNotFinished(t *testing.T) {
 	next.idle()
 }
 
-func TestADelayedMessageIsDueOnceThroughFailOvers(t *testing.T) {
+func TestDeferredMessageIsDueOnceAcrossFailOvers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -139,7 +139,7 @@ func TestADelayedMessageIsDueOnceThroughFailOvers(t *testing.T) {
 	})
 }
 
-func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
+func TestDeletedChannelStaysDeletedAcrossFailOver(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.subscribe("t", "other", 0).Close()
@@ -163,7 +163,7 @@ func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
 	}
 }
 
-func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
+func TestDeletedTopicStaysDeletedAcrossElections(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	for range 5 {
 		l.create("t", "n1", "n2", "n3")
@@ -212,7 +212,7 @@ func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
 	}
 }
 
-func TestNobodySeesWhatIsNotCommitted(t *testing.T) {
+func TestUncommittedMessagesAreInvisible(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -251,7 +251,7 @@ func TestNobodySeesWhatIsNotCommitted(t *testing.T) {
 	<-told // committed, or said to be uncertain: it was not known in time
 }
 
-func TestALaggingChannelAndRetentionComeToANewReplica(t *testing.T) {
+func TestNewReplicaGetsLaggingChannelAndRetention(t *testing.T) {
 	l := newLan(t, func(o *Options) {
 		o.Log.SegmentBytes = 16 << 10
 		o.RetentionInterval = 5 * time.Millisecond
@@ -296,7 +296,7 @@ func TestALaggingChannelAndRetentionComeToANewReplica(t *testing.T) {
 	}
 }
 
-func TestAReplicaCatchesUpUnderLoad(t *testing.T) {
+func TestReplicaCatchesUpUnderLoad(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	x := newLoad(l, "n1", "t", 4)

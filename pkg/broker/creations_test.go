@@ -55,7 +55,7 @@ func waysToUse(n *node) map[string]func(ctx context.Context, topic, channel stri
 	}
 }
 
-func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
+func TestExistingTopicsNeedNoRightToCreate(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("there", "c")
 	n.subscribe("there", "c#ephemeral")
@@ -102,7 +102,7 @@ func TestEachCreationCountsOnce(t *testing.T) {
 	}
 }
 
-func TestATopicsKnownChannelsDoNotCount(t *testing.T) {
+func TestKnownChannelsOfTopicDoNotCount(t *testing.T) {
 	n := newNodeWith(t, func(o *Options) {
 		o.KnownChannels = func(context.Context, string) ([]string, error) { return []string{"a", "b"}, nil }
 	})
@@ -114,9 +114,9 @@ func TestATopicsKnownChannelsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedDoesNotCount: another client created it first, or the
+// TestRefusedCreationsDoNotCount: another client created it first, or the
 // metadata refuses it.
-func TestWhatIsRefusedDoesNotCount(t *testing.T) {
+func TestRefusedCreationsDoNotCount(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("there", "c")
 	ctx := stranger(t, 1)
@@ -132,9 +132,9 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestAnEphemeralChannelOfAnotherNodesTopicCounts: the leader creates it, and does not know
+// TestEphemeralChannelOfRemoteTopicCounts: the leader creates it, and does not know
 // for which user. A channel with consumers on this node exists already.
-func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
+func TestEphemeralChannelOfRemoteTopicCounts(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	ctx := stranger(t, 2)

@@ -10,10 +10,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestCreditThatOneLeaderDoesNotUseServesAnother has a client hold messages of one
+// TestUnusedCreditServesAnotherLeader has a client hold messages of one
 // leader while the others have none: the client must get as many as it has room
 // for.
-func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
+func TestUnusedCreditServesAnotherLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaders []meta.NodeID
 		ready   int
@@ -56,10 +56,10 @@ func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
 	}
 }
 
-// TestLentCreditComesBack checks that a leader that has lent all of its credit
+// TestLentCreditIsReturned checks that a leader that has lent all of its credit
 // delivers as many messages as the leader that borrowed it, to a client that is
 // always nearly full.
-func TestLentCreditComesBack(t *testing.T) {
+func TestLentCreditIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2", "n3")
 		m.create("t", "n2", "n3")

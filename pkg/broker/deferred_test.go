@@ -36,7 +36,7 @@ func (l *lan) putLater(name string, i int, minutes ...int) {
 
 // Operators list, cancel and advance deferred messages of one channel, from any node. The
 // next leaders, after kills, know of it, and the other channel is unaffected.
-func TestDeferredMessagesAreCancelledAndAdvancedForGood(t *testing.T) {
+func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		ctx := t.Context()
@@ -141,7 +141,7 @@ func TestDeferredMessagesAreCancelledAndAdvancedForGood(t *testing.T) {
 
 // For a large position only changes are stored: the rest stays unchanged, whatever an operator
 // does.
-func TestWhatOperatorsDoToManyDeferredMessagesLeavesTheOthersAlone(t *testing.T) {
+func TestBulkActsOnDeferredMessagesAffectNoOthers(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")

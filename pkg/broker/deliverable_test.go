@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 )
 
-func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
+func TestTakenMessagesAreUndeliverableAfterLease(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2")
 	l.create("t", "n1", "n2")
 	c := l.subscribe("t", "c", 0)
@@ -42,7 +42,7 @@ func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
 	}
 }
 
-func TestWhatARelayHasIsNotDeliverableAfterAPause(t *testing.T) {
+func TestRelayedMessagesAreUndeliverableAfterPause(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")
@@ -70,7 +70,7 @@ func (s *slowReader) ObserveDelivery(time.Duration) {
 	}
 }
 
-func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
+func TestLeaderSendsRelayNothingAfterLease(t *testing.T) {
 	watch := &slowReader{Observer: host.Deaf{}}
 	l := newLan(t, func(o *Options) { o.Observer = watch }, "n1")
 	l.create("t", "n1")
@@ -107,7 +107,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	}
 }
 
-func TestARelayIsGivenUpAfterAPause(t *testing.T) {
+func TestRelayEndsAfterPause(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")

@@ -36,10 +36,10 @@ func (d *disks) set(id meta.NodeID, free uint64) {
 	d.all[id].set(free)
 }
 
-// TestALeaderWithAFullDiskHandsOver: no publish fails meanwhile. If no in-sync
+// TestLeaderWithFullDiskTransfersLeadership: no publish fails meanwhile. If no in-sync
 // replica has room, the leader stays and refuses publishes. It recovers without an
 // operator.
-func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
+func TestLeaderWithFullDiskTransfersLeadership(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
@@ -91,10 +91,10 @@ func (l *lan) follows(name string) meta.NodeID {
 	return p.Replicas[slices.IndexFunc(p.Replicas, func(n meta.NodeID) bool { return n != p.Leader })]
 }
 
-// TestAFollowerLeavesHalfOfTheReserve: requests in progress may use the other half. Then
+// TestFollowerLeavesHalfOfTheReserve: requests in progress may use the other half. Then
 // it accepts no batch, leaves the in-sync set, and rejoins when there is room. It once
 // wrote until the disk was full.
-func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
+func TestFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
@@ -127,9 +127,9 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: a publish gets the right
+// TestNeededFollowerWithFullDiskStopsPublishing: a publish gets the right
 // error, consuming continues, and publishing continues once there is room.
-func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
+func TestNeededFollowerWithFullDiskStopsPublishing(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, func(o *Options) {
 		d.options(o)

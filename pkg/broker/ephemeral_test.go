@@ -30,7 +30,7 @@ func flood(t *testing.T, b *Broker, n int) (refused int, why error) {
 	return refused, why
 }
 
-func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
+func TestEphemeralTopicIsBoundedAtPublish(t *testing.T) {
 	const most = 2 << 20
 	m := limit.NewMemory(64 << 20)
 	n := newNodeWith(t, func(o *Options) { o.EphemeralBytes, o.RetentionInterval, o.Memory = most, time.Hour, m })

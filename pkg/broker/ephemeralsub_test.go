@@ -11,7 +11,7 @@ import (
 
 // A topic that another client is creating is known a moment before it has a leader.
 // The subscription then creates the ephemeral channel when it joins.
-func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
+func TestEphemeralChannelIsCreatedOnceTopicIsLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1")
 		m.create("t", "n1")

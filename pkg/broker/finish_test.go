@@ -12,7 +12,7 @@ import (
 
 // An operator finishes a message from another node while a consumer has it. The
 // consumer's answer fails, and the next leader does not deliver the message again.
-func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
+func TestOperatorFinishesMessageInEveryState(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")

@@ -13,7 +13,7 @@ import (
 
 // Three nodes lead one partition each, and all of them get messages. Every node reports
 // the sums, and that the channel does not move while messages wait.
-func TestRatesAndStallsAreTheClusters(t *testing.T) {
+func TestRatesAndStallsCoverTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newGovernedLan(t, "n1", "n2", "n3")
 		ctx := t.Context()

@@ -50,7 +50,7 @@ func TestDataOfAnotherClusterIsNeitherServedNorRemoved(t *testing.T) {
 
 // The file that names the cluster is damaged. The rest would be another cluster's name,
 // and the node would set aside all its topics.
-func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
+func TestDamagedClusterIDRemovesNoTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1")
 		l.kill("n1")

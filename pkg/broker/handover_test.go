@@ -77,7 +77,7 @@ func (x *load) end() {
 	x.running.Wait()
 }
 
-func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
+func TestTransferFailsNoPublishAndRepeatsNothing(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	const partitions = 8
 	if _, err := l.at("n1").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: partitions}); err != nil {
@@ -122,7 +122,7 @@ func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-func TestAConsumerThatAnswersInTimeSeesNothingTwice(t *testing.T) {
+func TestPromptConsumerSeesNothingTwice(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -143,7 +143,7 @@ func TestAConsumerThatAnswersInTimeSeesNothingTwice(t *testing.T) {
 	}
 }
 
-func TestAPartitionThatNoOtherNodeCanLeadStays(t *testing.T) {
+func TestPartitionWithoutOtherCandidateStays(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("one", "n1")
 	l.create("t", "n1", "n2", "n3")
@@ -159,7 +159,7 @@ func TestAPartitionThatNoOtherNodeCanLeadStays(t *testing.T) {
 	l.mustPut("one", 0, "b")
 }
 
-func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
+func TestFailedTransferLeavesLeaderWorking(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -183,7 +183,7 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 
 // The node that asks may apply an election earlier than the leader that it makes. If that leader denied its
 // leadership, it would be deposed without being sealed, and what it has in progress would fail.
-func TestALeaderThatIsAskedBeforeItsElectionIsAppliedHandsOver(t *testing.T) {
+func TestLeaderTransfersOnceItsElectionIsApplied(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.leader("t", 0)
@@ -217,7 +217,7 @@ func TestALeaderThatIsAskedBeforeItsElectionIsAppliedHandsOver(t *testing.T) {
 
 // A handover may be for a topic that was deleted: the topic that has its name now
 // stays where it is.
-func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
+func TestTransferOfOldIncarnationIsRefused(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2")
 	l.create("t", "n1", "n2")
 	deleted := l.leader("t", 0).Host.Lookup("t").Incarnation
@@ -238,7 +238,7 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	}
 }
 
-func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
+func TestLeaderStaysWithoutMetadataQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		if _, err := l.at("n1").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 300}); err != nil {
@@ -263,7 +263,7 @@ func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
 	})
 }
 
-func TestANodeThatClosesLeavesTheInSyncSetsFirst(t *testing.T) {
+func TestClosingNodeLeavesInSyncSetsFirst(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")

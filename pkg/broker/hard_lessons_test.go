@@ -34,7 +34,7 @@ func (n *node) try(name, body string) error {
 	return n.publish(publish.Request{Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}}).Err
 }
 
-func TestAFullDiskRefusesPublishesAndConsumingGoesOn(t *testing.T) {
+func TestFullDiskRefusesPublishesAndConsumingContinues(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	n := newNodeOn(t, faulty)
 	n.put("t", "a", "b", "c")
@@ -72,7 +72,7 @@ func (s *small) Usage(string) (vfs.Usage, error) {
 	return vfs.Usage{Total: 1 << 40, Free: s.free}, nil
 }
 
-func TestTheDiskReserveIsKept(t *testing.T) {
+func TestDiskReserveIsKept(t *testing.T) {
 	disk := &small{FS: vfs.NewMem(), free: 1 << 40}
 	n := newNodeOn(t, disk)
 	n.put("t", "a")
@@ -95,7 +95,7 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	n.put("t", "b")
 }
 
-func TestADamagedRangeIsServedAroundAndReported(t *testing.T) {
+func TestDamagedRangeIsSkippedAndReported(t *testing.T) {
 	mem := vfs.NewMem()
 	n := newNodeOn(t, mem)
 	for i := range 5 {

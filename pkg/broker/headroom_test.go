@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestABurstStopsAtTheReserve: publishes between two checks of the free space do not
+// TestBurstStopsAtTheReserve: publishes between two checks of the free space do not
 // fill the disk.
-func TestABurstStopsAtTheReserve(t *testing.T) {
+func TestBurstStopsAtTheReserve(t *testing.T) {
 	const size, room = 256 << 10, 1 << 20
 	disk := &small{FS: vfs.NewMem(), free: 1 << 40}
 	n := newNodeOn(t, disk)

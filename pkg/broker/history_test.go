@@ -36,7 +36,7 @@ func (l *lan) left() int64 {
 }
 
 // Operators can undo all their changes of a channel one by one, from any node.
-func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
+func TestOperatorsChannelMovesAreUndone(t *testing.T) {
 	l := movedLan(t)
 	ctx := t.Context()
 	// In partition 0, messages 0 and 2 are finished.
@@ -96,7 +96,7 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
+func TestDeletedChannelIsRestoredAtItsPosition(t *testing.T) {
 	l := movedLan(t)
 	ctx := t.Context()
 	c := l.subscribe("t", "c", 1)

@@ -9,7 +9,7 @@ import (
 )
 
 // A message has the same id at every node at which it is consumed or viewed.
-func TestAMessageHasTheSameIDAtEveryNode(t *testing.T) {
+func TestMessageHasTheSameIDAtEveryNode(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	m.create("other", "n1")

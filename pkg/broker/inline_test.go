@@ -9,9 +9,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAPublisherAppendsByItself makes a publish append its own messages, with and without a
+// TestPublisherAppendsItself makes a publish append its own messages, with and without a
 // dedup id, and waits only for it.
-func TestAPublisherAppendsByItself(t *testing.T) {
+func TestPublisherAppendsItself(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 1, DedupWindow: meta.DefaultDedupWindow}); err != nil {
 		t.Fatal(err)

@@ -18,10 +18,10 @@ type spot struct {
 	Partition int
 }
 
-// TestNoRoleWaitsForAnotherPartitions: the disk hangs while a node takes its role
+// TestRolesOfPartitionsAreIndependent: the disk hangs while a node takes its role
 // in one partition. Then the node is elected in another topic, and in another
 // partition of the same topic, and leads both.
-func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
+func TestRolesOfPartitionsAreIndependent(t *testing.T) {
 	hangs := make(chan struct{})
 	var stuck, met atomic.Bool
 	l := newLan(t, func(o *Options) {

@@ -11,9 +11,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestLatenciesAreThoseOfTheCluster finishes messages of two leaders some time after
+// TestLatenciesCoverTheCluster finishes messages of two leaders some time after
 // they were published, at the first attempt and at the second.
-func TestLatenciesAreThoseOfTheCluster(t *testing.T) {
+func TestLatenciesCoverTheCluster(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		t.Run(fmt.Sprint("ordered ", ordered), func(t *testing.T) { latenciesOf(t, ordered) })
 	}
@@ -79,7 +79,7 @@ func latenciesOf(t *testing.T, ordered bool) {
 	})
 }
 
-func TestNoLatenciesAreKeptUnasked(t *testing.T) {
+func TestLatenciesAreKeptOnlyOnRequest(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.subscribe("t", "c").take(1)

@@ -14,7 +14,7 @@ import (
 // The elected node cannot store the start of a new channel for a while, because
 // its disk is full. There is one term in an epoch, and the node leads with that
 // term.
-func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
+func TestLeaderThatCannotStoreChannelStartLeads(t *testing.T) {
 	var faulty *vfstest.Faulty
 	var failed atomic.Int64
 	l := newLan(t, func(o *Options) {

@@ -19,9 +19,9 @@ func (l *lan) settled(name string, ids ...meta.NodeID) {
 	}
 }
 
-// TestAnEmptyTopicOutlivesARestartOfAllNodes restarts every replica of an empty
+// TestEmptyTopicSurvivesRestartOfAllNodes restarts every replica of an empty
 // topic, and then publishes.
-func TestAnEmptyTopicOutlivesARestartOfAllNodes(t *testing.T) {
+func TestEmptyTopicSurvivesRestartOfAllNodes(t *testing.T) {
 	ends := map[string]func(*lan, meta.NodeID){"stop": (*lan).stop, "kill": (*lan).kill, "crash": (*lan).crash}
 	all := []meta.NodeID{"n1", "n2", "n3"}
 	for how, end := range ends {
@@ -52,9 +52,9 @@ func TestAnEmptyTopicOutlivesARestartOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatWasNeverMadeIsEmpty assigns replicas to nodes that stop before
+// TestNeverCreatedReplicaIsEmpty assigns replicas to nodes that stop before
 // they have created them: they have lost nothing.
-func TestAReplicaThatWasNeverMadeIsEmpty(t *testing.T) {
+func TestNeverCreatedReplicaIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2", "n3"}
 		l := newLan(t, soon, ids...)
@@ -74,9 +74,9 @@ func TestAReplicaThatWasNeverMadeIsEmpty(t *testing.T) {
 // leaves the in-sync set.
 func (l *lan) version(name string) uint64 { return l.store.Topic(name).Partitions[0].Version }
 
-// TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing distinguishes an empty replica
+// TestEmptyReplicaWithoutDirectoryIsMissing distinguishes an empty replica
 // from one without its directory: the second leaves the in-sync set.
-func TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing(t *testing.T) {
+func TestEmptyReplicaWithoutDirectoryIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2", "n3"}
 		l := newLan(t, soon, ids...)
@@ -96,10 +96,10 @@ func TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing(t *testing.T) {
 	})
 }
 
-// TestReplicasThatTheLedgerHasLostAreMissing removes the ledger together with
+// TestReplicasOfLostLedgerAreMissing removes the ledger together with
 // the topics: replicas that the metadata assigns to a node that has run before
 // had existed.
-func TestReplicasThatTheLedgerHasLostAreMissing(t *testing.T) {
+func TestReplicasOfLostLedgerAreMissing(t *testing.T) {
 	for _, gone := range [][]string{{"data/topics", "data/replicas"}, {"data/topics", "data/replicas", "data/cluster"}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLan(t, soon, "n1", "n2", "n3")
@@ -122,9 +122,9 @@ func TestReplicasThatTheLedgerHasLostAreMissing(t *testing.T) {
 	}
 }
 
-// TestTheLedgerForgetsWhatIsHeldNoLonger deletes one topic while the node runs
+// TestLedgerForgetsRemovedReplicas deletes one topic while the node runs
 // and one while it does not.
-func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
+func TestLedgerForgetsRemovedReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1")
 		l.create("a", "n1")
@@ -166,9 +166,9 @@ func (l *lan) write(id meta.NodeID, path, text string) {
 	}
 }
 
-// TestTheLedgerOfAnotherClusterCountsForNothing starts nodes with ledgers of the
+// TestLedgerOfAnotherClusterIsIgnored starts nodes with ledgers of the
 // same replicas, but of another cluster.
-func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
+func TestLedgerOfAnotherClusterIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2"}
 		l := newLan(t, soon, ids...)
@@ -188,9 +188,9 @@ func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
 	})
 }
 
-// TestAnUnfinishedMarkIsNoData has only the rest of an interrupted write in a
+// TestUnfinishedMarkIsNoData has only the rest of an interrupted write in a
 // replica's directory.
-func TestAnUnfinishedMarkIsNoData(t *testing.T) {
+func TestUnfinishedMarkIsNoData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")

@@ -41,7 +41,7 @@ func (n *node) channelStats(name, channel string) stats.Channel {
 	return n.Node.TopicStats(name, channel, false)[0].Channels[0]
 }
 
-func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
+func TestExhaustedMessageBecomesDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
@@ -70,7 +70,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 	})
 }
 
-func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
+func TestExhaustedMessageIsDroppedOrStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill", func(s *consume.Subscribe) { s.Ordered = true })
@@ -101,7 +101,7 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 
 // If the dead-letter topic refuses the message, the message stays, and the health
 // report lists it.
-func TestADeadLetterThatIsRefusedStays(t *testing.T) {
+func TestRefusedDeadLetterStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
@@ -171,7 +171,7 @@ func reasonOf(h health.Report, code string) string {
 
 // The leader dies between two deliveries, or after the last: the next leader
 // continues the count.
-func TestDeadLettersSurviveTheLeader(t *testing.T) {
+func TestDeadLettersSurviveFailOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
@@ -199,7 +199,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 }
 
 // A change of the cluster's defaults applies to existing channels, and to ephemeral ones.
-func TestDefaultsReachEveryChannel(t *testing.T) {
+func TestPolicyDefaultsReachEveryChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.subscribe("orders", "bill")

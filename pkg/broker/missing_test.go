@@ -26,7 +26,7 @@ func (l *lan) serves(id meta.NodeID, name string) bool {
 	return hp != nil && (hp.Led.Load() != nil || hp.Standby.Load() != nil)
 }
 
-func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
+func TestEmptiedReplicaOfNewTopicDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -70,9 +70,9 @@ func (l *lan) down(id meta.NodeID) {
 	}
 }
 
-// TestALeaderWithoutDataIsDeposed elects the replica without data while all other nodes
+// TestLeaderWithoutDataIsDeposed elects the replica without data while all other nodes
 // are down: the partition has no leader until one of them restarts.
-func TestALeaderWithoutDataIsDeposed(t *testing.T) {
+func TestLeaderWithoutDataIsDeposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -101,7 +101,7 @@ func TestALeaderWithoutDataIsDeposed(t *testing.T) {
 	})
 }
 
-func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {
+func TestLastInSyncReplicaWithoutDataWaitsForOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -139,7 +139,7 @@ func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {
 // A reassignment removes a replica from a node and adds it again, while that
 // node's metadata is behind and its replica still follows: the leader adds it
 // to the in-sync set. Then the node learns of the removal.
-func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
+func TestRemovedReplicaDoesNotCountAsInSync(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a", "b", "c")

@@ -32,10 +32,10 @@ func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	return b.Host.Stalls.Counts(time.Now())[code] == 1
 }
 
-// TestALeaderThatDoesNotLeadIsSaid makes the metadata name a leader that is the
+// TestIdleLeaderIsReported makes the metadata name a leader that is the
 // only in-sync replica and has lost its data: it does not lead, and reports this
 // in time.
-func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
+func TestIdleLeaderIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Journal
 		l := newLan(t, func(o *Options) { soon(o); o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, "n1", "n2")
@@ -68,9 +68,9 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 	})
 }
 
-// TestALeadershipThatGoesRoundIsSaid elects leaders faster than any of them can
+// TestCirclingLeadershipIsReported elects leaders faster than any of them can
 // start to lead.
-func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
+func TestCirclingLeadershipIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")

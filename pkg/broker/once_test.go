@@ -28,7 +28,7 @@ func (l *lan) putOnce(id meta.NodeID, name, dedup string) topic.Receipt {
 	return <-got
 }
 
-func TestAnIDIsStoredOnceWhicheverNodeIsAskedOrLeads(t *testing.T) {
+func TestDedupIDIsStoredOnceAcrossNodesAndLeaders(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	for i, leader := range []meta.NodeID{"n1", "n2", "n3", "n1"} {
@@ -50,7 +50,7 @@ func TestAnIDIsStoredOnceWhicheverNodeIsAskedOrLeads(t *testing.T) {
 	}
 }
 
-func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
+func TestLeaderWithoutDedupWindowRefusesIDsForAWhile(t *testing.T) {
 	n := newNode(t)
 	if r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 		t.Fatal(r.Err)
@@ -65,7 +65,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	}
 }
 
-func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
+func TestPublishGoesToPartitionsOfItsKeys(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4, KeyFrom: "json:/k"}); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
 	}
 }
 
-func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
+func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 	for _, onFull := range []meta.OnFull{meta.OnFullReject, meta.OnFullDrop} {
 		n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
 		if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota, OnFull: onFull}); err != nil {
@@ -132,7 +132,7 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 	}
 }
 
-func TestForgottenIDsAreToldByHealth(t *testing.T) {
+func TestHealthReportsForgottenIDs(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ func killedNode(t *testing.T) (n *node, left *vfs.Mem) {
 	return n, left
 }
 
-// TestWhatAKillLeavesIsDurableOnceItIsServed loses power after a start that synced nothing by itself.
-func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
+// TestDataLeftByKillIsDurableOnceServed loses power after a start that synced nothing by itself.
+func TestDataLeftByKillIsDurableOnceServed(t *testing.T) {
 	n, left := killedNode(t)
 	var syncs atomic.Int64
 	faulty := vfstest.NewFaulty(left)
@@ -58,9 +58,9 @@ func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
 	}
 }
 
-// TestALogThatIsOpenedLaterIsSynced has a log that cannot be read at the start. An operator may
+// TestLogOpenedLaterIsSynced has a log that cannot be read at the start. An operator may
 // have restored its files since.
-func TestALogThatIsOpenedLaterIsSynced(t *testing.T) {
+func TestLogOpenedLaterIsSynced(t *testing.T) {
 	n, left := killedNode(t)
 	faulty := vfstest.NewFaulty(left)
 	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {

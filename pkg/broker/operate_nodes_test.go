@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-func TestADrainIsRefusedWhereNoOtherNodeCouldLead(t *testing.T) {
+func TestDrainIsRefusedIfNoOtherNodeCanLead(t *testing.T) {
 	l, c := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("alone", "n1")
@@ -62,7 +62,7 @@ func TestADrainIsRefusedWhereNoOtherNodeCouldLead(t *testing.T) {
 	}
 }
 
-func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
+func TestNodeIsDecommissionedAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := newGovernedLan(t, "n1", "n2", "n3")
 		ctx := t.Context()
@@ -112,7 +112,7 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 	})
 }
 
-func TestHealthSaysTheGravestFirst(t *testing.T) {
+func TestHealthListsWorstReasonFirst(t *testing.T) {
 	l, c := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")

@@ -141,7 +141,7 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 	}
 }
 
-func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
+func TestChannelIsPausedAndDeletedFromNonLeader(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1", "n2")
@@ -171,7 +171,7 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 	}
 }
 
-func TestAPeekBetweenNodesComesInParts(t *testing.T) {
+func TestRemotePeekIsSentInParts(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2")
 	l.spread("t", "n1")
 	large := string(make([]byte, 2*operate.PeekBytes/5))
@@ -187,7 +187,7 @@ func TestAPeekBetweenNodesComesInParts(t *testing.T) {
 	}
 }
 
-func TestAPeekEndsAtItsBytes(t *testing.T) {
+func TestPeekIsBoundedByBytes(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2")
 	l.spread("t", "n1", "n1")
 	for p := range 2 {
@@ -233,7 +233,7 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	}
 }
 
-func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
+func TestOperatorChoosesLeader(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3", "n4")
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")
@@ -267,7 +267,7 @@ func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
 	}
 }
 
-func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
+func TestPartitionIsDescribedWithItsCopies(t *testing.T) {
 	l, c := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")
@@ -298,7 +298,7 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 	}
 }
 
-func TestAMoveIsStartedAndTakenBack(t *testing.T) {
+func TestMoveIsStartedAndCancelled(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2")
@@ -335,7 +335,7 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 	}
 }
 
-func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
+func TestTopicGetsRequestedReplicas(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1")
@@ -381,7 +381,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	}
 }
 
-func TestAnUncleanElectionElectsTheReplicaThatTheOperatorNames(t *testing.T) {
+func TestUncleanElectionElectsNamedReplica(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.create("t", "n1", "n2")
@@ -414,7 +414,7 @@ func TestAnUncleanElectionElectsTheReplicaThatTheOperatorNames(t *testing.T) {
 	}
 }
 
-func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
+func TestBalanceRestoresLeadersAndSpreadsReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newGovernedLan(t, "n1", "n2", "n3")
 		ctx := t.Context()
@@ -444,7 +444,7 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 	})
 }
 
-func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {
+func TestEveryMemberReportsItsRaftState(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.stop("n3")
 	r := l.at("n2").Operator.Raft(t.Context())
@@ -459,7 +459,7 @@ func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {
 	}
 }
 
-func TestARequestFindsTheNextLeader(t *testing.T) {
+func TestRequestFindsNextLeader(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)

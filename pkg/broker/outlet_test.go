@@ -53,7 +53,7 @@ func (n *meshNode) log(name string, partition int) []string {
 	}
 }
 
-func TestAPublishGoesToWhoeverLeads(t *testing.T) {
+func TestPublishGoesToCurrentLeader(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2", "n1", "n2")
 	a := m.nodes["n1"]
@@ -92,7 +92,7 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 	}
 }
 
-func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
+func TestLeadersRefusalIsPassedOn(t *testing.T) {
 	disks := map[meta.NodeID]*small{"n1": {FS: vfs.NewMem(), free: 1 << 40}, "n2": {FS: vfs.NewMem(), free: 1 << 40}}
 	m := newMeshWith(t, func(o *Options) { o.FS, o.DiskInterval = disks[o.Self], 20*time.Millisecond }, "n1", "n2")
 	m.create("t", "n2")
@@ -175,9 +175,9 @@ func ended(t *testing.T, b *Broker) {
 	eventually(t, func() bool { partitions, bytes := b.Router.Waiting(); return partitions == 0 && bytes == 0 })
 }
 
-// TestOrderSurvivesHandovers publishes through a node that sometimes leads,
+// TestOrderSurvivesTransfers publishes through a node that sometimes leads,
 // while the leadership moves around.
-func TestOrderSurvivesHandovers(t *testing.T) {
+func TestOrderSurvivesTransfers(t *testing.T) {
 	r := testrand.New(t)
 	ids := []meta.NodeID{"n1", "n2", "n3"}
 	l := newLan(t, nil, ids...)
@@ -234,7 +234,7 @@ func (s *settled) count() int {
 	return len(s.receipts)
 }
 
-func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
+func TestLeaderAcceptsNothingAfterRefusal(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n1")
 	b := m.nodes["n1"]
@@ -272,7 +272,7 @@ func eventually(t *testing.T, so func() bool) {
 	}
 }
 
-func TestAnUnreachableLeaderIsWaitedFor(t *testing.T) {
+func TestPublishWaitsForUnreachableLeader(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a, l := m.nodes["n1"], m.link("n1", "n2")
@@ -291,7 +291,7 @@ func TestAnUnreachableLeaderIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAPublishThatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
+func TestUncertainPublishIsNotSentAgain(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a, l := m.nodes["n1"], m.link("n1", "n2")
@@ -312,9 +312,9 @@ func TestAPublishThatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads has a leader that accepts
+// TestHungLeaderIsAbandonedWhenAnotherLeads has a leader that accepts
 // a publish and never answers.
-func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
+func TestHungLeaderIsAbandonedWhenAnotherLeads(t *testing.T) {
 	stuck := make(chan func(), 100)
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n3" {
@@ -343,10 +343,10 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	ended(t, at)
 }
 
-// TestNothingOvertakesWhatCouldNotBeSent has a publish fail without a
+// TestNothingOvertakesUnsentPublishes has a publish fail without a
 // connection. The failure is reported only after a connection was made and the
 // next publish was sent on it.
-func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
+func TestNothingOvertakesUnsentPublishes(t *testing.T) {
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n1" {
 			o.Remote = &reluctant{Remote: o.Remote}
@@ -426,7 +426,7 @@ func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsIsBounded(t *testing.T) {
+func TestWaitingPublishesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that nothing waits for too long
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -449,7 +449,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	})
 }
 
-func TestClosingEndsWhatWaits(t *testing.T) {
+func TestClosingFailsWaitingPublishes(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a := m.nodes["n1"]
@@ -465,7 +465,7 @@ func TestClosingEndsWhatWaits(t *testing.T) {
 	}
 }
 
-func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
+func TestDeletedTopicFailsWaitingPublishes(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a := m.nodes["n1"]

@@ -83,7 +83,7 @@ func (l *lan) settleLog(id meta.NodeID, name string) {
 	}
 }
 
-func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
+func TestDamagedFollowerIsCopiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -107,7 +107,7 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 	})
 }
 
-func TestADamagedLeaderHandsOverAndIsCopiedAgain(t *testing.T) {
+func TestDamagedLeaderTransfersAndIsCopiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -129,7 +129,7 @@ func TestADamagedLeaderHandsOverAndIsCopiedAgain(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
+func TestReplicaWithoutDataDoesNotCountAsInSync(t *testing.T) {
 	for _, lost := range []meta.NodeID{"n1", "n3"} {
 		t.Run(string(lost), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
 	}
 }
 
-func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
+func TestOnlyCopyServesIntactData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1")
@@ -179,7 +179,7 @@ func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
+func TestDamageFoundByConsumerTransfersLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -222,7 +222,7 @@ func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
 	})
 }
 
-func TestATopicWhoseLeaderGoesAtOnceLosesNothing(t *testing.T) {
+func TestNewTopicLosesNothingWhenLeaderDies(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
 	for i := range 20 {
 		name := fmt.Sprint("t", i)

@@ -11,7 +11,7 @@ import (
 
 // Any replica may have been synced through the journal that is now damaged: each
 // is compared with its leader before it counts as in sync.
-func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
+func TestDamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 	n := newNode(t)
 	n.put("a", "one")
 	n.put("b", "one")

@@ -32,7 +32,7 @@ func (n *node) settle(max int, change ...func(*operate.DeadLetterAction)) deadle
 func dryRun(a *operate.DeadLetterAction) { a.DryRun = true }
 func purge(a *operate.DeadLetterAction)  { a.Purge = true }
 
-func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
+func TestDeadLettersAreRedrivenToTheirChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c, other := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
@@ -85,7 +85,7 @@ func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 
 // A dead letter has an id by which it is stored once. If a message is delivered again, after a
 // redrive or a seek, and fails again, it becomes a different dead letter.
-func TestAMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
+func TestMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
@@ -122,7 +122,7 @@ func TestAMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
 }
 
 // Several channels share a dead-letter topic: each gets its own.
-func TestSharedDeadLettersAreToldApart(t *testing.T) {
+func TestSharedDeadLetterTopicSeparatesChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a, b := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
@@ -157,7 +157,7 @@ func TestSharedDeadLettersAreToldApart(t *testing.T) {
 }
 
 // A dead letter that cannot be redriven stays, and no message is lost.
-func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
+func TestUnredrivableDeadLetterStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")

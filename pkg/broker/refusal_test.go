@@ -28,7 +28,7 @@ func (l *lan) sendAt(id meta.NodeID, name string) topic.Receipt {
 
 // A refusal keeps its reason and its outcome when the publish was sent through
 // another node: clients there get the same error as at the leader.
-func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
+func TestRefusalIsTheSameThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2")
@@ -51,7 +51,7 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 
 // Every refusal of a publish has a code between nodes: at the client's node it is the
 // same error, with the same outcome.
-func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
+func TestRefusalsKeepMeaningBetweenNodes(t *testing.T) {
 	for _, err := range []error{
 		failure.NotLeading, failure.Moving, failure.TooFewISR, failure.BodyTooBig, failure.NotLeased, failure.DiskFull, failure.QueueFull, failure.ShuttingDown, failure.NoLeader,
 		failure.MessageTooBig, failure.PartitionNeeded, failure.PartitionNotFound, failure.TopicNotFound, failure.InvalidTopic,

@@ -75,9 +75,9 @@ func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery 
 	return d
 }
 
-// TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake makes messages time out only
+// TestClientIsNotifiedOfRefusedFinish makes messages time out only
 // at the leader, as if the other node had been paused.
-func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
+func TestClientIsNotifiedOfRefusedFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, time.Minute, "a", "b")
 		got := c.takeSome(2)
@@ -99,9 +99,9 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	})
 }
 
-// TestAClientIsToldOfAFinishThatReachesNoLeader makes the leader end the
+// TestClientIsNotifiedOfUnsentFinish makes the leader end the
 // subscription while answers are in transit, and after them.
-func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
+func TestClientIsNotifiedOfUnsentFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, time.Minute, "a", "b")
 		got := c.takeSome(2)
@@ -126,7 +126,7 @@ func TestAClientIsToldOfAFinishThatReachesNoLeader(t *testing.T) {
 // A message times out at the leader, and the leader sends it to the same relay again, while its Finish
 // is in transit. The leader accepts the Finish and continues, perhaps with another consumer: the relay
 // would deliver its copy after the later messages.
-func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
+func TestRelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -156,7 +156,7 @@ func TestARelayDropsADeliveryThatItsClientHasFinished(t *testing.T) {
 }
 
 // A Finish that comes too late is refused, and does not affect later deliveries.
-func TestARelayDeliversAgainAfterARefusedFinish(t *testing.T) {
+func TestRelayDeliversAgainAfterARefusedFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, time.Second, "a")
 		a := c.takeSome(1)[0]

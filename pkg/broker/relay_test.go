@@ -23,7 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-func TestAConsumerIsServedFromAnotherNode(t *testing.T) {
+func TestConsumerIsServedFromAnotherNode(t *testing.T) {
 	m := newMesh(t, "n1", "n2", "n3")
 	m.create("t", "n2", "n3", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")
@@ -136,7 +136,7 @@ func TestCreditIsNeverExceeded(t *testing.T) {
 	c.take(1)
 }
 
-func TestARelayedClientStaysWhenItsLeaderGoes(t *testing.T) {
+func TestRelayedClientStaysWhenLeaderDies(t *testing.T) {
 	for name, gone := range map[string]func(m *mesh){
 		"session": func(m *mesh) {
 			m.link("n1", "n2").cut(true)
@@ -170,7 +170,7 @@ func TestARelayedClientStaysWhenItsLeaderGoes(t *testing.T) {
 	}
 }
 
-func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
+func TestClientIsNotifiedOfDeletedChannel(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")
@@ -188,7 +188,7 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 	}
 }
 
-func TestAClientThatNoNodeCanServeIsToldToGo(t *testing.T) {
+func TestUnservableClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -209,7 +209,7 @@ func TestAClientThatNoNodeCanServeIsToldToGo(t *testing.T) {
 	})
 }
 
-func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
+func TestLeavingReturnsInFlightMessages(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")
@@ -229,7 +229,7 @@ func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
 	eventually(t, func() bool { served, _ := m.nodes["n2"].Consumers.Relayed(); return served == 0 })
 }
 
-func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
+func TestSubscribeOptionsAreForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeshWith(t, func(o *Options) { o.MaxChannelConsumers, o.PublishTimeout = 1, 50*time.Millisecond }, "n1", "n2")
 		m.create("t", "n2", "n1", "n2")
@@ -270,7 +270,7 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 
 // The first consumer of a channel decides where it begins and makes it ordered, at
 // any node. Later consumers do not.
-func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
+func TestFirstConsumerChoosesStartAcrossNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2", "n1")
@@ -306,7 +306,7 @@ func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
 }
 
 // The leader chooses the messages of a consumer at another node.
-func TestAConsumerElsewhereGetsTheMessagesThatItWants(t *testing.T) {
+func TestRemoteConsumerGetsSelectedMessages(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	filter, err := header.ParseFilter([]byte(`{"type":2,"filter_ext_key":"k","filter_data":"."}`))
@@ -333,7 +333,7 @@ func TestAConsumerElsewhereGetsTheMessagesThatItWants(t *testing.T) {
 	eventually(t, func() bool { s := m.nodes["n2"].channelStats("t", "c"); return s.Depth == 0 && s.InFlight == 40 })
 }
 
-func TestOrderHoldsThroughARelay(t *testing.T) {
+func TestRelayKeepsOrder(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.Ordered = true })
@@ -351,7 +351,7 @@ func TestOrderHoldsThroughARelay(t *testing.T) {
 	}
 }
 
-func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
+func TestEphemeralChannelIsDeletedWithItsRelay(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c#ephemeral")
@@ -361,9 +361,9 @@ func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
 	eventually(t, func() bool { return len(m.nodes["n2"].Host.Lookup("t").Led(0).Part.Channels()) == 0 })
 }
 
-// TestWhoWaitsIsServedInTurn has clients of this and another node wait for the
+// TestWaitingConsumersAreServedInTurn has clients of this and another node wait for the
 // messages of one partition.
-func TestWhoWaitsIsServedInTurn(t *testing.T) {
+func TestWaitingConsumersAreServedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n1")
@@ -419,7 +419,7 @@ func (c *consumer) takeAll() int {
 	return len(ids)
 }
 
-func TestAnEphemeralTopicStaysWhileAnotherLeaderMayHaveItsChannels(t *testing.T) {
+func TestEphemeralTopicStaysWhileAnotherLeaderMayHaveItsChannels(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t#ephemeral", "n1", "n2")
 	c := m.nodes["n1"].subscribe("t#ephemeral", "c#ephemeral")
@@ -429,7 +429,7 @@ func TestAnEphemeralTopicStaysWhileAnotherLeaderMayHaveItsChannels(t *testing.T)
 	}
 }
 
-func TestBigMessagesGoThroughARelay(t *testing.T) {
+func TestLargeMessagesAreRelayed(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")
@@ -446,9 +446,9 @@ func TestBigMessagesGoThroughARelay(t *testing.T) {
 	}
 }
 
-// TestARelayThatGivesUpTellsTheLeader: its subscription there would otherwise
+// TestAbandonedRelayNotifiesLeader: its subscription there would otherwise
 // get messages that no client receives, until they time out.
-func TestARelayThatGivesUpTellsTheLeader(t *testing.T) {
+func TestAbandonedRelayNotifiesLeader(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	c := m.nodes["n1"].subscribe("t", "c")

@@ -91,7 +91,7 @@ var lastCopies = map[string]func(l *lan, all []string){
 
 // The only replica in sync is damaged, and the others hold the lost messages, though they are not in
 // sync. No consumer skips the messages, and no operator is needed.
-func TestTheOnlyCopyInSyncIsRepairedWithThoseThatAreNot(t *testing.T) {
+func TestOnlyInSyncCopyIsRepairedFromOthers(t *testing.T) {
 	for name, harm := range lastCopies {
 		for _, late := range []time.Duration{0, 20 * time.Second} {
 			t.Run(fmt.Sprintf("%s, the others start after %v", name, late), func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestThreeCopiesWithDamageInDifferentPlacesLoseNothing(t *testing.T) {
 }
 
 // One copy has rotted, another is an older state of its disk, and the only one in sync is damaged elsewhere.
-func TestARottenAnOlderAndADamagedCopyLoseNothing(t *testing.T) {
+func TestCorruptOlderAndDamagedCopyLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		for i := range 3 {
@@ -204,7 +204,7 @@ func (l *lan) loseEverywhere(topic, message string) {
 
 // One message is lost in all copies. The health report lists it, and all others are
 // delivered.
-func TestWhatNoCopyHoldsIsSaidAndPassedOver(t *testing.T) {
+func TestUnrepairableRangeIsReportedAndSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
@@ -219,7 +219,7 @@ func TestWhatNoCopyHoldsIsSaidAndPassedOver(t *testing.T) {
 }
 
 // The node with the damaged copy, or another one, is killed at any moment of a repair.
-func TestARestartInTheMidstOfARepairLosesNothing(t *testing.T) {
+func TestRestartDuringRepairLosesNothing(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := testrand.New(t)
@@ -246,7 +246,7 @@ func TestARestartInTheMidstOfARepairLosesNothing(t *testing.T) {
 
 // A leader cannot read its messages with dedup ids, and other replicas can: a repeated publish gets
 // the place of the first one, and is not stored again.
-func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
+func TestLeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 	for name, alone := range map[string]bool{"others are in sync": false, "it is alone in sync": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestALeaderThatCannotReadDedupIDsStoresNothingTwice(t *testing.T) {
 
 // An operator asks a damaged leader, the only in-sync replica, to transfer its leadership: it stays,
 // delivers the intact messages, and is repaired once another node is there.
-func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
+func TestDamagedLeaderAloneInSyncStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
@@ -319,7 +319,7 @@ func TestADamagedLeaderThatIsAloneInSyncStays(t *testing.T) {
 // The disk of the only copy in sync refuses the file for its repair, which costs no epoch, or refuses
 // to rename it, which costs one each time: the node retries less and less often. Intact messages are
 // delivered. The repair succeeds once the disk works.
-func TestARepairThatTheDiskDoesNotTakeCostsFewEpochs(t *testing.T) {
+func TestFailedRepairCostsFewEpochs(t *testing.T) {
 	for kind, most := range map[vfs.OpKind]seq.Epoch{vfs.OpCreate: 0, vfs.OpRename: 12} {
 		t.Run(string(kind), func(t *testing.T) { refusesRepair(t, kind, most) })
 	}
@@ -374,7 +374,7 @@ func refusesRepair(t *testing.T, kind vfs.OpKind, most seq.Epoch) {
 
 // No copy holds a certain message, and consumers skip it. An hour later another message is damaged,
 // which other copies hold.
-func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
+func TestLaterDamageIsRepairedIfFirstIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		all := l.fill("t", 8)
@@ -395,7 +395,7 @@ func TestLaterDamageIsRepairedWhereTheFirstIsNot(t *testing.T) {
 // The only copy in sync is an older state of its disk, and was written on: the others hold another
 // message at the same offset, committed as well. When that place is damaged, the other copies hold a
 // different message, not the lost one.
-func TestALogThatWasRewrittenIsNotRepairedWithWhatWasThereBefore(t *testing.T) {
+func TestRewrittenLogIsNotRepairedWithOldData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := segmented(t)
 		cfg := meta.TopicConfig{Replicas: 3, MinISR: 1}.WithDefaults(3, false)

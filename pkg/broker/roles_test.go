@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestThreeReplicasHoldWhatIsPublished(t *testing.T) {
+func TestThreeReplicasHoldPublishedMessages(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -30,7 +30,7 @@ func TestThreeReplicasHoldWhatIsPublished(t *testing.T) {
 	}
 }
 
-func TestWhenTheLeaderDiesAnotherGoesOnWithItsPositions(t *testing.T) {
+func TestNextLeaderContinuesFromPositions(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -56,7 +56,7 @@ func TestWhenTheLeaderDiesAnotherGoesOnWithItsPositions(t *testing.T) {
 	l.inSync("t", 0, 3)
 }
 
-func TestAFollowerThatLostPowerComesBackInSync(t *testing.T) {
+func TestFollowerReturnsInSyncAfterPowerLoss(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")
@@ -73,7 +73,7 @@ func TestAFollowerThatLostPowerComesBackInSync(t *testing.T) {
 	l.eventually("the committed end", func() bool { return hp.Replica.Log().CommittedEnd() == want })
 }
 
-func TestALeaderThatIsElectedAwayFollows(t *testing.T) {
+func TestDeposedLeaderFollows(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
@@ -92,7 +92,7 @@ func TestALeaderThatIsElectedAwayFollows(t *testing.T) {
 	l.inSync("t", 0, 3)
 }
 
-func TestAPartitionWithoutALeaderRests(t *testing.T) {
+func TestLeaderlessPartitionIsIdle(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")
@@ -105,7 +105,7 @@ func TestAPartitionWithoutALeaderRests(t *testing.T) {
 	l.mustPut("t", 0, "b")
 }
 
-func TestATopicThatIsCreatedAgainMeetsNoOldData(t *testing.T) {
+func TestRecreatedTopicHasNoOldData(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	for round := range 4 {
 		l.create("t", "n1", "n2", "n3")
@@ -133,7 +133,7 @@ func TestATopicThatIsCreatedAgainMeetsNoOldData(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
+func TestMovedReplicaLeavesNoData(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3", "n4")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a", "b")
@@ -158,7 +158,7 @@ func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
 	}
 }
 
-func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
+func TestCreationIsAnsweredWhenLeadersServe(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	if _, err := l.at("n2").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 6}); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
 	}
 }
 
-func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
+func TestTopicIsCreatedWhileANodeIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.kill("n2")
@@ -196,7 +196,7 @@ func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
+func TestReplicaMovedWhileAwayIsDeletedAtStart(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3", "n4")
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")
@@ -230,7 +230,7 @@ type told struct{ times atomic.Int32 }
 
 func (w *told) LedChanged() { w.times.Add(1) }
 
-func TestWatchersHearOfLeadershipsThatComeAndGo(t *testing.T) {
+func TestWatchersAreNotifiedOfLeaderships(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.leader("t", 0)

@@ -68,7 +68,7 @@ func (l *lan) whole(within time.Duration) {
 // A leader with a damaged log cannot serve a returning follower. It finds the
 // damage when it reads for the follower, and transfers its leadership to an intact
 // replica.
-func TestRotAtTheLeaderKeepsNoReplicaOut(t *testing.T) {
+func TestCorruptLeaderKeepsNoReplicaOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, func(o *Options) {
 			soon(o)
@@ -122,7 +122,7 @@ func (l *lan) remove(id meta.NodeID, choose func([]string) string) {
 
 // A comparison of the replicas reads the disks, reports damage, and starts its
 // repair: at the leader and at a follower.
-func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
+func TestVerifyFindsDamageAndStartsRepair(t *testing.T) {
 	for name, harm := range harms {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
 			t.Run(name+" at "+string(id), func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 
 // A restarted node continues its check, and forgets replicas that it no longer
 // holds.
-func TestScrubberGoesOnAfterARestart(t *testing.T) {
+func TestScrubberContinuesAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
 		time.Sleep(90 * time.Minute)
@@ -232,7 +232,7 @@ func smallSegments(t *testing.T) *lan {
 // The leader's newest messages are damaged when it has to compare logs with all
 // its followers: none of them can be compared, and each holds the leader's lost
 // messages.
-func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
+func TestCorruptionBeforeComparisonEndsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := smallSegments(t)
 		l.spoil("n1", "t", 0, "7777")
@@ -253,7 +253,7 @@ func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
 // disk, the only other one in sync. That one must not append, nor remove a replica, before it
 // was compared with the damaged one, which answers no request: the damaged one has to be known
 // as suspect.
-func TestADamagedLeaderThatHandsOverIsReported(t *testing.T) {
+func TestDamagedLeaderIsReportedDuringTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := smallSegments(t)
 		l.kill("n3")

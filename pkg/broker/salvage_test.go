@@ -63,7 +63,7 @@ func reasonCount(h health.Report, code string) int {
 	return 0
 }
 
-func TestALeaderThatCannotReadItsPositionsHandsOn(t *testing.T) {
+func TestLeaderWithoutPositionsTransfersLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -92,7 +92,7 @@ func TestALeaderThatCannotReadItsPositionsHandsOn(t *testing.T) {
 	})
 }
 
-func TestALeaderWithoutReadablePositionsThatIsAloneLeads(t *testing.T) {
+func TestLoneLeaderWithoutPositionsLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")
 		l.create("t", "n1", "n2")
@@ -116,7 +116,7 @@ func TestALeaderWithoutReadablePositionsThatIsAloneLeads(t *testing.T) {
 	})
 }
 
-func TestWhereNoPositionsAreReadableOneReplicaLeadsInTime(t *testing.T) {
+func TestOneReplicaLeadsWithoutReadablePositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []meta.NodeID{"n1", "n2", "n3"}
 		l := newLan(t, soon, ids...)
@@ -149,7 +149,7 @@ func TestWhereNoPositionsAreReadableOneReplicaLeadsInTime(t *testing.T) {
 	})
 }
 
-func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
+func TestNodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 	n := newNode(t)
 	for i := range 3 {
 		name := fmt.Sprint("t", i)
@@ -188,7 +188,7 @@ func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 // positionsKept is a part of the names of damaged files that were replaced.
 const positionsKept = ".damaged."
 
-func TestNoFileOfOneTopicKeepsANodeDown(t *testing.T) {
+func TestFilesOfOneTopicNeverPreventStart(t *testing.T) {
 	whole := vfs.NewCrashable()
 	n := newNodeOn(t, whole)
 	for _, name := range []string{"good", "bad"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/directory"
 )
 
-func TestAChannelIsNotReadyBeforeEveryLeaderKnowsIt(t *testing.T) {
+func TestChannelIsReadyOnceEveryLeaderKnowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")

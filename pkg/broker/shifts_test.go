@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestTheLogSaysWhoLedWhen(t *testing.T) {
+func TestLogRecordsLeaderships(t *testing.T) {
 	logs := map[meta.NodeID]*logtest.Journal{"n1": {}, "n2": {}}
 	l := newLan(t, func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(logs[o.Self], &slog.HandlerOptions{Level: slog.LevelInfo}))

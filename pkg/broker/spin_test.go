@@ -11,7 +11,7 @@ import (
 
 // A consumer requeues a message as soon as it gets it: all reports to operators name
 // the message until the consumer stops.
-func TestAMessageThatSpinsIsNamed(t *testing.T) {
+func TestSpinningMessageIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")

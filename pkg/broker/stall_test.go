@@ -73,7 +73,7 @@ func padded(name string, size int) string { return name + " " + strings.Repeat("
 // A client of a relaying node stops reading for longer than its message timeout
 // while more messages wait than the relay holds. When it reads again it gets all
 // of them.
-func TestAStalledRelayFetchesAgain(t *testing.T) {
+func TestStalledRelayFetchesAgain(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		size, messages int
@@ -113,7 +113,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 }
 
 // Messages that a stalled client holds are delivered to others.
-func TestAStalledClientStarvesNoOther(t *testing.T) {
+func TestStalledClientStarvesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -135,7 +135,7 @@ func TestAStalledClientStarvesNoOther(t *testing.T) {
 
 // A relay that holds too many messages to fetch more continues when the partitions
 // of those messages get other leaders.
-func TestARelayFetchesAgainForThePartitionsThatAreLeft(t *testing.T) {
+func TestRelayFetchesRemainingPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2", "n2")
@@ -171,7 +171,7 @@ func (c *consumer) mustWake() {
 
 // A client without room for the relay's messages is woken when the messages that it
 // holds time out.
-func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
+func TestClientWithRoomIsWokenForRelayedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
@@ -200,7 +200,7 @@ func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
 // A client may take messages without answering, stop reading, set RDY to 0,
 // leave, or lose its leader. Once clients read again, every message is finished
 // within bounded time.
-func TestAfterAnyStallEverythingIsDelivered(t *testing.T) {
+func TestEverythingIsDeliveredAfterAnyStall(t *testing.T) {
 	first := testrand.Seed(t)
 	for i := range uint64(25) {
 		synctest.Test(t, func(t *testing.T) { stallAtRandom(t, first+i) })

@@ -12,7 +12,7 @@ import (
 
 // A replica knows a newer leader than this node's metadata, which may be behind
 // for any length of time: the newer leader already delivers.
-func TestALeaderThatLearnsOfALaterOneDeliversNothing(t *testing.T) {
+func TestLeaderThatLearnsOfLaterEpochDeliversNothing(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)

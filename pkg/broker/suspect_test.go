@@ -93,9 +93,9 @@ func bodies(n int) []string {
 	return all
 }
 
-// TestOneDamagedBitAndARestartOfAllLoseNothing damages one message in the log of one
+// TestDamagedBitAndRestartOfAllLoseNothing damages one message in the log of one
 // replica, after its last checkpoint, while no node runs.
-func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
+func TestDamagedBitAndRestartOfAllLoseNothing(t *testing.T) {
 	for _, victim := range []meta.NodeID{"n1", "n2"} {
 		for _, where := range []int{0, 10, 18, 19} {
 			for _, first := range []meta.NodeID{"n1", "n2"} {
@@ -124,9 +124,9 @@ func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
 	}
 }
 
-// TestALeaderThatRestartsAtOnceWithDamageLosesNothing keeps the other nodes running:
+// TestQuickRestartOfDamagedLeaderLosesNothing keeps the other nodes running:
 // none of them notices the restart.
-func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
+func TestQuickRestartOfDamagedLeaderLosesNothing(t *testing.T) {
 	for _, where := range []int{10, 19} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLan(t, soon, "n1", "n2", "n3")
@@ -142,9 +142,9 @@ func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
 	}
 }
 
-// TestADiskPutBackToAnOlderStateLosesNothing starts one node with an older state of its
+// TestOlderDiskImageLosesNothing starts one node with an older state of its
 // disk that ends at a batch: the disk does not show this.
-func TestADiskPutBackToAnOlderStateLosesNothing(t *testing.T) {
+func TestOlderDiskImageLosesNothing(t *testing.T) {
 	for _, back := range []int{1, 5, 20} {
 		for _, restarted := range [][]meta.NodeID{{"n1"}, {"n1", "n2", "n3"}, {"n1", "n2"}} {
 			t.Run(fmt.Sprintf("by %d with %v", back, restarted), func(t *testing.T) {
@@ -169,9 +169,9 @@ func TestADiskPutBackToAnOlderStateLosesNothing(t *testing.T) {
 	}
 }
 
-// TestALastCopyWithDamageServesWhatIsIntact loses the only in-sync replica permanently,
+// TestDamagedLastCopyServesIntactData loses the only in-sync replica permanently,
 // and starts another one with a damaged message.
-func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
+func TestDamagedLastCopyServesIntactData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")
 		l.create("t", "n1", "n2")
@@ -205,9 +205,9 @@ func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
 	})
 }
 
-// TestAKillDoesNotMoveAFollowersCommittedEndBack checks a follower that learned of the
+// TestKillKeepsFollowersCommittedEnd checks a follower that learned of the
 // last commit without a later message.
-func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
+func TestKillKeepsFollowersCommittedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -223,9 +223,9 @@ func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
 	})
 }
 
-// TestWhatWasSetAsideStaysWhileItIsLonger sets aside a copy of eight messages, of a
+// TestSetAsideCopyStaysWhileLonger sets aside a copy of eight messages, of a
 // replica that is in sync and holds five messages, and then ten.
-func TestWhatWasSetAsideStaysWhileItIsLonger(t *testing.T) {
+func TestSetAsideCopyStaysWhileLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2")
 		l.create("t", "n1", "n2")

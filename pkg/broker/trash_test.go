@@ -28,10 +28,10 @@ func (l *lan) letGo(name string) {
 	}
 }
 
-// TestARestoredTopicIsWhatItWas deletes a topic while one node is down, restarts nodes in every
+// TestRestoredTopicIsUnchanged deletes a topic while one node is down, restarts nodes in every
 // way while the topic is in the trash, and restores it: messages and positions are there, the
 // log continues, and every replica holds the topic.
-func TestARestoredTopicIsWhatItWas(t *testing.T) {
+func TestRestoredTopicIsUnchanged(t *testing.T) {
 	all := []meta.NodeID{"n1", "n2", "n3"}
 	for what, meanwhile := range map[string]func(*lan){
 		"nothing happens": func(*lan) {},
@@ -104,8 +104,8 @@ func TestARestoredTopicIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestATopicIsRestoredInPlaceOfANewerOne: while a node that held both is down.
-func TestATopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
+// TestTopicIsRestoredInPlaceOfANewerOne: while a node that held both is down.
+func TestTopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := []meta.NodeID{"n1", "n2", "n3"}
 		l := newLan(t, soon, all...)
@@ -154,8 +154,8 @@ func TestATopicIsRestoredInPlaceOfANewerOne(t *testing.T) {
 	})
 }
 
-// TestWhatIsPurgedLeavesTheDisk purges a topic that is in the trash while one node is down.
-func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
+// TestPurgedTopicLeavesTheDisk purges a topic that is in the trash while one node is down.
+func TestPurgedTopicLeavesTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -195,10 +195,10 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 	})
 }
 
-// TestAFullDiskPurgesTheOldest: deleted topics must not cause publishes to be refused. The
+// TestFullDiskPurgesOldestTopic: deleted topics must not cause publishes to be refused. The
 // node purges one at a time of those that it holds; topics of other nodes and small topics
 // stay.
-func TestAFullDiskPurgesTheOldest(t *testing.T) {
+func TestFullDiskPurgesOldestTopic(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
 	ended := func(name string) {

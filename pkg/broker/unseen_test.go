@@ -9,10 +9,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/relay"
 )
 
-// TestADeliveryThatTheClientHasNotSeenDoesNotCount has a client of a node that does not
+// TestUnseenDeliveryDoesNotCount has a client of a node that does not
 // lead stop taking messages, or leave, while messages wait for it there or are in
 // transit.
-func TestADeliveryThatTheClientHasNotSeenDoesNotCount(t *testing.T) {
+func TestUnseenDeliveryDoesNotCount(t *testing.T) {
 	const seen = 3
 	for _, c := range []struct {
 		name       string
@@ -96,9 +96,9 @@ func (c *consumer) idleNow() {
 	}
 }
 
-// TestADeliveryThatTheClientHasSeenCounts has answers that never reach the
+// TestSeenDeliveryCounts has answers that never reach the
 // leader, and one in transit before the leader learns that the client has left.
-func TestADeliveryThatTheClientHasSeenCounts(t *testing.T) {
+func TestSeenDeliveryCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")

@@ -7,10 +7,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// TestANodeShowsWhatItsClientsUse: it shows no topic that other nodes lead until a
+// TestNodeShowsTopicsItsClientsUse: it shows no topic that other nodes lead until a
 // client of the node uses it, and then the counts of the whole cluster. A leader
 // reports only its own part.
-func TestANodeShowsWhatItsClientsUse(t *testing.T) {
+func TestNodeShowsTopicsItsClientsUse(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1", "n2", "n2")
@@ -57,8 +57,8 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	}
 }
 
-// TestEveryNodeKnowsWhatWasDeletedLately: whichever node got the request.
-func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
+// TestEveryNodeRemembersRecentDeletions: whichever node got the request.
+func TestEveryNodeRemembersRecentDeletions(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1")

@@ -93,7 +93,7 @@ func TestOneNodeKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
 	}
 }
 
-func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
+func TestClusterContinuesWithoutLeader(t *testing.T) {
 	c := brokertest.Cluster(t, 3, brokertest.InMemory())
 	publish(t, c[0], "orders", "one")
 	leader := c.Named(describe(t, c[0], "orders").Partitions[0].Leader)
@@ -116,7 +116,7 @@ func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
 	}
 }
 
-func TestAPausedNodeSaysNothingUntilItResumes(t *testing.T) {
+func TestPausedNodeIsSilentUntilResumed(t *testing.T) {
 	b := brokertest.Start(t, brokertest.InMemory())
 	conn, err := net.Dial("tcp", b.Addr())
 	if err != nil {
@@ -145,7 +145,7 @@ func TestAPausedNodeSaysNothingUntilItResumes(t *testing.T) {
 	b.Stop() // a test may end so
 }
 
-func TestSettingsAreThoseOfTheCommandLine(t *testing.T) {
+func TestSettingsMatchCommandLine(t *testing.T) {
 	b := brokertest.Start(t, brokertest.Set("max-msg-size", "4"))
 	if status, text := post(t, b.URL()+"/pub?topic=t", "12345"); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d %s", status, text)
@@ -189,7 +189,7 @@ func TestMistakesFailTheTest(t *testing.T) {
 	}
 }
 
-func TestNodesSayInTheirLogWhoTheyAre(t *testing.T) {
+func TestNodesNameThemselvesInLogs(t *testing.T) {
 	var out logtest.Journal
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	dir := t.TempDir()

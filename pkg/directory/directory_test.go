@@ -72,7 +72,7 @@ func inBubble(t *testing.T, adapt func(*Options), test func(t *testing.T, d *Dir
 	synctest.Test(t, func(t *testing.T) { test(t, open(t, adapt)) })
 }
 
-func TestWhatIsAskedForBeatsTheDefaultsOfTheNode(t *testing.T) {
+func TestRequestOverridesNodeDefaults(t *testing.T) {
 	inBubble(t, func(o *Options) {
 		o.TopicDefaults = meta.TopicConfig{Partitions: 3, RetentionAge: time.Hour, RetentionBytes: 1 << 30}
 	}, func(t *testing.T, d *Directory) {
@@ -88,7 +88,7 @@ func TestWhatIsAskedForBeatsTheDefaultsOfTheNode(t *testing.T) {
 
 // A change that the metadata has is not reported as refused because the leader cannot follow it, and a
 // channel whose start cannot be stored does not stand in the way of changes of others.
-func TestAChangeThatIsNotAppliedYetIsNotRefused(t *testing.T) {
+func TestUnappliedChangeIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfstest.NewFaulty(vfs.NewMem())
 		d := openOn(t, disk, nil)
@@ -133,7 +133,7 @@ func TestAChangeThatIsNotAppliedYetIsNotRefused(t *testing.T) {
 	})
 }
 
-func TestATopicIsCreatedOnce(t *testing.T) {
+func TestTopicIsCreatedOnce(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, d *Directory) {
 		cfg := meta.TopicConfig{Partitions: 2, Replicas: 1}
 		first, err := d.CreateTopic(t.Context(), "t", cfg)
@@ -161,7 +161,7 @@ func TestATopicIsCreatedOnce(t *testing.T) {
 	})
 }
 
-func TestNamesThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidNamesAreRefused(t *testing.T) {
 	inBubble(t, func(o *Options) { o.AutoCreateTopics = true }, func(t *testing.T, d *Directory) {
 		ctx := t.Context()
 		if _, err := d.CreateTopic(ctx, "t", meta.TopicConfig{Replicas: 1}); err != nil {
@@ -190,7 +190,7 @@ func TestNamesThatAreNoneAreRefused(t *testing.T) {
 	})
 }
 
-func TestUseMakesATopicOnlyWhereSettingsAllowIt(t *testing.T) {
+func TestUseCreatesTopicOnlyIfAllowed(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		inBubble(t, func(o *Options) { o.AutoCreateTopics = allowed }, func(t *testing.T, d *Directory) {
 			if _, made := d.MadeOnFirstUse(); made != allowed {
@@ -207,7 +207,7 @@ func TestUseMakesATopicOnlyWhereSettingsAllowIt(t *testing.T) {
 	}
 }
 
-func TestAnAutomaticTopicGetsTheChannelsItHasElsewhere(t *testing.T) {
+func TestAutoCreatedTopicGetsChannelsFromLookup(t *testing.T) {
 	failure := error(nil)
 	inBubble(t, func(o *Options) {
 		o.AutoCreateTopics = true
@@ -251,7 +251,7 @@ func TestChannelsOfAnOrderedTopicAreOrdered(t *testing.T) {
 
 // A creation counts for its client; one of an existing topic, or one that was
 // refused, does not.
-func TestOnlyWhatWasCreatedCounts(t *testing.T) {
+func TestOnlyCreationsCount(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, d *Directory) {
 		bounds := limit.NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
 		ctx := bounds.By(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})
@@ -276,7 +276,7 @@ func TestOnlyWhatWasCreatedCounts(t *testing.T) {
 	})
 }
 
-func TestAnEphemeralTopicGoesWithItsLastChannel(t *testing.T) {
+func TestEphemeralTopicIsDeletedWithLastChannel(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, d *Directory) {
 		ctx := t.Context()
 		for _, name := range []string{"passing#ephemeral", "kept"} {
@@ -317,7 +317,7 @@ func stateOf(up, down int) *meta.State {
 	return s
 }
 
-func TestReplicasGoToNodesThatAreUpThenToThoseThatComeBack(t *testing.T) {
+func TestReplicasPreferNodesThatAreUp(t *testing.T) {
 	d := &Directory{o: Options{Self: "n1"}}
 	for _, tt := range []struct {
 		name                     string
@@ -364,7 +364,7 @@ func TestReplicasGoToNodesThatAreUpThenToThoseThatComeBack(t *testing.T) {
 	}
 }
 
-func TestARemoteErrorIsAnAnswer(t *testing.T) {
+func TestRemoteErrorIsAnAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want bool

@@ -38,8 +38,8 @@ func codesOfV1(t *testing.T) []failure.Code {
 	return out
 }
 
-// TestTheManualListsTheCodes compares the codes of /v1, and their statuses, with docs/http-api.md.
-func TestTheManualListsTheCodes(t *testing.T) {
+// TestManualListsTheCodes compares the codes of /v1, and their statuses, with docs/http-api.md.
+func TestManualListsTheCodes(t *testing.T) {
 	documented := map[failure.Code]int{}
 	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| (\\d{3}) \\|").FindAllStringSubmatch(read(t, "../../docs/http-api.md"), -1) {
 		status, _ := strconv.Atoi(row[2]) // three digits
@@ -58,8 +58,8 @@ func TestTheManualListsTheCodes(t *testing.T) {
 	}
 }
 
-// TestTheManualHasTheWords compares what the manual says of NSQ's HTTP endpoints with the registry.
-func TestTheManualHasTheWords(t *testing.T) {
+// TestManualHasTheWords compares what the manual says of NSQ's HTTP endpoints with the registry.
+func TestManualHasTheWords(t *testing.T) {
 	words := map[string]int{}
 	for _, k := range failure.All() {
 		if was, known := words[k.Word]; known && was != k.Code.Status() && k.Word != "" {
@@ -85,8 +85,8 @@ func TestTheManualHasTheWords(t *testing.T) {
 	}
 }
 
-// TestTheManualListsTheCodesOfTheProtocol compares docs/protocol.md with the registry.
-func TestTheManualListsTheCodesOfTheProtocol(t *testing.T) {
+// TestManualListsTheCodesOfTheProtocol compares docs/protocol.md with the registry.
+func TestManualListsTheCodesOfTheProtocol(t *testing.T) {
 	documented := map[string]string{}
 	_, table, _ := strings.Cut(read(t, "../../docs/protocol.md"), "| code | when | connection |")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -115,8 +115,8 @@ func TestTheManualListsTheCodesOfTheProtocol(t *testing.T) {
 	}
 }
 
-// TestTheFormatListsTheNumbers compares docs/format/forward.md with the registry.
-func TestTheFormatListsTheNumbers(t *testing.T) {
+// TestFormatListsTheNumbers compares docs/format/forward.md with the registry.
+func TestFormatListsTheNumbers(t *testing.T) {
 	page := read(t, "../../docs/format/forward.md")
 	for _, k := range failure.All() {
 		row := fmt.Sprintf("| %d | %s |", k.Number, k.Text)
@@ -132,8 +132,8 @@ func TestTheFormatListsTheNumbers(t *testing.T) {
 	}
 }
 
-// TestTheManualListsTheExitCodes compares docs/brokerctl.md with the registry.
-func TestTheManualListsTheExitCodes(t *testing.T) {
+// TestManualListsTheExitCodes compares docs/brokerctl.md with the registry.
+func TestManualListsTheExitCodes(t *testing.T) {
 	page := read(t, "../../docs/brokerctl.md")
 	for _, code := range append(codesOfV1(t), failure.Usage, failure.Failed, failure.Partial, failure.Interrupted) {
 		if !strings.Contains(page, fmt.Sprintf("\n| %d | ", code.Exit())) {
@@ -169,7 +169,7 @@ func TestEveryKindIsListed(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsToldByItsOutermostRow(t *testing.T) {
+func TestOutermostKindOfAnErrorCounts(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		of   *failure.Kind
@@ -200,7 +200,7 @@ func TestAnErrorIsToldByItsOutermostRow(t *testing.T) {
 }
 
 // Clients read a broker's error of a failed publish as it was meant.
-func TestAFailedPublishIsReadAsItWasMeant(t *testing.T) {
+func TestFailedPublishKeepsItsFate(t *testing.T) {
 	for _, err := range []error{failure.TooFewISR, failure.Unconfirmed, errors.New("x"), fate.Mark(failure.TooFewISR, fate.Uncertain)} {
 		code, became := failure.Read("E_MPUB_FAILED", failure.PublishText("MPUB", err))
 		if became != fate.Of(err) {

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 )
 
-func TestAReasonNamesAFewAndCountsAll(t *testing.T) {
+func TestReasonNamesAFewAndCountsAll(t *testing.T) {
 	f := health.NewFindings()
 	for i := range 5 {
 		f.Add("nodes_down", "nodes do not answer", fmt.Sprint("n", i))
@@ -21,7 +21,7 @@ func TestAReasonNamesAFewAndCountsAll(t *testing.T) {
 	}
 }
 
-func TestTheWorstReasonDecides(t *testing.T) {
+func TestWorstReasonDecides(t *testing.T) {
 	for _, test := range []struct {
 		codes             []string
 		healthy, degraded bool

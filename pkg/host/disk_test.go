@@ -24,7 +24,7 @@ func (noRoom) Usage(string) (vfs.Usage, error) { return vfs.Usage{Total: 1 << 40
 
 // A node purges deleted topics when its disk is full even if the metadata cannot record this, and logs
 // the failure once.
-func TestAFullDiskPurgesThoughTheMetadataDoesNotRecordIt(t *testing.T) {
+func TestFullDiskPurgesIfMetadataCannotRecordIt(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
 	if err != nil {
 		t.Fatal(err)

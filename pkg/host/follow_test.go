@@ -32,7 +32,7 @@ func change(t *testing.T, s *meta.State, c meta.Command) {
 // A change of topics causes work only on those topics. A change of a node, and the
 // first look at the metadata, cause work on all topics, and on replicas of deleted
 // topics.
-func TestAChangeIsWorkOnWhatChanged(t *testing.T) {
+func TestChangeConvergesOnlyChangedTopics(t *testing.T) {
 	s := manyTopics(t, 1000)
 	held := slices.Values([]string{"gone", "t00001"})
 	all := append(slices.Collect(func(yield func(string) bool) {

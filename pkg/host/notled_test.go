@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
-func TestARaceOfEpochs(t *testing.T) {
+func TestEpochRaceIsReported(t *testing.T) {
 	now := time.Now()
 	var r race
 	step := func(d time.Duration, e seq.Epoch, fast bool) {
@@ -33,9 +33,9 @@ func TestARaceOfEpochs(t *testing.T) {
 	}
 }
 
-// TestARaceIsSeenAfterALongRest has a partition whose epoch grows slowly, then not at all, and then
+// TestEpochRaceIsSeenAfterLongRest has a partition whose epoch grows slowly, then not at all, and then
 // fast.
-func TestARaceIsSeenAfterALongRest(t *testing.T) {
+func TestEpochRaceIsSeenAfterLongRest(t *testing.T) {
 	var state meta.State
 	index := uint64(0)
 	apply := func(c meta.Command) {

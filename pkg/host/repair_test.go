@@ -17,9 +17,9 @@ type someNodes struct{ forward.Remote }
 
 type deafObserver struct{ topic.Observer }
 
-// TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile has a consumer find damage, ask whether to wait for
+// TestDeliveriesResumeWhenRepairIsAbandoned has a consumer find damage, ask whether to wait for
 // its repair, and suspend deliveries after the range was given up: no other code would resume them.
-func TestDeliveriesGoOnWhereDamageIsGivenUpMeanwhile(t *testing.T) {
+func TestDeliveriesResumeWhenRepairIsAbandoned(t *testing.T) {
 	disk := vfs.NewMem()
 	if err := vfs.MkdirAllSynced(disk, "p"); err != nil {
 		t.Fatal(err)

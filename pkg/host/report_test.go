@@ -7,9 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestAReportReplacesTheOneInProgress makes a second report on a replica at any moment of the first
+// TestReportReplacesTheOneInProgress makes a second report on a replica at any moment of the first
 // one: both are sent.
-func TestAReportReplacesTheOneInProgress(t *testing.T) {
+func TestReportReplacesTheOneInProgress(t *testing.T) {
 	q, key := &suspicion{}, suspectKey{1, 2}
 	cut, damaged := meta.Suspect{Node: "n1", End: 7}, meta.Suspect{Node: "n1", End: 7, Damaged: true}
 	if q.want(key, cut) {
@@ -32,9 +32,9 @@ func TestAReportReplacesTheOneInProgress(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatWasCutMayBeDamagedToo finds damage in a suspect replica: it has to be copied
+// TestTruncatedReplicaMayBeDamaged finds damage in a suspect replica: it has to be copied
 // again.
-func TestAReplicaThatWasCutMayBeDamagedToo(t *testing.T) {
+func TestTruncatedReplicaMayBeDamaged(t *testing.T) {
 	for was, first := range map[condition]bool{intact: true, suspected: true, damaged: false, missing: false} {
 		hp := &Held{}
 		hp.state.Store(int32(was))
@@ -44,9 +44,9 @@ func TestAReplicaThatWasCutMayBeDamagedToo(t *testing.T) {
 	}
 }
 
-// TestALeaderThatCannotYieldBeginsANewEpoch moves a replica that holds more to another node before the
+// TestLeaderThatCannotYieldBeginsNewEpoch moves a replica that holds more to another node before the
 // leader yields to it.
-func TestALeaderThatCannotYieldBeginsANewEpoch(t *testing.T) {
+func TestLeaderThatCannotYieldBeginsNewEpoch(t *testing.T) {
 	h, y := &Topic{Name: "t", Incarnation: 3}, coord.Yield{Epoch: 4, To: "n2", LastEpoch: 2, End: 9}
 	p := &meta.Partition{Leader: "n1", ISR: []meta.NodeID{"n1", "n3"}, Version: 7}
 	if c, ok := yielding(h, 1, y, p, false).(meta.YieldLeader); !ok || c.To != "n2" || c.Epoch != 4 || c.Partition != 1 {

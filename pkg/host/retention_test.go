@@ -9,7 +9,7 @@ import (
 
 // A busy log gets a checkpoint after many appends, or after a long time. An idle log
 // gets one that covers all of it.
-func TestBusyLogsAreNotedSeldom(t *testing.T) {
+func TestBusyLogsAreRecordedRarely(t *testing.T) {
 	hp := &Held{}
 	at := time.Now()
 	for i, x := range []struct {
@@ -36,7 +36,7 @@ func TestBusyLogsAreNotedSeldom(t *testing.T) {
 	}
 }
 
-func TestFinishedMessagesStayForTheWindow(t *testing.T) {
+func TestFinishedMessagesAreKeptForDedupWindow(t *testing.T) {
 	for _, c := range []struct {
 		retention, window, least, most time.Duration
 	}{

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestManyShiftsAreOneLine(t *testing.T) {
+func TestManyLeadershipChangesAreOneLogLine(t *testing.T) {
 	var s shifts
 	for i := range namedShifts + 2 {
 		s.came.add("t", i, seq.Epoch(i+1))

@@ -10,9 +10,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts has the mark made before the log was opened, or
+// TestReplicaIsMarkedAsSuspectByAnyOfItsStarts has the mark made before the log was opened, or
 // because of damage found at the open.
-func TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts(t *testing.T) {
+func TestReplicaIsMarkedAsSuspectByAnyOfItsStarts(t *testing.T) {
 	fsys := vfs.NewMem()
 	dirs := datadir.At(fsys, "data")
 	of := &meta.Topic{Name: "t", Incarnation: 1, Partitions: make([]meta.Partition, 2)}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestALongLoopLeavesItsProcessorNowAndThen(t *testing.T) {
+func TestLongLoopYieldsProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const step = time.Microsecond
 		var b Breath
@@ -29,7 +29,7 @@ func TestALongLoopLeavesItsProcessorNowAndThen(t *testing.T) {
 	})
 }
 
-func TestWhoPassesATurnOnLeavesItsProcessorNowAndThen(t *testing.T) {
+func TestPassingATurnYieldsProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		turns.Acquire()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestGarbageGoesBeforeALargeAllocation(t *testing.T) {
+func TestGarbageIsCollectedBeforeLargeAllocation(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	collections := func(limit int64, n int) uint32 {
 		t.Helper()

@@ -36,7 +36,7 @@ func create(ctx context.Context, most int) int {
 	return most
 }
 
-func TestAnAddressCreatesABurstAndThenAtARate(t *testing.T) {
+func TestAddressCreatesABurstThenAtARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCreations(10, time.Second/4, slog.New(slog.DiscardHandler))
 		a, b, third := client(t, c, "192.0.2.1"), client(t, c, "192.0.2.2"), client(t, c, "192.0.2.3")
@@ -64,7 +64,7 @@ func TestAnAddressCreatesABurstAndThenAtARate(t *testing.T) {
 	})
 }
 
-func TestWhatCountsAsOneAddress(t *testing.T) {
+func TestAddressGroups(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		same bool
@@ -87,7 +87,7 @@ func TestWhatCountsAsOneAddress(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotBounded(t *testing.T) {
+func TestUnboundedClients(t *testing.T) {
 	c := NewCreations(1, time.Hour, slog.New(slog.DiscardHandler))
 	for name, ctx := range map[string]context.Context{
 		"a node":           t.Context(),
@@ -104,7 +104,7 @@ func TestWhoIsNotBounded(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotCreatedDoesNotCount(t *testing.T) {
+func TestUncreatedNamesDoNotCount(t *testing.T) {
 	c := NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
 	ctx := client(t, c, "192.0.2.1")
 	for range 50 {
@@ -122,7 +122,7 @@ func TestWhatWasNotCreatedDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestRefusedCreationsAreTold(t *testing.T) {
+func TestRefusedCreationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		c := NewCreations(1, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestDropsOfAllTogetherKeepTheRate(t *testing.T) {
+func TestDropsShareTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDrops(1 << 20)
 		began := time.Now()

@@ -2,7 +2,7 @@ package limit
 
 import "testing"
 
-func TestEachLimitHoldsTheOneBeforeIt(t *testing.T) {
+func TestEachLimitContainsThePreviousOne(t *testing.T) {
 	for body := 4 << 10; body <= Body; body *= 2 {
 		s := Of(body)
 		for _, pair := range []struct {

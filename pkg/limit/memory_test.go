@@ -16,7 +16,7 @@ import (
 
 const testBudget = 4 << 20
 
-func TestBigSharesLeaveAQuarterToSmallOnes(t *testing.T) {
+func TestLargeRequestsLeaveAQuarterToSmallOnes(t *testing.T) {
 	m := NewMemory(testBudget)
 	big := m.Share(Bodies)
 	if !big.Try(3 << 20) {
@@ -115,7 +115,7 @@ func TestTakeWaitsInOrder(t *testing.T) {
 	})
 }
 
-func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
+func TestTakeIsRefusedWhenNothingIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(testBudget)
 		full := m.Share(Bodies)
@@ -147,7 +147,7 @@ func TestTakeIsRefusedWhenNobodyGivesBack(t *testing.T) {
 	})
 }
 
-func TestSmallTakesPassBigOnesThatWait(t *testing.T) {
+func TestSmallTakesPassWaitingLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(testBudget)
 		full := m.Share(Bodies)
@@ -168,7 +168,7 @@ func TestSmallTakesPassBigOnesThatWait(t *testing.T) {
 	})
 }
 
-func TestWithoutABudgetEverythingIsTaken(t *testing.T) {
+func TestWithoutBudgetEverythingIsGranted(t *testing.T) {
 	var m *Memory
 	s := m.Share(Bodies)
 	if err := s.Reserve(t.Context(), 1<<40); err != nil || !s.Try(1<<40) || s.Held() != 2<<40 || m.Pressed() {
@@ -214,7 +214,7 @@ func TestMemoryAddsUpUnderConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldToBeQuickerGoesFirst(t *testing.T) {
+func TestCacheMemoryIsReclaimedFirst(t *testing.T) {
 	m := NewMemory(testBudget)
 	cached := m.Share(Reads)
 	m.OnWait(cached.Close)

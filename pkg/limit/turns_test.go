@@ -32,7 +32,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	})
 }
 
-func TestATurnIsPassedToWhoWaits(t *testing.T) {
+func TestTurnPassesToWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		turns.Acquire()
@@ -52,7 +52,7 @@ func TestATurnIsPassedToWhoWaits(t *testing.T) {
 	})
 }
 
-func TestATurnThatIsLentEnds(t *testing.T) {
+func TestLentTurnEnds(t *testing.T) {
 	const most = 10 * time.Millisecond
 	for name, end := range map[string]time.Duration{"early": most / 2, "late": 3 * most} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestATurnThatIsLentEnds(t *testing.T) {
 	}
 }
 
-func TestWithoutABoundNobodyWaits(t *testing.T) {
+func TestWithoutBoundNothingWaits(t *testing.T) {
 	var turns *Turns
 	turns.Acquire()
 	turns.Pass()
@@ -91,7 +91,7 @@ func TestWithoutABoundNobodyWaits(t *testing.T) {
 	}
 }
 
-func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
+func TestTurnIsPassedAfterManyMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewTurns(1)
 		if all.For(FewMessages) != nil || all.For(FewMessages+1) != all {
@@ -117,7 +117,7 @@ func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
 	})
 }
 
-func TestBurstsBeyondAFewWaitForATurn(t *testing.T) {
+func TestExcessBurstsWaitForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		turns.Acquire()
@@ -152,7 +152,7 @@ func TestBurstsBeyondAFewWaitForATurn(t *testing.T) {
 	})
 }
 
-func TestABurstThatWaitsForSomethingGivesItsTurnUp(t *testing.T) {
+func TestWaitingBurstReleasesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		for range 2 {

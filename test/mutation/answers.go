@@ -46,7 +46,7 @@ func failureMistakes() []mistake {
 		{
 			name: "failure: a refused publish is read as uncertain", file: "pkg/failure/wire.go",
 			old: "return NotWritable, fate.Refused", with: "return Uncertain, fate.Uncertain",
-			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "AsItWasMeant|WhatWasRefused",
+			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "TestFailedPublishKeepsItsFate|WhatWasRefused",
 		},
 		{
 			name: "fields: a count of more than there is is believed", file: "internal/fields/fields.go",
@@ -64,7 +64,7 @@ func failureMistakes() []mistake {
 		},
 		{
 			name: "failure: a publish of an unknown outcome is reported under another code", file: "pkg/failure/kind.go",
-			old: "return PublishUnknown", with: "return k", tests: []string{"./pkg/failure"}, run: "OutermostRow",
+			old: "return PublishUnknown", with: "return k", tests: []string{"./pkg/failure"}, run: "TestOutermostKindOfAnErrorCounts",
 		},
 		{
 			name: "stats: a leader that does not lead yet is not named", file: "pkg/stats/merge.go",

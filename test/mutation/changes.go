@@ -28,7 +28,7 @@ func changeMistakes() []mistake {
 		{
 			name: "a node that changes is no work on topics", file: "pkg/host/follow.go",
 			old: "if meta.SameNodes(was, is) && ", with: "if is.NodeCount() == was.NodeCount() && ",
-			tests: []string{"./pkg/host"}, run: "TestAChangeIsWorkOnWhatChanged",
+			tests: []string{"./pkg/host"}, run: "TestChangeConvergesOnlyChangedTopics",
 		},
 		{
 			name: "the controller rests though a partition has no leader", file: core,

@@ -93,7 +93,7 @@ func transferMistakes() []mistake {
 		{
 			name: "a leader denies an election that it has not applied", file: "pkg/host/handover.go",
 			old: "	d.awaitElection(ctx, a)\n", with: "	_ = d.awaitElection\n",
-			tests: []string{"./pkg/broker"}, run: "AskedBeforeItsElection",
+			tests: []string{"./pkg/broker"}, run: "TestLeaderTransfersOnceItsElectionIsApplied",
 		},
 		{
 			name: "what an operator moves goes back at once", file: "pkg/cluster/controller/core.go",

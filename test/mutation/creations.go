@@ -7,32 +7,32 @@ func creationMistakes() []mistake {
 		{
 			name: "an ephemeral channel that another node makes does not count", file: "pkg/consume/subscribe.go",
 			old: "if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && ", with: "if false && ",
-			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
+			tests: []string{"./pkg/broker"}, run: "TestEphemeralChannelOfRemoteTopicCounts",
 		},
 		{
 			name: "each consumer of an ephemeral channel of another node counts", file: "pkg/consume/subscribe.go",
 			old: " && !consumes(h, r.Channel) {", with: " {",
-			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
+			tests: []string{"./pkg/broker"}, run: "TestEphemeralChannelOfRemoteTopicCounts",
 		},
 		{
 			name: "creations: an address has no bound", file: file,
 			old: "if !mayOne || !mayAll {", with: "if !mayAll {",
-			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+			tests: []string{"./pkg/limit"}, run: "TestAddressCreates",
 		},
 		{
 			name: "creations: all together have no bound", file: file,
 			old: "if !mayOne || !mayAll {", with: "if !mayOne || !mayAll && now.IsZero() {",
-			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+			tests: []string{"./pkg/limit"}, run: "TestAddressCreates",
 		},
 		{
 			name: "creations: a burst comes back more than once", file: file,
 			old: "if used.Before(now) {", with: "if used.IsZero() {",
-			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+			tests: []string{"./pkg/limit"}, run: "TestAddressCreates",
 		},
 		{
 			name: "creations: every IPv6 address counts alone", file: file,
 			old: "bits = 64", with: "bits = 128",
-			tests: []string{"./pkg/limit"}, run: "TestWhatCountsAsOneAddress",
+			tests: []string{"./pkg/limit"}, run: "TestAddressGroups",
 		},
 		{
 			name: "creations: addresses are never forgotten", file: file,
@@ -42,17 +42,17 @@ func creationMistakes() []mistake {
 		{
 			name: "creations: an ephemeral channel does not count", file: "pkg/directory/directory.go",
 			old: "if len(led) > 0 && !slices.ContainsFunc(led, has) {", with: "if len(led) > 1<<20 && !slices.ContainsFunc(led, has) {",
-			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
+			tests: []string{"./pkg/broker"}, run: "TestExistingTopicsNeedNoRightToCreate",
 		},
 		{
 			name: "creations: a topic that exists counts", file: "pkg/directory/directory.go",
 			old: "\tif there {\n\t\treturn d.host.Propose(ctx, c)\n\t}\n\tundo, err", with: "\tundo, err",
-			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
+			tests: []string{"./pkg/broker"}, run: "TestExistingTopicsNeedNoRightToCreate",
 		},
 		{
 			name: "creations: what was not created counts", file: "pkg/directory/directory.go",
 			old: "if err != nil && fate.Of(err) == fate.Refused || r.Existed {", with: "if err != nil && fate.Of(err) == fate.Refused {",
-			tests: []string{"./pkg/broker"}, run: "TestWhatIsRefusedDoesNotCount",
+			tests: []string{"./pkg/broker"}, run: "TestRefusedCreationsDoNotCount",
 		},
 		{
 			name: "creations: the NSQ port has no bound", file: "pkg/server/server.go",

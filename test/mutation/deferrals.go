@@ -51,7 +51,7 @@ func deferralMistakes() []mistake {
 		},
 		{
 			name: "deferrals: a move of a large position loses the rest of it", file: "pkg/topic/channel.go",
-			old: "c.recorder.Restart() // what is known of before the move is not continued\n", with: "", tests: here, run: "ManyDeferred",
+			old: "c.recorder.Restart() // what is known of before the move is not continued\n", with: "", tests: here, run: "TestBulkActsOnDeferredMessagesAffectNoOthers",
 		},
 	}
 }

@@ -6,11 +6,11 @@ func directoryMistakes() []mistake {
 	return []mistake{
 		{
 			name: "directory: replicas go to nodes that are down though too few are up to publish", file: "pkg/directory/directory.go",
-			old: "len(up) < minISR || ", with: "", tests: tests, run: "ReplicasGoToNodes",
+			old: "len(up) < minISR || ", with: "", tests: tests, run: "TestReplicasPreferNodesThatAreUp",
 		},
 		{
 			name: "directory: an ephemeral topic goes with a channel left", file: "pkg/directory/directory.go",
-			old: "if len(lp.Part.Channels()) > 0 {", with: "if len(lp.Part.Channels()) > 1 {", tests: tests, run: "AnEphemeralTopic",
+			old: "if len(lp.Part.Channels()) > 0 {", with: "if len(lp.Part.Channels()) > 1 {", tests: tests, run: "TestEphemeralTopicIsDeletedWithLastChannel",
 		},
 		{
 			name: "directory: a channel of an ordered topic has no order until it is consumed", file: "pkg/directory/directory.go",
@@ -18,7 +18,7 @@ func directoryMistakes() []mistake {
 		},
 		{
 			name: "directory: channels that the client did not ask for count as the client's", file: "pkg/directory/directory.go",
-			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "AutomaticTopic",
+			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "TestAutoCreatedTopicGetsChannelsFromLookup",
 		},
 	}
 }

@@ -22,15 +22,15 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: an undo can be done twice", file: "pkg/operate/history.go",
-			old: "_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})", with: "err = nil", tests: here, run: "TakenBack",
+			old: "_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})", with: "err = nil", tests: here, run: "TestMoveIsStartedAndCancelled|TestOperatorsChannelMovesAreUndone",
 		},
 		{
 			name: "history: a deletion saves nothing", file: "pkg/operate/history.go",
-			old: "	return m.save(ctx, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "DeletedChannel",
+			old: "	return m.save(ctx, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "TestDeletedChannelIsRestoredAtItsPosition|TestDeletedChannelStaysDeletedAcrossFailOver|TestRecreatedChannelStartsAtEnd",
 		},
 		{
 			name: "history: a skip may lead back", file: "pkg/operate/history.go",
-			old: "if m.forward && p.Target < p.Floor {", with: "if false {", tests: here, run: "TakenBack",
+			old: "if m.forward && p.Target < p.Floor {", with: "if false {", tests: here, run: "TestMoveIsStartedAndCancelled|TestOperatorsChannelMovesAreUndone",
 		},
 		{
 			name: "history: what an undo needs is deleted", file: "pkg/commitlog/retain.go",

@@ -36,24 +36,24 @@ func latencyMistakes() []mistake {
 		{
 			name: "a message is as old as its last delivery", file: "pkg/topic/consumer.go",
 			old: "now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))", with: "now.Sub(times.Base))",
-			tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			tests: []string{"./pkg/broker"}, run: "TestLatenciesCoverTheCluster",
 		},
 		{
 			name: "a requeue counts as the end of a message", file: "pkg/topic/consumer.go",
 			old: "\tk.requeued.Add(1)\n", with: "\tk.requeued.Add(1)\n\tk.processed(o, now)\n",
-			tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			tests: []string{"./pkg/broker"}, run: "TestLatenciesCoverTheCluster",
 		},
 		{
 			name: "the FIN of an ordered channel has no latency", file: "pkg/topic/finishing.go",
-			old: "\t\tx.By.processed(x.Offset, now)\n", with: "\t\t_ = now\n", tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			old: "\t\tx.By.processed(x.Offset, now)\n", with: "\t\t_ = now\n", tests: []string{"./pkg/broker"}, run: "TestLatenciesCoverTheCluster",
 		},
 		{
 			name: "another node's latencies are left out", file: "pkg/stats/merge.go",
-			old: "latency.Merged(c.Latency, d.Latency)", with: "latency.Merged(c.Latency, nil)", tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			old: "latency.Merged(c.Latency, d.Latency)", with: "latency.Merged(c.Latency, nil)", tests: []string{"./pkg/broker"}, run: "TestLatenciesCoverTheCluster",
 		},
 		{
 			name: "latencies are kept for ever", file: "internal/latency/latency.go",
-			old: " && turn-w.turns[i] < parts {", with: " && turn-w.turns[i] >= 0 {", tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			old: " && turn-w.turns[i] < parts {", with: " && turn-w.turns[i] >= 0 {", tests: []string{"./pkg/broker"}, run: "TestLatenciesCoverTheCluster",
 		},
 		{
 			name: "publishes of lost messages are kept", file: "pkg/processing/processing.go",

@@ -8,27 +8,27 @@ func leaseMistakes() []mistake {
 		{
 			name: "unseen: what a client at a distance does not want any more counts as an attempt", file: "pkg/consume/relaysource.go",
 			old: "\t\t\tunseen = append(unseen, a.ID)\n", with: "\t\t\t_ = sub.Requeue(a.ID, 0)\n",
-			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+			tests: tests, run: "TestUnseenDeliveryDoesNotCount",
 		},
 		{
 			name: "unseen: what is on its way to a client that leaves counts as an attempt", file: "pkg/consume/relaysource.go",
 			old: "\tfd.gone = &m\n", with: "",
-			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+			tests: tests, run: "TestUnseenDeliveryDoesNotCount",
 		},
 		{
 			name: "unseen: what comes for a client that wants nothing stays", file: "pkg/relay/relay.go",
 			old: "unwanted := r.resting || r.retiring", with: "unwanted := false",
-			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+			tests: tests, run: "TestUnseenDeliveryDoesNotCount",
 		},
 		{
 			name: "unseen: what a client has is taken for unseen", file: "pkg/relay/relay.go",
 			old: "slices.Collect(maps.Keys(r.here.inFlight.all))", with: "slices.Collect(maps.Keys(flights{}.all))",
-			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+			tests: tests, run: "TestUnseenDeliveryDoesNotCount",
 		},
 		{
 			name: "unseen: what a client answered is taken for unseen", file: "pkg/relay/relay.go",
 			old: "\t\t\tseen = append(seen, a.ID)\n", with: "",
-			tests: tests, run: "TestADeliveryThatTheClientHasSeenCounts",
+			tests: tests, run: "TestSeenDeliveryCounts",
 		},
 		{
 			name: "LeaseEnds: a lease has no end", file: lease,
@@ -53,12 +53,12 @@ func leaseMistakes() []mistake {
 		{
 			name: "LeaseAskedLast: a lease is not asked before a message leaves", file: "pkg/consume/deliverable.go",
 			old: "if k.gone.Load() || !k.Leased(now) {", with: "if k.gone.Load() {",
-			tests: tests, run: "TestWhatWasTakenIsNotDeliverable",
+			tests: tests, run: "TestTakenMessagesAreUndeliverableAfterLease",
 		},
 		{
 			name: "RelayBeginsAnew: a pause is not noticed", file: "pkg/lease/pulse.go",
 			old: "return p.gaps.Load() == s.gaps", with: "return true",
-			tests: tests, run: "TestWhatARelayHasIsNotDeliverable",
+			tests: tests, run: "TestRelayedMessagesAreUndeliverableAfterPause",
 		},
 	}
 }

@@ -43,7 +43,7 @@ func limitMistakes() []mistake {
 		{
 			name: "a publish whose fate is not known is sent again", file: "pkg/publish/queued.go",
 			old: "if !arrived && fate.Of(err) == fate.Refused && ", with: "if !arrived && ",
-			tests: []string{"./pkg/broker"}, run: "TestAPublishThatMayHaveBeenDone",
+			tests: []string{"./pkg/broker"}, run: "TestUncertainPublishIsNotSentAgain",
 		},
 		{
 			name: "a size that no number holds is taken", file: "pkg/units/units.go",
@@ -218,7 +218,7 @@ func edgeMistakes() []mistake {
 		{
 			name: "a disk that refuses a burst is not low", file: "pkg/diskspace/diskspace.go",
 			old: "if h.short.Swap(false) && reserve > 0 {", with: "if h.short.Swap(false) && reserve == 0 {",
-			tests: []string{"./pkg/broker"}, run: "TestABurst",
+			tests: []string{"./pkg/broker"}, run: "TestBurst",
 		},
 		{
 			name: "a bounded log has segments of the usual size", file: "pkg/commitlog/writer.go",

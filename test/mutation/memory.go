@@ -6,7 +6,7 @@ func memoryMistakes() []mistake {
 		{
 			name: "big shares take the whole budget", file: "pkg/limit/memory.go",
 			old: "const bulkEighths = 6", with: "const bulkEighths = 8",
-			tests: []string{"./pkg/limit"}, run: "TestBigShares",
+			tests: []string{"./pkg/limit"}, run: "TestLargeRequestsLeaveAQuarterToSmallOnes",
 		},
 		{
 			name: "a refused take leaves its place in the line", file: "pkg/limit/memory.go",
@@ -41,7 +41,7 @@ func memoryMistakes() []mistake {
 		{
 			name: "what is held to be quicker stays when a request waits", file: "pkg/limit/memory.go",
 			old: "m.grantLocked() // memory may have been returned since\n\tm.mu.Unlock()\n\tm.reclaim()", with: "m.grantLocked()\n\tm.mu.Unlock()",
-			tests: []string{"./pkg/limit"}, run: "TestWhatIsHeldToBeQuicker",
+			tests: []string{"./pkg/limit"}, run: "TestCacheMemoryIsReclaimedFirst",
 		},
 		{
 			name: "what was cut off is read from the cache", file: "pkg/commitlog/cache.go",
@@ -107,7 +107,7 @@ func laggingMistakes() []mistake {
 		{
 			name: "a large allocation goes beyond the limit before anything is collected", file: "pkg/limit/collect.go",
 			old: "-idle+uint64(n) > ", with: "-idle > ",
-			tests: []string{"./pkg/limit"}, run: "TestGarbageGoes",
+			tests: []string{"./pkg/limit"}, run: "TestGarbageIsCollectedBeforeLargeAllocation",
 		},
 		{
 			name: "a consumer keeps the batch of its last Take", file: "pkg/topic/consumer.go",

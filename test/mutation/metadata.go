@@ -81,7 +81,7 @@ func startMistakes() []mistake {
 		{
 			name: "MissingIsSilent: a replica that lost its directory is taken for a new one", file: "pkg/host/quarantine.go",
 			old: "\tif q.lost(h, t, i, names) {\n", with: "\tif false {\n",
-			tests: []string{"./pkg/broker"}, run: "LostItsData",
+			tests: []string{"./pkg/broker"}, run: "TestEmptiedReplicaOfNewTopicDoesNotLead|TestLastInSyncReplicaWithoutDataWaitsForOperator|TestReplicaWithoutDataDoesNotCountAsInSync",
 		},
 		{
 			name: "a leader yields to a replica that has left the in-sync set", file: "pkg/meta/suspect.go",

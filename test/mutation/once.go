@@ -43,12 +43,12 @@ func onceMistakes() []mistake {
 		{
 			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
 			old: " || errors.Is(err, failure.NoWindow)", with: "",
-			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindowRefusesIDsForAWhile|TestLeaderWithoutDedupWindowIsRetried",
+			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestLeaderWithoutDedupWindowRefusesIDsForAWhile|TestLeaderWithoutDedupWindowIsRetried",
 		},
 		{
 			name: "once: finished messages of the window go", file: "pkg/host/retention.go",
 			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
-			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesStayForTheWindow",
+			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesAreKeptForDedupWindow",
 		},
 	})
 }
@@ -141,12 +141,12 @@ func optionMistakes() []mistake {
 		{
 			name: "quota: a log that is to stay small has large files", file: "pkg/host/converge.go",
 			old: "commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.Replica.Log(), 0*cmp.Or(limit, share))",
-			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
+			tests: []string{"./pkg/broker"}, run: "TestFullTopic",
 		},
 		{
 			name: "quota: what goes is not counted", file: "pkg/host/roles.go",
 			old: "if start := log.Start(); start > wanted && r.Share > 0 {", with: "if start := log.Start(); start > wanted && false {",
-			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
+			tests: []string{"./pkg/broker"}, run: "TestFullTopic",
 		},
 		{
 			name: "ttl: a message lives for ever", file: "pkg/topic/load.go",

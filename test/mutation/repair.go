@@ -6,7 +6,7 @@ func repairMistakes() []mistake {
 		{
 			name: "OwnerIsChecked: a damaged name of the cluster is another cluster's", file: "pkg/datadir/owner.go",
 			old: "case c.startedBefore():\n\t\tc.log.Error(", with: "case false:\n\t\tc.log.Error(",
-			tests: []string{"./pkg/broker"}, run: "NameOfTheCluster",
+			tests: []string{"./pkg/broker"}, run: "TestDamagedClusterIDRemovesNoTopic",
 		},
 		{
 			name: "OwnerIsKnown: data of an unknown cluster is served", file: "pkg/datadir/owner.go",
@@ -57,20 +57,20 @@ func damageMistakes() []mistake {
 		{
 			name: "a damaged leader takes out followers that it cannot serve", file: "pkg/coord/membership.go",
 			old: "\t\tif m.spoiled {\n", with: "\t\tif false {\n",
-			tests: []string{"./pkg/broker"}, run: "TestRotAtTheLeaderBeforeAComparison",
+			tests: []string{"./pkg/broker"}, run: "TestCorruptionBeforeComparisonEndsTerm",
 		},
 		{
 			name: "a damaged leader that hands over is not reported", file: "pkg/host/quarantine.go",
 			old: "leads := hp.Led.Load() != nil && p.Leader == q.o.Self", with: "leads := hp.Led.Load() != nil",
-			tests: []string{"./pkg/broker"}, run: "TestADamagedLeaderThatHandsOver",
+			tests: []string{"./pkg/broker"}, run: "TestDamagedLeaderIsReportedDuringTransfer",
 		},
 		{
 			name: "what is to be reported of a replica during a report is dropped", file: "pkg/host/suspect.go",
-			old: "	if q.reporting[key] != s {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestAReportReplaces",
+			old: "	if q.reporting[key] != s {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestReportReplaces",
 		},
 		{
 			name: "a leader cannot yield to a replica that was moved away", file: "pkg/host/suspect.go",
-			old: "	if !moved {", with: "	if true {", tests: []string{"./pkg/host"}, run: "TestALeaderThatCannotYield",
+			old: "	if !moved {", with: "	if true {", tests: []string{"./pkg/host"}, run: "TestLeaderThatCannotYield",
 		},
 		{
 			name: "small replicas are not checked for damage in an interval", file: "pkg/scrubber/scrubber.go",
@@ -89,7 +89,7 @@ func damageMistakes() []mistake {
 		},
 		{
 			name: "consumers are led past what other copies hold", file: "pkg/host/roles.go",
-			old: "return q.waits(h, hp, err) }", with: "return q.elsewhere(h, hp.index) }", tests: []string{"./pkg/broker"}, run: "TestTheOnlyCopyInSync",
+			old: "return q.waits(h, hp, err) }", with: "return q.elsewhere(h, hp.index) }", tests: []string{"./pkg/broker"}, run: "TestOnlyInSyncCopyIsRepairedFromOthers",
 		},
 		{
 			name: "any copy is believed to hold what was lost", file: "pkg/commitlog/repair/copy.go",
@@ -107,7 +107,7 @@ func damageMistakes() []mistake {
 		},
 		{
 			name: "deliveries stay suspended for damage that was given up meanwhile", file: "pkg/host/repair.go",
-			old: "	if !m.waits(h, hp, err) {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestDeliveriesGoOn",
+			old: "	if !m.waits(h, hp, err) {", with: "	if false {", tests: []string{"./pkg/host"}, run: "TestDeliveriesResumeWhenRepairIsAbandoned",
 		},
 		{
 			name: "an epoch that damage may hide is taken for known", file: "pkg/commitlog/epochs.go",
@@ -116,7 +116,7 @@ func damageMistakes() []mistake {
 		{
 			name: "dedup ids that cannot be read are taken for new", file: "pkg/once/keeper.go",
 			old: "if k.o.Damaged != nil && k.o.Damaged(damaged) {", with: "if false {",
-			tests: []string{"./pkg/broker"}, run: "TestALeaderThatCannotReadDedupIDs",
+			tests: []string{"./pkg/broker"}, run: "TestLeaderThatCannotReadDedupIDs",
 		},
 	}
 }
@@ -126,39 +126,39 @@ func relayMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a relay of an ordered channel holds what it has over a new term", file: "pkg/consume/sources.go",
-			old: "if ordered && !ofEpochs(r, t) ||", with: "if", tests: []string{"./pkg/broker"}, run: "TestARelayOfAnOrderedChannelDelivers",
+			old: "if ordered && !ofEpochs(r, t) ||", with: "if", tests: []string{"./pkg/broker"}, run: "TestOrderedRelayDeliversNothingOfEarlierTerm",
 		},
 		{
 			name: "a relay delivers again what its client has finished", file: "pkg/relay/relay.go",
-			old: "if d.Attempts > 1 && (", with: "if false && (", tests: []string{"./pkg/broker"}, run: "TestARelayDropsADelivery",
+			old: "if d.Attempts > 1 && (", with: "if false && (", tests: []string{"./pkg/broker"}, run: "TestRelayDropsADelivery",
 		},
 		{
 			name: "a relay takes an old Finish for one of a later delivery", file: "pkg/relay/relay.go",
-			old: "\t\tr.sent = nil\n", with: "", tests: []string{"./pkg/broker"}, run: "TestARelayDeliversAgain",
+			old: "\t\tr.sent = nil\n", with: "", tests: []string{"./pkg/broker"}, run: "TestRelayDeliversAgain",
 		},
 		{
 			name: "a client is disconnected when its node does not lead any more", file: "pkg/consume/subscription.go",
 			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "false",
-			tests: []string{"./pkg/broker"}, run: "TestALeaderThatIsElectedAway",
+			tests: []string{"./pkg/broker"}, run: "TestDeposedLeaderFollows",
 		},
 		{
 			name: "clients stay with a node that is about to stop", file: "pkg/consume/subscription.go",
 			old: "s.ask.followsLeaders() && !s.c.host.Leaving()", with: "s.ask.followsLeaders()",
-			tests: []string{"./pkg/broker"}, run: "TestAConsumerThatAnswersInTime",
+			tests: []string{"./pkg/broker"}, run: "TestPromptConsumerSeesNothingTwice",
 		},
 		{
 			name: "a relay forgets a partition that begins a new epoch", file: "pkg/consume/subscription.go",
 			old: "case lp == nil || lp.Term.Epoch() == epoch:", with: "case lp == nil || epoch > 0:",
-			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
+			tests: []string{"./pkg/broker"}, run: "TestRelayContinuesInNewEpoch",
 		},
 		{
 			name: "a relay goes on where others may have led in between", file: "pkg/consume/subscription.go",
 			old: "case lp.Term.Epoch() != epoch+1 ||", with: "case lp.Term.Epoch() > epoch+1:\n\t\t\tcontinue\n\t\tcase",
-			tests: []string{"./pkg/broker"}, run: "TestARelayStaysWith",
+			tests: []string{"./pkg/broker"}, run: "TestRelayContinuesInNewEpoch",
 		},
 		{
 			name: "a relay of an ordered channel stays for the next term", file: "pkg/consume/subscription.go",
-			old: " || ordered:", with: " || ordered && false:", tests: []string{"./pkg/broker"}, run: "TestTheLeaderEndsARelay",
+			old: " || ordered:", with: " || ordered && false:", tests: []string{"./pkg/broker"}, run: "TestLeaderEndsOrderedRelayWithTerm",
 		},
 		{
 			name: "a part of what is given up is waited for", file: "pkg/commitlog/repair/sought.go",

@@ -99,7 +99,7 @@ func rollingMistakes() []mistake {
 	return []mistake{
 		{
 			name: "relay: what a leader that is replaced sent is handed over", file: "pkg/consume/subscription.go",
-			old: "; t != s.known {", with: "; t != s.known && t == nil {", tests: []string{"./pkg/broker"}, run: "OfALeaderThatIsReplaced",
+			old: "; t != s.known {", with: "; t != s.known && t == nil {", tests: []string{"./pkg/broker"}, run: "TestClientGetsNothingFromReplacedLeader",
 		},
 		{
 			name: "datadir: topics of another disk count as synced", file: "pkg/datadir/journal.go",
@@ -134,17 +134,17 @@ func onDiskMistakes() []mistake {
 		{
 			name: "a leadership that goes round is not looked for while the metadata rests for a moment", file: "pkg/host/notled.go",
 			old: "rest := now.Sub(w.changed) > racesEnd", with: "rest := now.Sub(w.changed) > 0",
-			tests: []string{"./pkg/host"}, run: "TestARaceIsSeen",
+			tests: []string{"./pkg/host"}, run: "TestEpochRaceIsSeenAfterLongRest",
 		},
 		{
 			name: "a replica that was marked as suspect at an earlier start is not", file: "pkg/host/suspect.go",
 			old: "return slices.Contains(names, datadir.MarkSuspect), nil", with: "return false, nil",
-			tests: []string{"./pkg/host"}, run: "TestAReplicaIsMarked",
+			tests: []string{"./pkg/host"}, run: "TestReplicaIsMarked",
 		},
 		{
 			name: "a replica whose log was cut at this start is not suspect", file: "pkg/host/suspect.go",
 			old: "	if r.Clean() {", with: "	if r.Clean() || len(names) > 0 {",
-			tests: []string{"./pkg/host"}, run: "TestAReplicaIsMarked",
+			tests: []string{"./pkg/host"}, run: "TestReplicaIsMarked",
 		},
 		{
 			name: "what a start wrote again counts as on disk though the sync of all failed", file: "pkg/redo/replay.go",
@@ -166,7 +166,7 @@ func onDiskMistakes() []mistake {
 		{
 			name: "a log that is opened after the start counts as on disk", file: "pkg/host/open.go",
 			old: "n.roles.onDisk.Store(false)", with: "n.roles.onDisk.Load()",
-			tests: []string{"./pkg/broker"}, run: "TestALogThatIsOpenedLater",
+			tests: []string{"./pkg/broker"}, run: "TestLogOpenedLaterIsSynced",
 		},
 		{
 			name: "a log counts as on disk though it was not synced", file: "pkg/commitlog/recovery.go",

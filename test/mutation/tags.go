@@ -33,7 +33,7 @@ func tagMistakes() []mistake {
 		{
 			name: "the wish for a tag does not reach the leader", file: "pkg/consume/subscribe.go",
 			old: "Tag: s.ask.Tag, Filter:", with: "Tag: \"\", Filter:",
-			tests: []string{"./pkg/broker"}, run: "TestAConsumerElsewhere",
+			tests: []string{"./pkg/broker"}, run: "TestRemoteConsumerGetsSelectedMessages",
 		},
 		{
 			name: "sorting has no bound", file: "pkg/channel/lots.go",

@@ -43,7 +43,7 @@ func threadMistakes() []mistake {
 		{
 			name: "threads: a publish with a dedup id is appended elsewhere", file: "pkg/once/keeper.go",
 			old: "Done: e.complete, Inline: o.Inline}", with: "Done: e.complete}",
-			tests: []string{"./pkg/broker"}, run: "AppendsByItself",
+			tests: []string{"./pkg/broker"}, run: "TestPublisherAppendsItself",
 		},
 		{
 			name: "threads: a reader appends while another command waits", file: "pkg/server/publish.go",

@@ -22,7 +22,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: what was purged stays on the disk", file: "pkg/host/follow.go",
-			old: "range meta.TrashOf(s).Gone(meta.TrashOf(f.seen))", with: "range meta.TrashOf(f.seen).Gone(meta.TrashOf(f.seen))", tests: here, run: "PurgedLeaves",
+			old: "range meta.TrashOf(s).Gone(meta.TrashOf(f.seen))", with: "range meta.TrashOf(f.seen).Gone(meta.TrashOf(f.seen))", tests: here, run: "TestPurgedTopicLeavesTheDisk",
 		},
 		{
 			name: "trash: a restored topic is purged", file: "pkg/removal/removal.go",
@@ -30,13 +30,13 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a full disk purges nothing", file: "pkg/host/disk.go",
-			old: "\t\td.purge(ctx)\n", with: "", tests: here, run: "PurgesTheOldest",
+			old: "\t\td.purge(ctx)\n", with: "", tests: here, run: "TestFullDiskPurgesOldestTopic",
 		},
 		{
 			name: "trash: a full disk purges the latest", file: "pkg/meta/trash.go",
 			old:   "func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }",
 			with:  "func (t Trash) All() iter.Seq[*Deleted] {\n\treturn func(y func(*Deleted) bool) {\n\t\tfor _, d := range slices.Backward(t.deleted) {\n\t\t\tif !y(d) {\n\t\t\t\treturn\n\t\t\t}\n\t\t}\n\t}\n}",
-			tests: here, run: "PurgesTheOldest",
+			tests: here, run: "TestFullDiskPurgesOldestTopic",
 		},
 		{
 			name: "trash: a restored partition goes on in its epoch", file: "pkg/meta/trash.go",
@@ -83,7 +83,7 @@ func purgeMistakes() []mistake {
 		},
 		{
 			name: "trash: a full disk purges one after the other", file: "pkg/host/disk.go",
-			old: "d.removal.Busy() || now.Sub(d.purged) < purgeRest", with: "false", tests: here, run: "PurgesTheOldest",
+			old: "d.removal.Busy() || now.Sub(d.purged) < purgeRest", with: "false", tests: here, run: "TestFullDiskPurgesOldestTopic",
 		},
 		{
 			name: "trash: one of several of a name is restored", file: "pkg/meta/trash.go",

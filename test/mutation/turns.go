@@ -11,7 +11,7 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: one that is lent does not end", file: "pkg/limit/turns.go",
 			old: "time.AfterFunc(most,", with: "time.AfterFunc(1000*most,",
-			tests: []string{"./pkg/limit"}, run: "TestATurnThatIsLentEnds",
+			tests: []string{"./pkg/limit"}, run: "TestLentTurnEnds",
 		},
 		{
 			name: "turns: a long body is read without one", file: "pkg/server/conn.go",
@@ -41,7 +41,7 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: one over HTTP is not passed on", file: "pkg/limit/turns.go",
 			old: "if n%TurnMessages == 0 {", with: "if n < 0 {",
-			tests: []string{"./pkg/limit"}, run: "TestATurnIsPassedOn",
+			tests: []string{"./pkg/limit"}, run: "TestTurnIsPassedAfterManyMessages",
 		},
 		{
 			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/web/publish.go",

@@ -6,7 +6,7 @@ func wireMistakes() []mistake {
 		{
 			name: "an ephemeral channel is not made where it is missing", file: "pkg/consume/subscribe.go",
 			old: "if !meta.IsEphemeral(r.Channel) {", with: "if true {",
-			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelIsMade",
+			tests: []string{"./pkg/broker"}, run: "TestEphemeralChannelIsCreatedOnceTopicIsLed",
 		},
 		{
 			name: "a compressor's pieces are written one by one", file: "pkg/server/compress.go",
@@ -21,7 +21,7 @@ func wireMistakes() []mistake {
 		{
 			name: "ids do not depend on the life of the topic", file: "pkg/host/topics.go",
 			old: "seq.NumberingOf(ts.cluster, uint64(t.Incarnation))", with: "seq.NumberingOf(ts.cluster, 1)",
-			tests: []string{"./pkg/broker"}, run: "TestAMessageHasTheSameID",
+			tests: []string{"./pkg/broker"}, run: "TestMessageHasTheSameID",
 		},
 		{
 			name: "an id that is no place is taken for one", file: "pkg/seq/wire.go",
