@@ -37,7 +37,7 @@ func user(name string, rules ...access.Rule) access.Change {
 	return access.Change{Verb: access.CreateUser, User: name, Rules: rules}
 }
 
-func TestARuleGrantsWhatItSaysAndNothingElse(t *testing.T) {
+func TestRuleGrantsOnlyItsRights(t *testing.T) {
 	pub := func(topic string) access.Demand { return access.Demand{Right: access.Publish, Topic: topic} }
 	sub := func(topic, channel string) access.Demand {
 		return access.Demand{Right: access.Subscribe, Topic: topic, Channel: channel}
@@ -107,7 +107,7 @@ func TestPatternsMatchAsThoseOfPathsDo(t *testing.T) {
 	}
 }
 
-func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidAccessChangesAreRefused(t *testing.T) {
 	_, token, err := access.NewToken(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnAdministratorCanAlwaysSwitchItOff(t *testing.T) {
+func TestAdministratorCanAlwaysSwitchItOff(t *testing.T) {
 	admin := user("root", access.Rule{Right: access.Admin})
 	enable := access.Change{Verb: access.Enable}
 	lasting := access.Token{ID: strings.Repeat("a", 16), Hash: strings.Repeat("0", 64), User: "root"}
@@ -204,7 +204,7 @@ func TestAnAdministratorCanAlwaysSwitchItOff(t *testing.T) {
 	}
 }
 
-func TestATokenIsItsTextUntilItExpires(t *testing.T) {
+func TestTokenIsValidUntilExpiry(t *testing.T) {
 	text, token, err := access.NewToken(rand.Reader)
 	if err != nil || !access.IsToken(text) || strings.Contains(token.Hash, text) {
 		t.Fatalf("%q, %+v, %v", text, token, err)
@@ -240,7 +240,7 @@ func TestATokenIsItsTextUntilItExpires(t *testing.T) {
 	}
 }
 
-func TestACertificateBelongsToOneUserAtMost(t *testing.T) {
+func TestCertificateBelongsToOneUserAtMost(t *testing.T) {
 	with := func(name string, certs ...string) access.Change {
 		return access.Change{Verb: access.CreateUser, User: name, Certificates: certs}
 	}
@@ -270,7 +270,7 @@ func TestACertificateBelongsToOneUserAtMost(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsHashed(t *testing.T) {
+func TestPasswordIsHashed(t *testing.T) {
 	const password = "correct horse"
 	first, err := access.HashPassword(password, rand.Reader)
 	if err != nil || strings.Contains(first, password) {
@@ -294,7 +294,7 @@ func TestAPasswordIsHashed(t *testing.T) {
 	}
 }
 
-func TestAChangeDoesNotTellCredentials(t *testing.T) {
+func TestChangeOmitsCredentials(t *testing.T) {
 	token := access.Token{ID: strings.Repeat("a", 16), Hash: strings.Repeat("0", 64), User: "u"}
 	for _, c := range []access.Change{
 		{Verb: access.SetPassword, User: "u", Password: hashed},
@@ -307,8 +307,8 @@ func TestAChangeDoesNotTellCredentials(t *testing.T) {
 	}
 }
 
-// TestADirectoryIsWhatItsChangesSay compares random changes with a model in plain maps.
-func TestADirectoryIsWhatItsChangesSay(t *testing.T) {
+// TestDirectoryFollowsChanges compares random changes with a model in plain maps.
+func TestDirectoryFollowsChanges(t *testing.T) {
 	r := testrand.New(t)
 	names := []string{"a", "b", "c"}
 	rules := []access.Rule{{Right: access.Read}, {Right: access.Admin}, {Right: access.Publish, Topic: "t*"}, {Right: access.Subscribe, Topic: "t", Channel: "*"}}
@@ -384,7 +384,7 @@ func expect(model map[string]map[access.Rule]bool, c access.Change) bool {
 	return true
 }
 
-func TestWhatWasNotStoredIsNotRestored(t *testing.T) {
+func TestInvalidStoredAccessIsRefused(t *testing.T) {
 	u := func(name string) *access.User { return &access.User{Name: name} }
 	for name, s := range map[string]access.Stored{
 		"on without an administrator": {On: true},
@@ -420,7 +420,7 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-func TestSecretsOfTokensAreLeftOut(t *testing.T) {
+func TestTokenSecretsAreRedacted(t *testing.T) {
 	text, stored, err := access.NewToken(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -443,7 +443,7 @@ func TestSecretsOfTokensAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestAnAdministratorByCertificateCountsWhereTheyAreVerified(t *testing.T) {
+func TestCertificateAdministratorCountsIfVerified(t *testing.T) {
 	d, err := (*access.Directory)(nil).Apply(access.Change{
 		Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
 	})

@@ -122,9 +122,9 @@ func TestEveryRouteHasARight(t *testing.T) {
 	}
 }
 
-// TestWithoutAnIdentityNothingIsAnswered asks every route, without a credential and with a
+// TestRequestsWithoutIdentityAreRefused asks every route, without a credential and with a
 // wrong one.
-func TestWithoutAnIdentityNothingIsAnswered(t *testing.T) {
+func TestRequestsWithoutIdentityAreRefused(t *testing.T) {
 	f := newFake("t").withChannel("t", "c")
 	s, _, tokens := guardedServer(t, f)
 	open := []string{"/livez", "/healthz", "/readyz", "/startupz", "/ping"}
@@ -156,7 +156,7 @@ func TestWithoutAnIdentityNothingIsAnswered(t *testing.T) {
 	}
 }
 
-func TestARightForEachRequest(t *testing.T) {
+func TestEachRequestNeedsItsRight(t *testing.T) {
 	for _, tt := range []struct {
 		request, body string
 		who           string // names of users who may
@@ -232,8 +232,8 @@ func TestARightForEachRequest(t *testing.T) {
 	}
 }
 
-// TestAPublishIsRefusedBeforeItsBodyIsRead has bodies that cannot be read.
-func TestAPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
+// TestPublishIsRefusedBeforeItsBodyIsRead has bodies that cannot be read.
+func TestPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	for _, target := range []string{"/pub?topic=t2", "/mpub?topic=t2", "/pub_ext?topic=t2&ext=%7B%7D", "/pubtrace?topic=t2", "/v1/topics/t2/messages"} {
 		for _, user := range []string{"", "publisher"} {
 			f := newFake("t2")
@@ -256,7 +256,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestWhatAnHTTPClientMayShow(t *testing.T) {
+func TestHTTPCredentials(t *testing.T) {
 	s, a, tokens := guardedServer(t, newFake("t"))
 	basic := func(user, password string) string {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -430,7 +430,7 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 	}
 }
 
-func TestTheClientOfUsersTokensAndRules(t *testing.T) {
+func TestAccessByTheClient(t *testing.T) {
 	s, _, tokens := guardedServer(t, newFake("t"))
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestWhatOperatorsDoIsRecorded(t *testing.T) {
+func TestOperatorActsAreRecorded(t *testing.T) {
 	f := orders()
 	h := serverOf(t, f).Handler()
 	for _, x := range []struct{ method, target, body, reason, object, request string }{
@@ -72,9 +72,9 @@ func TestWhatOperatorsDoIsRecorded(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded: it may be the one that is asked, and
+// TestRemovedNodeAnswersBeforeRecordingTheAct: it may be the one that is asked, and
 // ends as soon as it is no member.
-func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
+func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 	for _, x := range []struct {
 		method, target string
 		first          bool
@@ -97,8 +97,8 @@ func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
 	}
 }
 
-// TestActsAreCountedUnderNamesThatClientsDoNotChoose, and what is no act is not counted.
-func TestActsAreCountedUnderNamesThatClientsDoNotChoose(t *testing.T) {
+// TestActsAreCountedUnderFixedNames, and what is no act is not counted.
+func TestActsAreCountedUnderFixedNames(t *testing.T) {
 	o := optionsOf(orders())
 	var got []string
 	o.ObserveAct = func(action string, status int) { got = append(got, fmt.Sprint(action, " ", status)) }
@@ -135,7 +135,7 @@ type recorder struct {
 
 func (r recorder) RecordAct(context.Context, meta.Act) { r.told() }
 
-func TestAuditAndEventsAreChosen(t *testing.T) {
+func TestAuditAndEventsAreFiltered(t *testing.T) {
 	f := orders()
 	at := time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC)
 	for i, c := range []meta.Command{

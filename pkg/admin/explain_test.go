@@ -14,7 +14,7 @@ import (
 
 // The channel is looked at for a second, and not longer than until it moves, or until
 // nobody waits for the answer.
-func TestAChannelIsLookedAtUntilItMoves(t *testing.T) {
+func TestChannelIsWatchedUntilItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := orders()
 		h := serverOf(t, f).Handler()

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-func TestOnlyNamesThatNobodyElseOwnsAreAnswered(t *testing.T) {
+func TestOnlyOwnHostNamesAreAnswered(t *testing.T) {
 	h := serverOf(t, newFake("t")).Handler()
 	guarded := web.NewHosts([]string{"mq.example.org", ".in.example.net", "Node-7.Example.com."}).Guard(h, Refuse)
 	for host, allowed := range map[string]bool{
@@ -60,7 +60,7 @@ func TestOptionsAreChangedFromChosenNetworksOnly(t *testing.T) {
 	}
 }
 
-func TestALookupMakesNoTopic(t *testing.T) {
+func TestLookupCreatesNoTopic(t *testing.T) {
 	f := newFake()
 	s := serverOf(t, f)
 	for _, h := range []http.Handler{s.Handler(), s.LookupHandler()} {
@@ -104,7 +104,7 @@ func upload(t *testing.T, address, target string, size int) string {
 	return string(answer)
 }
 
-func TestWhoIsRefusedForTheSizeSeesIt(t *testing.T) {
+func TestOversizeRequestSenderSeesError(t *testing.T) {
 	f := newFake("t")
 	s := serverOf(t, f, func(o *Options) {
 		o.Limits, o.Memory = web.Limits{MaxMessage: 1 << 20, MaxBody: 24 << 20}, limit.NewMemory(1<<20)
@@ -126,7 +126,7 @@ func TestWhoIsRefusedForTheSizeSeesIt(t *testing.T) {
 	}
 }
 
-func TestWhoIsRefusedAsBusyIsToldWhenToComeBack(t *testing.T) {
+func TestBusyRefusalHasRetryAfter(t *testing.T) {
 	f := newFake("t")
 	f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: failure.QueueFull} }
 	if w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x"); w.Code != 503 || w.Header().Get("Retry-After") == "" {

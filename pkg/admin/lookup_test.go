@@ -97,7 +97,7 @@ func TestLookupInAClusterMatchesItsGoldens(t *testing.T) {
 	}
 }
 
-func TestTheNodeIsItsOwnLookup(t *testing.T) {
+func TestNodeIsItsOwnLookup(t *testing.T) {
 	s := serverOf(t, threeNodes())
 	for _, target := range []string{"/lookup?topic=spread", "/topics", "/channels?topic=spread", "/nodes", "/listlookup", "/lookup?topic=none"} {
 		a, b := ask(s.Handler(), "GET", target, ""), ask(s.LookupHandler(), "GET", target, "")
@@ -131,7 +131,7 @@ func TestOneClickDeletesOnAllAddressesWithoutAWarning(t *testing.T) {
 	})
 }
 
-func TestATombstoneHidesANodeForAWhile(t *testing.T) {
+func TestTombstoneHidesANodeForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := threeNodes()
 		s := serverOf(t, f)
@@ -172,7 +172,7 @@ func TestATombstoneHidesANodeForAWhile(t *testing.T) {
 }
 
 // The leader of all that there is has a tombstone: consumers are sent elsewhere at once.
-func TestATombstoneOffersAnotherNode(t *testing.T) {
+func TestTombstoneReturnsAnotherNode(t *testing.T) {
 	f := threeNodes()
 	one := f.create("one", meta.TopicConfig{Partitions: 1}.WithDefaults(1, false))
 	one.Partitions[0] = meta.Partition{Replicas: []meta.NodeID{"n1", "n2"}, ISR: []meta.NodeID{"n1", "n2"}, Leader: "n1", Epoch: 1}
@@ -203,7 +203,7 @@ func TestATombstoneOffersAnotherNode(t *testing.T) {
 
 // An admin page deletes at every lookup and at every leader what one cluster has in
 // common: none of them says that it is not there.
-func TestADeletionAtAnotherNodeIsNotMissed(t *testing.T) {
+func TestDeletionAtAnotherNodeIsSeen(t *testing.T) {
 	f := threeNodes()
 	f.gone = map[[2]string]bool{{"spread", "lost"}: true, {"lost", ""}: true}
 	s := serverOf(t, f)
@@ -231,7 +231,7 @@ func TestADeletionAtAnotherNodeIsNotMissed(t *testing.T) {
 	}
 }
 
-func TestALoneNodeDeletesATombstonedTopic(t *testing.T) {
+func TestLoneNodeDeletesATombstonedTopic(t *testing.T) {
 	f := newFake("t")
 	s := serverOf(t, f)
 	ask(s.LookupHandler(), "POST", "/topic/tombstone?topic=t&node=10.0.0.1:4151", "")
@@ -240,7 +240,7 @@ func TestALoneNodeDeletesATombstonedTopic(t *testing.T) {
 	}
 }
 
-func TestEveryTopicOfNodesHasATombstoneOrNot(t *testing.T) {
+func TestTombstonesAreListedForEveryTopic(t *testing.T) {
 	w := ask(serverOf(t, threeNodes()).Handler(), "GET", "/nodes", "")
 	var a struct {
 		Producers []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestOneMessageIsPublishedAgain(t *testing.T) {
+func TestMessageIsRepublished(t *testing.T) {
 	f := orders()
 	f.topics["orders"].Channels["bill"].Version = 77
 	h := serverOf(t, f).Handler()

@@ -193,7 +193,7 @@ func TestPartitionsOfRequests(t *testing.T) {
 	}
 }
 
-func TestPubHandsOverWhatItWasGiven(t *testing.T) {
+func TestPubPassesItsParameters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")
 		h := serverOf(t, f).Handler()
@@ -215,7 +215,7 @@ func TestPubHandsOverWhatItWasGiven(t *testing.T) {
 	})
 }
 
-func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
+func TestFailedPublishReportsItsOutcome(t *testing.T) {
 	for _, test := range []struct {
 		err    error
 		status int
@@ -253,7 +253,7 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-func TestAPublishWithoutAnAnswerIsUncertain(t *testing.T) {
+func TestPublishWithoutAnAnswerIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")
 		f.receipt = func(publish.Request) *topic.Receipt { return nil }
@@ -268,7 +268,7 @@ func TestAPublishWithoutAnAnswerIsUncertain(t *testing.T) {
 	})
 }
 
-func TestAPublishEndsWithItsRequest(t *testing.T) {
+func TestPublishEndsWithItsRequest(t *testing.T) {
 	f := newFake("t")
 	f.receipt = func(publish.Request) *topic.Receipt { return nil }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -281,7 +281,7 @@ func TestAPublishEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-func TestWithoutAutomaticTopicsAPublishToNoneIsNotFound(t *testing.T) {
+func TestPublishToMissingTopicIsNotFoundWithoutAutoCreation(t *testing.T) {
 	f := newFake()
 	f.noCreate = true
 	h := serverOf(t, f).Handler()
@@ -292,7 +292,7 @@ func TestWithoutAutomaticTopicsAPublishToNoneIsNotFound(t *testing.T) {
 	}
 }
 
-func TestABadDeferDoesNotUncreateTheTopic(t *testing.T) {
+func TestInvalidDeferKeepsCreatedTopic(t *testing.T) {
 	f := newFake()
 	ask(serverOf(t, f).Handler(), "POST", "/pub?topic=new&defer=x", "x")
 	if _, err := f.Topic("new"); err != nil {
@@ -300,7 +300,7 @@ func TestABadDeferDoesNotUncreateTheTopic(t *testing.T) {
 	}
 }
 
-func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
+func TestConcurrentCreateIsNoError(t *testing.T) {
 	f := newFake()
 	f.fail = failure.TopicExists
 	if w := ask(serverOf(t, f).Handler(), "POST", "/topic/create?topic=t", ""); w.Code != 200 {
@@ -365,7 +365,7 @@ func TestProbesNeedNoTLS(t *testing.T) {
 	}
 }
 
-func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
+func TestCrossSiteRequestsChangeNothing(t *testing.T) {
 	f := newFake("t")
 	h := serverOf(t, f).Handler()
 	for _, request := range []string{"POST /topic/delete?topic=t", "DELETE /v1/topics/t", "POST /v1/topics/t/empty", "POST /pub?topic=t", "POST /mpub?topic=t"} {
@@ -388,7 +388,7 @@ type panicking struct{ *fake }
 
 func (panicking) Topics() []*meta.Topic { panic("BUG: on purpose") }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
+func TestPanicIsAnInternalError(t *testing.T) {
 	s := serverOf(t, newFake(), func(o *Options) { o.Lookup.Directory = panicking{newFake()} })
 	w := ask(s.Handler(), "GET", "/topics", "")
 	if w.Code != 500 || w.Body.String() != message("INTERNAL_ERROR") {
@@ -422,7 +422,7 @@ func TestEveryRequestIsObservedUnderItsPattern(t *testing.T) {
 	}
 }
 
-func TestNewWantsABroker(t *testing.T) {
+func TestNewNeedsABroker(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("no error")
 	}
@@ -442,7 +442,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 }
 
 // What a request makes of a body, or is answered with, takes many times its size.
-func TestListsAndPeeksArePaidFor(t *testing.T) {
+func TestListsAndPeeksAreCharged(t *testing.T) {
 	f := newFake("t")
 	m := limit.NewMemory(64 << 20)
 	s := serverOf(t, f, func(o *Options) { o.Memory, o.Limits.MaxBody, o.Limits.MaxMessage = m, 1<<20, 1<<10 })
@@ -479,7 +479,7 @@ func TestListsAndPeeksArePaidFor(t *testing.T) {
 	}
 }
 
-func TestOptionsThatNoMessageCanHaveAreRefused(t *testing.T) {
+func TestInvalidMessageOptionsAreRefused(t *testing.T) {
 	f := newFake("t")
 	h := serverOf(t, f).Handler()
 	for query, word := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAChannelIsMovedAsClientsOfYouzansNsqDo(t *testing.T) {
+func TestChannelIsMovedByYouzanClients(t *testing.T) {
 	for _, test := range []struct {
 		target, body string
 		status       int

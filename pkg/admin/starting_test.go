@@ -16,7 +16,7 @@ import (
 
 func teapot(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
 
-func TestFrontAnswersBeforeTheNodeIsOpen(t *testing.T) {
+func TestFrontAnswersBeforeNodeIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		get := func(path string) (code int, body string, took time.Duration) {
@@ -71,7 +71,7 @@ func (waitingNode) Ready() []health.Reason {
 	return []health.Reason{{Code: "metadata_quorum", Count: 1, What: "no answer from n2"}}
 }
 
-func TestANodeThatWaitsAnswersAnOperator(t *testing.T) {
+func TestWaitingNodeAnswersOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		f.Wait(waitingNode{})
@@ -133,9 +133,9 @@ func TestANodeWithoutMetadataSaysThatThereIsNoCluster(t *testing.T) {
 	})
 }
 
-// TestWhoPingsWhileANodeStartsIsAnsweredByTheNode: clients ping until there is an
+// TestPingDuringStartIsAnsweredByNode: clients ping until there is an
 // answer, and publish.
-func TestWhoPingsWhileANodeStartsIsAnsweredByTheNode(t *testing.T) {
+func TestPingDuringStartIsAnsweredByNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		began := time.Now()
@@ -148,7 +148,7 @@ func TestWhoPingsWhileANodeStartsIsAnsweredByTheNode(t *testing.T) {
 	})
 }
 
-func TestARequestThatIsGivenUpDoesNotWaitForTheNode(t *testing.T) {
+func TestCancelledRequestDoesNotWaitForNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		ctx, cancel := context.WithCancel(t.Context())

@@ -74,7 +74,7 @@ func TestStatsMatchTheirGoldens(t *testing.T) {
 	}
 }
 
-func TestStatsHaveMemoryUnlessToldNot(t *testing.T) {
+func TestStatsIncludeMemoryByDefault(t *testing.T) {
 	h := serverOf(t, busy()).Handler()
 	for query, want := range map[string]bool{"": true, "&include_mem=true": true, "&include_mem=x": true, "&include_mem=false": false, "&include_mem=0": false} {
 		var st struct{ Memory map[string]int }
@@ -87,7 +87,7 @@ func TestStatsHaveMemoryUnlessToldNot(t *testing.T) {
 	}
 }
 
-func TestStatsForPeople(t *testing.T) {
+func TestStatsAsText(t *testing.T) {
 	h := serverOf(t, busy(), func(o *Options) { o.Clients = producers }).Handler()
 	w := ask(h, "GET", "/stats?include_mem=false", "")
 	checkHeaders(t, w, "/stats")
@@ -159,7 +159,7 @@ func TestOptionsAreReadAndChanged(t *testing.T) {
 	}
 }
 
-func TestDebugIsThereWhereItIsWanted(t *testing.T) {
+func TestDebugIsServedWhereEnabled(t *testing.T) {
 	on := serverOf(t, newFake(), func(o *Options) { o.Debug = true }).Handler()
 	off := serverOf(t, newFake()).Handler()
 	foreign := serverOf(t, newFake(), func(o *Options) { o.Debug, o.ConfigFrom = true, nil }).Handler()
@@ -222,7 +222,7 @@ func TestHealthEndpoints(t *testing.T) {
 	}
 }
 
-func TestMetricsAreServedWhereTheyAreGiven(t *testing.T) {
+func TestMetricsAreServedIfProvided(t *testing.T) {
 	if w := ask(serverOf(t, newFake()).Handler(), "GET", "/metrics", ""); w.Code != 404 {
 		t.Errorf("got %d", w.Code)
 	}

@@ -36,7 +36,7 @@ func lifeOf(m trace.Message) trace.Life {
 	}}
 }
 
-func TestTheTraceOfAMessageIsAnswered(t *testing.T) {
+func TestTraceOfAMessageIsAnswered(t *testing.T) {
 	f := newFake("orders")
 	h := serverOf(t, f).Handler()
 	first := f.topics["orders"]

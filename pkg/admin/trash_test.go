@@ -79,7 +79,7 @@ func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	}
 }
 
-func TestDeletionsThatAreForGood(t *testing.T) {
+func TestPermanentDeletions(t *testing.T) {
 	f := orders()
 	h := serverOf(t, f).Handler()
 	for _, test := range []struct {
@@ -109,7 +109,7 @@ func TestDeletionsThatAreForGood(t *testing.T) {
 	}
 }
 
-func TestHowLongATopicIsKept(t *testing.T) {
+func TestTrashRetention(t *testing.T) {
 	f := orders()
 	h := serverOf(t, f).Handler()
 	for _, test := range []struct{ patch, want string }{

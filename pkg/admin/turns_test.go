@@ -93,7 +93,7 @@ func TestPublishReleasesItsTurn(t *testing.T) {
 	}
 }
 
-func TestALongAnswerIsEncodedInTurns(t *testing.T) {
+func TestLongAnswerIsEncodedInTurns(t *testing.T) {
 	const others = len("text\xff" + `{"k":"v"}`) // of the fake's other messages
 	const free = 64 << 10                        // is encoded without a turn
 	for size, waits := range map[int]bool{free - others: false, free - others + 1: true} {
@@ -131,7 +131,7 @@ func TestALongAnswerIsEncodedInTurns(t *testing.T) {
 }
 
 // Lists of all topics are as long as clients make them.
-func TestLongAnswersArePartOfTheMemoryBudget(t *testing.T) {
+func TestLongAnswersAreCharged(t *testing.T) {
 	names := make([]string, 2000)
 	for i := range names {
 		names[i] = fmt.Sprintf("topic-of-which-there-are-many-%030d", i)

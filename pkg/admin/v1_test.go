@@ -163,7 +163,7 @@ func TestV1ByItsClient(t *testing.T) {
 }
 
 // Sums over nodes name the leaders that have not answered.
-func TestV1NamesTheNodesThatAreMissing(t *testing.T) {
+func TestV1NamesMissingNodes(t *testing.T) {
 	f := orders()
 	f.stats[0].MissingNodes = []string{"n2"}
 	h := serverOf(t, f).Handler()
@@ -186,7 +186,7 @@ func TestV1NamesTheNodesThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
+func TestV1RefusesStaleVersions(t *testing.T) {
 	h := serverOf(t, orders()).Handler()
 	for _, test := range []struct {
 		request, body string
@@ -324,7 +324,7 @@ func TestV1PublishRefusals(t *testing.T) {
 	}
 }
 
-func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
+func TestV1ReportsPublishOutcome(t *testing.T) {
 	for _, test := range []struct {
 		err       error
 		status    int
@@ -351,7 +351,7 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 	}
 }
 
-func TestV1SaysWhatEachPartitionGot(t *testing.T) {
+func TestV1ReportsEachPartition(t *testing.T) {
 	f := newFake("t")
 	f.receipt = func(publish.Request) *topic.Receipt {
 		ids := []seq.MessageID{seq.NewMessageID(2, 7), seq.NewMessageID(0, 1), seq.NewMessageID(2, 8)}

@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-func TestWhatAnOperatorLooksAtMatchesItsGoldens(t *testing.T) {
+func TestOperatorReadsMatchGoldens(t *testing.T) {
 	h := serverOf(t, orders()).Handler()
 	for name, target := range map[string]string{
 		"v1-node.json":      "/v1/nodes/n1",
@@ -31,7 +31,7 @@ func TestWhatAnOperatorLooksAtMatchesItsGoldens(t *testing.T) {
 	}
 }
 
-func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
+func TestOperatorChangesReachBroker(t *testing.T) {
 	for _, c := range []struct {
 		method, target, body string
 		status               int
@@ -84,7 +84,7 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 	}
 }
 
-func TestWhatAnOperatorIsRefusedHasItsCode(t *testing.T) {
+func TestOperatorRefusalsHaveCodes(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int

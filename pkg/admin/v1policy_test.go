@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-func TestAnOrderedTopicRefusesChannelsWithoutAnOrder(t *testing.T) {
+func TestOrderedTopicRefusesChannelsWithoutAnOrder(t *testing.T) {
 	f := orders()
 	f.create("steps", meta.TopicConfig{Partitions: 1, Ordered: true}.WithDefaults(1, false))
 	f.withChannel("steps", "c")

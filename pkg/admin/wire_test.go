@@ -31,7 +31,7 @@ func serve(t *testing.T, s *Server) (address string) {
 	return l.Addr().String()
 }
 
-func TestAnNSQClientOnTheHTTPPortIsAnsweredInHTTP(t *testing.T) {
+func TestNSQClientOnTheHTTPPortIsAnsweredInHTTP(t *testing.T) {
 	conn, err := net.Dial("tcp", serve(t, serverOf(t, newFake())))
 	if err != nil {
 		t.Fatal(err)
@@ -52,9 +52,9 @@ func TestAnNSQClientOnTheHTTPPortIsAnsweredInHTTP(t *testing.T) {
 	}
 }
 
-// TestTheSenderOfAHugeBodySeesWhy sends more than the kernel buffers, with and
+// TestHugeBodySenderSeesReason sends more than the kernel buffers, with and
 // without saying so beforehand.
-func TestTheSenderOfAHugeBodySeesWhy(t *testing.T) {
+func TestHugeBodySenderSeesReason(t *testing.T) {
 	base := "http://" + serve(t, serverOf(t, newFake("t")))
 	huge := bytes.Repeat([]byte("x"), 8<<20)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}

@@ -15,10 +15,10 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// TestTheAPIIsWhatItWas compares what the package exports with testdata/api.golden. What is
+// TestAPIIsGolden compares what the package exports with testdata/api.golden. What is
 // added there is a promise; what goes or changes breaks programs, and wants a line in
 // CHANGELOG.md.
-func TestTheAPIIsWhatItWas(t *testing.T) {
+func TestAPIIsGolden(t *testing.T) {
 	got := strings.Join(exported(t, "."), "\n") + "\n"
 	golden.Compare(t, filepath.Join("testdata", "api.golden"), got)
 }

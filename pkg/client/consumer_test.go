@@ -22,7 +22,7 @@ const (
 	idC = "000000000000000c"
 )
 
-func TestAConsumerLeavesInOrder(t *testing.T) {
+func TestConsumerClosesCleanly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handed := make(chan struct{})
 		f := one(t, func(p peer) {
@@ -75,7 +75,7 @@ func TestAConsumerLeavesInOrder(t *testing.T) {
 	})
 }
 
-func TestClosingAConsumerThatIsNotDoneEndsWithItsContext(t *testing.T) {
+func TestCloseOfBusyConsumerEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) { p.subscribed("RDY 64\n"); p.message(idA, "one"); p.drain() })
 		c := f.client([]string{node})
@@ -99,7 +99,7 @@ func TestClosingAConsumerThatIsNotDoneEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAConsumerComesBackAfterItsConnectionIsLost(t *testing.T) {
+func TestConsumerReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t,
 			func(p peer) { p.subscribed("RDY 64\n"); p.message(idA, "lost") },
@@ -127,7 +127,7 @@ func TestAConsumerComesBackAfterItsConnectionIsLost(t *testing.T) {
 	})
 }
 
-func TestABrokersRefusalForGoodEndsAConsumer(t *testing.T) {
+func TestPermanentRefusalEndsConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) { p.greet("OK"); p.expect("SUB t c\n"); p.fails("E_UNAUTHORIZED AUTH failed for SUB") })
 		c := f.client([]string{node})
@@ -143,8 +143,8 @@ func TestABrokersRefusalForGoodEndsAConsumer(t *testing.T) {
 	})
 }
 
-// TestAConsumerBacksOff sees by the ready counts that it pauses, tries one, and continues.
-func TestAConsumerBacksOff(t *testing.T) {
+// TestConsumerBacksOff sees by the ready counts that it pauses, tries one, and continues.
+func TestConsumerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
@@ -188,7 +188,7 @@ func TestAConsumerBacksOff(t *testing.T) {
 	})
 }
 
-func TestSlowHandlersHaveTheirMessagesTouched(t *testing.T) {
+func TestMessagesOfSlowHandlersAreTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.subscribed("RDY 64\n")
@@ -212,7 +212,7 @@ func TestSlowHandlersHaveTheirMessagesTouched(t *testing.T) {
 	})
 }
 
-func TestSharesDivideWhatMayBeInFlight(t *testing.T) {
+func TestSharesDivideInFlightLimit(t *testing.T) {
 	for _, tt := range []struct {
 		all  int
 		held []int
@@ -236,7 +236,7 @@ func TestSharesDivideWhatMayBeInFlight(t *testing.T) {
 	}
 }
 
-func TestAThrottlePausesLongerWithEachFailure(t *testing.T) {
+func TestThrottlePausesLongerWithEachFailure(t *testing.T) {
 	now := time.Unix(0, 0)
 	th := throttle{least: time.Second, most: 3 * time.Second}
 	step := func(what string, got, want time.Duration, f flow) {
@@ -268,7 +268,7 @@ func TestAThrottlePausesLongerWithEachFailure(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreShortenedAtRandom(t *testing.T) {
+func TestPausesGrowWithJitter(t *testing.T) {
 	cfg := &config{minReconnect: 100 * time.Millisecond, maxReconnect: time.Second}
 	for failures, want := range map[int]time.Duration{1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 4: 800 * time.Millisecond, 5: time.Second, 90: time.Second} {
 		if got := pause(cfg, failures, 0); got != want {
@@ -291,7 +291,7 @@ func TestPausesGrowAndAreShortenedAtRandom(t *testing.T) {
 	}
 }
 
-func TestAConsumerSaysWhatItIsGivenWrong(t *testing.T) {
+func TestConsumerReportsInvalidOptions(t *testing.T) {
 	c, err := New([]string{node})
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +375,7 @@ func (f *fakeNet) livesAt(c *Client, address string) bool {
 	return c.router.links[address].live() != nil
 }
 
-func TestALookupThatAnswersNonsenseIsSaidSo(t *testing.T) {
+func TestInvalidLookupAnswerIsReported(t *testing.T) {
 	lookup := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.Contains(r.URL.RawQuery, "missing"):
@@ -398,8 +398,8 @@ func TestALookupThatAnswersNonsenseIsSaidSo(t *testing.T) {
 	}
 }
 
-// TestTopicsThatNobodyPublishesToAreForgotten looks through the routes twice.
-func TestTopicsThatNobodyPublishesToAreForgotten(t *testing.T) {
+// TestUnusedTopicsAreForgotten looks through the routes twice.
+func TestUnusedTopicsAreForgotten(t *testing.T) {
 	c, err := New([]string{"http://broker.invalid"})
 	if err != nil {
 		t.Fatal(err)

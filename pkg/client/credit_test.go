@@ -87,7 +87,7 @@ func consumeFew(t *testing.T, few int, waiting map[string]int, use func(*testing
 
 // Where less may be in flight than there are connections, the one that has messages soon gets its
 // turn, whichever it is, and keeps it.
-func TestFewMessagesInFlightGoWhereMessagesAre(t *testing.T) {
+func TestSmallInFlightLimitFollowsMessages(t *testing.T) {
 	for _, address := range []string{"a:1", "b:1", "c:1"} {
 		consumeFew(t, 1, map[string]int{address: 20}, func(t *testing.T, b *fewBrokers, x *Consumer) {
 			began, n := time.Now(), 0
@@ -113,7 +113,7 @@ func TestFewMessagesInFlightGoWhereMessagesAre(t *testing.T) {
 
 // A consumer that lowers what it takes with each message, to take no more than three, waits for none
 // of the three brokers that have one each.
-func TestTheLastOfFewMessagesComesAtOnce(t *testing.T) {
+func TestLastOfFewMessagesArrivesAtOnce(t *testing.T) {
 	consumeFew(t, 3, map[string]int{"a:1": 1, "b:1": 1, "c:1": 1}, func(t *testing.T, _ *fewBrokers, x *Consumer) {
 		synctest.Wait()
 		began, left := time.Now(), 3
@@ -156,7 +156,7 @@ func TestTheLastOfFewMessagesComesAtOnce(t *testing.T) {
 
 // While a message is unanswered for long, its credit goes to no other connection; a message that has
 // timed out no longer counts.
-func TestAHeldMessageKeepsItsCredit(t *testing.T) {
+func TestHeldMessageKeepsItsCredit(t *testing.T) {
 	consumeFew(t, 1, map[string]int{"a:1": 1, "b:1": 1, "c:1": 1}, func(t *testing.T, b *fewBrokers, x *Consumer) {
 		for m := range x.Messages(t.Context()) {
 			time.Sleep(50 * time.Second)

@@ -17,9 +17,9 @@ import (
 // example matches a block of the guide and the name of the function that it shows.
 var example = regexp.MustCompile("(?ms)^<!-- (Example\\w*) -->\n```go\n(.*?)^```\n")
 
-// TestTheGuideShowsWhatTheExamplesDo compares each block of docs/guide/client.md with the
+// TestGuideShowsWhatTheExamplesDo compares each block of docs/guide/client.md with the
 // example that it names, which go test runs. With -update the blocks are written.
-func TestTheGuideShowsWhatTheExamplesDo(t *testing.T) {
+func TestGuideShowsWhatTheExamplesDo(t *testing.T) {
 	const page = "../../docs/guide/client.md"
 	text, err := os.ReadFile(page)
 	if err != nil {

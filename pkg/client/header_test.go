@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestHeadersAreTheProtocols(t *testing.T) {
+func TestHeadersMatchProtocol(t *testing.T) {
 	for name, tt := range map[string]struct {
 		c    *call
 		want string
@@ -54,7 +54,7 @@ func TestStringsAreJSON(t *testing.T) {
 	}
 }
 
-func TestHeadersThatNoBrokerTakesAreRefusedHere(t *testing.T) {
+func TestInvalidHeadersAreRefusedByClient(t *testing.T) {
 	for name, o := range map[string]Outgoing{
 		"a long key":             {Key: strings.Repeat("k", 256)},
 		"a long dedup id":        {DedupID: strings.Repeat("k", 65)},
@@ -73,7 +73,7 @@ func TestHeadersThatNoBrokerTakesAreRefusedHere(t *testing.T) {
 	}
 }
 
-func TestHeadersAreTakenOffABody(t *testing.T) {
+func TestHeadersAreSplitFromBody(t *testing.T) {
 	for in, want := range map[string][3]string{
 		"\x00body":           {"", "body", ""},
 		"\x00":               {"", "", ""},
@@ -110,8 +110,8 @@ func FuzzSplitHeader(f *testing.F) {
 	})
 }
 
-// TestWithIdsWhatIsUncertainIsTriedAgain loses the connection after the first publish.
-func TestWithIdsWhatIsUncertainIsTriedAgain(t *testing.T) {
+// TestUncertainPublishWithIDIsRetried loses the connection after the first publish.
+func TestUncertainPublishWithIDIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		take := func(p peer) bool {
@@ -142,7 +142,7 @@ func TestWithIdsWhatIsUncertainIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestEachMessageHasAnIdOfItsOwn(t *testing.T) {
+func TestEachMessageHasItsOwnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string
 		f := one(t, func(p peer) {
@@ -177,7 +177,7 @@ func TestEachMessageHasAnIdOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAConsumerWithHeadersGetsThem(t *testing.T) {
+func TestConsumerWithHeadersGetsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := "\x00\x04\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x00"
 		f := one(t, func(p peer) {

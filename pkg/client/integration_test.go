@@ -93,7 +93,7 @@ func TestWhatIsPublishedIsConsumed(t *testing.T) {
 	}
 }
 
-func TestHandlersRunAtTheSameTimeAndAreWaitedFor(t *testing.T) {
+func TestHandlersRunConcurrentlyAndAreAwaited(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	c := newClient(t, []string{b.Addr()})
 	const n = 100
@@ -142,7 +142,7 @@ func TestHandlersRunAtTheSameTimeAndAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAFailedMessageIsHandledAgain(t *testing.T) {
+func TestFailedMessageIsRetried(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	c := newClient(t, []string{b.Addr()})
 	if err := c.Publish(ctx, "jobs", []byte("x")); err != nil {
@@ -174,7 +174,7 @@ func TestAFailedMessageIsHandledAgain(t *testing.T) {
 
 // TestAClusterLosesAndKeeps publishes and consumes while nodes are killed: what was
 // acknowledged arrives, and what was refused does not.
-func TestAClusterKeepsWhatItAcknowledgedToTheClient(t *testing.T) {
+func TestClusterKeepsAcknowledgedMessages(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())
 	for name, addresses := range map[string][]string{

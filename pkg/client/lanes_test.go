@@ -93,8 +93,8 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 	}
 }
 
-// TestAKeyThatIsBusyHoldsUpNoOther has one key with a slow handler, and two handlers.
-func TestAKeyThatIsBusyHoldsUpNoOther(t *testing.T) {
+// TestBusyKeyDelaysNoOther has one key with a slow handler, and two handlers.
+func TestBusyKeyDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.subscribed("RDY 64\n")
@@ -132,9 +132,9 @@ func TestAKeyThatIsBusyHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsForItsKeyGoesBackAtTheEnd ends Run while a message waits for another, and has
+// TestMessagesWaitingForKeyAreRequeuedAtClose ends Run while a message waits for another, and has
 // one that was delivered again left alone.
-func TestWhatWaitsForItsKeyGoesBackAtTheEnd(t *testing.T) {
+func TestMessagesWaitingForKeyAreRequeuedAtClose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []ConsumerOption
 		took    time.Duration
@@ -185,8 +185,8 @@ func TestWhatWaitsForItsKeyGoesBackAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestAKeyFunctionThatPanicsFailsItsMessage continues with the next one.
-func TestAKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
+// TestKeyFunctionThatPanicsFailsItsMessage continues with the next one.
+func TestKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.subscribed("RDY 64\n")
@@ -225,8 +225,8 @@ func TestAKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
 	})
 }
 
-// TestWhatMayBeInFlightIsChanged sees the ready count change before the message is finished.
-func TestWhatMayBeInFlightIsChanged(t *testing.T) {
+// TestInFlightLimitCanBeChanged sees the ready count change before the message is finished.
+func TestInFlightLimitCanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.greet(`{"max_rdy_count":2500}`)
@@ -258,7 +258,7 @@ func TestWhatMayBeInFlightIsChanged(t *testing.T) {
 }
 
 // A handler that hangs does not collect what the broker has taken back and sends again.
-func TestWhatWasLostBehindAKeyGoesWithTheNext(t *testing.T) {
+func TestMessageLostBehindKeyIsHandledWithNext(t *testing.T) {
 	l := newLanes()
 	began := time.Now()
 	add := func(at int, lost int) (gone []waiting) {

@@ -82,8 +82,8 @@ func TestConnectionsAreUpgradedAndAuthorized(t *testing.T) {
 	}
 }
 
-// TestAPausedNodeIsGivenUpForAnother hangs the node that the client publishes to.
-func TestAPausedNodeIsGivenUpForAnother(t *testing.T) {
+// TestPausedNodeIsReplaced hangs the node that the client publishes to.
+func TestPausedNodeIsReplaced(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())
 	at := make(chan string, 99)
@@ -107,7 +107,7 @@ func TestAPausedNodeIsGivenUpForAnother(t *testing.T) {
 	hung.Resume()
 }
 
-func TestHeadersTravelWithAMessage(t *testing.T) {
+func TestHeadersAreDelivered(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	createTopic(t, b, `{"name":"t","config":{"ext":true}}`)
 	c := newClient(t, []string{b.Addr()})
@@ -175,7 +175,7 @@ func storedIn(t *testing.T, b *brokertest.Node, topic string) (total uint64, per
 	return total, perPartition
 }
 
-func TestAnIdIsStoredOnce(t *testing.T) {
+func TestIdIsStoredOnce(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	createTopic(t, b, `{"name":"t"}`)
 	c := newClient(t, []string{b.Addr()}, client.WithDedup())
@@ -195,7 +195,7 @@ func TestAnIdIsStoredOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyChoosesThePartition(t *testing.T) {
+func TestKeyChoosesThePartition(t *testing.T) {
 	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
 	createTopic(t, b, `{"name":"t","config":{"partitions":4}}`)
 	c := newClient(t, []string{b.Addr()})
@@ -209,9 +209,9 @@ func TestAKeyChoosesThePartition(t *testing.T) {
 	}
 }
 
-// TestWithIdsNothingIsLostOrStoredTwice publishes from several goroutines while nodes are killed
+// TestWithIDsNothingIsLostOrStoredTwice publishes from several goroutines while nodes are killed
 // and come back: every publish succeeds, and every message is stored once.
-func TestWithIdsNothingIsLostOrStoredTwice(t *testing.T) {
+func TestWithIDsNothingIsLostOrStoredTwice(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())
 	createTopic(t, nodes[0], `{"name":"t","config":{"partitions":3}}`)

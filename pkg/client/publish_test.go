@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestCommandsAreTheProtocols(t *testing.T) {
+func TestCommandsMatchProtocol(t *testing.T) {
 	id := messageID([]byte("0123456789abcdef"))
 	for want, got := range map[string][]byte{
 		"PUB t\n\x00\x00\x00\x02hi":       appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi")}}),
@@ -34,7 +34,7 @@ func TestCommandsAreTheProtocols(t *testing.T) {
 	}
 }
 
-func TestIdentifyAsksForWhatIsConfigured(t *testing.T) {
+func TestIdentifyRequestsConfiguredFeatures(t *testing.T) {
 	cfg, err := configure([]string{node}, []Option{WithClientID("me"), WithUserAgent("test/1"), WithHeartbeat(2 * time.Second), WithDeflate(3)})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestIdentifyAsksForWhatIsConfigured(t *testing.T) {
 	}
 }
 
-func TestPublishesAreSentWithoutWaitingAndAnsweredInOrder(t *testing.T) {
+func TestPublishesArePipelined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.greet("OK")
@@ -91,7 +91,7 @@ func TestPublishesAreSentWithoutWaitingAndAnsweredInOrder(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedForNowIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
+func TestTemporaryRefusalIsRetriedUntilTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		f := one(t, func(p peer) {
@@ -119,7 +119,7 @@ func TestWhatIsRefusedForNowIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestWhatMayHaveBeenPublishedIsNotSentAgain(t *testing.T) {
+func TestUncertainPublishIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.greet("OK")
@@ -139,9 +139,9 @@ func TestWhatMayHaveBeenPublishedIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestAfterAnUncertainAttemptNothingIsRefused loses a publish with an id, and then finds no
+// TestUncertainAttemptStaysUncertain loses a publish with an id, and then finds no
 // broker.
-func TestAfterAnUncertainAttemptNothingIsRefused(t *testing.T) {
+func TestUncertainAttemptStaysUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) { p.greet("OK"); p.line(); p.body() })
 		c := f.client([]string{node}, WithDedup(), WithPublishTimeout(3*time.Second))
@@ -152,7 +152,7 @@ func TestAfterAnUncertainAttemptNothingIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhatWasNeverSentGoesToTheNextConnection(t *testing.T) {
+func TestUnsentPublishGoesToNextConnection(t *testing.T) {
 	cn := &conn{wake: make(chan struct{}, 1)} // nobody writes
 	cn.mu.Lock()
 	sent, unsent := new(call), new(call)
@@ -186,7 +186,7 @@ func (r *recorder) ended(c *call, err error) { r.outcome[c] = err }
 func (r *recorder) received(*conn, *Message) {}
 func (r *recorder) complained(*conn, error)  {}
 
-func TestAfterItsLastWordsABrokerHasExecutedNothing(t *testing.T) {
+func TestNothingIsExecutedAfterFatalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second []string
 		f := one(t, func(p peer) {
@@ -223,7 +223,7 @@ func TestAfterItsLastWordsABrokerHasExecutedNothing(t *testing.T) {
 	})
 }
 
-func TestAContextEndsAPublishAndSaysWhatBecameOfIt(t *testing.T) {
+func TestContextEndsPublishWithItsOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) { p.greet("OK"); p.drain() })
 		c := f.client([]string{node}, WithReconnect(time.Hour, time.Hour))
@@ -252,7 +252,7 @@ func TestAContextEndsAPublishAndSaysWhatBecameOfIt(t *testing.T) {
 	})
 }
 
-func TestNobodyThereIsRefusedAndSaysWhere(t *testing.T) {
+func TestUnreachableBrokersAreRefusedAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeNet(t, nil)
 		c := f.client([]string{"a:1", "b:2"}, WithPublishTimeout(3*time.Second))
@@ -264,8 +264,8 @@ func TestNobodyThereIsRefusedAndSaysWhere(t *testing.T) {
 	})
 }
 
-// TestNodesThatFailAreLeftAlone counts the attempts to connect within a minute.
-func TestNodesThatFailAreLeftAlone(t *testing.T) {
+// TestFailingNodesAreAvoidedForAWhile counts the attempts to connect within a minute.
+func TestFailingNodesAreAvoidedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeNet(t, nil)
 		c := f.client([]string{node}, WithPublishTimeout(time.Minute), WithReconnect(100*time.Millisecond, 5*time.Second))
@@ -279,7 +279,7 @@ func TestNodesThatFailAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestASilentBrokerIsGivenUpForAnother(t *testing.T) {
+func TestSilentBrokerIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeNet(t, map[string][]func(peer){node: {
 			func(p peer) { p.greet("OK"); p.line(); p.body(); p.ok(); p.drain() },
@@ -345,7 +345,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestWhatNoBrokerTakesIsRefusedHere(t *testing.T) {
+func TestInvalidPublishesAreRefusedByClient(t *testing.T) {
 	c, err := New([]string{node})
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func TestWhatNoBrokerTakesIsRefusedHere(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatMayBeTriedAgain(t *testing.T) {
+func TestErrorsReportWhetherToRetry(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want verdict
@@ -393,7 +393,7 @@ func TestErrorsSayWhatMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatCannotBeMadeSaysWhy(t *testing.T) {
+func TestFailedConnectionReportsReason(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script  func(peer)
 		options []Option
@@ -432,7 +432,7 @@ func TestAConnectionThatCannotBeMadeSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAConnectionEndsWithWhatIsNoAnswer(t *testing.T) {
+func TestInvalidAnswerClosesConnection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script func(peer)
 		want   error
@@ -461,7 +461,7 @@ func TestAConnectionEndsWithWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestHooksAreToldOfEachPublish(t *testing.T) {
+func TestHooksReportEachPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
 			p.greet("OK")
@@ -489,7 +489,7 @@ func TestHooksAreToldOfEachPublish(t *testing.T) {
 	})
 }
 
-func TestAClientSaysWhatItIsGivenWrong(t *testing.T) {
+func TestClientReportsInvalidOptions(t *testing.T) {
 	for name, err := range map[string]error{
 		"no address":         made(nil),
 		"no port":            made([]string{"broker"}),

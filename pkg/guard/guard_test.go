@@ -64,7 +64,7 @@ func create(name string, certificates ...string) access.Change {
 	return access.Change{Verb: access.CreateUser, User: name, Certificates: certificates}
 }
 
-func TestAnIdentityLastsNoLongerThanWhatItStandsOn(t *testing.T) {
+func TestIdentityExpiresWithItsCredential(t *testing.T) {
 	b := newBook(t, create("joe", "joe.example"))
 	g := b.guard()
 	nameOf := func(id *Identity, at time.Time) string {
@@ -138,7 +138,7 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsRightForAWhile(t *testing.T) {
+func TestVerifiedPasswordIsCached(t *testing.T) {
 	stored, err := access.HashPassword("password 1", rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestFewPasswordsAreHashedAtATime(t *testing.T) {
 	})
 }
 
-func TestTheSecretOfTheFirstAdministratorIsNoUser(t *testing.T) {
+func TestFirstAdministratorSecretIsNoUser(t *testing.T) {
 	b := newBook(t, create(firstAdministrator))
 	g := New(Options{Directory: b.d.Load, First: func(text string) bool { return text == "secret" }})
 	who, err := g.Token(here, "secret", now)
@@ -224,7 +224,7 @@ func TestTheSecretOfTheFirstAdministratorIsNoUser(t *testing.T) {
 	}
 }
 
-func TestACallerMayWhatTheRulesSay(t *testing.T) {
+func TestRulesDecideForCaller(t *testing.T) {
 	b := newBook(t, access.Change{Verb: access.CreateUser, User: "joe", Rules: []access.Rule{{Right: access.Publish, Topic: "a*"}}},
 		access.Change{Verb: access.CreateUser, User: "ops", Certificates: []string{"ops"}, Rules: []access.Rule{{Right: access.Admin}}})
 	text, _ := b.token("joe", 0)

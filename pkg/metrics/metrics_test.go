@@ -132,7 +132,7 @@ func observeAll(h *Histograms) {
 	h.ObserveChange(meta.ElectLeaders{Elections: []meta.Election{{Leader: "n1"}}}, meta.Result{})
 }
 
-func TestNamesKeepPrometheusRules(t *testing.T) {
+func TestMetricNamesFollowPrometheusRules(t *testing.T) {
 	m := full(topicOf("t", "c"))
 	observeAll(m.Histograms())
 	families, err := m.registry.Gather()
@@ -270,8 +270,8 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 	}
 }
 
-// TestTheAlertsSpeakOfWhatIsThere finds rules about metrics that were renamed.
-func TestTheAlertsSpeakOfWhatIsThere(t *testing.T) {
+// TestAlertsUseExistingMetrics finds rules about metrics that were renamed.
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	rules, err := os.ReadFile(filepath.Join("..", "..", "deploy", "prometheus", "brokerd-alerts.yml"))
 	if err != nil {
 		t.Fatal(err)
@@ -303,9 +303,9 @@ func TestActsAreCountedByTheirResult(t *testing.T) {
 	}
 }
 
-// TestWhatHasNothingToTell: counters of channels are there from the start, so that their first
+// TestEmptySourcesExportCountersButNoRatios: counters of channels are there from the start, so that their first
 // increase is seen; a ratio of nothing is not.
-func TestWhatHasNothingToTell(t *testing.T) {
+func TestEmptySourcesExportCountersButNoRatios(t *testing.T) {
 	text := scrape(t, full(stats.Topic{Name: "t", QuotaUsed: -1, Channels: []stats.Channel{{Name: "c"}}}))
 	for _, name := range []string{
 		"dead_lettered_total", "dropped_total", "backed_off_total", "filtered_total", "filter_errors_total", "throttled_seconds_total",
@@ -337,14 +337,14 @@ func TestFinishedMessagesAndAppendsAreRecorded(t *testing.T) {
 	}
 }
 
-func TestWithoutSourcesThereIsTheProcess(t *testing.T) {
+func TestProcessMetricsNeedNoSource(t *testing.T) {
 	text := scrape(t, New(Options{}))
 	if strings.Contains(text, "brokerd_channel_depth") || !strings.Contains(text, "brokerd_build_info") {
 		t.Error(text)
 	}
 }
 
-func TestAPublishIsCountedByItsEnd(t *testing.T) {
+func TestPublishIsCountedByOutcome(t *testing.T) {
 	for _, test := range []struct {
 		err    error
 		result string
@@ -417,7 +417,7 @@ func TestEphemeralNamesShareSeries(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooMuchIsSummed(t *testing.T) {
+func TestExcessSeriesAreSummed(t *testing.T) {
 	got := fold([]stats.Topic{
 		topicOf("a", "c", "d"),
 		topicOf("b", "c", "d"),

@@ -115,7 +115,7 @@ func TestSpansArePosted(t *testing.T) {
 }
 
 // A collector that is away for a while gets what fits in the meantime.
-func TestACollectorIsTriedAgain(t *testing.T) {
+func TestCollectorIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		c := &collector{answer: func(n int) (*http.Response, error) {
@@ -147,7 +147,7 @@ func TestACollectorIsTriedAgain(t *testing.T) {
 }
 
 // A collector that hangs, or that is not there, costs a bounded memory and no time.
-func TestAHungCollectorHoldsUpNothing(t *testing.T) {
+func TestHungCollectorDelaysNothing(t *testing.T) {
 	for _, kind := range []string{"hangs", "refuses"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &collector{}

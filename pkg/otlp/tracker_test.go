@@ -109,7 +109,7 @@ func published(noted int) func(*trace.Exported) {
 
 func attempt(n uint16) func(*trace.Exported) { return func(x *trace.Exported) { x.Attempt = n } }
 
-func TestALifeBecomesSpans(t *testing.T) {
+func TestEventsBecomeSpans(t *testing.T) {
 	l := newLife(orders)
 	l.happens(trace.Published, 5, 1, published(3))
 	l.happens(trace.Committed, 5, 9, nil)
@@ -152,7 +152,7 @@ func TestALifeBecomesSpans(t *testing.T) {
 }
 
 // The publisher's context is the parent of the publish, and decides whether there are spans.
-func TestThePublishersContextIsHonoured(t *testing.T) {
+func TestPublishersContextIsHonoured(t *testing.T) {
 	given := trace.ParseContext("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	l := newLife(orders)
 	with := func(x *trace.Exported) { x.Context = given }
@@ -199,7 +199,7 @@ func TestTwoNodesMakeOneTrace(t *testing.T) {
 	}
 }
 
-func TestACopyIsOfItsOriginsTrace(t *testing.T) {
+func TestCopyBelongsToOriginsTrace(t *testing.T) {
 	l := newLife(orders)
 	copied := func(x *trace.Exported) { x.Origin = seq.NewMessageID(3, 5) }
 	l.happens(trace.Published, 5, 1, nil)
@@ -243,7 +243,7 @@ func TestCommitsInAnyOrder(t *testing.T) {
 }
 
 // What a tracker knows is bounded, and nothing is lost that was begun.
-func TestWhatIsKnownIsBounded(t *testing.T) {
+func TestTrackedStateIsBounded(t *testing.T) {
 	l := newLife(orders)
 	n := seq.Offset(2*maxKnown + 10)
 	for o := range n {
@@ -259,7 +259,7 @@ func TestWhatIsKnownIsBounded(t *testing.T) {
 	}
 }
 
-func TestOddEventsAreNoTrouble(t *testing.T) {
+func TestUnexpectedEventsAreIgnored(t *testing.T) {
 	l := newLife(orders)
 	l.happens(trace.Finished, 5, 9, func(x *trace.Exported) { x.Client, x.Note = "a\xff"+strings.Repeat("x", 1000), "by an operator" })
 	l.happens(trace.Delivered, 5, 10, nil)

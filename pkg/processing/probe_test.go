@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-func TestAProbeFollowsOneMessageToItsEnd(t *testing.T) {
+func TestProbeFollowsOneMessage(t *testing.T) {
 	const timeout = time.Minute
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	var p Probe

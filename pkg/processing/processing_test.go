@@ -9,7 +9,7 @@ import (
 
 // A consumer does not keep for ever when messages were published that it lost: they timed
 // out, and others finished them.
-func TestPublishesOfLostMessagesAreForgotten(t *testing.T) {
+func TestLostPublishesAreForgotten(t *testing.T) {
 	var p Published
 	for o := range seq.Offset(Least - 1) {
 		p.Add(o, time.Duration(o))

@@ -12,7 +12,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-func TestContextsAreReadOffHeaders(t *testing.T) {
+func TestContextsAreReadFromHeaders(t *testing.T) {
 	for header, want := range map[string]string{
 		``:                     "",
 		`{}`:                   "",
@@ -70,7 +70,7 @@ func (x *exported) Export(e Exported) {
 }
 
 // An exporter is told of each event, with the publisher's context where a header is at hand.
-func TestAnExporterIsToldOfContexts(t *testing.T) {
+func TestExporterReceivesContexts(t *testing.T) {
 	r, err := sampling.ParseRule("on")
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func scanned(data []byte) (events []Event, damaged int) {
 	return events, damaged
 }
 
-func TestAFrameIsGolden(t *testing.T) {
+func TestFrameIsGolden(t *testing.T) {
 	got := frameOf(story())
 	golden.Compare(t, filepath.Join("testdata", "frame.golden"), got)
 	events, damaged := scanned(got)
@@ -109,7 +109,7 @@ func TestFramesReadBackAndDamageLosesOnlyItsFrame(t *testing.T) {
 	}
 }
 
-func TestATornFrameIsPassedOver(t *testing.T) {
+func TestTornFrameIsSkipped(t *testing.T) {
 	whole := frameOf(story())
 	data := append(bytes.Clone(whole), whole[:len(whole)/2]...)
 	if events, damaged := scanned(data); len(events) != len(story()) || damaged != len(whole)/2 {
@@ -117,7 +117,7 @@ func TestATornFrameIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAnEventTakesAtMostWhatItMay(t *testing.T) {
+func TestEventSizeIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 3*maxName)
 	e := Event{
 		What: Finished, Time: -1 << 62, Message: Message{1<<64 - 1, 1<<64 - 1}, Count: 1<<31 - 1, Channel: long + "a", Client: "b" + long, Note: "c" + long,

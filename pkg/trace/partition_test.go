@@ -46,7 +46,7 @@ func lifeOf(s *Store, m Message) string {
 	return strings.Join(words, " ")
 }
 
-func TestALifeIsToldInOrder(t *testing.T) {
+func TestEventsAreSorted(t *testing.T) {
 	p, s := under(t, "on", Slow{})
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
 	p.Committed(4, 3, at(4)) // it was noted later than the delivery
@@ -91,7 +91,7 @@ func TestCopiesFollowTheirOrigin(t *testing.T) {
 	}
 }
 
-func TestOnlyChannelsThatAreNamedAreTraced(t *testing.T) {
+func TestOnlyNamedChannelsAreTraced(t *testing.T) {
 	p, s := under(t, "on channel:c", Slow{})
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", At: at(1)})
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "d", At: at(1)})
@@ -133,7 +133,7 @@ func TestMessagesAreFoundByTraceIDAndKey(t *testing.T) {
 	}
 }
 
-func TestNothingIsNotedOfWhatIsNotTraced(t *testing.T) {
+func TestUntracedMessagesAreNotRecorded(t *testing.T) {
 	p, _ := under(t, "", Slow{})
 	if p != nil {
 		t.Error("off is on")
@@ -148,7 +148,7 @@ func TestNothingIsNotedOfWhatIsNotTraced(t *testing.T) {
 	}
 }
 
-func TestSlowOnesAreReported(t *testing.T) {
+func TestSlowMessagesAreReported(t *testing.T) {
 	var got []string
 	slow := Slow{Publish: time.Second, Delivery: time.Minute, Report: func(kind string, m Message, d time.Duration) {
 		got = append(got, fmt.Sprint(kind, m.ID.Offset(), d >= time.Second))

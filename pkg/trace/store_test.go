@@ -61,7 +61,7 @@ func TestEventsOutliveTheProcess(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotedLastIsStoredAtTheEnd(t *testing.T) {
+func TestLastEventsAreStoredAtClose(t *testing.T) {
 	disk := vfs.NewMem()
 	s := Open(Options{FS: disk, Dir: "trace"})
 	stop := running(s)
@@ -72,7 +72,7 @@ func TestWhatIsNotedLastIsStoredAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestTheOldestEventsGo(t *testing.T) {
+func TestOldestEventsAreDropped(t *testing.T) {
 	disk := vfs.NewMem()
 	s := Open(Options{FS: disk, Dir: "trace", Bytes: MinBytes})
 	stop := running(s)
@@ -114,7 +114,7 @@ func TestManyStartsLeaveFewFiles(t *testing.T) {
 	}
 }
 
-func TestADiskThatFailsLosesEventsAndSaysSo(t *testing.T) {
+func TestFailingDiskLosesEventsAndReportsIt(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	broken := true
 	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
@@ -136,7 +136,7 @@ func TestADiskThatFailsLosesEventsAndSaysSo(t *testing.T) {
 }
 
 // While no write works, what was stored before must not be pushed out.
-func TestADiskThatFailsForLongKeepsWhatIsStored(t *testing.T) {
+func TestLongDiskFailureKeepsStoredEvents(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	broken := false
 	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
@@ -162,7 +162,7 @@ func TestADiskThatFailsForLongKeepsWhatIsStored(t *testing.T) {
 }
 
 // An answer keeps no more in memory than it may tell, however much there is.
-func TestAnAnswerIsBoundedWhileItIsGathered(t *testing.T) {
+func TestAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 	var l latest
 	for i := range 5*maxEvents + 7 {
 		l.add(Event{Time: int64(i)})
@@ -173,7 +173,7 @@ func TestAnAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 	}
 }
 
-func TestADiskThatHangsBoundsMemory(t *testing.T) {
+func TestStalledDiskBoundsMemory(t *testing.T) {
 	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nobody writes
 	for o := range seq.Offset(500_000) {
 		s.add(event(o), nil, Context{})
@@ -183,7 +183,7 @@ func TestADiskThatHangsBoundsMemory(t *testing.T) {
 	}
 }
 
-func TestDamageLosesEventsAndSaysSo(t *testing.T) {
+func TestDamageLosesEventsAndReportsIt(t *testing.T) {
 	disk := vfs.NewMem()
 	s := Open(Options{FS: disk, Dir: "trace"})
 	s.add(event(1), nil, Context{})

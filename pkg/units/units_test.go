@@ -26,7 +26,7 @@ func TestSizesAreRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSizeIsRefused(t *testing.T) {
+func TestInvalidSizesAreRefused(t *testing.T) {
 	for text, want := range map[string]error{
 		"": errSize, " ": errSize, "x": errSize, "GiB": errSize, ".": errSize, ".K": errSize,
 		"5gtp": errSize, "5kmg": errSize, "5ib": errSize, "5i": errSize, "5ii": errSize, "5bb": errSize, "5Kii": errSize,
@@ -70,7 +70,7 @@ func TestDurationsAreRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDurationIsRefused(t *testing.T) {
+func TestInvalidDurationsAreRefused(t *testing.T) {
 	for text, want := range map[string]error{
 		"": errDuration, " ": errDuration, "60": errDuration, "00": errDuration, "d": errDuration, ".s": errDuration,
 		"soon": errDuration, "5gtp": errDuration, "1M": errDuration, "1H": errDuration, "1D": errDuration, "1y": errDuration,
@@ -97,7 +97,7 @@ func TestDurationsArePrintedWithoutZeros(t *testing.T) {
 	}
 }
 
-func TestErrorsNameFormsThatAreTaken(t *testing.T) {
+func TestErrorsNameValidForms(t *testing.T) {
 	for _, e := range []struct {
 		err   error
 		forms string
@@ -115,7 +115,7 @@ func TestErrorsNameFormsThatAreTaken(t *testing.T) {
 	}
 }
 
-func TestWhatIsPrintedReadsBack(t *testing.T) {
+func TestPrintedValuesParse(t *testing.T) {
 	seed := testrand.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 10_000 {

@@ -11,7 +11,7 @@ func dropMistakes() []mistake {
 		{
 			name: "drops: the rest of a body is read as fast as it comes over HTTP", file: "pkg/admin/web/body.go",
 			old: " || !h.Drops.Wait(int(n), end)", with: "",
-			tests: []string{"./pkg/admin/web"}, run: "TestWhatIsDropped",
+			tests: []string{"./pkg/admin/web"}, run: "TestDroppedBodyIsPaced",
 		},
 		{
 			name: "drops: each has the whole rate", file: "pkg/limit/drops.go",
@@ -53,7 +53,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			name: "bounds: empty files push out traces", file: "pkg/trace/store.go",
-			old: "\tif empty {\n\t\ts.segments", with: "\tif false {\n\t\ts.segments", tests: trace, run: "FailsForLong",
+			old: "\tif empty {\n\t\ts.segments", with: "\tif false {\n\t\ts.segments", tests: trace, run: "TestLongDiskFailureKeepsStoredEvents",
 		},
 	}
 }

@@ -6,19 +6,19 @@ func explainMistakes() []mistake {
 	return []mistake{
 		{
 			name: "explain: a channel counts as moving whatever it does", file: "pkg/admin/v1/explain.go",
-			old: "now.FinishedTotal > before.FinishedTotal ||", with: "now.FinishedTotal >= before.FinishedTotal ||", tests: tests, run: "Explained|LookedAt",
+			old: "now.FinishedTotal > before.FinishedTotal ||", with: "now.FinishedTotal >= before.FinishedTotal ||", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},
 		{
 			name: "explain: what moves is observed to the end", file: "pkg/admin/v1/explain.go",
-			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {", with: "if false {", tests: tests, run: "Explained|LookedAt",
+			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {", with: "if false {", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},
 		{
 			name: "explain: a paused topic is named though nothing waits", file: "pkg/admin/v1/explain.go",
-			old: "return t.Paused && t.Depth > 0", with: "return t.Paused", tests: tests, run: "Explained|LookedAt",
+			old: "return t.Paused && t.Depth > 0", with: "return t.Paused", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},
 		{
 			name: "explain: a consumer that backs off is not told from one without RDY", file: "pkg/admin/v1/explain.go",
-			old: "case c.Ready == 0 && c.RequeuedTotal > 0:", with: "case false:", tests: tests, run: "Explained|LookedAt",
+			old: "case c.Ready == 0 && c.RequeuedTotal > 0:", with: "case false:", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},
 		{
 			name: "health: a follower that slows publishes down is not named", file: "pkg/host/health.go",

@@ -6,12 +6,12 @@ func latencyMistakes() []mistake {
 		{
 			name: "the sample of processing follows a message that another consumer has", file: "pkg/processing/probe.go",
 			old: "now.UnixNano()-p.begun.Load() < int64(timeout)", with: "true",
-			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
+			tests: []string{"./pkg/processing"}, run: "TestProbeFollowsOneMessage",
 		},
 		{
 			name: "the sample of processing counts a message again and again", file: "pkg/processing/probe.go",
 			old: "return max(took, 0), attempts, p.offset.CompareAndSwap(uint64(o)+1, 0)", with: "return max(took, 0), attempts, true",
-			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
+			tests: []string{"./pkg/processing"}, run: "TestProbeFollowsOneMessage",
 		},
 		{
 			name: "changes of the in-sync set are not reported to the observer", file: "pkg/host/host.go",
@@ -80,15 +80,15 @@ func traceMistakes() []mistake {
 		},
 		{
 			name: "trace: a store grows without a bound", file: "pkg/trace/store.go",
-			old: "len(s.segments) < 2 ||", with: "true ||", tests: tests, run: "TestTheOldestEventsGo|TestManyStarts",
+			old: "len(s.segments) < 2 ||", with: "true ||", tests: tests, run: "TestOldestEventsAreDropped|TestManyStarts",
 		},
 		{
 			name: "trace: frames wait for a slow disk without a bound", file: "pkg/trace/store.go",
-			old: "len(s.waiting) > maxWaiting &&", with: "false &&", tests: tests, run: "TestADiskThatHangs",
+			old: "len(s.waiting) > maxWaiting &&", with: "false &&", tests: tests, run: "TestStalledDiskBoundsMemory",
 		},
 		{
 			name: "trace: a topic shows the events of another that had its name", file: "pkg/trace/event.go",
-			old: "e.Message.Incarnation == m.Incarnation && ", with: "", tests: tests, run: "TestALifeIsTold",
+			old: "e.Message.Incarnation == m.Incarnation && ", with: "", tests: tests, run: "TestEventsAreSorted",
 		},
 		{
 			name: "trace: a copy is no part of its origin's life", file: "pkg/trace/find.go",
@@ -100,11 +100,11 @@ func traceMistakes() []mistake {
 		},
 		{
 			name: "trace: all channels are traced where one is named", file: "pkg/trace/partition.go",
-			old: "x.Channel != \"\" && !p.rule.HasChannel(x.Channel) || ", with: "", tests: tests, run: "TestOnlyChannels",
+			old: "x.Channel != \"\" && !p.rule.HasChannel(x.Channel) || ", with: "", tests: tests, run: "TestOnlyNamedChannelsAreTraced",
 		},
 		{
 			name: "trace: what was noted last is lost at the end", file: "pkg/trace/store.go",
-			old: "\t\ts.flush(true)\n\t\ts.closeFile()\n", with: "\t\ts.closeFile()\n", tests: tests, run: "TestWhatIsNotedLast",
+			old: "\t\ts.flush(true)\n\t\ts.closeFile()\n", with: "\t\ts.closeFile()\n", tests: tests, run: "TestLastEventsAreStoredAtClose",
 		},
 		{
 			name: "trace: a process appends to what it finds", file: "pkg/trace/store.go",

@@ -188,7 +188,7 @@ func edgeMistakes() []mistake {
 		{
 			name: "a host that ends like an allowed one is answered", file: "pkg/admin/web/hosts.go",
 			old: `return strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix)`, with: `return strings.HasSuffix(host, suffix)`,
-			tests: web, run: "OnlyNames",
+			tests: web, run: "TestOnlyOwnHostNamesAreAnswered",
 		},
 		{
 			name: "the lookup daemon answers to every name", file: "cmd/brokerd/nsqlookupd.go",
@@ -198,12 +198,12 @@ func edgeMistakes() []mistake {
 		{
 			name: "a page of another site publishes", file: "pkg/admin/web/server.go",
 			old: "if err := h.origin.Check(r); err != nil {", with: `if err := h.origin.Check(r); err != nil && r.URL.Path != "/pub" {`,
-			tests: web, run: "AnotherSite",
+			tests: web, run: "TestCrossSiteRequestsChangeNothing",
 		},
 		{
 			name: "who is refused as busy sees a reset", file: "pkg/admin/web/server.go",
 			old: "\t\t\tw.handler.drain(w.ResponseWriter, w.request)\n\t\tcase http.StatusRequestEntityTooLarge:", with: "\t\tcase http.StatusRequestEntityTooLarge:",
-			tests: web, run: "RefusedForTheSize",
+			tests: web, run: "TestOversizeRequestSenderSeesError",
 		},
 		{
 			name: "anybody changes options", file: "pkg/admin/nsqd/debug.go",

@@ -97,59 +97,59 @@ func accessMistakes() []mistake {
 	return []mistake{
 		{
 			name: "access: a rule for one right grants another", file: "pkg/access/rule.go",
-			old: "case r.Right != d.Right:", with: "case false:", tests: here, run: "ARuleGrants",
+			old: "case r.Right != d.Right:", with: "case false:", tests: here, run: "TestRuleGrantsOnlyItsRights",
 		},
 		{
 			name: "access: a rule for one topic grants another", file: "pkg/access/rule.go",
-			old: `d.Topic == "" || !match(r.Topic, d.Topic)`, with: `d.Topic == ""`, tests: here, run: "ARuleGrants",
+			old: `d.Topic == "" || !match(r.Topic, d.Topic)`, with: `d.Topic == ""`, tests: here, run: "TestRuleGrantsOnlyItsRights",
 		},
 		{
 			name: "access: a rule for one channel grants another", file: "pkg/access/rule.go",
-			old: `d.Channel != "" && match(r.Channel, d.Channel)`, with: `d.Channel != ""`, tests: here, run: "ARuleGrants",
+			old: `d.Channel != "" && match(r.Channel, d.Channel)`, with: `d.Channel != ""`, tests: here, run: "TestRuleGrantsOnlyItsRights",
 		},
 		{
 			name: "access: a pattern means names that only begin like it", file: "pkg/access/rule.go",
-			old: `return strings.Trim(pattern[p:], "*") == ""`, with: `return strings.Trim(pattern[p:], "*") == "" || true`, tests: here, run: "Patterns|ARuleGrants",
+			old: `return strings.Trim(pattern[p:], "*") == ""`, with: `return strings.Trim(pattern[p:], "*") == "" || true`, tests: here, run: "Patterns|TestRuleGrantsOnlyItsRights",
 		},
 		{
 			name: "access: the id of a token is enough", file: "pkg/access/directory.go",
-			old: "t == nil || !t.is(text)", with: "t == nil", tests: here, run: "ATokenIs",
+			old: "t == nil || !t.is(text)", with: "t == nil", tests: here, run: "TestTokenIsValidUntilExpiry",
 		},
 		{
 			name: "access: a token does not expire", file: "pkg/access/directory.go",
-			old: "t.Expires != 0 && now >= t.Expires", with: "false", tests: here, run: "ATokenIs",
+			old: "t.Expires != 0 && now >= t.Expires", with: "false", tests: here, run: "TestTokenIsValidUntilExpiry",
 		},
 		{
 			name: "access: the tokens of a deleted user stay", file: "pkg/access/change.go",
-			old: "t.User == c.User", with: "false", tests: here, run: "ATokenIs",
+			old: "t.User == c.User", with: "false", tests: here, run: "TestTokenIsValidUntilExpiry",
 		},
 		{
 			name: "access: a certificate of two users is the last one's", file: "pkg/access/directory.go",
-			old: "case owner != nil && owner != u:", with: "case false:", tests: here, run: "ACertificate",
+			old: "case owner != nil && owner != u:", with: "case false:", tests: here, run: "TestCertificateBelongsToOneUserAtMost",
 		},
 		{
 			name: "access: the last administrator may go", file: "pkg/access/change.go",
-			old: "if !n.safe() {", with: "if false {", tests: here, run: "AnAdministratorCan",
+			old: "if !n.safe() {", with: "if false {", tests: here, run: "TestAdministratorCanAlwaysSwitchItOff",
 		},
 		{
 			name: "access: an administrator with a token that expires is enough", file: "pkg/access/directory.go",
-			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "AnAdministratorCan",
+			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "TestAdministratorCanAlwaysSwitchItOff",
 		},
 		{
 			name: "access: a rule that is given twice stays when it is revoked", file: "pkg/access/change.go",
-			old: "slices.Contains(u.Rules[:i], r)", with: "i < 0", tests: here, run: "MakeNoSense",
+			old: "slices.Contains(u.Rules[:i], r)", with: "i < 0", tests: here, run: "TestInvalidAccessChangesAreRefused",
 		},
 		{
 			name: "access: passwords are stored as they are", file: "pkg/access/change.go",
-			old: `!ok && u.Password != ""`, with: "!ok && false", tests: here, run: "MakeNoSense",
+			old: `!ok && u.Password != ""`, with: "!ok && false", tests: here, run: "TestInvalidAccessChangesAreRefused",
 		},
 		{
 			name: "access: who has no password has an empty one", file: "pkg/access/secret.go",
-			old: "key) == 1 && known", with: "key) == 1 || !known", tests: here, run: "APassword",
+			old: "key) == 1 && known", with: "key) == 1 || !known", tests: here, run: "TestPasswordIsHashed",
 		},
 		{
 			name: "access: a token that is cut off is recorded", file: "pkg/access/secret.go",
-			old: "if len(rest) > idText+1 &&", with: "if len(rest) >= tokenLength-len(tokenPrefix) &&", tests: []string{"./pkg/access"}, run: "TestSecrets",
+			old: "if len(rest) > idText+1 &&", with: "if len(rest) >= tokenLength-len(tokenPrefix) &&", tests: []string{"./pkg/access"}, run: "TestTokenSecretsAreRedacted",
 		},
 		{
 			name: "access: a refused change of the metadata has made some of it", file: "pkg/meta/access.go",

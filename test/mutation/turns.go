@@ -51,7 +51,7 @@ func turnMistakes() []mistake {
 		{
 			name: "turns: a long answer is encoded without one", file: "pkg/admin/v1/api.go",
 			old: "a.turns.Do(func() { body", with: "(*limit.Turns)(nil).Do(func() { body",
-			tests: []string{"./pkg/admin"}, run: "TestALongAnswer",
+			tests: []string{"./pkg/admin"}, run: "TestLongAnswerIsEncodedInTurns",
 		},
 		{
 			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1/messages.go",

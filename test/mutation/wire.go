@@ -143,7 +143,7 @@ func permissionMistakes() []mistake {
 		{
 			name: "a token counts after its end on a connection", file: "pkg/guard/guard.go",
 			old: "t.Hash != id.token.Hash || t.Expired(now)", with: "t.Hash != id.token.Hash",
-			tests: []string{"./pkg/guard"}, run: "TestAnIdentityLasts",
+			tests: []string{"./pkg/guard"}, run: "TestIdentityExpiresWithItsCredential",
 		},
 	}
 }

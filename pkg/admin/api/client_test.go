@@ -189,7 +189,7 @@ func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
 
 // A change is carried out where it was asked for or not at all. What redirects it,
 // a proxy that cleans paths for instance, may name another resource.
-func TestAChangeIsNotRedirected(t *testing.T) {
+func TestChangeIsNotRedirected(t *testing.T) {
 	other := newFakeNode(t, http.StatusOK, "{}")
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		asks := 0
@@ -221,7 +221,7 @@ func TestAChangeIsNotRedirected(t *testing.T) {
 }
 
 // A read that is redirected in a circle ends.
-func TestARedirectedReadEnds(t *testing.T) {
+func TestRedirectedReadEnds(t *testing.T) {
 	var proxy *httptest.Server
 	proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, proxy.URL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
@@ -250,7 +250,7 @@ func TestAnswersAreDecoded(t *testing.T) {
 	}
 }
 
-func TestAnErrorKeepsItsCode(t *testing.T) {
+func TestErrorKeepsItsCode(t *testing.T) {
 	const other = "use the http-address of a node, by default port 4151, not that of its lookup or another server"
 	tests := []struct {
 		name   string
@@ -300,7 +300,7 @@ func refusing(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestAnAddressThatRefusesIsPassedOver(t *testing.T) {
+func TestRefusingAddressIsSkipped(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, "{}")
 	c := newTestClient(t, refusing(t), node.URL)
 	for range 2 {
@@ -332,7 +332,7 @@ func TestLearnedAddressesAreAsked(t *testing.T) {
 	}
 }
 
-func TestANodeThatStartsOrExitsIsPassedOver(t *testing.T) {
+func TestStartingOrExitingNodeIsSkipped(t *testing.T) {
 	for _, code := range []failure.Code{failure.Starting, failure.Exiting} {
 		other := newFakeNode(t, http.StatusServiceUnavailable, fmt.Sprintf(`{"error":{"code":%q,"message":"not now"}}`, code))
 		node := newFakeNode(t, http.StatusOK, "{}")
@@ -350,7 +350,7 @@ func TestNoNodeAnswersIsUnavailable(t *testing.T) {
 }
 
 // A node whose machine is off answers nothing to a connection attempt: the request was not sent.
-func TestAChangeIsTriedAtTheNextAddressIfConnectingTimesOut(t *testing.T) {
+func TestChangeIsRetriedIfConnectingTimesOut(t *testing.T) {
 	cause := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}}
 	base, err := url.Parse("http://off")
 	if err != nil {
@@ -374,7 +374,7 @@ func (n *twoNodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-func TestASilentNodeIsPassedOverOnlyForReads(t *testing.T) {
+func TestSilentNodeIsSkippedOnlyForReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := &twoNodes{}
 		for _, tt := range []struct {
@@ -424,7 +424,7 @@ func TestAddressesAreChecked(t *testing.T) {
 	}
 }
 
-func TestValuesKeepTheirForm(t *testing.T) {
+func TestValuesRoundTrip(t *testing.T) {
 	type values struct {
 		S []Sync     `json:"s"`
 		D []Duration `json:"d"`

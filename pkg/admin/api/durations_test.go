@@ -9,7 +9,7 @@ import (
 )
 
 // Every duration is a number of milliseconds, too, under the same name with _ms.
-func TestEveryDurationIsANumberToo(t *testing.T) {
+func TestEveryDurationHasANumber(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

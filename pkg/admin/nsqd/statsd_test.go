@@ -107,8 +107,8 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	}
 }
 
-// TestBackendDepthIsWhatMemoryWouldNotHold, as monitors of nsqd read it.
-func TestBackendDepthIsWhatMemoryWouldNotHold(t *testing.T) {
+// TestBackendDepthIsDepthBeyondMemory, as monitors of nsqd read it.
+func TestBackendDepthIsDepthBeyondMemory(t *testing.T) {
 	for depth, want := range map[int64]int64{0: 0, 10: 0, 11: 1} {
 		got := (&Figures{MemQueueSize: 10}).nsqTopics([]stats.Topic{{Name: "t", Depth: depth, Channels: []stats.Channel{{Name: "c", ChannelCounts: api.ChannelCounts{Depth: depth}}}}}, "", false)[0]
 		if got.BackendDepth != want || got.Channels[0].BackendDepth != want || got.Depth != depth {

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestDurationsAreTakenAsTextOrInMilliseconds(t *testing.T) {
+func TestDurationsAreTextOrMilliseconds(t *testing.T) {
 	text := func(d time.Duration) *api.Duration { v := api.Duration(d); return &v }
 	ms := func(n int64) *int64 { return &n }
 	for _, tc := range []struct {
@@ -39,7 +39,7 @@ func TestDurationsAreTakenAsTextOrInMilliseconds(t *testing.T) {
 	}
 }
 
-func TestMillisecondsRoundAwayFromNothing(t *testing.T) {
+func TestMillisecondsRoundUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -1: -1, -time.Millisecond: -1, time.Hour: 3_600_000,
 	} {

@@ -204,7 +204,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-func TestAnExplanationNamesAFew(t *testing.T) {
+func TestExplanationNamesAFew(t *testing.T) {
 	for n, want := range map[int]string{0: "", 1: "a", 3: "a, b, c", 5: "a, b, c and 2 more"} {
 		if got := list([]string{"a", "b", "c", "d", "e"}[:n]); got != want {
 			t.Errorf("%d names: %q, not %q", n, got, want)

@@ -36,7 +36,7 @@ func TestTraceIDsHaveHexText(t *testing.T) {
 	}
 }
 
-func TestAPatchChangesOnlyWhatItNames(t *testing.T) {
+func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	ms := func(n int) *api.Duration { d := api.Duration(time.Duration(n) * time.Millisecond); return &d }
 	sync := func(s api.Sync) *api.Sync { return &s }
 	always, interval := meta.SyncPolicy{Every: 1}, meta.SyncPolicy{Interval: time.Second}

@@ -72,7 +72,7 @@ func TestLongAnswersAreChargedUntilTheyAreWritten(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatFailsOrIsTextIsChargedAsWell(t *testing.T) {
+func TestFailedAndTextAnswersAreCharged(t *testing.T) {
 	a, l := &Answers{Memory: limit.NewMemory(4_000_000)}, &Lengths{}
 	for _, v := range []any{longValue, []byte(longValue), nil, ""} {
 		got, written, err := a.Make(context.Background(), l, func() (any, error) { return v, nil })
@@ -96,7 +96,7 @@ func TestAnAnswerThatFailsOrIsTextIsChargedAsWell(t *testing.T) {
 }
 
 // An answer larger than what all answers may have is made when nothing else is.
-func TestAnAnswerLargerThanTheBudgetIsMade(t *testing.T) {
+func TestAnswerOverBudgetIsSent(t *testing.T) {
 	a, l := &Answers{Memory: limit.NewMemory(200_000)}, &Lengths{}
 	for range 3 {
 		_, written := made(t, a, l, []string{longValue, longValue, longValue})
@@ -104,7 +104,7 @@ func TestAnAnswerLargerThanTheBudgetIsMade(t *testing.T) {
 	}
 }
 
-func TestLongAnswersAreMadeInTurns(t *testing.T) {
+func TestLongAnswersAreEncodedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, l := &Answers{Turns: limit.NewTurns(1)}, &Lengths{}
 		_, written := made(t, a, l, []string{longValue})

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-func TestABodyIsReadWithoutTrustingItsLength(t *testing.T) {
+func TestBodyIsReadWithoutTrustingItsLength(t *testing.T) {
 	s := NewBodies(limit.NewMemory(1 << 30))
 	want := strings.Repeat("0123456789", 20_000)
 	r := httptest.NewRequest("POST", "/pub", strings.NewReader(want))

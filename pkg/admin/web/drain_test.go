@@ -18,7 +18,7 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 // The rest of a refused body is read by the rate that all share, for a bounded time.
-func TestWhatIsDroppedOfABodyIsPaced(t *testing.T) {
+func TestDroppedBodyIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			drops *limit.Drops
