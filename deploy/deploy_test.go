@@ -48,7 +48,7 @@ func imageEnvironment(t *testing.T) []string {
 	return strings.Fields(m[1])
 }
 
-func TestTheImageStartsANode(t *testing.T) {
+func TestImageStartsANode(t *testing.T) {
 	o := configure(t, "Dockerfile", imageEnvironment(t))
 	if o.DataDir != "/var/lib/brokerd" || !strings.HasPrefix(o.Listen.TCP, "0.0.0.0:") || !strings.HasPrefix(o.Listen.Cluster, "127.") {
 		t.Errorf("%+v", o)
@@ -75,7 +75,7 @@ type composed struct {
 	Volumes, Secrets map[string]any
 }
 
-func TestThreeNodesAreComposed(t *testing.T) {
+func TestComposeRunsThreeNodes(t *testing.T) {
 	var c composed
 	if err := yaml.Unmarshal([]byte(read(t, "docker/compose.yaml")), &c); err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 }
 
 // What runs brokerctl by itself can be given a token: it would fail once access control is on.
-func TestWhatRunsBrokerctlTakesAToken(t *testing.T) {
+func TestDeploymentsPassATokenToBrokerctl(t *testing.T) {
 	if unit := read(t, "systemd/brokerd-backup.service"); !strings.Contains(unit, "\nEnvironmentFile=-/etc/brokerd/backup.env\n") {
 		t.Error("the backup reads no token")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-func TestAnHTTPSAddressIsTrustedByItsAuthority(t *testing.T) {
+func TestHTTPSAddressIsVerifiedByItsAuthority(t *testing.T) {
 	b := newFakeBroker(t)
 	s := httptest.NewTLSServer(http.HandlerFunc(b.serve))
 	defer s.Close()

@@ -27,7 +27,7 @@ func probed(t *testing.T, status int, body string) string {
 	return s.URL
 }
 
-func TestOneNodeIsChecked(t *testing.T) {
+func TestChecksOfOneNode(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	const sick = `{"ok":false,"reasons":[{"code":"draining","count":1,"what":"the node drains"}]}`
@@ -56,8 +56,8 @@ func TestOneNodeIsChecked(t *testing.T) {
 	}
 }
 
-// TestChecksEndAsPluginsDo: with 0 to 3, whatever happens, and with a line that says why.
-func TestChecksEndAsPluginsDo(t *testing.T) {
+// TestChecksHavePluginExitCodes: with 0 to 3, whatever happens, and with a line that says why.
+func TestChecksHavePluginExitCodes(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	one := api.Lag{Channels: []api.ChannelLag{{Topic: "orders", Channel: "invoice", Depth: 7}}}
@@ -110,7 +110,7 @@ func TestChecksEndAsPluginsDo(t *testing.T) {
 }
 
 // A node that is silent is said to be, and who lacks the right gets no archive of refusals.
-func TestASilentNodeIsSaidToBe(t *testing.T) {
+func TestSilentNodeIsReported(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
 	host := strings.TrimPrefix(silent.URL, "http://")

@@ -51,7 +51,7 @@ func TestTailingAChannelFinishesWhatItPrints(t *testing.T) {
 }
 
 // A name that is typed wrongly makes a channel that keeps every message: that is said.
-func TestTailingAChannelThatDoesNotExistIsSaid(t *testing.T) {
+func TestTailOfMissingChannelIsReported(t *testing.T) {
 	const notice = "channel orders/%s does not exist: it is created now, and keeps messages until it is deleted\n"
 	for channel, want := range map[string]string{"invoce": fmt.Sprintf(notice, "invoce"), "x#ephemeral": ""} {
 		if r := withNSQ(t, newFakeNSQ(t, "one")).brokerctl(t, "message", "tail", "orders/"+channel, "-n", "1"); r.exit != exitOK || r.stderr != want {
@@ -63,7 +63,7 @@ func TestTailingAChannelThatDoesNotExistIsSaid(t *testing.T) {
 	}
 }
 
-func TestTailingAChannelShowsWhatItKnows(t *testing.T) {
+func TestTailShowsMessageFields(t *testing.T) {
 	nsq := newFakeNSQ(t, "one")
 	b := withNSQ(t, nsq)
 	if r := b.brokerctl(t, "message", "tail", "orders/c", "-n", "1", "-o", "wide"); r.stdout != "0/0  0000000000000000  2026-11-21T09:14:02.000Z  1  one\n" {
@@ -82,7 +82,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestWhatCannotBePrintedIsGivenBack(t *testing.T) {
+func TestUnprintedMessagesAreRequeued(t *testing.T) {
 	nsq := newFakeNSQ(t, "one")
 	b := withNSQ(t, nsq)
 	var stderr strings.Builder
@@ -106,7 +106,7 @@ func (i *interrupter) Write(b []byte) (int, error) {
 	return i.Builder.Write(b)
 }
 
-func TestAnInterruptedTailFinishesWhatItPrinted(t *testing.T) {
+func TestInterruptedTailFinishesWhatItPrinted(t *testing.T) {
 	nsq := newFakeNSQ(t, "one")
 	b := withNSQ(t, nsq)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func report(t *testing.T, b *fakeBroker, args ...string) benchReport {
 	return got
 }
 
-func TestBenchPublishesWhatItSays(t *testing.T) {
+func TestBenchPublishesRequestedLoad(t *testing.T) {
 	nsq := newFakeNSQ(t)
 	got := report(t, withNSQ(t, nsq), "bench", "pub", "orders", "--messages", "1001", "--batch", "10", "--producers", "3", "--size", "16")
 	stored, _, _ := nsq.outcome()
@@ -171,7 +171,7 @@ func TestBenchPublishesWhatItSays(t *testing.T) {
 	}
 }
 
-func TestBenchKeepsToItsRate(t *testing.T) {
+func TestBenchKeepsItsRate(t *testing.T) {
 	nsq := newFakeNSQ(t)
 	start := time.Now()
 	got := report(t, withNSQ(t, nsq), "bench", "pub", "orders", "--messages", "11", "--batch", "1", "--rate", "100")
@@ -180,7 +180,7 @@ func TestBenchKeepsToItsRate(t *testing.T) {
 	}
 }
 
-func TestBenchReportsWhatWasRefused(t *testing.T) {
+func TestBenchReportsRefusals(t *testing.T) {
 	for said, want := range map[string]struct {
 		exit   int
 		stderr string
@@ -200,7 +200,7 @@ func TestBenchReportsWhatWasRefused(t *testing.T) {
 	}
 }
 
-func TestBenchConsumesWhatItSays(t *testing.T) {
+func TestBenchConsumesRequestedLoad(t *testing.T) {
 	nsq := newFakeNSQ(t, make([]string, 50)...)
 	b := withNSQ(t, nsq)
 	if got := report(t, b, "bench", "sub", "orders", "--messages", "20", "--window", "5"); got.Consume.Messages != 20 || got.Channel != "bench" {
@@ -215,7 +215,7 @@ func TestBenchConsumesWhatItSays(t *testing.T) {
 	}
 }
 
-func TestBenchMeasuresTheWholeWay(t *testing.T) {
+func TestBenchMeasuresEndToEnd(t *testing.T) {
 	nsq := newFakeNSQ(t, "an older message", strings.Repeat("another one", 10))
 	got := report(t, withNSQ(t, nsq), "bench", "e2e", "orders", "--messages", "500", "--producers", "2", "--size", "16")
 	if got.Publish.Messages != 500 || got.Consume.Messages != 500 || got.PubToDeliver == nil || got.PubToDeliver.Max <= 0 {

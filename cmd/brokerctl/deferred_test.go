@@ -34,7 +34,7 @@ func deferredAnswers() map[string]any {
 	}
 }
 
-func TestCancelAndAdvanceSayWhichMessagesAreMeant(t *testing.T) {
+func TestCancelAndAdvanceSelectMessages(t *testing.T) {
 	for _, x := range []struct {
 		args []string
 		exit int

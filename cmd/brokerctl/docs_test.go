@@ -49,9 +49,9 @@ var (
 // quoted is one word for the shell.
 var quoted = regexp.MustCompile(`'[^']*'`)
 
-// TestTheManualsCommandsExist parses every command line of the manual: its command and its
+// TestCommandsInTheManualExist parses every command line of the manual: its command and its
 // flags must be there.
-func TestTheManualsCommandsExist(t *testing.T) {
+func TestCommandsInTheManualExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func TestTheManualsCommandsExist(t *testing.T) {
 	}
 }
 
-// TestFlagsInTheTextExist parses the commands in the text and in the tables of the manual, which may be a command without
+// TestFlagsInHelpTextExist parses the commands in the text and in the tables of the manual, which may be a command without
 // its arguments: the command and its flags must be there.
-func TestFlagsInTheTextExist(t *testing.T) {
+func TestFlagsInHelpTextExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestAnUnhealthyClusterSaysWhy(t *testing.T) {
+func TestUnhealthyClusterReportsReasons(t *testing.T) {
 	broker := newFakeBroker(t)
 	broker.set("GET /v1/cluster/health", api.Health{Reasons: []api.Reason{{Code: "no_leader", Count: 2, What: "a/0 b/1"}, {Code: "nodes_down", Count: 1, What: "n3"}}})
 	const want = `UNHEALTHY   orders-prod   2/3 nodes   controller n2
@@ -181,7 +181,7 @@ nodes_down  1      n3
 	}
 }
 
-func TestErrorsAreJSONWhereAsked(t *testing.T) {
+func TestErrorsAreJSONOnRequest(t *testing.T) {
 	broker := newFakeBroker(t)
 	for _, f := range []string{"json", "ndjson"} {
 		r := broker.brokerctl(t, "topic", "describe", "order", "-o", f)
@@ -212,7 +212,7 @@ func TestUnreachableIsExitSix(t *testing.T) {
 	}
 }
 
-func TestAnotherAddressIsAsked(t *testing.T) {
+func TestNextAddressIsAsked(t *testing.T) {
 	broker := newFakeBroker(t)
 	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", "127.0.0.1:1", "--addr", broker.URL)
 	if r.exit != exitOK || r.stdout != "clicks#ephemeral\norders\n" {
@@ -220,7 +220,7 @@ func TestAnotherAddressIsAsked(t *testing.T) {
 	}
 }
 
-func TestDestroyingAsksForTheName(t *testing.T) {
+func TestDestructiveCommandsAskForTheName(t *testing.T) {
 	for _, tc := range []struct {
 		typed   string
 		exit    int
@@ -241,7 +241,7 @@ func TestDestroyingAsksForTheName(t *testing.T) {
 	}
 }
 
-func TestRequestsSayWhatWasAsked(t *testing.T) {
+func TestRequestsMatchCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	if err := os.WriteFile(file, []byte("one\n\r\ntwo\r\n\nthree"), 0o600); err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func TestRequestsSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-func TestPublishingInPartSaysSo(t *testing.T) {
+func TestPartialPublishIsReported(t *testing.T) {
 	broker := newFakeBroker(t)
 	r := runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", broker.URL)
 	if r.exit != exitOK || r.stdout != "published 2 messages to orders/0 from offset 120\n" {
@@ -323,7 +323,7 @@ func TestPublishingInPartSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
+func TestInterruptEndsChangeWith130AndTailWith0(t *testing.T) {
 	broker := newFakeBroker(t)
 	env := environment{getenv: addressOnly(broker.URL), now: clock, stdin: strings.NewReader("")}
 	for _, tc := range []struct {
@@ -343,7 +343,7 @@ func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
 	}
 }
 
-func TestCompletionKnowsLiveNames(t *testing.T) {
+func TestCompletionOffersLiveNames(t *testing.T) {
 	broker := newFakeBroker(t)
 	for _, tc := range []struct{ args, want string }{
 		{"topic describe", "clicks#ephemeral\norders\n"},
@@ -372,7 +372,7 @@ func TestCompletionKnowsLiveNames(t *testing.T) {
 	}
 }
 
-func TestAFlagThatIsMissingIsAMistakeOfTheCommandLine(t *testing.T) {
+func TestMissingFlagIsUsageError(t *testing.T) {
 	r := newFakeBroker(t).brokerctl(t, "message", "finish", "0001d12823ef7df3")
 	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, `required flag(s) "channel" not set`) {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)

@@ -76,7 +76,7 @@ func keptLog(t *testing.T, start, end uint64, deletes uint64) *logRange {
 	return &logRange{&globals{client: c, timeout: time.Minute}, "orders", 0, start, end}
 }
 
-func TestAnExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
+func TestExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
 	for _, x := range []struct{ start, end, deletes, messages, gone uint64 }{
 		{0, 0, 0, 0, 0}, {5, 40, 0, 35, 0}, {5, 40, 10, 26, 9}, {5, 40, 100, 7, 28},
 	} {
@@ -91,7 +91,7 @@ func TestAnExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
 	}
 }
 
-func TestAPlaceOfAnExportIsFound(t *testing.T) {
+func TestExportPositionIsFound(t *testing.T) {
 	r := keptLog(t, 5, 40, 0)
 	for text, want := range map[string]uint64{
 		"start": 5, "end": 40, "0": 5, "17": 17, "99": 40,
@@ -107,7 +107,7 @@ func TestAPlaceOfAnExportIsFound(t *testing.T) {
 	}
 }
 
-func TestAnImportedMessageIsTheExportedOne(t *testing.T) {
+func TestImportedMessageIsTheExportedOne(t *testing.T) {
 	later := midnight().Add(time.Minute)
 	e := exported{Message: backup.Message{ID: "2b839aa76e4d64b7", Key: "k", Dedup: "d", TTLMS: 5, DeliverAt: &later, Headers: json.RawMessage(`{"a":1}`), TraceID: "7", Body: []byte("x")}}
 	o := importing{}
@@ -129,7 +129,7 @@ func TestAnImportedMessageIsTheExportedOne(t *testing.T) {
 	}
 }
 
-func TestAnImportThatFailsSaysHowToContinue(t *testing.T) {
+func TestFailedImportReportsHowToContinue(t *testing.T) {
 	const line = `{"partition":0,"id":"2b839aa76e4d64b7","body":"eA=="}` + "\n"
 	for _, x := range []struct {
 		name, text string
@@ -154,9 +154,9 @@ func TestAnImportThatFailsSaysHowToContinue(t *testing.T) {
 	}
 }
 
-// TestAnImportCountsHeaders sends messages with large headers a few at a time: together they exceed what a
+// TestImportCountsHeaders sends messages with large headers a few at a time: together they exceed what a
 // node reads of one request.
-func TestAnImportCountsHeaders(t *testing.T) {
+func TestImportCountsHeaders(t *testing.T) {
 	line := fmt.Sprintf(`{"partition":0,"id":"2b839aa76e4d64b7","body":"eA==","headers":{"x":"%s"}}`+"\n", strings.Repeat("x", 60_000))
 	b := newFakeBroker(t)
 	r := runWith(t, environment{stdin: strings.NewReader(strings.Repeat(line, 100))}, "message", "import", "orders", "-f", "-", "--addr", b.URL)

@@ -20,7 +20,7 @@ func inTurn[T any](all ...T) func(*http.Request, []byte) any {
 	}
 }
 
-func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
+func TestWaitReportsRemainingWork(t *testing.T) {
 	full, half, empty := leavingNode(), leavingNode(), leavingNode()
 	full.Troubles, half.Troubles, empty.Troubles = nil, nil, nil
 	half.Replicas, half.Leaders = 1, 0
@@ -56,7 +56,7 @@ func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
 }
 
 // What a node that goes has of deleted topics is said before and after.
-func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
+func TestDecommissionReportsDeletedTopics(t *testing.T) {
 	n := leavingNode()
 	n.DeletedTopics, n.OnlyCopies = 3, []string{"a", "b"}
 	b := newFakeBroker(t)
@@ -75,7 +75,7 @@ func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
 }
 
 // The removal of a node names the deleted topics that are lost with it, before and after.
-func TestARemovalTellsOfTheOnlyCopies(t *testing.T) {
+func TestRemovalReportsOnlyCopies(t *testing.T) {
 	n := leavingNode()
 	n.DeletedTopics, n.OnlyCopies, n.Removable = 3, []string{"a", "b"}, true
 	b := newFakeBroker(t)
@@ -101,7 +101,7 @@ func TestARemovalTellsOfTheOnlyCopies(t *testing.T) {
 	}
 }
 
-func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
+func TestWaitForReplicasAsksOnlyForTheRest(t *testing.T) {
 	with := func(adding []string, replicas ...string) api.Topic {
 		topic := ordersTopic()
 		topic.Partitions = topic.Partitions[:1]
@@ -120,7 +120,7 @@ func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
 	}
 }
 
-func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
+func TestWaitSurvivesSilentNode(t *testing.T) {
 	empty := leavingNode()
 	empty.Leaders = 0
 	b := newFakeBroker(t)
@@ -142,7 +142,7 @@ func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
 }
 
 // A dry run asks for no confirmation, and the broker whether it would refuse.
-func TestADryRunOfAMoveChangesNothing(t *testing.T) {
+func TestDryRunOfAMoveChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		exit int
@@ -170,7 +170,7 @@ func TestADryRunOfAMoveChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatLosesSomethingWantsAYes(t *testing.T) {
+func TestLossyCommandsNeedConfirmation(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		exit int
@@ -205,7 +205,7 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 	}
 }
 
-func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
+func TestUncleanElectionNeedsTypedName(t *testing.T) {
 	b := newFakeBroker(t)
 	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: addressOnly(b.URL)}
 	r := runWith(t, env, "partition", "elect", "orders/0", "--unclean", "--to", "n4")
@@ -218,7 +218,7 @@ func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
 	}
 }
 
-func TestASetAsideCopyIsDiscardedOnceTheNameIsTyped(t *testing.T) {
+func TestDiscardingACopyNeedsTypedName(t *testing.T) {
 	b := newFakeBroker(t)
 	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: addressOnly(b.URL)}
 	r := runWith(t, env, "partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2")
@@ -231,7 +231,7 @@ func TestASetAsideCopyIsDiscardedOnceTheNameIsTyped(t *testing.T) {
 	}
 }
 
-func TestABalanceIsBegunWhenAskedFor(t *testing.T) {
+func TestBalanceStartsOnRequest(t *testing.T) {
 	b := newFakeBroker(t)
 	begun := unbalanced()
 	begun.Started = true

@@ -123,7 +123,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	}
 }
 
-func TestAReasonGoesWithWhatChangesSomething(t *testing.T) {
+func TestChangesCarryTheReason(t *testing.T) {
 	broker := newFakeBroker(t)
 	var got []string
 	note := func(r *http.Request, _ []byte) any {
@@ -169,7 +169,7 @@ func planOrders(r *http.Request, _ []byte) any {
 }
 
 // A seek to an offset outside the log, or to a time that is to come, says where it goes.
-func TestASeekSaysWhereItGoesInstead(t *testing.T) {
+func TestSeekReportsActualTarget(t *testing.T) {
 	for to, want := range map[string]string{
 		"999999999":  "note: --to 999999999 is outside the log; the position is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
 		"4833100":    "note: --to 4833100 is outside the log; the position is 4,879,970 in partition 1\n",
@@ -195,7 +195,7 @@ func TestASeekSaysWhereItGoesInstead(t *testing.T) {
 	}
 }
 
-func TestASeekThatDropsOrRepeatsMuchIsAskedAbout(t *testing.T) {
+func TestLargeSeekNeedsConfirmation(t *testing.T) {
 	const start = `POST /v1/topics/orders/channels/invoice/seek {"to":"start"}`
 	for name, x := range map[string]struct {
 		args   []string
@@ -240,7 +240,7 @@ func TestSavedPositionsAreListed(t *testing.T) {
 	goldenForms(t, "channel-undo-list", []string{"channel", "undo", "orders/invoice", "--list"})
 }
 
-func TestAChannelBeginsWhereItIsAskedTo(t *testing.T) {
+func TestChannelStartIsConfigurable(t *testing.T) {
 	broker := newFakeBroker(t)
 	broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "-2h")
 	want := `POST /v1/topics/orders/channels {"name":"invoice","from":{"time":"2026-11-21T07:14:02Z"}}`
@@ -298,7 +298,7 @@ func TestRowsAreSortedByAnyColumn(t *testing.T) {
 	}
 }
 
-func TestTemplatesSeeWhatJSONShows(t *testing.T) {
+func TestTemplatesHaveTheJSONFields(t *testing.T) {
 	broker := newFakeBroker(t)
 	r := broker.brokerctl(t, "channel", "lag", "-o", "go-template={{range .channels}}{{.channel}}={{.depth}} {{end}}", "--sort-by", "depth")
 	if r.exit != exitOK || r.stdout != "invoice=48112 s3=1204 bill=0 \n" {
@@ -331,7 +331,7 @@ func watching(t *testing.T, b *fakeBroker, rounds int, args ...string) (result, 
 	return result{code, out.String(), errs.String()}, paused
 }
 
-func TestWatchRepeatsUntilItIsInterrupted(t *testing.T) {
+func TestWatchRepeatsUntilInterrupted(t *testing.T) {
 	broker := newFakeBroker(t)
 	for want, args := range map[time.Duration][]string{
 		2 * time.Second: {"channel", "lag", "-w"}, 5 * time.Second: {"channel", "lag", "--watch=5s"},
@@ -387,7 +387,7 @@ func TestTopShowsEveryKind(t *testing.T) {
 }
 
 // The topic of a message is found by its id: the person on call has the id from a log line.
-func TestAMessageIsFoundWithoutItsTopic(t *testing.T) {
+func TestMessageIsFoundWithoutItsTopic(t *testing.T) {
 	const id = "2b839aa76e4d64b7"
 	for _, args := range [][]string{
 		{"message", "get", id},
@@ -439,7 +439,7 @@ func TestAMessageIsFoundWithoutItsTopic(t *testing.T) {
 }
 
 // What can be undone is not said to be lost.
-func TestWhatCanBeUndoneIsSaidToBe(t *testing.T) {
+func TestUndoableChangesNameTheUndo(t *testing.T) {
 	b := newFakeBroker(t)
 	for _, x := range [][]string{
 		{"empty", "orders/invoice", "emptying channel orders/invoice can be undone for a time only (brokerctl channel undo orders/invoice)"},

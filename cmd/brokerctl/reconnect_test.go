@@ -42,7 +42,7 @@ func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBrok
 }
 
 // A tail whose node ends continues at the node that leads then, and says so.
-func TestATailGoesOnWhenItsNodeEnds(t *testing.T) {
+func TestTailContinuesWhenItsNodeStops(t *testing.T) {
 	first, second := newFakeNSQ(t, "one", "two"), newFakeNSQ(t, "three", "four")
 	first.dieAfter = 2
 	r := failingOver(t, first, second, 1).brokerctl(t, "message", "tail", "orders/c", "-n", "4")
@@ -57,7 +57,7 @@ func TestATailGoesOnWhenItsNodeEnds(t *testing.T) {
 }
 
 // A channel that was deleted is not made again by whoever consumed from it.
-func TestATailEndsWithItsChannel(t *testing.T) {
+func TestTailEndsWithItsChannel(t *testing.T) {
 	first, second := newFakeNSQ(t, "one"), newFakeNSQ(t, "two")
 	first.dieAfter = 1
 	b := failingOver(t, first, second, 1)
@@ -69,7 +69,7 @@ func TestATailEndsWithItsChannel(t *testing.T) {
 
 // A bench whose node ends continues elsewhere: what was not answered counts as failed,
 // and all else is published.
-func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
+func TestBenchContinuesWhenItsNodeStops(t *testing.T) {
 	first, second := newFakeNSQ(t), newFakeNSQ(t)
 	first.dieAfter = 10
 	r := failingOver(t, first, second, 1).brokerctl(t, "bench", "pub", "orders", "--messages", "100", "--batch", "1", "--window", "1")
@@ -85,7 +85,7 @@ func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
 
 // A tail of a topic continues with the nodes that answer, names those that do not, and
 // shows what they have when they answer again.
-func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
+func TestTopicTailNamesUnseenPartitions(t *testing.T) {
 	b := newFakeBroker(t)
 	asked := 0
 	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
@@ -122,7 +122,7 @@ func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 
 // A leader that has just been elected knows less of what is committed than the one before: where it
 // chooses nothing, that is not the end of what was asked for.
-func TestATailWithAFilterSkipsNothingBehindAnElection(t *testing.T) {
+func TestFilteredTailSkipsNothingAfterElection(t *testing.T) {
 	b := newFakeBroker(t)
 	epochs := []uint64{1, 2} // as the topic is described
 	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
@@ -151,7 +151,7 @@ func TestATailWithAFilterSkipsNothingBehindAnElection(t *testing.T) {
 
 // A filter, and a tag, go to the nodes; where they choose nothing of what was looked at, the next
 // question begins behind it.
-func TestATailOfATopicAsksForWhatAFilterChooses(t *testing.T) {
+func TestTopicTailRequestsFilteredMessages(t *testing.T) {
 	b := newFakeBroker(t)
 	const most = api.MaxFiltered
 	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", Partitions: []api.Partition{{Leader: "n1", CommittedEnd: 2*most + 7}}})

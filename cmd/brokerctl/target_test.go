@@ -84,7 +84,7 @@ func TestEveryCommandRefusesOtherTargets(t *testing.T) {
 	}
 }
 
-func TestATargetMayBeTwoWords(t *testing.T) {
+func TestTargetMayBeTwoWords(t *testing.T) {
 	for _, tc := range []struct {
 		form form
 		args string
@@ -106,7 +106,7 @@ func TestATargetMayBeTwoWords(t *testing.T) {
 	}
 }
 
-func TestOneWordAndTwoDoTheSame(t *testing.T) {
+func TestOneAndTwoWordTargetsAreEquivalent(t *testing.T) {
 	tried := 0
 	for _, one := range goldenCommands {
 		if len(one) < 3 || !strings.Contains(one[2], "/") {

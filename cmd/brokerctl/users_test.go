@@ -62,7 +62,7 @@ func accessAnswers() map[string]any {
 }
 
 // A rule is one text, as after --grant, or two words.
-func TestARuleMayBeQuoted(t *testing.T) {
+func TestRuleMayBeQuoted(t *testing.T) {
 	b := newFakeBroker(t)
 	var bodies []string
 	b.set("POST /v1/access/users/billing/grant", func(_ *http.Request, body []byte) any {
@@ -89,7 +89,7 @@ func seen(b *fakeBroker, request string, answer any) *string {
 	return got
 }
 
-func TestWhereCredentialsComeFrom(t *testing.T) {
+func TestCredentialSources(t *testing.T) {
 	b := newFakeBroker(t)
 	got := seen(b, "GET /v1/access/self", api.Self{User: "ops", Rules: []api.Rule{}})
 	dir := t.TempDir()
@@ -177,7 +177,7 @@ func TestWhereCredentialsComeFrom(t *testing.T) {
 	}
 }
 
-func TestATokenIsWrittenToANewFile(t *testing.T) {
+func TestTokenIsWrittenToANewFile(t *testing.T) {
 	b := newFakeBroker(t)
 	out := filepath.Join(t.TempDir(), "new.token")
 	r := b.brokerctl(t, "token", "create", "billing", "--out", out)
@@ -197,7 +197,7 @@ func TestATokenIsWrittenToANewFile(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsNotTakenFromTheCommandLine(t *testing.T) {
+func TestPasswordIsNotTakenFromTheCommandLine(t *testing.T) {
 	b := newFakeBroker(t)
 	typed := []string{"password 1", "password 1"}
 	env := environment{isTerminal: true, getenv: addressOnly(b.URL), readSecret: func() (string, error) {

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestTheVersionNamesWhatItWasBuiltFrom(t *testing.T) {
+func TestVersionNamesItsSource(t *testing.T) {
 	b := program{Version: "1.2.3", Go: "go1.26"}
 	if got, want := b.String(), "brokerctl 1.2.3 (commit unknown, go1.26)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -13,7 +13,7 @@ func TestTheVersionNamesWhatItWasBuiltFrom(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsAFlagAndACommand(t *testing.T) {
+func TestVersionIsAFlagAndACommand(t *testing.T) {
 	want := thisProgram().String() + "\n"
 	for _, word := range []string{"version", "--version"} {
 		if r := newFakeBroker(t).brokerctl(t, word); r.exit != exitOK || r.stdout != want || r.stderr != "" {

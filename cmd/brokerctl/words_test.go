@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-func TestNumbersAreWrittenForPeople(t *testing.T) {
+func TestNumbersAreFormatted(t *testing.T) {
 	day := 24 * time.Hour
 	for got, want := range map[string]string{
 		count(0):                       "0",
@@ -50,7 +50,7 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 	}
 }
 
-func TestPlacesAreRead(t *testing.T) {
+func TestPositionsAreParsed(t *testing.T) {
 	now := clock().In(time.FixedZone("", 3600))
 	at := func(t time.Time) api.Seek { return api.Seek{Time: &t} }
 	for text, want := range map[string]api.Seek{
@@ -96,7 +96,7 @@ func TestPartitionsAreFiltered(t *testing.T) {
 	}
 }
 
-func TestAckMeansIsTrue(t *testing.T) {
+func TestAckMeansMatchesPolicy(t *testing.T) {
 	interval := api.Duration(200 * time.Millisecond)
 	for _, tc := range []struct {
 		c    api.Config

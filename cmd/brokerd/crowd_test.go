@@ -18,7 +18,7 @@ import (
 
 func from(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
-func TestNobodyTakesAllConnections(t *testing.T) {
+func TestNoAddressTakesAllConnections(t *testing.T) {
 	var said bytes.Buffer
 	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	now := time.Unix(1000, 0)
@@ -152,7 +152,7 @@ func (l one) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-func TestAConnectionThatIsTooManyIsClosed(t *testing.T) {
+func TestExcessConnectionIsClosed(t *testing.T) {
 	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
 	conns := make(chan net.Conn, 3)
 	var ends []net.Conn

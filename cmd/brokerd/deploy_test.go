@@ -13,7 +13,7 @@ import (
 
 const unit = "../../deploy/systemd/brokerd.service"
 
-func TestTheUnitStartsWhatExists(t *testing.T) {
+func TestUnitStartsExistingFiles(t *testing.T) {
 	f, err := os.Open(unit)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestTheUnitStartsWhatExists(t *testing.T) {
 	}
 }
 
-func TestTheUnitPassesSystemdsOwnCheck(t *testing.T) {
+func TestUnitPassesSystemdAnalyze(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("no systemd-analyze on this machine")
@@ -71,7 +71,7 @@ func TestTheUnitPassesSystemdsOwnCheck(t *testing.T) {
 	}
 }
 
-func TestTheAlertsAreWellFormed(t *testing.T) {
+func TestAlertsAreWellFormed(t *testing.T) {
 	content, err := os.ReadFile("../../deploy/prometheus/brokerd-alerts.yml")
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestTheHeapFloorCountsForTheCollector holds that the collector lets a node that keeps
+// TestCollectorCountsHeapFloor holds that the collector lets a node that keeps
 // nothing throw away as much as the floor before it runs.
-func TestTheHeapFloorCountsForTheCollector(t *testing.T) {
+func TestCollectorCountsHeapFloor(t *testing.T) {
 	onHeapFloor(func() int {
 		runtime.GC()
 		goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
@@ -20,7 +20,7 @@ func TestTheHeapFloorCountsForTheCollector(t *testing.T) {
 	})
 }
 
-func TestGarbageIsCollectedOnceTheProcessIsIdle(t *testing.T) {
+func TestIdleProcessCollectsGarbage(t *testing.T) {
 	const mb = 1 << 20
 	var allocated, live uint64
 	collections := 0
@@ -54,7 +54,7 @@ func TestGarbageIsCollectedOnceTheProcessIsIdle(t *testing.T) {
 
 // What rests gives its memory up without allocating any: the process collects once more
 // for that, and not again before it was busy.
-func TestWhatRestsIsCollectedOnce(t *testing.T) {
+func TestIdleGarbageIsCollectedOnce(t *testing.T) {
 	const mb = 1 << 20
 	var allocated uint64
 	collections := 0

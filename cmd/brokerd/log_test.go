@@ -46,7 +46,7 @@ func writeLog(t *testing.T) string {
 	return dir
 }
 
-func TestADumpShowsEveryBatch(t *testing.T) {
+func TestDumpShowsEveryBatch(t *testing.T) {
 	dir := writeLog(t)
 	var out bytes.Buffer
 	if err := dumpLog(&out, dir, dumpOptions{output: "table", to: 100}); err != nil {
@@ -121,7 +121,7 @@ func TestVerifyFindsDamageAndOnlyDamage(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLogIsRefused(t *testing.T) {
+func TestInvalidLogDirectoryIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		dir, output string
 		code        int

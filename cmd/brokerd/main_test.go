@@ -212,7 +212,7 @@ func ports(more ...string) []string {
 	}, more...)
 }
 
-func TestASignalDrainsAndExitsWithZero(t *testing.T) {
+func TestSignalDrainsAndExitsWithZero(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		r := start(t, t.TempDir(), nil, "brokerd", ports()...)
 		r.expect("msg=listening protocol=CLUSTER")
@@ -224,7 +224,7 @@ func TestASignalDrainsAndExitsWithZero(t *testing.T) {
 	}
 }
 
-func TestASecondSignalCutsDrainingShort(t *testing.T) {
+func TestSecondSignalAbortsDraining(t *testing.T) {
 	r := start(t, t.TempDir(), []string{"FAKE=stubborn"}, "brokerd", append([]string{"serve"}, ports()...)...)
 	r.expect("msg=ready")
 	r.signal(syscall.SIGTERM)
@@ -234,7 +234,7 @@ func TestASecondSignalCutsDrainingShort(t *testing.T) {
 	r.exits(exitOK)
 }
 
-func TestDrainingEndsAtItsTimeout(t *testing.T) {
+func TestDrainingTimesOut(t *testing.T) {
 	r := start(t, t.TempDir(), []string{"FAKE=stubborn"}, "brokerd", ports("--drain-timeout=50ms")...)
 	r.expect("msg=ready")
 	r.signal(syscall.SIGTERM)
@@ -242,14 +242,14 @@ func TestDrainingEndsAtItsTimeout(t *testing.T) {
 	r.exits(exitOK)
 }
 
-func TestASignalEndsRecovery(t *testing.T) {
+func TestSignalEndsRecovery(t *testing.T) {
 	r := start(t, t.TempDir(), []string{"FAKE=deadlock"}, "brokerd", ports()...)
 	r.expect("msg=starting")
 	r.signal(syscall.SIGTERM)
 	r.exits(exitOK)
 }
 
-func TestASecondProcessIsToldWhoHasTheData(t *testing.T) {
+func TestSecondProcessLearnsLockHolder(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir, nil, "brokerd", ports("--node-id=one")...)
 	first.expect("msg=ready")
@@ -295,7 +295,7 @@ func TestFailuresHaveExitCodes(t *testing.T) {
 	}
 }
 
-func TestReloadAppliesWhatItCanAndSaysWhatItCannot(t *testing.T) {
+func TestReloadReportsUnappliedSettings(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "b.toml")
 	write := func(text string) {
@@ -318,7 +318,7 @@ func TestReloadAppliesWhatItCanAndSaysWhatItCannot(t *testing.T) {
 	r.exits(exitOK)
 }
 
-func TestAnExposedAddressIsWarnedOfOnce(t *testing.T) {
+func TestExposedAddressIsWarnedOnce(t *testing.T) {
 	r := start(t, t.TempDir(), nil, "brokerd", ports("--tcp-address=0.0.0.0:0", "--http-address=0.0.0.0:0")...)
 	r.expect(`level=WARN msg="client ports are reachable from other machines.*addresses="\S+:\d+ \S+:\d+"`)
 	r.expect("msg=ready")
@@ -364,7 +364,7 @@ func (m *manager) expect(text string) {
 	}
 }
 
-func TestTheServiceManagerIsToldEverything(t *testing.T) {
+func TestServiceManagerIsNotified(t *testing.T) {
 	m := newManager(t)
 	r := start(t, t.TempDir(), []string{"NOTIFY_SOCKET=" + m.path, "WATCHDOG_USEC=60000"}, "brokerd", ports()...)
 	m.expect("STATUS=recovering ./brokerd-data\nEXTEND_TIMEOUT_USEC=30000000")
@@ -379,7 +379,7 @@ func TestTheServiceManagerIsToldEverything(t *testing.T) {
 	r.exits(exitOK)
 }
 
-func TestADeadNodeDoesNotPleaseTheWatchdog(t *testing.T) {
+func TestDeadNodeDoesNotNotifyWatchdog(t *testing.T) {
 	m := newManager(t)
 	r := start(t, t.TempDir(), []string{"NOTIFY_SOCKET=" + m.path, "WATCHDOG_USEC=30000", "FAKE=dead"}, "brokerd", ports()...)
 	r.expect("msg=ready")

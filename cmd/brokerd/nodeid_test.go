@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-func TestAnUnnamedNodeKeepsTheNameOfItsData(t *testing.T) {
+func TestUnnamedNodeKeepsTheNameOfItsData(t *testing.T) {
 	dir := t.TempDir()
 	stored := func() os.FileInfo {
 		t.Helper()

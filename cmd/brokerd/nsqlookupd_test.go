@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestALookupDaemonAnswersToItsOwnNamesOnly(t *testing.T) {
+func TestLookupDaemonAnswersOnlyToItsOwnNames(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nsqlookupd.cfg")
 	if err := os.WriteFile(file, []byte("http_allowed_hosts = [\"a.example.net\", \"b.example.net\"]\n"), 0o600); err != nil {
 		t.Fatal(err)

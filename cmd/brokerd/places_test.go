@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestOneProcessorGivesTwoPlaces(t *testing.T) {
+func TestOneProcessorHasTwoSlots(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	t.Setenv("GOMAXPROCS", "1")
@@ -27,9 +27,9 @@ func TestOneProcessorGivesTwoPlaces(t *testing.T) {
 	}
 }
 
-// TestTheLinkerSetsNothingButTheVersion keeps what `go build` makes the same program as what
+// TestLinkerSetsOnlyVersion keeps what `go build` makes the same program as what
 // `make build` and `make dist` make.
-func TestTheLinkerSetsNothingButTheVersion(t *testing.T) {
+func TestLinkerSetsOnlyVersion(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +55,9 @@ func TestTheLinkerSetsNothingButTheVersion(t *testing.T) {
 	}
 }
 
-// TestGoKnowsTheSettingForOperators runs a program with the GODEBUG that docs/operations.md and
+// TestGoSupportsSchedtrace runs a program with the GODEBUG that docs/operations.md and
 // the unit's environment name, but for the period, and waits for the line that it then prints.
-func TestGoKnowsTheSettingForOperators(t *testing.T) {
+func TestGoSupportsSchedtrace(t *testing.T) {
 	setting := regexp.MustCompile(`GODEBUG=(schedtrace)=2147483647`)
 	var name string
 	for _, file := range []string{"../../docs/operations.md", "../../deploy/systemd/brokerd.default"} {

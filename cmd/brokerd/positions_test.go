@@ -46,7 +46,7 @@ func writePositions(t *testing.T) string {
 	return dir
 }
 
-func TestADumpOfPositionsShowsEveryChannel(t *testing.T) {
+func TestDumpOfPositionsShowsEveryChannel(t *testing.T) {
 	dir := writePositions(t)
 	var out bytes.Buffer
 	if err := dumpPositions(&out, dir, "json"); err != nil {

@@ -58,7 +58,7 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
+func TestDamagedMetadataIsReplacedBySnapshot(t *testing.T) {
 	dir, content := saved(t)
 	file := filepath.Join(t.TempDir(), "metadata")
 	if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -126,7 +126,7 @@ func TestDamagedMetadataIsReplacedByASnapshot(t *testing.T) {
 	}
 }
 
-func TestSnapshotsThatDoNotFitAreRefused(t *testing.T) {
+func TestMismatchedSnapshotsAreRefused(t *testing.T) {
 	dir, content := saved(t)
 	if err := os.RemoveAll(metaDir(dir)); err != nil {
 		t.Fatal(err)

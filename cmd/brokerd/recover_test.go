@@ -79,7 +79,7 @@ func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string)
 	return code, out.String(), string(text)
 }
 
-func TestRecoverSaysWhatIsLostAndChangesNothingUnasked(t *testing.T) {
+func TestRecoverReportsLossesAndChangesNothingUnconfirmed(t *testing.T) {
 	dir := survivorDir(t, closedAddress(t))
 	code, out, stderr := brokerdSays(t, "recover", "--only-survivor", "--data-dir", dir)
 	if code != exitFailed || stderr != "" {

@@ -165,7 +165,7 @@ func TestNsqdsDefaults(t *testing.T) {
 	}
 }
 
-func TestNsqlookupdKnowsAnNsqdThatAnnouncesItself(t *testing.T) {
+func TestNsqlookupdListsAnnouncedNsqd(t *testing.T) {
 	lookup := start(t, t.TempDir(), nil, "nsqlookupd", "--verbose", "-broadcast-address=127.0.0.1", "-tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0")
 	lookup.expect(`^\[nsqlookupd\] \S+ \S+ INFO: nsqlookupd v1\.3\.0`)
 	tcp := lookup.expect(`INFO: TCP: listening on (\S+)$`)[1]

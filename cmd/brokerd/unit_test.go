@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestLinesForTheJournalAndForNsq(t *testing.T) {
+func TestLogLinesForJournaldAndNsq(t *testing.T) {
 	at := time.Date(2026, 11, 21, 1, 2, 3, 4000, time.UTC)
 	for _, tt := range []struct {
 		head func(slog.Record) string
@@ -75,7 +75,7 @@ func TestLinesForTheJournalAndForNsq(t *testing.T) {
 	}
 }
 
-func TestTheAutomaticFormat(t *testing.T) {
+func TestAutomaticFormat(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func served(t *testing.T, c *tls.Config) string {
 	return client.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-func TestABadCertificateNeverReplacesAGoodOne(t *testing.T) {
+func TestInvalidCertificateNeverReplacesValidOne(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir, "first")
 	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
@@ -159,7 +159,7 @@ func TestABadCertificateNeverReplacesAGoodOne(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreLookedAtEveryHalfMinute(t *testing.T) {
+func TestCertificatesArePolledEveryHalfMinute(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir, "first")
 	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-func TestRulesAreReadAsTheyAreWritten(t *testing.T) {
+func TestRulesRoundTrip(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		want api.Rule

@@ -55,7 +55,7 @@ func TestChangesOfPackageVariablesAreSeen(t *testing.T) {
 	}
 }
 
-func TestEmbeddedFilesAndGroupsAreTold(t *testing.T) {
+func TestEmbeddedFilesAndGroupsAreRecognized(t *testing.T) {
 	s := parse(t, `package x
 
 import _ "embed"
@@ -109,7 +109,7 @@ func TestCeilingsOnlyFall(t *testing.T) {
 	}
 }
 
-func TestMethodsOfWhatIsEmbeddedAreCounted(t *testing.T) {
+func TestEmbeddedMethodsAreCounted(t *testing.T) {
 	s := parse(t, `package x
 
 type A struct{}

@@ -128,7 +128,7 @@ func git(dir string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-func TestMessagesAreJudged(t *testing.T) {
+func TestCommitMessageRules(t *testing.T) {
 	const body = "\n\nThe log was cut.\n"
 	for message, want := range map[string]string{
 		"topic: read a batch once" + body:                       "",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
+func TestEveryPackageIsDocumented(t *testing.T) {
 	said := map[string]bool{}
 	for _, s := range sources(t) {
 		if s.test {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestTheArchitectureNamesEveryPackage(t *testing.T) {
+func TestArchitectureNamesEveryPackage(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
 	if err != nil {
 		t.Fatal(err)

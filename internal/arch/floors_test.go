@@ -197,7 +197,7 @@ func outside(dir string) bool {
 // forOutside names the packages that programs outside use.
 var forOutside = map[string]bool{"pkg/client": true}
 
-func TestEveryPackageStandsOnAFloor(t *testing.T) {
+func TestEveryPackageHasAFloor(t *testing.T) {
 	for _, s := range sources(t) {
 		if _, ok := floors[s.dir]; !ok && !s.test && !outside(s.dir) {
 			t.Errorf("%s: package %s has no floor: give it one in floors_test.go and in docs/architecture.md", s.path, s.dir)
@@ -243,8 +243,8 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 	}
 }
 
-// TestTwinsAreForTests keeps the doubles of what the broker talks to out of it.
-func TestTwinsAreForTests(t *testing.T) {
+// TestTwinsAreOnlyForTests keeps the doubles of what the broker talks to out of it.
+func TestTwinsAreOnlyForTests(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test || strings.HasSuffix(s.dir, "test") {
 			continue

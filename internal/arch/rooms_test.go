@@ -39,7 +39,7 @@ var longDocs = map[string]int{
 	"pkg/admin/web": 46,
 }
 
-func TestEachRoomSaysWhatItPromisesAndWhereToStart(t *testing.T) {
+func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {
 	for _, room := range rooms {
 		page := filepath.Join(root, room, "DESIGN.md")
 		text, err := os.ReadFile(page)

@@ -108,8 +108,8 @@ func TestPackagesStaySmall(t *testing.T) {
 	}
 }
 
-// TestEveryCeilingStandsOverSomething finds exceptions for what is not there.
-func TestEveryCeilingStandsOverSomething(t *testing.T) {
+// TestEveryCeilingIsInUse finds exceptions for what is not there.
+func TestEveryCeilingIsInUse(t *testing.T) {
 	there := map[string]bool{}
 	for _, s := range sources(t) {
 		there[s.path], there[s.dir] = true, true

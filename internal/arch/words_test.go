@@ -38,9 +38,9 @@ func texts(t *testing.T, f func(name, text string)) {
 	}
 }
 
-// TestTheRepositoryStandsAlone finds what ties it to one machine or one
+// TestRepositoryNamesNoLocalHosts finds what ties it to one machine or one
 // network: hosts of package registries, paths of someone's home.
-func TestTheRepositoryStandsAlone(t *testing.T) {
+func TestRepositoryNamesNoLocalHosts(t *testing.T) {
 	forbidden := regexp.MustCompile(`\b(registry|proxy|mirror|sum)[.][a-z0-9-]+[.](org|com|io|dev)\b|` +
 		`(^|[\s"'` + "`" + `(=])/(root|home|Users)/`)
 	texts(t, func(name, text string) {
@@ -52,8 +52,8 @@ func TestTheRepositoryStandsAlone(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeftForLater finds notes to oneself in comments.
-func TestNothingIsLeftForLater(t *testing.T) {
+// TestNoTODOs finds notes to oneself in comments.
+func TestNoTODOs(t *testing.T) {
 	note := regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
 	for _, s := range sources(t) {
 		for _, group := range s.file.Comments {
@@ -149,8 +149,8 @@ func TestFormatsHaveGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestLinksLeadSomewhere follows the links of our documents to our files.
-func TestLinksLeadSomewhere(t *testing.T) {
+// TestLinksResolve follows the links of our documents to our files.
+func TestLinksResolve(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 	texts(t, func(name, text string) {
 		if path.Ext(name) != ".md" {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestABacklogIsWorkedOffInOrder(t *testing.T) {
+func TestBacklogIsProcessedInOrder(t *testing.T) {
 	var done []int
 	var sizes []int
 	b := &Of[int]{Most: 2, Do: func(list []int) { done, sizes = append(done, list...), append(sizes, len(list)) }}
@@ -18,7 +18,7 @@ func TestABacklogIsWorkedOffInOrder(t *testing.T) {
 	}
 }
 
-func TestAClosedBacklogTakesNothing(t *testing.T) {
+func TestClosedBacklogAcceptsNothing(t *testing.T) {
 	n, began, goOn := 0, make(chan struct{}), make(chan struct{})
 	b := &Of[int]{Most: 1, Do: func([]int) {
 		n++

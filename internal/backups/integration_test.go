@@ -170,8 +170,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	}
 }
 
-// TestASecondBackupCopiesWhatIsNew counts what is read, and gives the chunks up once the topic is another.
-func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
+// TestSecondBackupCopiesOnlyNewData counts what is read, and gives the chunks up once the topic is another.
+func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
 	c := clusterOf(t, brokertest.Start(t))
@@ -209,8 +209,8 @@ func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestARestoreThatIsBrokenOffIsTold repeats it once the topic is purged.
-func TestARestoreThatIsBrokenOffIsTold(t *testing.T) {
+// TestInterruptedRestoreIsReported repeats it once the topic is purged.
+func TestInterruptedRestoreIsReported(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
 	c := clusterOf(t, brokertest.Start(t))
@@ -268,8 +268,8 @@ func TestLargeHeadersAreRestored(t *testing.T) {
 	}
 }
 
-// TestAnOrderedTopicRefusesNoRestore restores a channel that was saved without an order, as earlier builds had them.
-func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
+// TestOrderedTopicIsRestored restores a channel that was saved without an order, as earlier builds had them.
+func TestOrderedTopicIsRestored(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
 	c := clusterOf(t, brokertest.Start(t))
@@ -288,9 +288,9 @@ func TestAnOrderedTopicRefusesNoRestore(t *testing.T) {
 	}
 }
 
-// TestABackupIsTakenUnderLoad deletes a topic when the progress output says that the topic before it is
+// TestBackupIsTakenUnderLoad deletes a topic when the progress output says that the topic before it is
 // copied, and publishes to another topic all the time.
-func TestABackupIsTakenUnderLoad(t *testing.T) {
+func TestBackupIsTakenUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
 	c := clusterOf(t, brokertest.Start(t))

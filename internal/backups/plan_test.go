@@ -6,9 +6,9 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// TestAPlanFinishesWhatWasFinished compares it, for random runs of messages and random pending ones, with a list of
+// TestPlanFinishesFinishedMessages compares it, for random runs of messages and random pending ones, with a list of
 // each message.
-func TestAPlanFinishesWhatWasFinished(t *testing.T) {
+func TestPlanFinishesFinishedMessages(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 2000 {
 		var runs []moved

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestLinesAreSentWhenNoMoreCome(t *testing.T) {
+func TestLinesAreSentWhenInputPauses(t *testing.T) {
 	reader, writer := io.Pipe()
 	sent := make(chan int, 2)
 	ended := make(chan error, 1)
@@ -31,7 +31,7 @@ func TestLinesAreSentWhenNoMoreCome(t *testing.T) {
 	}
 }
 
-func TestABatchIsFullByMessagesOrBytes(t *testing.T) {
+func TestBatchIsFullByMessagesOrBytes(t *testing.T) {
 	const text = "aaaa\n\nbbbb\ncc\ndddddddddddddddd\ne"
 	for _, test := range []struct {
 		limits Limits

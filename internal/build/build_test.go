@@ -12,7 +12,7 @@ const (
 	unset = "$Format:%H$\n$Format:%cI$\n$Format:%(describe)$\n"
 )
 
-func TestTheOriginIsTheBestThatIsKnown(t *testing.T) {
+func TestOriginIsTheBestKnown(t *testing.T) {
 	vcs := []debug.BuildSetting{
 		{Key: "vcs.revision", Value: hash}, {Key: "vcs.time", Value: day}, {Key: "vcs.modified", Value: "true"},
 	}
@@ -54,7 +54,7 @@ func TestTheOriginIsTheBestThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestATagGivesAVersion(t *testing.T) {
+func TestTagGivesAVersion(t *testing.T) {
 	for tag, want := range map[string]string{
 		"": release, "nightly": release, "v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1",
 		"v1.2.3-4-gabcdef0": "1.2.3+4.gabcdef0", "v1.2.3-rc.1-4-gabcdef0": "1.2.3-rc.1+4.gabcdef0",
@@ -65,7 +65,7 @@ func TestATagGivesAVersion(t *testing.T) {
 	}
 }
 
-func TestTheOriginIsReadable(t *testing.T) {
+func TestOriginIsReadable(t *testing.T) {
 	for want, o := range map[string]Origin{
 		"commit unknown": {},
 		"tag v1.2.3, commit 0123456789ab, " + day: {Tag: "v1.2.3", Commit: hash, Date: day},

@@ -47,8 +47,8 @@ func unpack(t *testing.T, from io.Reader) map[string]string {
 
 var made = time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
 
-// TestABundleHoldsWhatIsAnswered: a node that fails or hangs costs its own files only.
-func TestABundleHoldsWhatIsAnswered(t *testing.T) {
+// TestBundleHoldsAllAnswers: a node that fails or hangs costs its own files only.
+func TestBundleHoldsAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
 		fails := func(context.Context, int) ([]byte, bool, error) { return nil, false, errors.New("connection refused") }
@@ -91,7 +91,7 @@ func TestABundleHoldsWhatIsAnswered(t *testing.T) {
 
 // A node that hangs is waited for once, and not for every question; one that is slow once is asked with patience again.
 // A profile runs as long as it must.
-func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
+func TestBundleDoesNotWaitTwiceForHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
 		slow := func(ctx context.Context, _ int) ([]byte, bool, error) {
@@ -111,7 +111,7 @@ func TestABundleDoesNotWaitAgainForANodeThatHangs(t *testing.T) {
 	})
 }
 
-func TestABundleHasAMaximum(t *testing.T) {
+func TestBundleIsBounded(t *testing.T) {
 	half := func(context.Context, int) ([]byte, bool, error) { return make([]byte, 50), false, nil }
 	index, err := Write(t.Context(), io.Discard, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{
 		{"n1", []Question{{Name: "1", Ask: half, Timeout: time.Hour}, {Name: "2", Ask: half, Timeout: time.Hour}, {Name: "3", Ask: says("x"), Timeout: time.Hour}}},
@@ -125,7 +125,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
-func TestABundleThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestUnwritableBundleIsAnError(t *testing.T) {
 	q := []Question{{Name: "1", Ask: says("x"), Timeout: time.Hour}}
 	if _, err := Write(t.Context(), fullDisk{}, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{{"n1", q}}); err == nil {
 		t.Error("no error")

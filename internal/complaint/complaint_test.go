@@ -38,7 +38,7 @@ func TestClientsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-func TestWhatAStrangerChoseIsCutAndStaysOnItsLine(t *testing.T) {
+func TestClientTextIsTruncatedToOneLine(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for name, tt := range map[string]struct {
 		value any
@@ -68,7 +68,7 @@ func TestWhatAStrangerChoseIsCutAndStaysOnItsLine(t *testing.T) {
 	}
 }
 
-func TestWhatALibraryWritesIsALineOfOneKind(t *testing.T) {
+func TestLibraryOutputIsOneKindOfLine(t *testing.T) {
 	var said bytes.Buffer
 	var b Book
 	w := b.Writer(slog.New(slog.NewTextHandler(&said, nil)), slog.LevelWarn, "HTTP")

@@ -148,7 +148,7 @@ func TestOnlyTheCommandLineIsUsage(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsAnError(t *testing.T) {
+func TestMissingFileIsAnError(t *testing.T) {
 	_, err := Load(Input{Hostname: "h", Flags: []Assignment{{Key: "config", Value: "nope"}}, ReadFile: files(nil)})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want not found", err)
@@ -222,7 +222,7 @@ func checkFile(name string, content []byte) (Loaded, error) {
 	})
 }
 
-func TestTheExampleFileIsInStepAndValid(t *testing.T) {
+func TestExampleFileMatchesSettings(t *testing.T) {
 	golden.Compare(t, "../../deploy/brokerd.toml", Example())
 	live := strings.ReplaceAll(Example(), "\n#", "\n")
 	for line := range strings.SplitSeq(live, "\n") {
@@ -234,7 +234,7 @@ func TestTheExampleFileIsInStepAndValid(t *testing.T) {
 	}
 }
 
-func TestTheManualIsInStep(t *testing.T) {
+func TestManualMatchesSettings(t *testing.T) {
 	const name, begin, end = "../../docs/operations.md", "<!-- settings: begin -->\n", "<!-- settings: end -->"
 	content, err := os.ReadFile(name)
 	if err != nil {
@@ -261,7 +261,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-func TestWhatTheEnvironmentSetsIsNamed(t *testing.T) {
+func TestEnvironmentSettingsAreNamed(t *testing.T) {
 	in := Input{Hostname: "host", Environ: []string{"BROKERD_SYNC=always", "BROKERD_DATA_DIR=/d", "BROKERD_ZONE=z", "HOME=/h"}}
 	for flag, want := range map[string][]string{
 		"":     {"BROKERD_DATA_DIR", "BROKERD_SYNC", "BROKERD_ZONE"},

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAnEnvironmentFileIsReadAsSystemdDoes(t *testing.T) {
+func TestEnvironmentFileIsReadLikeSystemd(t *testing.T) {
 	const text = "# a comment \\\n" +
 		"; another\n\n" +
 		"  BROKERD_NODE_ID=n1  \r\n" +

@@ -95,7 +95,7 @@ func TestCallsAreAnsweredInOrderAndSessionsEnd(t *testing.T) {
 	})
 }
 
-func TestACutEndsTheSessionItHits(t *testing.T) {
+func TestCutEndsItsSession(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n, d := NewNetwork(), &diary{}

@@ -25,7 +25,7 @@ func TestJoinReturnsTheErrorsInOrder(t *testing.T) {
 	}
 }
 
-func TestOutCallsEachOnceAndAFewAtATime(t *testing.T) {
+func TestOutCallsEachOnceWithLimit(t *testing.T) {
 	const most = 3
 	for _, n := range []int{0, 1, 2, most, 10} {
 		synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ func run(t *testing.T, nodes Nodes, args ...string) (string, error) {
 
 func none(context.Context) ([]string, error) { return nil, errors.New("no node answers") }
 
-func TestFilesArePrintedAsTheyAre(t *testing.T) {
+func TestFilesArePrintedUnchanged(t *testing.T) {
 	for name, file := range map[string]string{
 		"config": "brokerd.toml", "systemd-unit": "systemd/brokerd.service", "alert-rules": "prometheus/brokerd-alerts.yml",
 		"grafana-dashboard": "grafana/brokerd.json",

@@ -16,7 +16,7 @@ type recorder struct {
 func (r *recorder) Helper()               {}
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
 
-func TestCompareTellsWhatDiffers(t *testing.T) {
+func TestCompareReportsDifferences(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sub", "a.golden")
 	compare := func(got string) bool {
 		r := &recorder{TB: t}

@@ -10,7 +10,7 @@ import (
 
 var errEnded = errors.New("ended")
 
-func TestRunsOfOneLaneComeOneAfterTheOther(t *testing.T) {
+func TestRunsOfOneLaneAreSequential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var here, most, runs atomic.Int32
 		all := New(errEnded, func(key string) (int32, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-func TestQuantilesAreCloseToExactOnesAlsoWhenMerged(t *testing.T) {
+func TestQuantilesAreCloseToExactOnes(t *testing.T) {
 	r := testrand.New(t)
 	for range 50 {
 		var merged Histogram
@@ -40,7 +40,7 @@ func TestQuantilesAreCloseToExactOnesAlsoWhenMerged(t *testing.T) {
 	}
 }
 
-func TestDurationsBeyondTheRangeAreTheOutermost(t *testing.T) {
+func TestDurationsBeyondRangeAreClamped(t *testing.T) {
 	for _, c := range []struct {
 		d      time.Duration
 		bucket int
@@ -65,7 +65,7 @@ func TestDurationsBeyondTheRangeAreTheOutermost(t *testing.T) {
 	}
 }
 
-func TestWindowForgetsWhatIsOlder(t *testing.T) {
+func TestWindowForgetsOlderValues(t *testing.T) {
 	w := NewWindow(40)
 	count := func(now int64) uint64 {
 		var h Histogram
@@ -88,7 +88,7 @@ func TestWindowForgetsWhatIsOlder(t *testing.T) {
 	}
 }
 
-func TestCountersStopAtTheirLargest(t *testing.T) {
+func TestCountersSaturate(t *testing.T) {
 	var h, one Histogram
 	h.add(3, math.MaxUint32)
 	one.Record(3 << unitBits)
@@ -98,7 +98,7 @@ func TestCountersStopAtTheirLargest(t *testing.T) {
 	}
 }
 
-func TestAHistogramIsSentAsText(t *testing.T) {
+func TestHistogramEncodesAsText(t *testing.T) {
 	r := testrand.New(t)
 	for n := range 50 {
 		var h, got Histogram
@@ -121,7 +121,7 @@ func TestAHistogramIsSentAsText(t *testing.T) {
 	}
 }
 
-func TestMergedChangesNothing(t *testing.T) {
+func TestMergedLeavesOperandsUnchanged(t *testing.T) {
 	var a, b Histogram
 	a.Record(time.Second)
 	b.Record(time.Minute)

@@ -78,7 +78,7 @@ func (n *network) cut(down bool) {
 	n.conns = nil
 }
 
-func TestWhatIsServedIsKnownToEveryDaemonThroughOutages(t *testing.T) {
+func TestDaemonsLearnServedTopicsAcrossOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dirs := map[string]*Directory{}
 		n := &network{daemons: map[string]*Server{}}
@@ -128,7 +128,7 @@ func TestWhatIsServedIsKnownToEveryDaemonThroughOutages(t *testing.T) {
 	})
 }
 
-func TestTheDifferenceIsCommandsInOrder(t *testing.T) {
+func TestDifferenceIsCommandsInOrder(t *testing.T) {
 	got := difference(
 		registrations(map[string][]string{"gone": {"c"}, "kept": {"old", "same"}}),
 		registrations(map[string][]string{"new": {"c"}, "kept": {"same", "young"}}))
@@ -141,7 +141,7 @@ func TestTheDifferenceIsCommandsInOrder(t *testing.T) {
 	}
 }
 
-func TestANewTopicGetsTheChannelsThatDaemonsKnow(t *testing.T) {
+func TestNewTopicGetsTheChannelsThatDaemonsKnow(t *testing.T) {
 	a := NewAnnouncer(AnnouncerOptions{Catalog: newCatalog(nil), Log: quiet()})
 	for address, channels := range map[string][]string{"x": {"a", "b"}, "y": {"b", "c"}} {
 		d := NewDirectory(time.Hour, time.Hour)
@@ -172,7 +172,7 @@ func TestANewTopicGetsTheChannelsThatDaemonsKnow(t *testing.T) {
 	}
 }
 
-func TestARefusingDaemonIsNotTakenForAFriend(t *testing.T) {
+func TestRefusingDaemonIsNotConnected(t *testing.T) {
 	for _, reply := range []string{"E_BAD_BODY IDENTIFY missing fields", "OK"} {
 		ours, theirs := net.Pipe()
 		go func() {

@@ -27,7 +27,7 @@ func hosts(nodes []Node) string {
 	return strings.Join(names, " ")
 }
 
-func TestASilentNodeIsLeftOutUntilItSpeaks(t *testing.T) {
+func TestSilentNodeIsOmittedUntilItPings(t *testing.T) {
 	d := NewDirectory(300*time.Second, 45*time.Second)
 	s := d.Join(node("a"), at(0))
 	if err := d.Register(s, "t", "c"); err != nil {
@@ -51,7 +51,7 @@ func TestASilentNodeIsLeftOutUntilItSpeaks(t *testing.T) {
 	}
 }
 
-func TestALostConnectionTakesItsRegistrationsAndLeavesNames(t *testing.T) {
+func TestLostConnectionRemovesRegistrations(t *testing.T) {
 	d := NewDirectory(time.Hour, time.Minute)
 	s := d.Join(node("a"), at(0))
 	for _, r := range []registration{{"t", "c"}, {"t", "e#ephemeral"}, {"e#ephemeral", "c"}} {
@@ -72,7 +72,7 @@ func TestALostConnectionTakesItsRegistrationsAndLeavesNames(t *testing.T) {
 	}
 }
 
-func TestATombstoneHidesOneNodeForOneTopicForAWhile(t *testing.T) {
+func TestTombstoneHidesOneNodeForOneTopicForAWhile(t *testing.T) {
 	d := NewDirectory(time.Hour, 45*time.Second)
 	for _, name := range []string{"a", "b"} {
 		s := d.Join(node(name), at(0))
@@ -140,7 +140,7 @@ func (m *model) unregister(s Session, r registration) {
 	}
 }
 
-func TestTheDirectoryAgreesWithAPlainModel(t *testing.T) {
+func TestDirectoryMatchesModel(t *testing.T) {
 	random := testrand.New(t)
 	d := NewDirectory(time.Hour, time.Minute)
 	m := model{names: map[registration]bool{}, held: map[Session]map[registration]bool{}}

@@ -42,7 +42,7 @@ func TestEveryCommandHasAPage(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
+func TestUncreatableDirectoryIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -247,9 +247,9 @@ func (r refutation) tell(found Result) string {
 	return fmt.Sprintf("without %s (%s, %d steps)\n%v", strings.Join(without, " and "), r.scope, len(found.Trace)-1, found)
 }
 
-// TestSecondLinesOfDefenceAreSecond shows that the rules dropped beside a rule
+// TestRedundantRulesAreRedundant shows that the rules dropped beside a rule
 // do not alone cause the violation that the rule prevents.
-func TestSecondLinesOfDefenceAreSecond(t *testing.T) {
+func TestRedundantRulesAreRedundant(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tc := range refutations() {
 		name := fmt.Sprintf("%s without %v", tc.scope, tc.beside)
@@ -264,9 +264,9 @@ func TestSecondLinesOfDefenceAreSecond(t *testing.T) {
 	}
 }
 
-// TestNamesOfReplicasDoNotMatter walks at random and renames the replicas of
+// TestReplicaNamesAreSymmetric walks at random and renames the replicas of
 // the states it meets.
-func TestNamesOfReplicasDoNotMatter(t *testing.T) {
+func TestReplicaNamesAreSymmetric(t *testing.T) {
 	rng := testrand.New(t)
 	f := newFingerprinter()
 	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 3, Delayed: 2, Positions: true, Drops: true, Disks: true, Damage: OlderDisk, Leases: 3, MinISR: 2}
@@ -289,9 +289,9 @@ func TestNamesOfReplicasDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestReductionLosesNothing compares a search that treats states that differ
+// TestReductionPreservesViolations compares a search that treats states that differ
 // only in names as one with a search that does not, and keeps whole states.
-func TestReductionLosesNothing(t *testing.T) {
+func TestReductionPreservesViolations(t *testing.T) {
 	for _, c := range []Config{
 		{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1},
 		{SyncAlways: true, Positions: true, Disks: true, InSync: 2, Held: 1, Publishes: 1, Log: 1, Epochs: 1, Versions: 2, Crashes: 1, MinISR: 2},
@@ -369,7 +369,7 @@ func TestRulesAreExplained(t *testing.T) {
 	}
 }
 
-func TestTableTellsNewFingerprints(t *testing.T) {
+func TestTableDetectsNewFingerprints(t *testing.T) {
 	var tab table
 	for round := range 2 {
 		for i := range uint64(2 * smallestTable) {

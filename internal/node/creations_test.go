@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// TestStrangersCreateOnEveryPortAsFastAsTheyMay creates by each port until it is refused.
-func TestStrangersCreateOnEveryPortAsFastAsTheyMay(t *testing.T) {
+// TestCreationLimitAppliesOnEveryPort creates by each port until it is refused.
+func TestCreationLimitAppliesOnEveryPort(t *testing.T) {
 	c := testNode(t)
 	c.Options.Limits.CreationBurst, c.Options.Limits.CreationRate = 1, 1
 	listen := func(to *[]net.Listener) string {

@@ -2,7 +2,7 @@ package node
 
 import "testing"
 
-func TestADiagnosisHasNoPasswords(t *testing.T) {
+func TestDiagnosisHasNoPasswords(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{`auth = "http://user:pw@auth.example/x"`, `auth = "http://REDACTED@auth.example/x"`},
 		{`auth = ["https://a.example/x?token=1&b=2", "http://tok@b"]`, `auth = ["https://a.example/x?REDACTED", "http://REDACTED@b"]`},

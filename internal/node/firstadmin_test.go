@@ -15,7 +15,7 @@ import (
 
 // The secret of the first administrator is written or removed again where that has failed, also if nothing
 // changes any more.
-func TestTheFirstAdministratorsFileIsRetried(t *testing.T) {
+func TestFirstAdministratorFileIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		admin, err := (*access.Directory)(nil).Apply(access.Change{
 			Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
@@ -63,7 +63,7 @@ func TestTheFirstAdministratorsFileIsRetried(t *testing.T) {
 }
 
 // An administrator by a client certificate is none at a node that verifies none.
-func TestACertificateIsNoAdministratorWhereNoneIsVerified(t *testing.T) {
+func TestUnverifiedCertificateIsNoAdministrator(t *testing.T) {
 	d, err := (*access.Directory)(nil).Apply(access.Change{
 		Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},
 	})

@@ -26,7 +26,7 @@ func boundAt(ip string, port int) []net.Listener {
 	return []net.Listener{fixedListener{at: &net.TCPAddr{IP: net.ParseIP(ip), Port: port}}}
 }
 
-func TestWhatIsAdvertised(t *testing.T) {
+func TestAdvertisedAddresses(t *testing.T) {
 	unix := []net.Listener{fixedListener{at: &net.UnixAddr{Name: "/x"}}}
 	for _, tt := range []struct {
 		name string
@@ -74,7 +74,7 @@ func TestLocalhostIsServedWhereItResolves(t *testing.T) {
 	}
 }
 
-func TestAUnixSocketLeftBehindIsReplaced(t *testing.T) {
+func TestUnixSocketLeftBehindIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nsqd.sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 )
 
-func TestTheBudgetFollowsTheMemory(t *testing.T) {
+func TestBudgetFollowsMemory(t *testing.T) {
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -50,7 +50,7 @@ func TestTheBudgetFollowsTheMemory(t *testing.T) {
 	}
 }
 
-func TestTheControlGroupsOfTheProcessAreFound(t *testing.T) {
+func TestControlGroupsOfTheProcessAreFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cgroup")
 	text := "5:memory:/a/b\n4:cpu,cpuacct:/c\nnonsense\n0::/system.slice/brokerd.service\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -50,7 +50,7 @@ func openTestNode(t *testing.T) *Node {
 	return n
 }
 
-func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
+func TestJoiningNodeWaitsAndReportsIt(t *testing.T) {
 	c := testNode(t)
 	c.Options.Cluster.Join = []string{"127.0.0.1:4"}
 	web, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestTheAlertsAreAboutMetricsThatANodeExports(t *testing.T) {
+func TestAlertsUseExportedMetrics(t *testing.T) {
 	n := openTestNode(t)
 	if _, err := n.broker.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: 1 << 30}); err != nil {
 		t.Fatal(err)

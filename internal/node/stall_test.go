@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestADiskThatHangsIsSaid(t *testing.T) {
+func TestStalledDiskIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
 		disk := vfs.NewWatch(faulty)
@@ -52,7 +52,7 @@ func TestADiskThatHangsIsSaid(t *testing.T) {
 	})
 }
 
-func TestAProcessThatWasStoppedDoesNotBlameItsDisk(t *testing.T) {
+func TestStoppedProcessReportsNoDiskStall(t *testing.T) {
 	var s stalls
 	for i := range 3 {
 		if s.look(7, true) {
@@ -75,7 +75,7 @@ func TestClosingIsBounded(t *testing.T) {
 	})
 }
 
-func TestServeEndsWhenTheNodeCannotGoOn(t *testing.T) {
+func TestServeReturnsWhenNodeFails(t *testing.T) {
 	c := testNode(t)
 	web, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

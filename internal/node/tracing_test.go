@@ -20,7 +20,7 @@ import (
 )
 
 // A disk that hangs while events are stored holds up no end of a node.
-func TestAHungDiskOfTracesHoldsUpNoStop(t *testing.T) {
+func TestHungTraceDiskDelaysNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := make(chan struct{})
 		disk := vfstest.NewFaulty(vfs.NewMem())
@@ -48,7 +48,7 @@ func TestAHungDiskOfTracesHoldsUpNoStop(t *testing.T) {
 	})
 }
 
-func TestHeadersOfACollectorAreReadFromAFile(t *testing.T) {
+func TestCollectorHeadersAreReadFromFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "headers")
 	for text, want := range map[string]string{"": path, "Authorization: Bearer x\n": "", "secret\n": "line 1 is not"} {
 		if text != "" {

@@ -58,7 +58,7 @@ func bodies(t *testing.T, q *Queue) string {
 	return strings.Join(all, " ")
 }
 
-func TestADataPathIsRead(t *testing.T) {
+func TestDataPathIsRead(t *testing.T) {
 	size := len(record("a"))
 	for _, tt := range []struct {
 		name           string
@@ -109,7 +109,7 @@ func TestADataPathIsRead(t *testing.T) {
 	}
 }
 
-func TestADataPathIsRefused(t *testing.T) {
+func TestDataPathIsRefused(t *testing.T) {
 	size := len(record("a"))
 	whole := fmt.Sprintf("2\n0,0\n0,%d\n", 2*size)
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-func TestARecordReadsBack(t *testing.T) {
+func TestRecordRoundTrip(t *testing.T) {
 	begun := time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
 	many := make([]string, 100)
 	for i := range many {
@@ -112,9 +112,9 @@ func (c *recordingCluster) exec(ctx context.Context, n *api.NodeDetail) error {
 	return c.fakeCluster.exec(ctx, n)
 }
 
-// TestARunThatWasKilledGoesOn kills a run after each of its actions, and continues it: each node is
+// TestKilledRunContinues kills a run after each of its actions, and continues it: each node is
 // restarted once, and no node stays drained.
-func TestARunThatWasKilledGoesOn(t *testing.T) {
+func TestKilledRunContinues(t *testing.T) {
 	for dies := 1; dies <= 9; dies++ {
 		c := &recordingCluster{fakeCluster: newFakeCluster(t, "n1", "n2", "n3"), dies: dies}
 		o := c.options()
@@ -192,8 +192,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatDidNotUpgradeIsTriedAgain: the node has started again, but with the version it had.
-func TestAnUpgradeThatDidNotUpgradeIsTriedAgain(t *testing.T) {
+// TestFailedUpgradeIsRetried: the node has started again, but with the version it had.
+func TestFailedUpgradeIsRetried(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	o := c.options()
 	o.Verb, o.Changed = "upgrade", true

@@ -212,7 +212,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestNodesGoOneAfterTheOther(t *testing.T) {
+func TestNodesRestartOneByOne(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2", "n3")
 	c.nodes["n3"].Leaders = 5
 	done, err := Run(t.Context(), c, c.plan(), c.options())
@@ -222,7 +222,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	c.wantActs("drain n2", "exec n2", "undrain n2", "drain n3", "exec n3", "undrain n3", "drain n1", "exec n1", "undrain n1")
 }
 
-func TestTheNextNodeWaitsForTheLast(t *testing.T) {
+func TestNextNodeWaitsForPreviousOne(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	o := c.options()
 	waits := 0
@@ -261,7 +261,7 @@ func TestTheNextNodeWaitsForTheLast(t *testing.T) {
 	c.wantActs("drain n2", "exec", "undrain n2")
 }
 
-func TestANodeThatIsAwayIsStarted(t *testing.T) {
+func TestAbsentNodeIsStarted(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	c.nodes["n2"].State = api.NodeDown
 	c.reasons = []api.Reason{{Code: "nodes_down"}}
@@ -335,8 +335,8 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestTwoRunsDoNotMeet: both found the cluster well, and drained a node each.
-func TestTwoRunsDoNotMeet(t *testing.T) {
+// TestConcurrentRunsStop: both found the cluster well, and drained a node each.
+func TestConcurrentRunsStop(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2", "n3")
 	o := c.options()
 	o.Say = func(_ string, step Step, _ string) {
@@ -349,8 +349,8 @@ func TestTwoRunsDoNotMeet(t *testing.T) {
 	c.wantActs("drain n2", "undrain n2")
 }
 
-// TestAnInterruptedRunSaysWhereItWas, and takes back a drain before the command ran.
-func TestAnInterruptedRunSaysWhereItWas(t *testing.T) {
+// TestInterruptedRunReportsProgress, and takes back a drain before the command ran.
+func TestInterruptedRunReportsProgress(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	ctx, cancel := context.WithCancel(t.Context())
 	o := c.options()

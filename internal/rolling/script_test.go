@@ -39,8 +39,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestANodeSaysNothingToTheShell: what it advertises is no command.
-func TestANodeSaysNothingToTheShell(t *testing.T) {
+// TestNodeValuesAreQuotedForShell: what it advertises is no command.
+func TestNodeValuesAreQuotedForShell(t *testing.T) {
 	s, err := ParseScript("echo {{.Host}}")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ func fired(ch <-chan struct{}) bool {
 	}
 }
 
-func TestFireEndsTheWaitsThatBeganBefore(t *testing.T) {
+func TestFireWakesEarlierWaiters(t *testing.T) {
 	var s Signal
 	s.Fire() // no goroutine waits
 	first, second := s.Wait(), s.Wait()

@@ -29,7 +29,7 @@ func read(t *testing.T, fsys vfs.FS, name string) string {
 	return string(text)
 }
 
-func TestWhatADeadProcessWritesIsGone(t *testing.T) {
+func TestWritesOfDeadProcessAreLost(t *testing.T) {
 	m := NewMount(vfs.NewCrashable())
 	write(t, m, "before", "1")
 	left := m.Cut(vfs.Crash{KeepPercent: 100})
@@ -39,7 +39,7 @@ func TestWhatADeadProcessWritesIsGone(t *testing.T) {
 	}
 }
 
-func TestATrapSpringsBeforeItsChange(t *testing.T) {
+func TestTrapFiresBeforeItsChange(t *testing.T) {
 	m := NewMount(vfs.NewCrashable())
 	var left *vfs.Mem
 	m.Trap(0, func() { left = m.Cut(vfs.Crash{KeepPercent: 100}) })
@@ -53,7 +53,7 @@ func TestATrapSpringsBeforeItsChange(t *testing.T) {
 	}
 }
 
-func TestALyingDiskLosesWhatWasSynced(t *testing.T) {
+func TestLyingDiskLosesSyncedData(t *testing.T) {
 	m := NewLyingMount(vfs.NewCrashable())
 	write(t, m, "file", "1")
 	if left := m.Cut(vfs.Crash{}); read(t, left, "file") == "1" {
@@ -66,7 +66,7 @@ func TestALyingDiskLosesWhatWasSynced(t *testing.T) {
 	}
 }
 
-func TestABrokenDiskFailsChanges(t *testing.T) {
+func TestBrokenDiskFailsChanges(t *testing.T) {
 	m := NewMount(vfs.NewCrashable())
 	write(t, m, "file", "1")
 	broken := errors.New("broken")
@@ -79,8 +79,8 @@ func TestABrokenDiskFailsChanges(t *testing.T) {
 	}
 }
 
-// TestAHistoryFindsWhatIsWrong plants each kind of violation.
-func TestAHistoryFindsWhatIsWrong(t *testing.T) {
+// TestHistoryFindsViolations plants each kind of violation.
+func TestHistoryFindsViolations(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(h *History) (log []string)
@@ -145,7 +145,7 @@ func TestAHistoryFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestATraceKeepsTheLastEvents(t *testing.T) {
+func TestTraceKeepsTheLastEvents(t *testing.T) {
 	tr := NewTrace()
 	for i := range 3 * traceLimit {
 		tr.Add("event %d", i)
@@ -165,8 +165,8 @@ func proceed(h *History, c *Channel, n int) {
 	}
 }
 
-// TestAKeyedChannelFindsWhatIsWrong plants each kind of violation in one of two keys: the first letters.
-func TestAKeyedChannelFindsWhatIsWrong(t *testing.T) {
+// TestKeyedChannelFindsViolations plants each kind of violation in one of two keys: the first letters.
+func TestKeyedChannelFindsViolations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name string
@@ -212,8 +212,8 @@ func TestAKeyedChannelFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestAChannelFindsWhatIsWrong plants each kind of violation.
-func TestAChannelFindsWhatIsWrong(t *testing.T) {
+// TestChannelFindsViolations plants each kind of violation.
+func TestChannelFindsViolations(t *testing.T) {
 	tests := []struct {
 		name    string
 		ordered bool
@@ -318,8 +318,8 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAFullDiskTakesWhatHasRoom: what a file has reserved can be written, nothing grows.
-func TestAFullDiskTakesWhatHasRoom(t *testing.T) {
+// TestFullDiskAcceptsWhatFits: what a file has reserved can be written, nothing grows.
+func TestFullDiskAcceptsWhatFits(t *testing.T) {
 	m := NewMount(vfs.NewCrashable())
 	f, err := m.Create("/a.log")
 	if err != nil {
@@ -346,8 +346,8 @@ func TestAFullDiskTakesWhatHasRoom(t *testing.T) {
 	}
 }
 
-// TestASyncOfALogTakesItsTime: other files and other changes take none.
-func TestASyncOfALogTakesItsTime(t *testing.T) {
+// TestLogSyncTakesTime: other files and other changes take none.
+func TestLogSyncTakesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMount(vfs.NewCrashable())
 		m.Slow(func() time.Duration { return time.Second })

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-func TestASnapshotIsInspected(t *testing.T) {
+func TestSnapshotIsInspected(t *testing.T) {
 	s := &meta.State{}
 	meta.ApplyAt(s, 1, 0, meta.InitCluster{ID: "ORIGIN"})
 	meta.ApplyAt(s, 2, 0, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
@@ -39,7 +39,7 @@ func TestASnapshotIsInspected(t *testing.T) {
 }
 
 // A file is replaced as a whole or not at all, and other users may not read it.
-func TestASnapshotIsWrittenWhole(t *testing.T) {
+func TestSnapshotIsWrittenAtomically(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "metadata")
 	for _, content := range []string{"first, which is longer", "second"} {
 		if err := Write(file, []byte(content)); err != nil {

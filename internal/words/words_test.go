@@ -2,7 +2,7 @@ package words
 
 import "testing"
 
-func TestTheNearestNameIsProposed(t *testing.T) {
+func TestNearestNameIsSuggested(t *testing.T) {
 	known := []string{"orders", "clicks", "a"}
 	for name, want := range map[string]string{"order": "orders", "oredrs": "orders", "klicks": "clicks", "b": "a", "billing": "", "ord": ""} {
 		if got := Nearest(name, known); got != want {

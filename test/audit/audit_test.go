@@ -79,8 +79,8 @@ func (s *story) both(round, seq int) (a, b int) {
 	return a, b
 }
 
-// TestBrokenPromisesAreFound plants one violation in each history.
-func TestBrokenPromisesAreFound(t *testing.T) {
+// TestViolationsAreFound plants one violation in each history.
+func TestViolationsAreFound(t *testing.T) {
 	tests := []struct {
 		name  string
 		want  Kind
@@ -354,7 +354,7 @@ func TestCausesExplainRedeliveries(t *testing.T) {
 	}
 }
 
-func TestAMessageOfUnknownFateMayBeStoredOrNot(t *testing.T) {
+func TestMessageOfUnknownFateMayBeStoredOrNot(t *testing.T) {
 	s := newStory()
 	for seq := range 3 {
 		s.Publish(Key{0, seq}, sum(seq), 0)
@@ -367,7 +367,7 @@ func TestAMessageOfUnknownFateMayBeStoredOrNot(t *testing.T) {
 	}
 }
 
-func TestForgettingKeepsWhatIsStillOwed(t *testing.T) {
+func TestForgettingKeepsOwedMessages(t *testing.T) {
 	s := newStory()
 	for seq := range 4 {
 		s.publish(seq)

@@ -14,9 +14,9 @@ func newClusterStory() *story {
 	return s
 }
 
-// TestAClustersRedeliveries tells histories of a cluster, in which all rounds are
+// TestClustersRedeliveries tells histories of a cluster, in which all rounds are
 // one, and what is to be thought of them.
-func TestAClustersRedeliveries(t *testing.T) {
+func TestClustersRedeliveries(t *testing.T) {
 	tests := []struct {
 		name  string
 		want  []Kind
@@ -169,7 +169,7 @@ func TestAClustersRedeliveries(t *testing.T) {
 	}
 }
 
-func TestADoubtAtTheEndIsAViolation(t *testing.T) {
+func TestUnresolvedDoubtIsAViolation(t *testing.T) {
 	s := newClusterStory()
 	s.publish(0)
 	had, other := s.conn(0, 1), s.conn(0, 1)
@@ -181,7 +181,7 @@ func TestADoubtAtTheEndIsAViolation(t *testing.T) {
 	}
 }
 
-func TestOfTwoDeliveriesThroughADisturbanceOneIsFinished(t *testing.T) {
+func TestOneOfTwoDeliveriesAcrossDisturbanceIsFinished(t *testing.T) {
 	for _, finish := range []bool{true, false} {
 		s := newClusterStory()
 		s.publish(0)
@@ -202,7 +202,7 @@ func TestOfTwoDeliveriesThroughADisturbanceOneIsFinished(t *testing.T) {
 	}
 }
 
-func TestARefusedFinishIsOwedAgain(t *testing.T) {
+func TestRefusedFinishIsOwedAgain(t *testing.T) {
 	s := newClusterStory()
 	s.publish(0)
 	a, b := s.both(1, 0)

@@ -11,8 +11,8 @@ func placeID(offset int) (id ID) {
 	return id
 }
 
-// TestOrderIsHeld tells histories of one ordered channel and what is wrong in them.
-func TestOrderIsHeld(t *testing.T) {
+// TestOrderIsChecked tells histories of one ordered channel and what is wrong in them.
+func TestOrderIsChecked(t *testing.T) {
 	key := func(producer, seq int) Key { return Key{Producer: producer, Seq: seq} }
 	take := func(o *Order, offset int, k Key) {
 		o.Deliver(placeID(offset), k)
@@ -77,7 +77,7 @@ func TestOrderIsHeld(t *testing.T) {
 	}
 }
 
-func TestWhatWasAcknowledgedIsOwedUntilItComes(t *testing.T) {
+func TestAcknowledgedMessagesAreOwedUntilDelivered(t *testing.T) {
 	o := NewOrder()
 	k := Key{Producer: 1, Seq: 0}
 	o.Acknowledge(k)

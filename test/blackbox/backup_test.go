@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestABackupGoesToAnotherCluster takes one of a broker under its own command line, kills the broker, and restores into
+// TestBackupGoesToAnotherCluster takes one of a broker under its own command line, kills the broker, and restores into
 // a new one, twice: over itself it is refused, and beside itself not.
-func TestABackupGoesToAnotherCluster(t *testing.T) {
+func TestBackupGoesToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "backups")
 	n := startNodeOn(t, filepath.Join(t.TempDir(), "data"))

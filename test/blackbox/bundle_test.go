@@ -35,7 +35,7 @@ func unpacked(t *testing.T, path string) map[string]string {
 
 // A bundle of a cluster with a node that is dead has all of the others and says what is missing; no message and
 // no secret is in it.
-func TestADebugBundle(t *testing.T) {
+func TestDebugBundle(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)
 	ctl("topic", "create", "orders", "--ext")

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestChecksTellWhatIsWrong runs the checks as a monitoring program does: on a healthy
+// TestChecksReportProblems runs the checks as a monitoring program does: on a healthy
 // cluster, on one whose certificate expires, with messages that wait, with a node that died,
 // and with no node running.
-func TestChecksTellWhatIsWrong(t *testing.T) {
+func TestChecksReportProblems(t *testing.T) {
 	authority := newAuthority(t)
 	authority.issue("server", authority) // valid for an hour
 	n := startNode(t, "--tls-cert", authority.path("server.pem"), "--tls-key", authority.path("server.key"))

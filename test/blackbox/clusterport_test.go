@@ -66,7 +66,7 @@ func clusterOf(t *testing.T, n *node) string {
 	return about.ID
 }
 
-func TestTheClusterPortRefusesStrangers(t *testing.T) {
+func TestClusterPortRefusesStrangers(t *testing.T) {
 	n := startNode(t)
 	id := clusterOf(t, n)
 	for _, cluster := range []string{"", id, "another"} {
@@ -91,7 +91,7 @@ func TestTheClusterPortRefusesStrangers(t *testing.T) {
 	}
 }
 
-func TestAnOpenClusterPortIsADecision(t *testing.T) {
+func TestOpenClusterPortNeedsSetting(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	short := filepath.Join(t.TempDir(), "short")
 	for path, text := range map[string]string{secret: "correct horse battery staple\n", short: "secret\n"} {

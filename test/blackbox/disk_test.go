@@ -71,7 +71,7 @@ func TestMorePartitionsThanDescriptors(t *testing.T) {
 
 // On a full disk publishes are refused with a reason and consuming continues.
 // When there is room again all is well by itself.
-func TestAFullDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk, resize := smallDisk(t, 64)
 	n := startNodeOn(t, filepath.Join(disk, "data"), "--segment-size", "1MiB", "--disk-reserve", "16MiB")
@@ -153,7 +153,7 @@ func fillDisk(t *testing.T, path string) {
 // Another program fills the disk of a node to the last byte: operations that free space succeed, those
 // that need space are refused with an error that names the node, the directory and what to do, and a
 // node that starts either serves or names the disk.
-func TestAFullDiskOfTheMetadata(t *testing.T) {
+func TestFullDiskOfTheMetadata(t *testing.T) {
 	t.Parallel()
 	disk, _ := smallDisk(t, 24)
 	data := filepath.Join(disk, "data")
@@ -219,7 +219,7 @@ func TestAFullDiskOfTheMetadata(t *testing.T) {
 }
 
 // A node whose first start finds no space names the directory.
-func TestAFirstStartWithoutSpace(t *testing.T) {
+func TestFirstStartWithoutSpace(t *testing.T) {
 	t.Parallel()
 	disk, _ := smallDisk(t, 1)
 	fillDisk(t, filepath.Join(disk, "fill"))

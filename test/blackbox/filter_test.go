@@ -67,7 +67,7 @@ func publishTo(t *testing.T, addresses []string, target, body string) {
 
 // An unmodified client on a channel with a filter gets that part, each message at least once and
 // nothing else, whichever leader is killed; the other channel gets everything.
-func TestAFilteredChannelSurvivesTheLeader(t *testing.T) {
+func TestFilteredChannelSurvivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)
 	ctl("topic", "create", "orders")

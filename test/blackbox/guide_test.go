@@ -15,10 +15,10 @@ var (
 	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}|127\.0\.0\.1:\d+`) // times, ids and addresses
 )
 
-// TestTheGuidesShowWhatTheCommandsDo runs the commands of guides, in their order, on a new node,
+// TestGuidesMatchCommandOutput runs the commands of guides, in their order, on a new node,
 // and compares what they print with what the guides show, where they show it. Times and ids are
 // others. Where a guide says so, a worker fails messages meanwhile: what shows dead letters is asked again.
-func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
+func TestGuidesMatchCommandOutput(t *testing.T) {
 	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "retries.md", "tracing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()

@@ -106,9 +106,9 @@ func (n *node) imported(count int64) {
 	}
 }
 
-// TestInPlaceOfAnNsqd: what an nsqd has left is imported once, each message for the
+// TestReplacesNsqd: what an nsqd has left is imported once, each message for the
 // channels that it waited for; nsqd's files stay; the node can become one of several.
-func TestInPlaceOfAnNsqd(t *testing.T) {
+func TestReplacesNsqd(t *testing.T) {
 	t.Parallel()
 	const count = 25
 	dir := nsqdData(t, count)
@@ -158,8 +158,8 @@ func TestInPlaceOfAnNsqd(t *testing.T) {
 	}
 }
 
-// TestAnImportThatIsKilled begins again: nothing is lost and nothing is there twice.
-func TestAnImportThatIsKilled(t *testing.T) {
+// TestKilledImport begins again: nothing is lost and nothing is there twice.
+func TestKilledImport(t *testing.T) {
 	t.Parallel()
 	const count = 3000
 	dir := nsqdData(t, count)
@@ -174,8 +174,8 @@ func TestAnImportThatIsKilled(t *testing.T) {
 	standIn(t, dir).imported(count)
 }
 
-// TestNsqdsFilesThatCannotBeImported: the node does not start, and nothing is stored.
-func TestNsqdsFilesThatCannotBeImported(t *testing.T) {
+// TestUnimportableNsqdFiles: the node does not start, and nothing is stored.
+func TestUnimportableNsqdFiles(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(dir string) (says string){
 		"a damaged file": func(dir string) string {

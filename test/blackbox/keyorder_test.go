@@ -149,9 +149,9 @@ func produceKeys(t *testing.T, addresses []string, keys []string, messages int) 
 	}
 }
 
-// TestAKeyIsInOrderWhenLeadersAreKilled consumes a channel that orders by key, with consumers that know
+// TestKeyIsInOrderWhenLeadersAreKilled consumes a channel that orders by key, with consumers that know
 // nothing of keys, while the leader is killed repeatedly.
-func TestAKeyIsInOrderWhenLeadersAreKilled(t *testing.T) {
+func TestKeyIsInOrderWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	const producers, keys, messages, consumers, kills = 3, 6, 60, 6, 2
 	c, addresses := startCluster(t, 3)

@@ -43,9 +43,9 @@ func commandsOf(t *testing.T, page, text string) (commands []string) {
 	return commands
 }
 
-// TestTheHandbookIsFollowed runs every command of every page of docs/operations on three nodes, in the order of the page,
+// TestHandbookSteps runs every command of every page of docs/operations on three nodes, in the order of the page,
 // except those of blocks that have a test of their own. A command of brokerctl must succeed; health may be what it is.
-func TestTheHandbookIsFollowed(t *testing.T) {
+func TestHandbookSteps(t *testing.T) {
 	_, texts := pages(t)
 	for page, text := range texts {
 		commands := commandsOf(t, page, text)

@@ -171,9 +171,9 @@ func scrapeOfTwo(t *testing.T) string {
 	return text
 }
 
-// TestTheDashboardAndTheRulesSpeakOfWhatIsThere looks for every metric, label and value that
+// TestDashboardAndAlertsUseExistingMetrics looks for every metric, label and value that
 // is asked for, and for every metric in the manual.
-func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
+func TestDashboardAndAlertsUseExistingMetrics(t *testing.T) {
 	text := scrapeOfTwo(t)
 	t.Run("manual", func(t *testing.T) { compareManual(t, text) })
 	for who, exprs := range queries(t) {

@@ -121,7 +121,7 @@ func TestNightATokenIsStolen(t *testing.T) {
 
 // A flood of wrong logins, by Basic and by AUTH, is limited and counted, fills no log, and locks out no
 // other user.
-func TestAFloodOfLoginsIsLimited(t *testing.T) {
+func TestFloodOfLoginsIsLimited(t *testing.T) {
 	t.Parallel()
 	n := threeMachines(t, nil)
 	n.topic("one")

@@ -10,7 +10,7 @@ import (
 
 // A night on call: a channel is emptied by mistake and brought back, a message that no
 // consumer can handle is finished, and all of that is known after a kill, with who did it.
-func TestWhatIsDoneOnCallSurvivesAKill(t *testing.T) {
+func TestOnCallChangesSurviveAKill(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, filepath.Join(t.TempDir(), "data"))
 	fill(n, "t", 2000)

@@ -101,9 +101,9 @@ func checkOnce(t *testing.T, ids []string, producers, messages int) {
 	}
 }
 
-// TestAnIDIsStoredOnceWhenLeadersAreKilled kills the leader repeatedly: of one node, and
+// TestIDIsStoredOnceWhenLeadersAreKilled kills the leader repeatedly: of one node, and
 // of three.
-func TestAnIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
+func TestIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { killLeaders(t, n) })
@@ -162,7 +162,7 @@ func killLeaders(t *testing.T, size int) {
 	checkOnce(t, dedupIDs(t, addresses, "once"), producers, messages)
 }
 
-func TestWhatPublishersSayOfMessages(t *testing.T) {
+func TestPublishedMessageProperties(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	ctl := func(args ...string) string {

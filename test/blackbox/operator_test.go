@@ -38,7 +38,7 @@ func fill(n *node, topic string, count int) {
 
 // A segment that is damaged in the middle, while there is good data after it,
 // costs what is damaged: the rest is served, and the node says so.
-func TestDamageIsServedAround(t *testing.T) {
+func TestDamageIsSkipped(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data, "--segment-size", "1MiB")
@@ -93,7 +93,7 @@ func TestDamageIsServedAround(t *testing.T) {
 // The end of a log that was being written when the machine died is cut off, and
 // what was whole before it is there. The end of what was acknowledged is no torn
 // tail, whatever it looks like: that it is gone is said.
-func TestATornTailIsToldFromALostOne(t *testing.T) {
+func TestTornTailIsDistinguishedFromLostOne(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
@@ -149,7 +149,7 @@ func TestATornTailIsToldFromALostOne(t *testing.T) {
 	}
 }
 
-func TestOneProcessADirectory(t *testing.T) {
+func TestOneProcessPerDirectory(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
@@ -166,7 +166,7 @@ func (n *node) alive() {
 	n.post("/pub?topic=alive", "x")
 }
 
-func TestACommandLineThatIsWrong(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.toml")
@@ -207,7 +207,7 @@ func TestACommandLineThatIsWrong(t *testing.T) {
 }
 
 // A file is checked with the environment in which it will be used.
-func TestAConfigurationIsCheckedInItsEnvironment(t *testing.T) {
+func TestConfigCheckUsesEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.toml")
 	if err := os.WriteFile(file, []byte("zone = \"a\"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func occupied(t *testing.T) string {
 }
 
 // Limits that nsqd takes are taken, and the data of one node is not another's.
-func TestACommandLineThatIsUnusual(t *testing.T) {
+func TestUnusualCommandLines(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data, "--max-msg-size", "8MiB")

@@ -87,7 +87,7 @@ var badInput = []struct {
 
 // Each bad input is answered with its error, ends the connection where it must,
 // and affects no other connection. Each is also sent a byte at a time.
-func TestBadInputIsAnsweredAndHurtsNoOtherClient(t *testing.T) {
+func TestBadInputAffectsNoOtherClient(t *testing.T) {
 	n := startNode(t)
 	witness := n.consumer("witness", "c", 1, "{}")
 	for i, tt := range badInput {
@@ -148,7 +148,7 @@ func (w *wire) sendInPieces(data string, slowly bool) {
 
 // The size before an MPUB is a limit only: published clients leave the count out of it, or all
 // numbers. The batch is stored whole, and the next command is understood.
-func TestABatchIsFramedByItsInnerSizes(t *testing.T) {
+func TestBatchIsFramedByInnerSizes(t *testing.T) {
 	n := startNode(t)
 	const head, limit = len("MPUB framed\n"), 5 << 20
 	bodies := []string{"one", "three", strings.Repeat("!", 200<<10)}
@@ -171,7 +171,7 @@ func TestABatchIsFramedByItsInnerSizes(t *testing.T) {
 }
 
 // What is cut off anywhere counts as far as it is complete, and no further.
-func TestAStreamThatIsCutOffCountsAsFarAsItIsComplete(t *testing.T) {
+func TestTruncatedStreamCountsUpToLastCompleteCommand(t *testing.T) {
 	n := startNode(t)
 	first := "IDENTIFY\n" + sized("{}") + pub("cut", "one")
 	whole := first + mpub("cut", "two", "three") + pub("cut", "four")
@@ -211,7 +211,7 @@ func TestAStreamThatIsCutOffCountsAsFarAsItIsComplete(t *testing.T) {
 }
 
 // Nothing that is declared is believed before it arrives.
-func TestOtherBeginnings(t *testing.T) {
+func TestOtherProtocolMagics(t *testing.T) {
 	n := startNode(t)
 	w := n.raw()
 	w.send("  V1")

@@ -53,7 +53,7 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 // A rolling restart under load: each node starts again, one at a time, no acknowledged publish is lost,
 // and no node is drained afterwards. A command that fails stops it, and the next run continues where it
 // stopped.
-func TestARollingRestart(t *testing.T) {
+func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)
 	ctl("topic", "create", "t", "--partitions", "3")

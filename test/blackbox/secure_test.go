@@ -187,7 +187,7 @@ func TestUpgrades(t *testing.T) {
 	}
 }
 
-func TestEncryptionThatIsDemanded(t *testing.T) {
+func TestRequiredTLS(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
 	a.issue("server", a)
@@ -242,7 +242,7 @@ func TestEncryptionThatIsDemanded(t *testing.T) {
 
 // A handshake that is never finished, or input that is no handshake, ends and
 // hurts no other client.
-func TestAHandshakeThatIsNone(t *testing.T) {
+func TestInvalidTLSHandshake(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue("server", a)

@@ -72,7 +72,7 @@ func (c *collector) tree(trace string) string {
 
 // Each step of a message is a span below that of its publisher, over a requeue, a timeout and
 // a restart of the node.
-func TestSpansTellTheLifeOfAMessage(t *testing.T) {
+func TestSpansDescribeAMessage(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
 	n := startNodeOn(t, t.TempDir(), "--otlp-endpoint", c.URL)
@@ -141,7 +141,7 @@ func (w *wire) answerOnce(t *testing.T) {
 
 // A collector that takes connections and answers nothing, and one that is not there, hold up
 // neither publishers nor the end of the node.
-func TestACollectorThatHangsHoldsUpNothing(t *testing.T) {
+func TestHungCollectorDelaysNothing(t *testing.T) {
 	for _, kind := range []string{"hangs", "absent"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -121,7 +121,7 @@ func TestDotSegmentsDeleteNothingElse(t *testing.T) {
 }
 
 // What nsqadmin and its like read, and would fall over.
-func TestWhatToolsRead(t *testing.T) {
+func TestNsqToolEndpoints(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	n.post("/topic/create?topic=empty", "")
@@ -311,7 +311,7 @@ func exitOf(t *testing.T, noun, verb, name, addr string) int {
 }
 
 // A client that reads nothing costs others nothing, and is dropped in the end.
-func TestAConsumerThatDoesNotRead(t *testing.T) {
+func TestNonReadingConsumer(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	stuck := n.consumer("t", "slow", 2500, `{"heartbeat_interval":1000}`)

@@ -9,7 +9,7 @@ import (
 
 // A topic that was deleted by mistake, by an NSQ client, comes back with all of it after the
 // node was killed; what is purged leaves the disk.
-func TestADeletedTopicComesBack(t *testing.T) {
+func TestDeletedTopicIsRestored(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
@@ -55,7 +55,7 @@ func TestADeletedTopicComesBack(t *testing.T) {
 
 // The topic of the name is purged, and not the one that was deleted before it, where the incarnation says
 // so.
-func TestADeletedTopicOutlivesItsNamesake(t *testing.T) {
+func TestDeletedTopicSurvivesItsSuccessor(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)

@@ -12,7 +12,7 @@ import (
 
 // A message goes to a consumer that is ready and idle, whatever other consumers
 // do that were ready before it and are no more.
-func TestAMessageFindsTheConsumerThatIsReady(t *testing.T) {
+func TestMessageReachesReadyConsumer(t *testing.T) {
 	n := startNode(t)
 	for _, tt := range []struct{ name, away string }{
 		{"RDY 0", "RDY 0\n"},
@@ -42,7 +42,7 @@ func TestAMessageFindsTheConsumerThatIsReady(t *testing.T) {
 // Whatever consumers do with their RDY, a message that one of them could take
 // does not wait: bursts are published, and the next begins when all of the one
 // before is delivered, so that nothing later wakes a consumer by accident.
-func TestNoMessageWaitsForANextOne(t *testing.T) {
+func TestNoMessageWaitsForTheNext(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	for _, topic := range []string{

@@ -35,7 +35,7 @@ func asked(t *testing.T, method, address, host, target, body string, headers ...
 	return answer.StatusCode, string(text)
 }
 
-func TestABrowserOfAFriendIsNoWayIn(t *testing.T) {
+func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	n := startNode(t, "--http-allowed-hosts", "mq.example.org,.lab.example.org")
 	for _, protocol := range []string{"HTTP", "LOOKUP"} {
 		address := n.address(protocol)
@@ -68,7 +68,7 @@ func TestABrowserOfAFriendIsNoWayIn(t *testing.T) {
 	}
 }
 
-func TestWhereALookupSendsAPublisherAPublishMakesTheTopic(t *testing.T) {
+func TestPublishAfterLookupCreatesTopic(t *testing.T) {
 	n := startNode(t)
 	_, text := asked(t, "GET", n.address("LOOKUP"), "", "/lookup?topic=new&access=w", "")
 	var found struct {
@@ -86,7 +86,7 @@ func TestWhereALookupSendsAPublisherAPublishMakesTheTopic(t *testing.T) {
 	}
 }
 
-func TestOptionsAreNotChangedFromElsewhere(t *testing.T) {
+func TestOptionsAreChangedOnlyLocally(t *testing.T) {
 	n := startNode(t, "--allow-config-from-cidr", "192.0.2.0/24")
 	if got, text := asked(t, "PUT", n.address("HTTP"), "", "/config/nsqlookupd_tcp_addresses", `["10.0.0.1:4160"]`); got != 403 {
 		t.Errorf("got %d %s", got, text)
@@ -96,7 +96,7 @@ func TestOptionsAreNotChangedFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsTooLargeIsAnsweredWhateverTheLimit(t *testing.T) {
+func TestOversizeBodyIsAnsweredAtAnyLimit(t *testing.T) {
 	for _, limit := range []string{"1MiB", "32MiB"} {
 		n := startNode(t, "--max-body-size", limit, "--max-msg-size", "1MiB")
 		conn, err := net.Dial("tcp", n.address("HTTP"))

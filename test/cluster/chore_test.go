@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAChoreFindsWhatIsWrong plants deliveries that must not happen.
-func TestAChoreFindsWhatIsWrong(t *testing.T) {
+// TestCheckerFindsViolations plants deliveries that must not happen.
+func TestCheckerFindsViolations(t *testing.T) {
 	for _, test := range []struct{ text, id, want string }{
 		{"a", "1", ""},
 		{"b", "1", "b came to c"},
@@ -31,8 +31,8 @@ func TestAChoreFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfAKeyIsJudged plants deliveries out of order.
-func TestTheOrderOfAKeyIsJudged(t *testing.T) {
+// TestKeyOrderIsChecked plants deliveries out of order.
+func TestKeyOrderIsChecked(t *testing.T) {
 	for _, test := range []struct {
 		name, deliveries, want string // deliveries: a text with + if it is finished, with - if it is requeued
 	}{

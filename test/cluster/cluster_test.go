@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
+func TestErrorIsARefusalByDefault(t *testing.T) {
 	tests := []struct {
 		kind  int
 		data  string
@@ -39,7 +39,7 @@ func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestOnlyALateScenarioIsPlayedAgain(t *testing.T) {
+func TestOnlyLateScenariosAreRepeated(t *testing.T) {
 	late, lost := &nodes.Late{Err: errTooLong}, errors.New("message 7 is lost")
 	tests := []struct {
 		err  error
@@ -76,7 +76,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-func TestTheTableTellsWhatWasMissed(t *testing.T) {
+func TestTableShowsMissedAims(t *testing.T) {
 	in := incident{name: "x", p50: time.Second, p99: 2 * time.Second}
 	graceful := incident{name: "y", p99: time.Second, graceful: true}
 	tests := []struct {

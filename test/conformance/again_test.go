@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatFailsIsDoneAgainUpToALimit(t *testing.T) {
+func TestFailuresAreRetriedUpToALimit(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		failures, attempts, want int
@@ -29,7 +29,7 @@ func TestWhatFailsIsDoneAgainUpToALimit(t *testing.T) {
 	}
 }
 
-func TestNothingIsDoneAgainAtTheEnd(t *testing.T) {
+func TestNoRetryAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	broken, n := errors.New("broken"), 0

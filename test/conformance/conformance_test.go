@@ -59,7 +59,7 @@ func TestReadmeHasExamplesOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestFlagsOfNSQDBecomeABrokers(t *testing.T) {
+func TestNsqdFlagsAreConverted(t *testing.T) {
 	var f clusterFlags
 	err := f.parse([]string{"-http-address", "127.0.0.1:1", "--tcp-address=127.0.0.1:2", "-data-path", "d", "-tls-cert", "c", "-broadcast-address", "h", "-auth-http-address", "a"})
 	if err != nil || f.http != "127.0.0.1:1" || f.tcp != "127.0.0.1:2" || f.data != "d" {
@@ -73,7 +73,7 @@ func TestFlagsOfNSQDBecomeABrokers(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsHandedOnBothWays(t *testing.T) {
+func TestConnectionIsForwardedBothWays(t *testing.T) {
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	}))
@@ -117,7 +117,7 @@ not an event
 	}
 }
 
-func TestALogOfATestThatIsOverIsToldFromAFailure(t *testing.T) {
+func TestLogAfterTestEndIsNoFailure(t *testing.T) {
 	late := goNSQLogs + "A has completed: ERR 12\n"
 	for name, c := range map[string]struct {
 		count goCount

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPackagesAreGotOncePerPins(t *testing.T) {
+func TestPackagesAreFetchedOncePerPins(t *testing.T) {
 	e := env{ctx: t.Context(), cache: filepath.Join(t.TempDir(), "cache")}
 	broken := errors.New("broken")
 	got := 0
@@ -43,7 +43,7 @@ func TestPackagesAreGotOncePerPins(t *testing.T) {
 	}
 }
 
-func TestAMissingProgramIsNamed(t *testing.T) {
+func TestMissingProgramIsNamed(t *testing.T) {
 	if err := needPrograms("a missing program", "no-such-program")(env{}); !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)
 	}

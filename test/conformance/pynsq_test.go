@@ -16,7 +16,7 @@ func TestEveryJobOfPynsqIsExpected(t *testing.T) {
 	}
 }
 
-func TestTheAuthServerKnowsOneSecret(t *testing.T) {
+func TestAuthServerKnowsOneSecret(t *testing.T) {
 	for query, want := range map[string]int{"?secret=sesame": http.StatusOK, "?secret=barley": http.StatusForbidden, "": http.StatusForbidden} {
 		w := httptest.NewRecorder()
 		authorize(w, httptest.NewRequest(http.MethodGet, "/auth"+query, nil))
@@ -26,7 +26,7 @@ func TestTheAuthServerKnowsOneSecret(t *testing.T) {
 	}
 }
 
-func TestTheCertificateFitsItsKey(t *testing.T) {
+func TestCertificateMatchesItsKey(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeCertificate(dir); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestStallsAreTheTimeBeyondTheProbesInterval(t *testing.T) {
+func TestStallIsTimeBeyondProbeInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stalls
 		if got := s.take(); got != 0 {
@@ -45,7 +45,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestABrokerThatIsNotBuiltIsNamed(t *testing.T) {
+func TestMissingBinaryIsNamed(t *testing.T) {
 	if _, err := newBroker(filepath.Join(t.TempDir(), "brokerd"), t.TempDir()); err == nil {
 		t.Error("a program that is not there is accepted")
 	}

@@ -46,7 +46,7 @@ func failureMistakes() []mistake {
 		{
 			name: "failure: a refused publish is read as uncertain", file: "pkg/failure/wire.go",
 			old: "return NotWritable, fate.Refused", with: "return Uncertain, fate.Uncertain",
-			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "TestFailedPublishKeepsItsFate|WhatWasRefused",
+			tests: []string{"./pkg/failure", "./cmd/brokerctl"}, run: "TestFailedPublishKeepsItsFate|TestBenchReportsRefusals",
 		},
 		{
 			name: "fields: a count of more than there is is believed", file: "internal/fields/fields.go",

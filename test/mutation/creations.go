@@ -57,12 +57,12 @@ func creationMistakes() []mistake {
 		{
 			name: "creations: the NSQ port has no bound", file: "pkg/server/server.go",
 			old: "context.WithCancelCause(s.opts.Creations.By(ctx, conn.RemoteAddr()))", with: "context.WithCancelCause(ctx)",
-			tests: []string{"./internal/node"}, run: "TestStrangersCreate",
+			tests: []string{"./internal/node"}, run: "TestCreationLimitAppliesOnEveryPort",
 		},
 		{
 			name: "creations: HTTP has no bound", file: "internal/node/node.go",
 			old: "return n.created.By(publish.WithClient(ctx, c.RemoteAddr().String()), c.RemoteAddr())", with: "return publish.WithClient(ctx, c.RemoteAddr().String())",
-			tests: []string{"./internal/node"}, run: "TestStrangersCreate",
+			tests: []string{"./internal/node"}, run: "TestCreationLimitAppliesOnEveryPort",
 		},
 	}
 }

@@ -163,7 +163,7 @@ func edgeMistakes() []mistake {
 		{
 			name: "one address takes all connections", file: "cmd/brokerd/crowd.go",
 			old: `key != "" && c.of[key] >= c.maxAddress`, with: `key == "" && c.of[key] >= c.maxAddress`,
-			tests: []string{"./cmd/brokerd"}, run: "NobodyTakesAll",
+			tests: []string{"./cmd/brokerd"}, run: "TestNoAddressTakesAllConnections",
 		},
 		{
 			name: "NSQ clients leave no connection for probes", file: "cmd/brokerd/crowd.go",
@@ -178,7 +178,7 @@ func edgeMistakes() []mistake {
 		{
 			name: "a client writes lines of its own into the log", file: "internal/complaint/complaint.go",
 			old: "if r == utf8.RuneError || !unicode.IsPrint(r) {", with: "if r == utf8.RuneError && !unicode.IsPrint(r) {",
-			tests: []string{"./internal/complaint"}, run: "StaysOnItsLine",
+			tests: []string{"./internal/complaint"}, run: "TestClientTextIsTruncatedToOneLine",
 		},
 		{
 			name: "a bad client of the lookup daemon is a line each time", file: "internal/lookupd/server.go",
@@ -193,7 +193,7 @@ func edgeMistakes() []mistake {
 		{
 			name: "the lookup daemon answers to every name", file: "cmd/brokerd/nsqlookupd.go",
 			old: "own := web.NewHosts(slices.Concat(", with: "own := web.NewHosts(slices.Concat([]string{web.AnyHost}, ",
-			tests: []string{"./cmd/brokerd"}, run: "OwnNamesOnly",
+			tests: []string{"./cmd/brokerd"}, run: "TestLookupDaemonAnswersOnlyToItsOwnNames",
 		},
 		{
 			name: "a page of another site publishes", file: "pkg/admin/web/server.go",

@@ -39,9 +39,9 @@ func TestEveryMistakeCanBePlanted(t *testing.T) {
 	}
 }
 
-// TestEveryMistakeHasATestToFindIt: where tests have moved to another package, a pattern
+// TestEveryMistakeHasATest: where tests have moved to another package, a pattern
 // matches none of those that are run, and no mistake would be found.
-func TestEveryMistakeHasATestToFindIt(t *testing.T) {
+func TestEveryMistakeHasATest(t *testing.T) {
 	named := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	inDir := map[string][]string{} // names of tests, by directory
 	testsIn := func(dir string) []string {
@@ -94,7 +94,7 @@ func TestEveryRuleIsDropped(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsOfOnePart(t *testing.T) {
+func TestEveryMistakeIsInOnePart(t *testing.T) {
 	parts := map[string]int{}
 	for _, part := range []string{"1/4", "2/4", "3/4", "4/4"} {
 		chosen, err := (&options{part: part}).choose(mistakes())

@@ -38,7 +38,7 @@ func restartMistakes() []mistake {
 		},
 		{
 			name: "tails: what a load was kept for stays until the next", file: "cmd/brokerd/heap.go",
-			old: "c.periods != givenBackAfter &&", with: "", tests: []string{"./cmd/brokerd"}, run: "Rests",
+			old: "c.periods != givenBackAfter &&", with: "", tests: []string{"./cmd/brokerd"}, run: "TestIdleGarbageIsCollectedOnce",
 		},
 	}
 }
@@ -65,11 +65,11 @@ func backupMistakes() []mistake {
 		},
 		{
 			name: "backup: what was finished behind a gap is delivered again", file: "internal/backups/restore.go",
-			old: "finished = add(finished, is, is+1)", with: "_ = add", tests: copies, run: "APlan",
+			old: "finished = add(finished, is, is+1)", with: "_ = add", tests: copies, run: "TestPlanFinishesFinishedMessages",
 		},
 		{
 			name: "backup: a channel begins behind its first pending message", file: "internal/backups/restore.go",
-			old: "found, floor = true, is\n", with: "found, floor = true, is+1\n", tests: copies, run: "APlan",
+			old: "found, floor = true, is\n", with: "found, floor = true, is+1\n", tests: copies, run: "TestPlanFinishesFinishedMessages",
 		},
 	}
 }
@@ -107,7 +107,7 @@ func rollingMistakes() []mistake {
 		},
 		{
 			name: "rolling: a node goes while another is drained", file: "internal/rolling/plan.go",
-			old: "case n.Intent == api.IntentDrain:", with: "case false:", tests: tests, run: "Fit|TwoRuns",
+			old: "case n.Intent == api.IntentDrain:", with: "case false:", tests: tests, run: "Fit|TestConcurrentRunsStop",
 		},
 		{
 			name: "rolling: a reason that it does not know counts for nothing", file: "internal/rolling/plan.go",
@@ -115,15 +115,15 @@ func rollingMistakes() []mistake {
 		},
 		{
 			name: "rolling: a node that has not come up again is back", file: "internal/rolling/run.go",
-			old: "case n.Incarnation == before.Incarnation:", with: "case n.Incarnation < before.Incarnation:", tests: tests, run: "Stops|TheNextNode",
+			old: "case n.Incarnation == before.Incarnation:", with: "case n.Incarnation < before.Incarnation:", tests: tests, run: "Stops|TestNextNodeWaitsForPreviousOne",
 		},
 		{
 			name: "rolling: the next node goes while replicas are behind", file: "internal/rolling/plan.go",
-			old: "if !p.InSync && !p.Adding", with: "if p.InSync && !p.InSync && !p.Adding", tests: tests, run: "TheNextNode|Stops",
+			old: "if !p.InSync && !p.Adding", with: "if p.InSync && !p.InSync && !p.Adding", tests: tests, run: "TestNextNodeWaitsForPreviousOne|Stops",
 		},
 		{
 			name: "rolling: a drain stays when the node is not restarted", file: "internal/rolling/run.go",
-			old: "return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))", with: "return r.stopped(ctx, StepDrain, err, r.drained())", tests: tests, run: "TwoRuns",
+			old: "return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))", with: "return r.stopped(ctx, StepDrain, err, r.drained())", tests: tests, run: "TestConcurrentRunsStop",
 		},
 	}
 }

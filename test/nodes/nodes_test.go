@@ -48,14 +48,14 @@ func TestFreeAddressesDiffer(t *testing.T) {
 	}
 }
 
-func TestUsualAddressesAreTheManuals(t *testing.T) {
+func TestDefaultAddressesMatchManual(t *testing.T) {
 	want := Addresses{TCP: "127.0.0.1:4350", HTTP: "127.0.0.1:4351", Lookup: "127.0.0.1:4361", Cluster: "127.0.0.1:4352"}
 	if got := Usual(3)[2]; got != want {
 		t.Errorf("the third node is at %v, not %v", got, want)
 	}
 }
 
-func TestATopicIsWholeWhenAllReplicasAreInSync(t *testing.T) {
+func TestTopicIsCompleteWhenAllReplicasAreInSync(t *testing.T) {
 	whole := Partition{Leader: "n1", Replicas: []string{"n1", "n2"}, ISR: []string{"n2", "n1"}}
 	headless, behind := whole, whole
 	headless.Leader = ""
@@ -70,7 +70,7 @@ func TestATopicIsWholeWhenAllReplicasAreInSync(t *testing.T) {
 	}
 }
 
-func TestTheCommandLineIsTheManuals(t *testing.T) {
+func TestCommandLineMatchesManual(t *testing.T) {
 	program, err := filepath.Abs("nodes_test.go") // any file
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestTheCommandLineIsTheManuals(t *testing.T) {
 	}
 }
 
-func TestANodeThatRefusesIsNotAskedTwice(t *testing.T) {
+func TestRefusingNodeIsNotAskedTwice(t *testing.T) {
 	asked := 0
 	answer := func(status int) *Node {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/test/audit"
 )
 
-func TestABodyNamesItsMessageAndRun(t *testing.T) {
+func TestBodyNamesItsMessageAndRun(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for seq := range 50 {
 		want := audit.Key{Producer: 3, Seq: seq}
@@ -35,7 +35,7 @@ func TestABodyNamesItsMessageAndRun(t *testing.T) {
 	}
 }
 
-func TestAMessageFrameIsSplit(t *testing.T) {
+func TestMessageFrameIsSplit(t *testing.T) {
 	data := append(make([]byte, 10), "0123456789abcdefbody"...)
 	d, err := ParseMessage(data)
 	if err != nil || string(d.ID[:]) != "0123456789abcdef" || string(d.Body) != "body" {
@@ -72,7 +72,7 @@ func TestHeartbeatsAreAnsweredBetweenAnswers(t *testing.T) {
 	}
 }
 
-func TestAFrameThatIsTooLargeIsNotRead(t *testing.T) {
+func TestFrameThatIsTooLargeIsNotRead(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	go func() {
@@ -86,7 +86,7 @@ func TestAFrameThatIsTooLargeIsNotRead(t *testing.T) {
 	}
 }
 
-func TestQuietIsNotTheEnd(t *testing.T) {
+func TestReadTimeoutIsNoEOF(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()

@@ -9,7 +9,7 @@ import (
 
 const ours = "../../deploy/kubernetes"
 
-func TestTheManifestsAreRight(t *testing.T) {
+func TestManifestsAreRight(t *testing.T) {
 	if n, err := check(ours); err != nil || n < 5 {
 		t.Errorf("%d objects: %v", n, err)
 	}

@@ -120,9 +120,9 @@ func brokerctl(t *testing.T, url string, args ...string) {
 	}
 }
 
-// TestTheCollectorTakesSpans has a message published, delivered and finished, by a receiver
+// TestCollectorTakesSpans has a message published, delivered and finished, by a receiver
 // that refuses at first.
-func TestTheCollectorTakesSpans(t *testing.T) {
+func TestCollectorTakesSpans(t *testing.T) {
 	s := &sink{}
 	s.refuse.Store(2)
 	url, stop := startBroker(t, "--node-id", "n1", "--otlp-endpoint", startReceiver(t, s))

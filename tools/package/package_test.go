@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPackageVersionsSortAsTheirReleases(t *testing.T) {
+func TestPackageVersionsSortLikeReleases(t *testing.T) {
 	for semantic, want := range map[string]string{
 		"1.2.3": "1.2.3", "1.2.3-rc.1": "1.2.3~rc.1", "1.2.3+4.gabc": "1.2.3+4.gabc", "1.2.3-rc-1+4-x": "1.2.3~rc.1+4.x",
 	} {

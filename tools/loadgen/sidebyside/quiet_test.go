@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheQuietestMeasurementCounts(t *testing.T) {
+func TestQuietestMeasurementCounts(t *testing.T) {
 	for _, c := range []struct {
 		others []float64
 		tries  int
@@ -29,7 +29,7 @@ func TestTheQuietestMeasurementCounts(t *testing.T) {
 	}
 }
 
-func TestAFailedMeasurementIsNotTriedForQuiet(t *testing.T) {
+func TestFailedMeasurementIsNotRetried(t *testing.T) {
 	broken := errors.New("broken")
 	took := 0
 	_, err := quietest(3, 0.25, func() (measurement, error) {

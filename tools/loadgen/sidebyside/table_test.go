@@ -28,7 +28,7 @@ func TestMedianOfAnEvenNumberIsTheMean(t *testing.T) {
 	}
 }
 
-func TestASectionIsWrittenBetweenItsMarks(t *testing.T) {
+func TestSectionIsWrittenBetweenItsMarks(t *testing.T) {
 	doc := "a\n<!-- measured x -->\nold\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
 	want := "a\n<!-- measured x -->\n\nnew\n\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
 	for range 2 { // the second time finds what the first wrote

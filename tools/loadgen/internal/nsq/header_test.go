@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHeadersHaveKeysInTurnAndIDsOnce(t *testing.T) {
+func TestHeadersRotateKeysAndHaveUniqueIDs(t *testing.T) {
 	h, ids := newHeaders(3, true), map[string]bool{}
 	for i := range 10 {
 		for j, raw := range h.some(2) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestStatIsOfAllProcessors(t *testing.T) {
+func TestStatCoversAllProcessors(t *testing.T) {
 	const stat = "cpu  100 200 300 400 500 75 75 50 0 0\n" +
 		"cpu0 50 100 150 200 250 30 35 40 0 0\ncpu1 50 100 150 200 250 30 35 40 0 0\nintr 12345 0\nctxt 7\n"
 	want := Machine{User: 3, Sys: 3, Idle: 4, IOWait: 5, IRQ: 1.5, Steal: 0.5, processors: 2}
@@ -14,7 +14,7 @@ func TestStatIsOfAllProcessors(t *testing.T) {
 	}
 }
 
-func TestBusyIsPartOfWhatTheProcessorsHave(t *testing.T) {
+func TestBusyIsAFractionOfAllProcessors(t *testing.T) {
 	m, err := Start([]int{os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
