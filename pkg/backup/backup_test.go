@@ -15,7 +15,7 @@ import (
 
 var created = time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
 
-// make writes a backup of one topic with so many messages.
+// make writes a backup of one topic with the given number of messages.
 func made(t *testing.T, d Dir, id string, messages int) *Manifest {
 	t.Helper()
 	if err := d.Begin(id); err != nil {
@@ -80,7 +80,7 @@ func TestBackupRoundTrip(t *testing.T) {
 	}
 }
 
-// TestManifestIsGolden compares it with a golden file, both ways.
+// TestManifestIsGolden encodes and decodes a manifest and compares it with a golden file.
 func TestManifestIsGolden(t *testing.T) {
 	m := &Manifest{Format: Format, ID: "20261125T060000.000Z", Created: created, Tool: "brokerctl 1.0", Cluster: "abc", Topics: []Topic{{
 		Name: "t", FirstID: "4000000000000001", Config: []byte(`{"partitions":1}`), Channels: []Channel{{"c", []byte(`{"order":"none"}`)}},
@@ -166,7 +166,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestChunkDescribesItsContent finds lines that a manifest does not name.
+// TestChunkDescribesItsContent expects an error for lines that the manifest does not name.
 func TestChunkDescribesItsContent(t *testing.T) {
 	d := At(t.TempDir())
 	m := made(t, d, "b1", 3)
@@ -189,7 +189,7 @@ func TestChunkDescribesItsContent(t *testing.T) {
 	}
 }
 
-// TestIncompleteBackupIsIgnored says so of one that was broken off, and of one that there is not.
+// TestIncompleteBackupIsIgnored opens an interrupted backup, and one that does not exist.
 func TestIncompleteBackupIsIgnored(t *testing.T) {
 	path := t.TempDir()
 	d := At(path)

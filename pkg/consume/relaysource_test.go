@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestIdleRelaySourcePausesBeforeAskingForCredit is of two relays
-// with credit for one, both of ordered channels whose messages at turn others
-// have: they took the credit from each other as fast as the network goes.
+// TestIdleRelaySourcePausesBeforeAskingForCredit has two relays that share a credit of one, both of
+// ordered channels whose next messages other consumers hold. They took the credit from each other
+// as fast as the network allows.
 func TestIdleRelaySourcePausesBeforeAskingForCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fd := &relaySource{wakeup: make(chan struct{}, 1)}

@@ -16,7 +16,7 @@ type sumArgs struct{ A, B int }
 
 const sum forward.Operation[sumArgs, int] = "sum"
 
-// loopback is a node whose calls arrive at its own operations.
+// loopback is a node whose calls reach its own operations.
 type loopback struct{ all forward.Operations }
 
 func (l loopback) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) { panic("BUG: not used") }

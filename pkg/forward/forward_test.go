@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// samples are one payload of each kind, with what it decodes to.
+// samples are one payload of each kind, with the decoded value.
 func samples() []sample {
 	publish := Publish{Topic: "orders", Incarnation: 300, Partition: 2, Round: 7, Number: 130, Messages: []topic.Message{
 		{Body: []byte("plain")},

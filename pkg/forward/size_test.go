@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestLargestPublishFitsIntoAFrame: the limit of a publish counts what its
-// records take in a log; forwarded, it takes little more.
+// TestLargestPublishFitsIntoAFrame: the limit of a publish counts the size of its records in a log.
+// A forwarded publish takes little more.
 func TestLargestPublishFitsIntoAFrame(t *testing.T) {
 	rnd := testrand.New(t)
 	near := []int{0, 1, 126, 127, 128, 16382, 16383, 16384, 60000}

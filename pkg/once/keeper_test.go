@@ -24,9 +24,9 @@ var (
 	errUnknown = errors.New("written and not confirmed")
 )
 
-// rig is a partition of one replica, whose term does as the test says.
+// rig is a partition of one replica whose term is controlled by the test.
 type rig struct {
-	answering sync.Mutex // guards what publish returns: timers give answers, too
+	answering sync.Mutex // guards the answers of publish: timers deliver answers, too
 	t         *testing.T
 	fs        vfs.FS
 	epoch     seq.Epoch
@@ -63,7 +63,7 @@ func (r *rig) open() {
 	r.lead()
 }
 
-// lead begins another term on the log as it is.
+// lead begins another term on the same log.
 func (r *rig) lead() {
 	r.t.Helper()
 	var err error
@@ -155,7 +155,8 @@ func (deaf) ObserveBatch(int)                    {}
 func (deaf) ObserveDelivery(time.Duration)       {}
 func (deaf) ObserveFinish(time.Duration, int)    {}
 
-// publish publishes messages with these ids, "" for none. The answer is there when it is.
+// publish publishes messages with these ids ("": no id). The returned slice holds the answer once
+// there is one.
 func (r *rig) publish(ids ...string) *[]topic.Receipt {
 	r.t.Helper()
 	var got []topic.Receipt
@@ -270,8 +271,7 @@ func TestPartlyStoredPublishIsUncertain(t *testing.T) {
 	}
 }
 
-// TestWrittenIDIsNotWrittenAgain: the first publish timed out, or was of an earlier
-// leader.
+// TestWrittenIDIsNotWrittenAgain: the first publish timed out, or belonged to an earlier leader.
 func TestWrittenIDIsNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -317,8 +317,8 @@ func TestWindowIsReadFromTheLog(t *testing.T) {
 	})
 }
 
-// TestEachIDIsInTheLogOnce lets producers repeat what has failed while appends are refused,
-// time out, and leaders change.
+// TestEachIDIsInTheLogOnce repeats failed publishes while appends are refused, time out, and
+// leaders change.
 func TestEachIDIsInTheLogOnce(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 40 {
@@ -326,7 +326,7 @@ func TestEachIDIsInTheLogOnce(t *testing.T) {
 	}
 }
 
-// attempt is a publish that a producer waits for.
+// attempt is a publish in progress.
 type attempt struct {
 	id     int
 	answer *[]topic.Receipt
@@ -373,7 +373,7 @@ func repeatRandomly(t *testing.T, rnd *rand.Rand) {
 			waits[p] = nil
 		}
 		if next[p] < messages {
-			// the same id in two publishes at a time, as a client that gave up waiting does
+			// the same id in two concurrent publishes, as from a client that retries after its timeout
 			id := fmt.Sprintf("%d/%02d", p, next[p])
 			if rnd.IntN(4) == 0 {
 				r.publish(id)
@@ -398,7 +398,7 @@ func repeatRandomly(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// BenchmarkOpen reads a million ids, as a new leader does.
+// BenchmarkOpen reads a million ids, like a new leader.
 func BenchmarkOpen(b *testing.B) {
 	const ids, batch = 1_000_000, 500
 	fs := vfs.OS{}

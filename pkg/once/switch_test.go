@@ -11,8 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// waiting is a partition that keeps what it is offered until the test appends
-// it.
+// waiting is a partition that holds publishes until the test appends them.
 type waiting struct {
 	*topic.Partition
 	offers []topic.Offered
@@ -23,7 +22,7 @@ func (w *waiting) Offer(o topic.Offered) error {
 	return nil
 }
 
-// appended has all that was offered appended.
+// appended appends everything that was offered.
 func (w *waiting) appended(t *testing.T) {
 	t.Helper()
 	for _, o := range w.offers {
@@ -34,7 +33,8 @@ func (w *waiting) appended(t *testing.T) {
 	w.offers = nil
 }
 
-// TestWindowTogglesDuringPublishes: an id that is offered and not in the log yet is known.
+// TestWindowTogglesDuringPublishes: an id counts as known once it is offered, before it is in the
+// log.
 func TestWindowTogglesDuringPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

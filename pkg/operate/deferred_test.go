@@ -11,7 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// What was done in one partition is not refused, whatever another says.
+// If one partition carried out the change, the outcome is not "refused", whatever another partition
+// reports.
 func TestPartialChangeIsUncertain(t *testing.T) {
 	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", failure.Unreachable, failure.NotLeading)} {
 		err := partly(deferral.Cancel, 3, cause)

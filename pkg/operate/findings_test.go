@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// TestTwoVotersTolerateNoFailure looks at the health of clusters of one to
-// three voters that are all there.
+// TestTwoVotersTolerateNoFailure checks the health of clusters of one to three voters that are all
+// up.
 func TestTwoVotersTolerateNoFailure(t *testing.T) {
 	for voters := 1; voters <= 3; voters++ {
 		var c raftstore.Configuration

@@ -10,16 +10,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// waiting is an Opening of a store that is open.
+// waiting is an Opening whose store is open.
 type waiting struct{ store *raftstore.Store }
 
 func (w waiting) Store() *raftstore.Store { return w.store }
 func (waiting) Answers(meta.NodeID) bool  { return true }
 func (waiting) Waiting() string           { return "" }
 
-// Probes of a node that starts must not slow it: reading the metadata from disk takes a
-// second where there are many topics. It is read for those who ask for topics or nodes,
-// and again only when it has grown.
+// Probes must not slow a starting node: with many topics, reading the metadata from disk takes a
+// second. It is read only for requests for topics or nodes, and again only after it has grown.
 func TestOutlookRarelyReadsDisk(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{Dir: t.TempDir(), NodeID: "n1", Bootstrap: true, ReserveBytes: -1})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// A leader of an older release would refuse a publish that names the publisher: it is not
-// named before the cluster's level says that all nodes know of it.
+// A leader of an older release would refuse a publish that names its publisher. The publisher is
+// therefore not named before the cluster's feature level guarantees that all nodes know the field.
 func TestOlderLeaderGetsNoPublisher(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
 	if err != nil {

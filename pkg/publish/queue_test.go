@@ -18,8 +18,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestStraysEndSoonerIfLeaderHung has a publish in progress to a node
-// that leads no longer, and that answered something else before.
+// TestStraysEndSoonerIfLeaderHung has a publish in progress at a node that leads no longer, and
+// that answered another publish before.
 func TestStraysEndSoonerIfLeaderHung(t *testing.T) {
 	for _, test := range []struct{ silent, grace time.Duration }{
 		{0, strayGrace},
@@ -72,8 +72,8 @@ func TestRetryPauseResetsOnMetadataChange(t *testing.T) {
 	}
 }
 
-// TestPublishWaitsForQueuedPublishesToThisNode has a forward queue whose queued publishes are being
-// handed to this node's own term: who publishes meanwhile goes to the term, too.
+// TestPublishWaitsForQueuedPublishesToThisNode has a forward queue that is being drained into this
+// node's own term. New publishes go to the term, too, after the queued ones.
 func TestPublishWaitsForQueuedPublishesToThisNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		target meta.NodeID
@@ -129,7 +129,7 @@ func TestPublishWaitsForQueuedPublishesToThisNode(t *testing.T) {
 	}
 }
 
-// alone returns the router of a node that is a cluster of its own and leads a topic.
+// alone returns the router of a single-node cluster that leads a topic.
 func alone(t *testing.T, name string) *Router {
 	t.Helper()
 	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})

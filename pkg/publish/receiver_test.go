@@ -11,14 +11,14 @@ func TestReceiverAcceptsRoundWithoutGap(t *testing.T) {
 		round, number uint64
 		want          bool
 	}{
-		{5, 1, false}, // 0 went through another session, or never left
+		{5, 1, false}, // 0 was sent in another session, or never
 		{5, 0, false},
 		{6, 0, true},
 		{6, 1, true},
 		{5, 1, false},
 		{6, 2, true},
 		{6, 4, false},
-		{6, 3, false}, // it was sent behind the other
+		{6, 3, false}, // sent after the other
 		{7, 0, true},
 	} {
 		if got := in.turn(c.round, c.number); got != c.want {

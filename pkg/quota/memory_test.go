@@ -9,15 +9,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
-// meanwhile.
+// TestEphemeralTopicIsBoundedAtAppend: the bound holds although nothing is dropped meanwhile.
 func TestEphemeralTopicIsBoundedAtAppend(t *testing.T) {
 	messages := []topic.Message{{Body: make([]byte, 100)}}
 	n := int64(topic.StoredSize(messages))
 	e := NewMemory(10*n, make(chan struct{}, 1), limit.Share{})
 	for _, c := range []struct {
 		stored  int64
-		told    bool // that the oldest are to go
+		told    bool // whether a drop of the oldest is requested
 		refused bool
 	}{
 		{stored: 0},

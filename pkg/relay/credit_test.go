@@ -54,7 +54,7 @@ func TestCreditIsLent(t *testing.T) {
 		{10, 0, 1, 0, []Claim{{Credit: 5, InFlight: 5}}, []int{8}},
 		{10, 4, 1, 0, []Claim{{Credit: 5, InFlight: 5}}, []int{6}},
 		{10, 5, 1, 0, []Claim{{Credit: 5, InFlight: 5}}, nil},
-		{1, 0, 0, 0, []Claim{{Credit: 1}, {}}, nil}, // it has room, and nothing came
+		{1, 0, 0, 0, []Claim{{Credit: 1}, {}}, nil}, // it has room but received nothing
 		{2, 0, 0, 0, []Claim{{Starved: true}, {Credit: 1}, {Credit: 1}}, []int{1, 1, 0}},
 		{10, 0, 0, 0, []Claim{{InFlight: 3, Retiring: true}, {Credit: 5, InFlight: 5}}, []int{0, 7}},
 	} {
@@ -64,7 +64,7 @@ func TestCreditIsLent(t *testing.T) {
 	}
 }
 
-// TestNoMoreIsInFlightThanTheClientWants shares out credit after it was lent.
+// TestNoMoreIsInFlightThanTheClientWants divides credit again after some was lent.
 func TestNoMoreIsInFlightThanTheClientWants(t *testing.T) {
 	rng := testrand.New(t)
 	for range 10000 {
@@ -97,8 +97,8 @@ type silent struct{ forward.Remote }
 
 func (silent) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
 
-// TestStarvedLeaderIsRemembered: credit that was given and taken away before the
-// leader was told leaves it starved. It has said so once, and would not again.
+// TestStarvedLeaderIsRemembered: the leader was granted credit that was withdrawn before the leader
+// learned of it. It is still starved, but has already reported that, and would not report it again.
 func TestStarvedLeaderIsRemembered(t *testing.T) {
 	r := New(Options{Remote: silent{}})
 	r.starved = true
@@ -113,7 +113,7 @@ func TestStarvedLeaderIsRemembered(t *testing.T) {
 	if r.Claim().Starved {
 		t.Error("it has credit and counts as starved")
 	}
-	r.starved = true // an answer that crossed the credit
+	r.starved = true // an answer sent before the credit arrived
 	r.Assign(1, false)
 	if r.Claim().Starved {
 		t.Error("it has credit and counts as starved")

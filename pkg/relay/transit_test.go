@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// arrivals is a transit to which messages came at the given times, from id 1 on.
+// arrivals is a transit with messages that arrived at the given times, with ids from 1 on.
 func arrivals(timeout time.Duration, expired func(), at ...time.Time) *transit {
 	t := &transit{timeout: timeout, maxTimeout: 2 * timeout, expired: expired, inFlight: flights{all: map[seq.MessageID]flight{}}}
 	for i, since := range at {
@@ -30,8 +30,8 @@ func TestTimedOutMessagesHoldNoCredit(t *testing.T) {
 	}
 }
 
-// What is given back is first in the queue again, is not in flight, and times out when it
-// would have, though nothing else comes.
+// A requeued message is first in the queue again and not in flight. It times out at its original
+// time, without another event.
 func TestRequeuedMessagesTimeOutInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // the relay's

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// book is a directory that changes, and tells of it.
+// book is a directory that changes and notifies its watchers.
 type book struct {
 	t       testing.TB
 	d       atomic.Pointer[access.Directory]
@@ -157,7 +157,7 @@ func TestIdentifyReportsAccessControl(t *testing.T) {
 	w.expect("OK", "E_AUTH_DISABLED AUTH disabled", "EOF")
 }
 
-// TestAccessChangeStopsNextPublish has what a connection may do end while it lives.
+// TestAccessChangeStopsNextPublish revokes rights of an open connection.
 func TestAccessChangeStopsNextPublish(t *testing.T) {
 	const unauthorized, failed = `E_UNAUTHORIZED AUTH failed for PUB on "t" ""`, "E_AUTH_FAILED AUTH failed"
 	for _, tt := range []struct {
@@ -211,11 +211,11 @@ func TestExpiredTokenStopsTheNextPublish(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		w.send("PUB t\n" + sized("a"))
 		w.expect("E_AUTH_FAILED AUTH failed")
-		_ = conn.Close() // it may be told before the server has closed its end
+		_ = conn.Close() // the answer may arrive before the server has closed its end
 	})
 }
 
-// TestAccessChangeEndsSubscription: a consumer that sends nothing gets the error.
+// TestAccessChangeEndsSubscription: a consumer that sends nothing gets the error, too.
 func TestAccessChangeEndsSubscription(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -292,7 +292,7 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 	w := h.dial(t)
 	w.send(authWith(tokenForTest))
 	w.frame()
-	for _, on := range []bool{true, false, true} { // a client with a token does not depend on the switch
+	for _, on := range []bool{true, false, true} { // a client with a token is not affected by the switch
 		bookForTest.enable(on)
 		w.send("PUB t\n" + sized("a"))
 		w.expect("OK")
@@ -313,14 +313,14 @@ func TestAuthServersAndUsersSideBySide(t *testing.T) {
 	}
 }
 
-// What TestAuthServersAndUsersSideBySide has made.
+// The fixtures of TestAuthServersAndUsersSideBySide.
 var (
 	tokenForTest string
 	bookForTest  *book
 )
 
-// TestNoPublishAfterAccessChange publishes without a pause while a rule comes and goes: what is
-// sent after the revocation is never taken.
+// TestNoPublishAfterAccessChange publishes continuously while a rule is added and removed. Nothing
+// that was sent after the removal is accepted.
 func TestNoPublishAfterAccessChange(t *testing.T) {
 	h, b := guarded(t, Options{})
 	rule := []access.Rule{{Right: access.Publish, Topic: "t*"}}

@@ -6,8 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestPendingAnswersAreBounded: by number and by the bodies that they stand
-// for; a single one may be larger than the bound.
+// TestPendingAnswersAreBounded: by their number and by the size of the publishes they answer. A
+// single one may exceed the bound.
 func TestPendingAnswersAreBounded(t *testing.T) {
 	owe := func(q *answerQueue, bodies int) bool {
 		a := &answer{bytes: bodies}
@@ -40,12 +40,12 @@ func TestPendingAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestNextAnswerWakesWriter: those behind it are written with it, and one that is
-// ready before the writer sleeps is not slept over.
+// TestNextAnswerWakesWriter: later answers are written with it. An answer that is completed just
+// before the writer sleeps still wakes it.
 func TestNextAnswerWakesWriter(t *testing.T) {
 	l := &link{wake: make(chan struct{}, 1), queue: answerQueue{maxCount: 8, maxBytes: 1 << 10}}
 	l.direct = newDirect(&writer{link: l})
-	l.direct.writer.mu.Lock() // the writer does not rest
+	l.direct.writer.mu.Lock() // the writer does not sleep
 	woken := func() bool {
 		select {
 		case <-l.wake:
@@ -104,7 +104,7 @@ func TestNextAnswerWakesWriter(t *testing.T) {
 	if _, mixed := l.queue.await(); !mixed {
 		t.Error("the next two are of different topics, and await does not report it")
 	}
-	// An answer that was written in the writer's place is awaited no more.
+	// An answer that was written directly is no longer awaited.
 	for l.queue.n > 0 {
 		l.queue.ring[l.queue.head].phase.Store(phaseReady)
 		if l.queue.n == 1 {

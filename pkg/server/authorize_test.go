@@ -13,14 +13,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/server/auth"
 )
 
-// authHarness is a server whose auth server knows three secrets: good, none and
-// brief, whose grant lasts a second. Anything else is refused.
+// authHarness is a server whose auth server knows three secrets: good, none, and brief, whose grant
+// lasts a second. It refuses all others.
 func authHarness(t *testing.T) (*harness, *atomic.Int64) {
 	t.Helper()
 	return authHarnessWith(t, func(*Options) {})
 }
 
-// authHarnessWith is authHarness with other options, too.
+// authHarnessWith is authHarness with other options.
 func authHarnessWith(t *testing.T, change func(*Options)) (*harness, *atomic.Int64) {
 	t.Helper()
 	queries := new(atomic.Int64)

@@ -19,8 +19,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// nullBroker takes everything at once and delivers one message repeatedly, so
-// that only the sessions are measured.
+// nullBroker accepts everything immediately and delivers one message repeatedly, so that only the
+// sessions are measured.
 type nullBroker struct{ body []byte }
 
 func (nullBroker) Publish(_ context.Context, p publish.Request) {
@@ -113,7 +113,7 @@ func benchConn(b *testing.B) net.Conn {
 
 const benchOK = "\x00\x00\x00\x06\x00\x00\x00\x00OK"
 
-// BenchmarkPub is one pipelined PUB of 128 bytes an iteration.
+// BenchmarkPub sends one pipelined PUB of 128 bytes per iteration.
 func BenchmarkPub(b *testing.B) {
 	conn := benchConn(b)
 	const batch = 256
@@ -131,7 +131,7 @@ func BenchmarkPub(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/msg")
 }
 
-// BenchmarkMPUB is one MPUB of 200 messages of 128 bytes an iteration.
+// BenchmarkMPUB sends one MPUB of 200 messages of 128 bytes per iteration.
 func BenchmarkMPUB(b *testing.B) {
 	conn := benchConn(b)
 	const batch = 200
@@ -153,8 +153,8 @@ func BenchmarkMPUB(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/msg")
 }
 
-// BenchmarkDeliver is one message of 128 bytes delivered and finished an
-// iteration, with 1,000 in flight.
+// BenchmarkDeliver delivers and finishes one message of 128 bytes per iteration, with 1,000 in
+// flight.
 func BenchmarkDeliver(b *testing.B) {
 	conn := benchConn(b)
 	if _, err := io.WriteString(conn, "SUB t c\nRDY 1000\n"); err != nil {

@@ -36,7 +36,7 @@ func TestLongReadsCountAsBursts(t *testing.T) {
 				for _, conn := range conns {
 					conn.endBurst()
 				}
-				for range 2 { // so that these are the only ones
+				for range 2 { // so that there are no others
 					turns.Burst()
 				}
 				if n := turns.Waiting(); n != 0 {

@@ -16,14 +16,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// certificate makes a self-signed certificate for localhost.
+// certificate returns a self-signed certificate for localhost.
 func certificate(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	return certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"}}, nil)
 }
 
-// serverTLS is a server's configuration that trusts clients with its own
-// certificate, as far as it asks for one.
+// serverTLS returns a server's configuration that trusts clients with the server's own certificate,
+// if it requests one.
 func serverTLS(own tls.Certificate, policy tls.ClientAuthType) func() *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, ClientAuth: policy, ClientCAs: x509.NewCertPool(),
@@ -44,7 +44,7 @@ func TestGoNSQ(t *testing.T) {
 		for _, compression := range []string{"", "snappy", "deflate"} {
 			t.Run(fmt.Sprintf("tls=%v %s", withTLS, compression), func(t *testing.T) {
 				config := gonsq.NewConfig()
-				config.DialTimeout, config.WriteTimeout = testTimeout, testTimeout // its own are a second
+				config.DialTimeout, config.WriteTimeout = testTimeout, testTimeout // the default is a second
 				config.MaxInFlight = 50
 				config.TlsV1, config.TlsConfig = withTLS, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own certificate
 				config.Snappy, config.Deflate = compression == "snappy", compression == "deflate"
@@ -113,7 +113,7 @@ func exchange(t *testing.T, h *harness, config *gonsq.Config, topic string) {
 
 const negotiated = `{"feature_negotiation":true,"tls_v1":true}`
 
-// upgradeTLS identifies and makes the handshake.
+// upgradeTLS sends IDENTIFY and performs the handshake.
 func (w *wire) upgradeTLS(config *tls.Config) (*wire, error) {
 	w.t.Helper()
 	w.send("IDENTIFY\n" + sized(negotiated))
@@ -202,8 +202,7 @@ func TestReadAheadIsKeptAfterUpgrade(t *testing.T) {
 	secure.expect("OK")
 }
 
-// joinedConn puts bytes before the first that are written, and takes the first
-// frame off what is read.
+// joinedConn prepends bytes to the first write, and removes the first frame from what is read.
 type joinedConn struct {
 	net.Conn
 	first    []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// writes counts the writes that arrive in a buffer.
+// writes counts the writes to a buffer.
 type writes struct {
 	bytes.Buffer
 	n int
@@ -23,7 +23,7 @@ func (w *writes) Write(data []byte) (int, error) {
 	return w.Buffer.Write(data)
 }
 
-// What is flushed arrives in one piece, however long it is and however well it compresses.
+// Flushed data is sent in one write, whatever its size and however well it compresses.
 func TestCompressorWritesOncePerFlush(t *testing.T) {
 	noise := make([]byte, 300<<10)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -53,7 +53,7 @@ func newDirectRig(t *testing.T) *directRig {
 	return r
 }
 
-// publish gives a publish its place for the answer.
+// publish queues the answer of a publish.
 func (r *directRig) publish(t *testing.T) *answer {
 	t.Helper()
 	a := r.newAnswer()
@@ -156,8 +156,8 @@ func TestWriterContinuesWhenSocketIsFull(t *testing.T) {
 	}
 }
 
-// TestAnswersToPipelinedPublishesAreBatched: a write for each would cost more than the
-// wake of the writer that it spares.
+// TestAnswersToPipelinedPublishesAreBatched: one write per answer would cost more than waking the
+// writer.
 func TestAnswersToPipelinedPublishesAreBatched(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
@@ -181,7 +181,7 @@ func TestAnswersToPipelinedPublishesAreBatched(t *testing.T) {
 	h.broker.release()
 }
 
-// TestReaderAppendsOnlyForWaitingClient has publishes arrive in several ways.
+// TestReaderAppendsOnlyForWaitingClient sends publishes in several ways.
 func TestReaderAppendsOnlyForWaitingClient(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
@@ -192,7 +192,7 @@ func TestReaderAppendsOnlyForWaitingClient(t *testing.T) {
 	w.expect("OK", "OK")
 	w.send("PUB held\n" + sized("a") + "NOP\n")
 	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
-	w.send(pub) // its answer waits for another one
+	w.send(pub) // its answer waits for an earlier one
 	eventually(t, "the publish arrives", func() bool { return len(h.broker.stored("t")) == 4 })
 	h.broker.release()
 	w.expect("OK", "OK")
@@ -209,8 +209,8 @@ func TestReaderAppendsOnlyForWaitingClient(t *testing.T) {
 	}
 }
 
-// newDeliveryRig returns a session with a subscription that has some messages at hand, of which a
-// client may have one at a time.
+// newDeliveryRig returns a session with a subscription that has messages available. The client's
+// RDY is 1.
 func newDeliveryRig(t *testing.T, messages int) (*directRig, *fakeSub) {
 	t.Helper()
 	r := newDirectRig(t)
@@ -223,7 +223,8 @@ func newDeliveryRig(t *testing.T, messages int) (*directRig, *fakeSub) {
 	return r, sub
 }
 
-// TestNextMessageIsDeliveredDirectly, and the consumer waits for more before the place is left.
+// TestNextMessageIsDeliveredDirectly also checks that the consumer is registered as waiting for
+// more.
 func TestNextMessageIsDeliveredDirectly(t *testing.T) {
 	r, sub := newDeliveryRig(t, 3)
 	for i := range 3 {
@@ -268,7 +269,7 @@ func TestWriterDeliversOtherwise(t *testing.T) {
 	}
 }
 
-// TestTwoMessagesAreLeftToWriter: the second one was found after the first one was written.
+// TestTwoMessagesAreLeftToWriter: the second message was found after the first one was written.
 func TestTwoMessagesAreLeftToWriter(t *testing.T) {
 	r, sub := newDeliveryRig(t, 2)
 	sub.ready = 2
@@ -282,7 +283,7 @@ func TestTwoMessagesAreLeftToWriter(t *testing.T) {
 	r.client.frame()
 }
 
-// TestUndeliverableMessageIsNotWritten, and ends the connection.
+// TestUndeliverableMessageIsNotWritten also checks that the connection ends.
 func TestUndeliverableMessageIsNotWritten(t *testing.T) {
 	r, sub := newDeliveryRig(t, 1)
 	sub.late = true
@@ -295,8 +296,8 @@ func TestUndeliverableMessageIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestAnswerWakesWriterOnlyForFullConsumer: one that found nothing is woken when there is
-// something.
+// TestAnswerWakesWriterOnlyForFullConsumer: a consumer that found no message is woken when there is
+// one.
 func TestAnswerWakesWriterOnlyForFullConsumer(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		r, sub := newDeliveryRig(t, 0)

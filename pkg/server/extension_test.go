@@ -17,7 +17,7 @@ func batch(messages ...string) string {
 	return strings.TrimPrefix(mpub("", messages...), "MPUB \n")
 }
 
-// placed is the answer frame of a publish whose publisher wants to know the place.
+// placed is the answer to a publish whose publisher requested the position.
 func placed(partition int, first seq.Offset, traceID string, rawSize byte) string {
 	id := uint64(fakeIDs.ID(seq.NewMessageID(partition, first)))
 	binary := make([]byte, 8)
@@ -27,7 +27,7 @@ func placed(partition int, first seq.Offset, traceID string, rawSize byte) strin
 	return "\x00\x00\x00\x22\x00\x00\x00\x00OK" + string(binary) + traceID + "\x00\x00\x00\x00\x00\x00\x00\x7c" + "\x00\x00\x00" + string(rune(rawSize))
 }
 
-// The publishes of the extensions, byte by byte both ways.
+// The extended publish commands and their answers, byte by byte.
 func TestExtensionsPublishGolden(t *testing.T) {
 	const (
 		trace = "\x11\x22\x33\x44\x55\x66\x77\x88"
@@ -97,8 +97,8 @@ func TestExtensionsPublishGolden(t *testing.T) {
 	}
 }
 
-// What is refused stores nothing. A refusal that the protocol says is not fatal leaves
-// the connection at the next command.
+// A refused publish stores nothing. After a non-fatal refusal the connection continues with the
+// next command.
 func TestExtensionsRefuse(t *testing.T) {
 	for _, test := range []struct {
 		name, send, want string

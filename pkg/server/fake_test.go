@@ -17,20 +17,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// fakeBroker is a Broker in memory. Topics whose names begin with certain words
-// misbehave: see fail.
+// fakeBroker is a Broker in memory. Topics whose names begin with certain words misbehave: see
+// fail.
 type fakeBroker struct {
-	mu         sync.Mutex // guards all that follows
+	mu         sync.Mutex // guards all fields below
 	topics     map[string]*fakeTopic
-	held       []func()      // answers of publishes to "held" topics
-	partitions []int         // that publishes asked for, in order
+	held       []func()      // answers to publishes to "held" topics
+	partitions []int         // that publishes requested, in order
 	inline     []bool        // whether publishes could be appended by their reader, in order
-	hang       chan struct{} // publishes to "hung" wait for it
-	vain       int           // messages that were read and not taken
+	hang       chan struct{} // publishes to "hung" topics wait for it
+	vain       int           // skipped messages that were read
 
-	onPublish func() // called at each; set before any; nil: nothing
+	onPublish func() // called for each publish; set before the first one; nil: not used
 
-	pause time.Duration // of the process, after each Take that delivers
+	pause time.Duration // called after each Take that delivers
 	until time.Time     // until when messages are deliverable; zero: always
 }
 
@@ -92,7 +92,7 @@ func (b *fakeBroker) fail(name string) error {
 	return nil
 }
 
-// fakePartitions is how many partitions every fake topic has.
+// fakePartitions is the number of partitions of every fake topic.
 const fakePartitions = 4
 
 func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
@@ -152,7 +152,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 	}
 }
 
-// Topic knows every topic but "missing"; those whose names begin with "ext" are extended,
+// Topic finds every topic except "missing". Topics whose names begin with "ext" are extended, those
 // with "sorted" ordered.
 func (b *fakeBroker) Topic(name string) (*meta.Topic, error) {
 	if name == "missing" {
@@ -176,14 +176,14 @@ func (b *fakeBroker) stored(name string) []topic.Message {
 	return all
 }
 
-// deliver publishes a message of so many bytes.
+// deliver publishes a message of the given size.
 func (b *fakeBroker) deliver(name string, size int) {
 	b.Publish(context.Background(), publish.Request{
 		Topic: name, Messages: []topic.Message{{Body: make([]byte, size)}}, Done: func(topic.Receipt) {},
 	})
 }
 
-// release completes the held publishes, last one first.
+// release completes the held publishes in reverse order.
 func (b *fakeBroker) release() {
 	b.mu.Lock()
 	held := b.held
@@ -244,17 +244,17 @@ type fakeSub struct {
 	ready   int
 	holding int
 	stopped bool
-	refused int // Takes since it was stopped
+	refused int // calls of Take since the stop
 	touched atomic.Int64
 	delay   atomic.Int64
 	taken   time.Time // when Take last returned messages
 	err     error
-	// what follows is set before use
+	// the following fields are set before use
 	hand  bool
 	waits bool
-	late  bool // what was taken may not be delivered any more
+	late  bool // taken messages are not deliverable
 	takes int
-	most  int // that one Take delivers; 0: any number
+	most  int // the maximum that one Take delivers; 0: no limit
 }
 
 func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) (n int, err error) {
@@ -306,7 +306,7 @@ func (s *fakeSub) Waits() bool  { return s.waits }
 
 func (s *fakeSub) Numbering() seq.Numbering { return fakeIDs }
 
-// Deliverable wants the time behind Take: the process may have been paused in between.
+// Deliverable requires a time after Take: the process may have been paused in between.
 func (s *fakeSub) Deliverable(now time.Time) bool {
 	return !s.late && !now.Before(s.taken) && (s.b.until.IsZero() || !now.After(s.b.until))
 }

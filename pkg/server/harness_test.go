@@ -58,7 +58,7 @@ func newHarness(t testing.TB, opts Options) *harness {
 	return &harness{srv, b, ln.Addr().String()}
 }
 
-// wire is a client that speaks bytes.
+// wire is a client that sends and reads raw bytes.
 type wire struct {
 	t testing.TB
 	net.Conn
@@ -90,7 +90,7 @@ func (w *wire) send(text string) {
 	}
 }
 
-// frame reads the next frame that is no heartbeat, as text.
+// frame reads the next frame that is not a heartbeat, as text.
 func (w *wire) frame() string {
 	w.t.Helper()
 	for {

@@ -19,7 +19,7 @@ func TestMessagesAreNotWrittenAfterLeaseExpiry(t *testing.T) {
 		name  string
 		pause time.Duration
 		want  string
-		left  int // messages given back
+		left  int // returned messages
 	}{
 		{"in time", time.Second, "OK OK a b", 0},
 		{"too late", time.Second + 1, "OK OK", 2},

@@ -5,18 +5,18 @@ import (
 	"testing"
 )
 
-// TestLimitsAreExact: what is as large as may be is taken, a byte more is refused
+// TestLimitsAreExact: input of exactly the maximum size is accepted; one byte more is refused
 // before it is read.
 func TestLimitsAreExact(t *testing.T) {
 	const message, body = 1000, 5000
 	h := newHarness(t, Options{MaxMessageBytes: message, MaxBodyBytes: body})
 	text := func(n int) string { return strings.Repeat("x", n) }
-	// Four messages whose MPUB has a body of a size: a count, and a size before each.
+	// Four messages in an MPUB body of the given size: a count, and a size before each.
 	batch := func(size int) string {
 		const heads, full = 4 + 5*4, 4 * message
 		return mpub("t", text(message), text(message), text(message), text(message), text(size-full-heads))
 	}
-	// The same with a size before the body that says 1.
+	// The same, but the size before the body is 1.
 	small := func(mpub string) string {
 		const head = len("MPUB t\n")
 		return mpub[:head] + "\x00\x00\x00\x01" + mpub[head+4:]

@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-// endless is a connection whose client sends without end.
+// endless is a connection whose client never stops sending.
 type endless struct {
 	net.Conn
 	read int
@@ -24,7 +24,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The rest of what is refused is read for a second, and by the rate that all share.
+// The rest of refused input is read for a second, at the rate that all connections share.
 func TestDroppedInputIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

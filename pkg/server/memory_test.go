@@ -17,8 +17,8 @@ import (
 
 const testMemory = 8 << 20
 
-// pressed serves one end of a pipe, in a bubble, from a budget of which big bodies
-// have nothing left.
+// pressed serves one end of a pipe, in a bubble, from a memory budget that has nothing left for
+// large bodies.
 func pressed(t *testing.T) (*limit.Memory, *fakeBroker, *wire) {
 	t.Helper()
 	m := limit.NewMemory(testMemory)
@@ -60,7 +60,7 @@ func TestBodyWithoutMemoryIsRefusedAndNextAccepted(t *testing.T) {
 	}
 }
 
-// The messages of an MPUB take many times their own size to be listed.
+// Listing the messages of an MPUB takes many times their size.
 func TestEachMessageOfMPUBIsCharged(t *testing.T) {
 	const messages = 20 << 10 // of one byte: a body of 100 KiB and a list of more than a MiB
 	ones := make([]string, messages)
@@ -77,7 +77,7 @@ func TestEachMessageOfMPUBIsCharged(t *testing.T) {
 		w.expect("OK")
 		held := seen.Load()
 		least := int64(messages * (5 + messageBytes))
-		most := int64(messages*messageBytes + nsq.BufferCap(messages*5+4) + 64<<10) // a list that had grown would have room for more
+		most := int64(messages*messageBytes + nsq.BufferCap(messages*5+4) + 64<<10) // a list that had grown would have spare capacity
 		if held < least || held > most {
 			t.Errorf("%d bytes are held for %d messages, want %d to %d", held, messages, least, most)
 		}
@@ -91,7 +91,7 @@ func TestEachMessageOfMPUBIsCharged(t *testing.T) {
 			_, _, conn := pipeServer(t, Options{Memory: m})
 			w := &wire{t, conn}
 			others := m.Share(limit.Bodies)
-			if !others.Try(testMemory/4*3 - 512<<10) { // the body has room, the list has not
+			if !others.Try(testMemory/4*3 - 512<<10) { // there is memory for the body, not for the list
 				t.Fatal("the budget is not empty")
 			}
 			go w.send(nsq.Magic + mpub("t", ones...) + "PUB t\n" + sized("small"))
@@ -129,11 +129,11 @@ func TestBodyHasADeadline(t *testing.T) {
 	}
 }
 
-// dribble sends a body a few bytes at a time, without end.
+// dribble sends a body a few bytes at a time, and never completes it.
 func dribble(conn net.Conn, pause time.Duration) {
 	_, err := io.WriteString(conn, nsq.Magic+"PUB t\n"+sized(strings.Repeat("x", 1<<20))[:64<<10])
 	for err == nil {
-		time.Sleep(pause) // virtual
+		time.Sleep(pause) // virtual time
 		_, err = io.WriteString(conn, "xxxx")
 	}
 }
@@ -174,7 +174,7 @@ func TestSlowBodyEndsEarlierWhileOthersWaitForMemory(t *testing.T) {
 				if srv.Stats().Ended[EndTimeout] != 1 {
 					t.Error("the end is not counted as a timeout")
 				}
-				time.Sleep(2 * limit.MemoryWait) // virtual: the one that waits ends
+				time.Sleep(2 * limit.MemoryWait) // virtual time: the waiting connection ends
 			})
 		})
 	}
@@ -273,10 +273,10 @@ func TestLargeMessageWaitsForMemory(t *testing.T) {
 		if !others.Try(budget / 2) {
 			t.Fatal("the budget is not empty")
 		}
-		b.deliver("t", 60<<10) // of an ordinary size
+		b.deliver("t", 60<<10) // a message of ordinary size
 		w.frame()
 		b.deliver("t", 100<<10)
-		time.Sleep(10*limit.MemoryWait + limit.MemoryWait/2) // virtual
+		time.Sleep(10*limit.MemoryWait + limit.MemoryWait/2) // virtual time
 		synctest.Wait()
 		if waits := m.Usage().Waiting; waits != 1 {
 			t.Fatalf("%d wait for memory", waits)
@@ -295,7 +295,7 @@ func TestLargeMessageWaitsForMemory(t *testing.T) {
 		if !others.Try(budget/2 - 1<<20) {
 			t.Error("memory is held for a message that was read")
 		}
-		b.deliver("t", budget) // more than there may ever be
+		b.deliver("t", budget) // more than the limit
 		time.Sleep(limit.MemoryWait / 2)
 		others.Close()
 		w.frame()
@@ -314,7 +314,7 @@ func TestConsumerDisconnectsWhileWaitingForMemory(t *testing.T) {
 		b.deliver("t", 1<<20)
 		synctest.Wait()
 		_ = conn.Close()
-		time.Sleep(2 * limit.MemoryWait) // virtual
+		time.Sleep(2 * limit.MemoryWait) // virtual time
 		synctest.Wait()
 		if open := srv.Stats().Open; open != 0 {
 			t.Errorf("%d connections are open", open)

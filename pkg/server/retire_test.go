@@ -9,7 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// What comes while a server shuts down is executed and answered, up to a moment at which the client is silent.
+// Commands that arrive during a shutdown are executed and answered, until the client is silent for
+// a moment.
 func TestShutdownAnswersLateCommands(t *testing.T) {
 	h := newHarness(t, Options{quiet: retireTime})
 	w := h.dial(t)
@@ -27,9 +28,9 @@ func TestShutdownAnswersLateCommands(t *testing.T) {
 	}
 }
 
-// A consumer gets no further message from a server that shuts down, and what it finishes is finished.
+// A shutting-down server sends a consumer no further message, and accepts its FINs.
 func TestShutdownAcceptsConsumerAnswers(t *testing.T) {
-	h := newHarness(t, Options{quiet: retireTime}) // a busy machine is not silent
+	h := newHarness(t, Options{quiet: retireTime}) // pauses of a busy machine must not count as silence
 	w := h.dial(t)
 	w.sub("t", 2)
 	publisher := h.dial(t)
@@ -42,7 +43,7 @@ func TestShutdownAcceptsConsumerAnswers(t *testing.T) {
 	go func() { down <- h.Shutdown(t.Context()) }()
 	eventually(t, "shutdown began", func() bool { return h.isClosed() })
 	w.send("FIN " + first + "\nFIN " + second + "\n")
-	w.expect("EOF") // and not the third message
+	w.expect("EOF") // not the third message
 	h.broker.release()
 	publisher.expect("OK", "EOF")
 	if err := <-down; err != nil {
@@ -54,7 +55,7 @@ func TestShutdownAcceptsConsumerAnswers(t *testing.T) {
 	}
 }
 
-// A client that is never silent does not keep a server from its end.
+// A client that never stops sending does not delay a shutdown for long.
 func TestShutdownEndsBusyClient(t *testing.T) {
 	h := newHarness(t, Options{LingerTimeout: time.Millisecond})
 	w := h.dial(t)

@@ -19,7 +19,7 @@ import (
 // id0 is the id of the first message of every topic of the fake broker.
 var id0 = fakeIDs.First().String()
 
-// TestExchanges is the protocol as bytes in and frames out.
+// TestExchanges describes the protocol as bytes in and frames out.
 func TestExchanges(t *testing.T) {
 	long := strings.Repeat("n", meta.MaxNameLength)
 	tests := []struct {
@@ -142,7 +142,7 @@ func TestExchanges(t *testing.T) {
 			w := h.dial(t)
 			for i := range len(tt.in) {
 				if _, err := w.Write([]byte(tt.in[i : i+1])); err != nil {
-					break // the server has had enough
+					break // the server has received enough
 				}
 			}
 			w.expect(tt.want...)
@@ -183,7 +183,7 @@ func TestMessageGoesThroughItsStates(t *testing.T) {
 	w := h.dial(t)
 	w.sub("t", 1)
 	w.send("PUB t\n" + sized("hello"))
-	got := []string{w.frame(), w.frame()} // the message may overtake the answer
+	got := []string{w.frame(), w.frame()} // the message may arrive before the answer
 	if got[0] != "OK" {
 		got[0], got[1] = got[1], got[0]
 	}
@@ -235,7 +235,7 @@ func TestAnswersKeepTheOrderOfCommands(t *testing.T) {
 		in.WriteString("PUB held\n" + sized("a") + "PUB busy\n" + sized("b") + "FIN " + id0 + "\n")
 	}
 	w.send(in.String())
-	// All publishes are in progress though none is answered.
+	// All publishes are in progress, and none is answered.
 	eventually(t, "all publishes arrive", func() bool { return h.broker.heldCount() == rounds })
 	h.broker.release()
 	for range rounds {
@@ -275,8 +275,8 @@ func TestPartitionParameter(t *testing.T) {
 	}
 }
 
-// A number that names no partition of the topic is refused, by every command that
-// takes one: nothing is put elsewhere without a word.
+// Every command with a partition parameter refuses a partition that the topic does not have,
+// instead of storing the message elsewhere.
 func TestUnknownPartitionIsRefused(t *testing.T) {
 	h := newHarness(t, Options{})
 	for _, p := range []string{"4", "1023", "1024", "9223372036854775807", "99999999999999999999"} {
@@ -296,8 +296,8 @@ func TestUnknownPartitionIsRefused(t *testing.T) {
 	}
 }
 
-// TestNamesSurviveSmallReads pipelines publishes to many topics through one-byte
-// reads: names and bodies must not mix.
+// TestNamesSurviveSmallReads pipelines publishes to many topics through one-byte reads: names and
+// bodies must not get mixed up.
 func TestNamesSurviveSmallReads(t *testing.T) {
 	h := newHarness(t, Options{})
 	const topics, rounds = 40, 5
@@ -379,8 +379,8 @@ func TestCloseIsAnsweredBeforeHalfClose(t *testing.T) {
 	w.expect("CLOSE_WAIT", "EOF")
 }
 
-// A closing consumer may be woken for a message. The broker can give it to
-// another only if it hears that this one does not take it.
+// A closing consumer may be woken for a message. The broker can give it to another consumer only
+// after this one has declined it.
 func TestClosingConsumerAcknowledgesWake(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
@@ -400,7 +400,7 @@ func TestClosingConsumerAcknowledgesWake(t *testing.T) {
 	})
 }
 
-// The limit of a message is that of a PUB's body, too, and may be the larger.
+// The message size limit also applies to the body of a PUB, and may exceed the body limit.
 func TestMessageMayExceedBodyLimit(t *testing.T) {
 	h := newHarness(t, Options{MaxMessageBytes: 2000, MaxBodyBytes: 1000})
 	w := h.dial(t)
@@ -495,10 +495,10 @@ func TestShutdownIsBounded(t *testing.T) {
 	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v", err)
 	}
-	h.broker.release() // an answer without a client
+	h.broker.release() // an answer whose client is gone
 }
 
-// A reader that appends by itself waits for the disk, and cannot be cut off.
+// A reader that appends itself waits for the disk, and cannot be interrupted.
 func TestShutdownDoesNotWaitForStalledDisk(t *testing.T) {
 	h := newHarness(t, Options{CloseTimeout: time.Hour})
 	h.Server.patience = time.Millisecond

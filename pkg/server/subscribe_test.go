@@ -20,7 +20,7 @@ func binaryID(o seq.Offset, traceID string) string {
 	return placed(0, o, traceID, 0)[10:26]
 }
 
-// What consumers of the extensions get for what was published, byte by byte.
+// The frames that extended consumers receive, byte by byte.
 func TestExtendedFramesGolden(t *testing.T) {
 	const (
 		ok      = "\x00\x00\x00\x06\x00\x00\x00\x00OK"
@@ -81,7 +81,7 @@ func TestExtendedFramesGolden(t *testing.T) {
 	}
 }
 
-// An id may hold any bytes, those of a space and a line end too: it is read by its length.
+// An id may contain any byte, including space and newline: it is read by its length.
 func TestBinaryIDsAreReadByLength(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
@@ -97,14 +97,14 @@ func TestBinaryIDsAreReadByLength(t *testing.T) {
 		w.frame()
 	}
 	w.send("FIN " + ids[0] + "\n" + "REQ " + ids[1] + " 20\n")
-	w.frame() // the fake broker knows no delays
+	w.frame() // the fake broker does not support delays
 	w.send("TOUCH " + ids[2] + "\n" + "FIN " + ids[0] + "\n")
 	w.expect("E_FIN_FAILED FIN " + fakeIDs.ID(0).String() + " failed ID not in flight")
 	w.send("FIN " + strings.Repeat("\x00", 8) + ids[0][8:] + "\n")
 	w.expect("E_INVALID Invalid Message ID", "EOF")
 }
 
-// A subscription asks the broker for what its command says.
+// A subscription passes its command's parameters to the broker.
 func TestExtendedSubscriptionsAreParsed(t *testing.T) {
 	type asked struct {
 		Partition int
@@ -136,8 +136,8 @@ func TestExtendedSubscriptionsAreParsed(t *testing.T) {
 	}
 }
 
-// Which messages a consumer wants counts on topics with headers, for standard clients too;
-// on others it gets all.
+// A consumer's selection applies on topics with headers, also for standard clients. On other topics
+// it gets all messages.
 func TestConsumersFilterExtendedTopics(t *testing.T) {
 	const identity = `{"feature_negotiation":true,"desired_tag":"vip","ext_filter":{"type":1,"filter_ext_key":"k","filter_data":"v"}`
 	for _, extend := range []string{"", `,"extend_support":true`} {
@@ -204,8 +204,8 @@ func TestInvalidExtendedSubscriptionsAreRefused(t *testing.T) {
 	}
 }
 
-// A FIN that came to a node which leads no more ends the connection of a client of the
-// extensions: it looks the leader up. A standard client continues.
+// A FIN at a node that leads no longer closes the connection of an extended client, so that it
+// looks up the leader. A standard client continues.
 func TestFinAfterLeadershipLoss(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
@@ -253,7 +253,7 @@ func TestClientsCreateTopicsOnSingleNode(t *testing.T) {
 	}
 }
 
-// FuzzStart checks that whatever is taken is a place, or none.
+// FuzzStart checks that every accepted start is a position or the default.
 func FuzzStart(f *testing.F) {
 	f.Add([]byte("timestamp:1"))
 	f.Add([]byte("special:-1"))

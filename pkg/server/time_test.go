@@ -87,7 +87,7 @@ func TestHeartbeatsKeepInterval(t *testing.T) {
 		_, _, conn := pipeServer(t, Options{})
 		start := time.Now()
 		go func() { _, _ = io.WriteString(conn, nsq.Magic+"IDENTIFY\n"+sized(`{"heartbeat_interval":5000}`)) }()
-		// A client that only publishes, and does so all the time, lives and gets them.
+		// A client that only publishes, without pauses, gets heartbeats and stays connected.
 		stop := make(chan struct{})
 		go func() {
 			tick := time.NewTicker(3 * time.Second)
@@ -126,7 +126,7 @@ func TestHeartbeatsOff(t *testing.T) {
 		_, _, conn := pipeServer(t, Options{})
 		go func() { _, _ = io.WriteString(conn, nsq.Magic+"IDENTIFY\n"+sized(`{"heartbeat_interval":-1}`)) }()
 		go func() {
-			<-time.After(10 * time.Hour) // of the bubble
+			<-time.After(10 * time.Hour) // bubble time
 			_, _ = io.WriteString(conn, "PUB t\n"+sized("a"))
 		}()
 		var got []string
@@ -188,12 +188,12 @@ func TestNonReadingClientIsClosed(t *testing.T) {
 		if _, err := io.WriteString(conn, in); err != nil {
 			t.Fatal(err)
 		}
-		// NOPs keep the reading side alive.
+		// NOPs keep the connection alive.
 		for {
 			if _, err := io.WriteString(conn, "NOP\n"); err != nil {
 				break
 			}
-			<-time.After(time.Second) // of the bubble
+			<-time.After(time.Second) // bubble time
 		}
 		if took := time.Since(start); took < 30*time.Second || took > 46*time.Second {
 			t.Errorf("given up after %v", took)

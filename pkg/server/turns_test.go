@@ -67,7 +67,7 @@ func TestPublishReleasesItsTurn(t *testing.T) {
 		turns := limit.NewTurns(1)
 		_, b, conn := pipeServer(t, Options{Turns: turns})
 		room := make(chan struct{})
-		var next time.Duration // until another has its turn
+		var next time.Duration // until another goroutine has its turn
 		b.onPublish = func() {
 			began := time.Now()
 			turns.Acquire()
@@ -139,7 +139,7 @@ func TestLongBodiesAreReadInTurns(t *testing.T) {
 	turns.Give()
 	w.expect("OK")
 	turns.Acquire()
-	w.send("PUB t\n" + sized("x")) // after a long body a small one is small again
+	w.send("PUB t\n" + sized("x")) // after a long body a small one is a short task again
 	w.expect("OK")
 	turns.Give()
 }

@@ -66,7 +66,7 @@ func TestFailedPublishReportsRefusal(t *testing.T) {
 			context.DeadlineExceeded,
 			"E_PUB_FAILED PUB failed, outcome unknown: context deadline exceeded", "E_PUB_FAILED PUB failed, outcome unknown: context deadline exceeded",
 		},
-		{ // what was refused once may have been written when it was sent again
+		{ // a retry was refused, but the first attempt may have been written
 			fate.Mark(failure.TooFewISR, fate.Uncertain),
 			"E_PUB_FAILED PUB failed, outcome unknown: not enough in-sync replicas", "E_PUB_FAILED PUB failed, outcome unknown: not enough in-sync replicas",
 		},
@@ -103,13 +103,13 @@ func TestExtendedClientsGetRefusalCodes(t *testing.T) {
 	h := newHarness(t, Options{})
 	const (
 		ok          = "\x00\x00\x00\x06\x00\x00\x00\x00OK"
-		notWritable = "\x00\x00\x00\x1d\x00\x00\x00\x01E_FAILED_ON_NOT_WRITABLE " // size, type error, the code and one space
+		notWritable = "\x00\x00\x00\x1d\x00\x00\x00\x01E_FAILED_ON_NOT_WRITABLE " // size, frame type error, the code and a space
 		notLeader   = "\x00\x00\x00\x1b\x00\x00\x00\x01E_FAILED_ON_NOT_LEADER "
 		refused     = "\x00\x00\x00\x41\x00\x00\x00\x01E_PUB_FAILED PUB failed, refused: not enough in-sync replicas"
 		mRefused    = "\x00\x00\x00\x43\x00\x00\x00\x01E_MPUB_FAILED MPUB failed, refused: not enough in-sync replicas"
 		dRefused    = "\x00\x00\x00\x43\x00\x00\x00\x01E_DPUB_FAILED DPUB failed, refused: not enough in-sync replicas"
 	)
-	// Clients of youzan's nsq send these fields, whatever they want.
+	// Clients of youzan's nsq always send these fields.
 	publishes := "PUB closed\n" + sized("a") + mpub("closed", "a") + "DPUB closed 1\n" + sized("a") + "PUB t\n" + sized("a")
 	for identity, want := range map[string]string{
 		`{"extend_support":true}`:  ok + notWritable + notWritable + notWritable + ok,
@@ -136,8 +136,8 @@ func (w *wire) expectBytes(want string) {
 	}
 }
 
-// The size before an MPUB is a limit only, as it is to nsqd: clients write there what they
-// like. The frames are those that published clients send, byte by byte.
+// The size before an MPUB is only an upper bound, as in nsqd: clients write arbitrary values there.
+// The frames are those of published clients, byte by byte.
 func TestBatchEndsAtInnerSizes(t *testing.T) {
 	h := newHarness(t, Options{})
 	const inner = "\x00\x00\x00\x03\x00\x00\x00\x03one\x00\x00\x00\x05three\x00\x00\x00\x01!" // 25 bytes

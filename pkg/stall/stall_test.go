@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/internal/logtest"
 )
 
-// TestStallsAreReported: five seconds after something ceased to progress it stands in
-// the log, the health and the counts, and no longer once it progresses.
+// TestStallsAreReported: five seconds after progress stops, the log, the health and the counters
+// report it. When it resumes, the report ends.
 func TestStallsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text logtest.Journal

@@ -9,8 +9,9 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// TestEachFamilyOfCommandsWithAccessControl runs a command of each family on three nodes with access control on: the
-// right that it needs is enough, and without any it is refused with exit code 5.
+// TestEachFamilyOfCommandsWithAccessControl runs a command of each family on three nodes with
+// access control on. The required right suffices; without any right the command is refused with
+// exit code 5.
 func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 	t.Parallel()
 	n := threeMachines(t, func(_ string, o *nodes.Options) {
@@ -58,7 +59,7 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		{"publishes", "message pub orders --delay 1h later"},
 		{"subscribes", "message peek orders/invoice"},
 		{"subscribes", "message deferred orders/invoice"},
-		{"looks", "message tail orders/invoice -n 1"}, // it looks where the messages are,
+		{"looks", "message tail orders/invoice -n 1"}, // it searches where the messages are,
 		{"looks", "message export orders -f exported"},
 		{"manages", "channel pause orders/invoice"},
 		{"manages", "channel resume orders/invoice"},
@@ -103,8 +104,8 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 	}
 }
 
-// TestEachInterfaceWithAccessControl asks each kind of HTTP endpoint on each node: without a credential, with one
-// that has no right, and with the one that is enough.
+// TestEachInterfaceWithAccessControl calls each kind of HTTP endpoint on each node: without a
+// credential, with a user without the right, and with one that has it.
 func TestEachInterfaceWithAccessControl(t *testing.T) {
 	t.Parallel()
 	n := threeMachines(t, func(_ string, o *nodes.Options) {

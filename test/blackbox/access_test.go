@@ -12,7 +12,7 @@ import (
 	"github.com/nsqio/go-nsq"
 )
 
-// status returns how a request without a credential is answered.
+// status returns the status of a request without a credential.
 func status(t *testing.T, url string) int {
 	t.Helper()
 	resp, err := http.Get(url) //nolint:noctx // a short test
@@ -23,7 +23,7 @@ func status(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
-// received hands over the bodies of messages.
+// received passes on the bodies of messages.
 type received chan string
 
 // HandleMessage implements nsq.Handler.
@@ -32,14 +32,14 @@ func (r received) HandleMessage(m *nsq.Message) error {
 	return nil
 }
 
-// TestAccessControlOnThreeNodes follows docs/operations/secure.md: the first administrator, a user with a
-// token, unmodified NSQ clients, rules and tokens that are revoked, and a node that starts again.
+// TestAccessControlOnThreeNodes follows docs/operations/secure.md: the first administrator, a user
+// with a token, unmodified NSQ clients, revoked rules and tokens, and a restarted node.
 func TestAccessControlOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)
 	dir := t.TempDir()
 	first, ops, billing := filepath.Join(c.Nodes[2].Data(), "first-administrator"), filepath.Join(dir, "ops"), filepath.Join(dir, "billing")
-	firstOnly := func(args ...string) { // the secret is that of one node
+	firstOnly := func(args ...string) { // the secret is valid on one node
 		t.Helper()
 		code, _, errs := run(t, "brokerctl", append([]string{"--addr", "http://" + addresses[2], "--token-file", first}, args...)...)
 		if code != 0 {

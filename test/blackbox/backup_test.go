@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestBackupGoesToAnotherCluster takes one of a broker under its own command line, kills the broker, and restores into
-// a new one, twice: over itself it is refused, and beside itself not.
+// TestBackupGoesToAnotherCluster backs up a broker with the command line, kills it, and restores
+// into a new one twice: restoring over an existing topic is refused, under another name it is not.
 func TestBackupGoesToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "backups")
@@ -17,7 +17,7 @@ func TestBackupGoesToAnotherCluster(t *testing.T) {
 	w := n.consumer("t", "c", 3, "{}")
 	first := w.message()
 	second, third := w.message(), w.message()
-	w.fin(third) // the two before it stay in flight
+	w.fin(third) // the two previous ones stay in flight
 	w.fin(second)
 	w.Close()
 	_ = first

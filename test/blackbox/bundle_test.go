@@ -33,8 +33,8 @@ func unpacked(t *testing.T, path string) map[string]string {
 	return found
 }
 
-// A bundle of a cluster with a node that is dead has all of the others and says what is missing; no message and
-// no secret is in it.
+// A bundle of a cluster with a dead node contains the files of all other nodes and names what is
+// missing. It contains no message and no secret.
 func TestDebugBundle(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)

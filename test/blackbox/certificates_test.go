@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// TestClientCertificatesAreIdentities connects with verified client certificates and no other
-// credential, over TCP and over HTTPS, to three nodes: as an administrator, as a program, and with a
+// TestClientCertificatesAreIdentities connects to three nodes over TCP and HTTPS with verified
+// client certificates and no other credential: as an administrator, as a program, and with a
 // certificate of no user.
 func TestClientCertificatesAreIdentities(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestClientCertificatesAreIdentities(t *testing.T) {
 	}
 	must("ops", "user delete billing --yes")
 	for _, w := range open {
-		eventually(t, "the certificate counts no more", func() bool { // once its node knows
+		eventually(t, "the certificate counts no more", func() bool { // once its node has applied the change
 			_, err := w.Write([]byte(pub("orders", "x")))
 			if err != nil {
 				return true
@@ -129,8 +129,9 @@ func TestClientCertificatesAreIdentities(t *testing.T) {
 	}
 }
 
-// TestNoAdministratorByAnUnverifiedCertificate: where listeners do not verify certificates, an
-// administrator whose only credential is one cannot log in, and access control is not switched on.
+// TestNoAdministratorByAnUnverifiedCertificate: if listeners do not verify certificates, an
+// administrator whose only credential is a certificate cannot log in, and access control cannot be
+// switched on.
 func TestNoAdministratorByAnUnverifiedCertificate(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")

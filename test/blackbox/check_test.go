@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestChecksReportProblems runs the checks as a monitoring program does: on a healthy
-// cluster, on one whose certificate expires, with messages that wait, with a node that died,
-// and with no node running.
+// TestChecksReportProblems runs the checks like a monitoring program: on a healthy cluster, with an
+// expiring certificate, with waiting messages, with a dead node, and with no node running.
 func TestChecksReportProblems(t *testing.T) {
 	authority := newAuthority(t)
 	authority.issue("server", authority) // valid for an hour

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// hello is what a node says first on the cluster port: docs/format/peer.md.
+// hello is the first message of a node on the cluster port: docs/format/peer.md.
 func hello(class byte, cluster, node string) []byte {
 	body := []byte{1, 1, 0, 1, 0, class}
 	body = append(body, make([]byte, 8+8+8+1+32)...)
@@ -26,8 +26,8 @@ func hello(class byte, cluster, node string) []byte {
 	return append(out, body...)
 }
 
-// introduced says hello to a node and returns the connection with the first byte of
-// the answer's body: 1 is a hello, 2 a refusal.
+// introduced sends a hello to a node and returns the connection and the first byte of the answer's
+// body: 1 is a hello, 2 a refusal.
 func introduced(t *testing.T, address string, said []byte) (net.Conn, byte) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, patience)
@@ -76,7 +76,7 @@ func TestClusterPortRefusesStrangers(t *testing.T) {
 			}
 		}
 	}
-	for _, class := range []byte("PJ") { // open to all, for small requests
+	for _, class := range []byte("PJ") { // open to everyone, for small requests
 		conn, got := introduced(t, n.address("CLUSTER"), hello(class, "", "stranger"))
 		if got != 1 {
 			t.Fatalf("class %c: answered with %d", class, got)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Cancelled messages do not come back and advanced ones do not wait again after a kill. What is
-// exported is imported once, however often; a damaged file says where it is damaged.
+// After a kill, cancelled messages do not reappear and advanced ones are not deferred again. An
+// export is imported once, however often the command runs; for a damaged file the error names the
+// position of the damage.
 func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +29,7 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	if got := list("c", "--until", "14m30s"); got != "0 1 2 3 4" {
 		t.Fatalf("deferred: %s", got)
 	}
-	n.ctl(2, "message", "cancel", "t/c", "--all") // not confirmed
+	n.ctl(2, "message", "cancel", "t/c", "--all") // without confirmation
 	n.ctl(0, "message", "cancel", "0/0", "0/3", "--topic", "t", "--channel", "c", "--reason", "sent twice")
 	n.ctl(3, "message", "cancel", "0/0", "--topic", "t", "--channel", "c")
 	n.ctl(0, "message", "advance", "t/c", "--until", "12m30s", "--yes")
@@ -51,7 +52,7 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	file, bad := filepath.Join(dir, "t.ndjson"), filepath.Join(dir, "bad.ndjson")
 	n.ctl(0, "message", "pub", "t", "--key", "k", "now")
 	n.ctl(0, "message", "export", "t", "-f", file)
-	n.ctl(2, "message", "export", "t", "-f", file) // it is there
+	n.ctl(2, "message", "export", "t", "-f", file) // it exists already
 	n.ctl(0, "topic", "create", "copy")
 	n.ctl(0, "channel", "create", "copy/c")
 	for range 2 {

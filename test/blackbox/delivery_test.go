@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// late is how far after its time something may happen here: what a very busy
-// machine adds. That it is at most 100 ms otherwise is for tests with a clock of
-// their own.
+// late is the tolerated delay of a timed event on a very busy machine. Tests in virtual time check
+// that it is normally at most 100 ms.
 const late = 5 * time.Second
 
-// near wants a time that is never before and soon after the one that is due. It
-// is counted from before what began it.
+// near checks that an event happened not before its time and soon after it. The time is measured
+// from before its cause.
 func near(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
-	if got < want-2*time.Millisecond || // clocks are read apart
+	if got < want-2*time.Millisecond || // the clocks are read at different moments
 		got > want+late {
 		t.Errorf("%s after %v, want %v", what, got, want)
 	}
@@ -113,14 +112,14 @@ func TestTimesOfAMessage(t *testing.T) {
 			all[0].ok()
 		}
 		for _, w := range all {
-			w.message() // each has one, none has two
+			w.message() // each consumer has one message, none has two
 			near(t, "delivered", time.Since(begin), 500*time.Millisecond)
 		}
 	})
 }
 
-// What was deferred, requeued, paused or in flight is so after a restart,
-// however the broker ended.
+// Deferred, requeued, paused and in-flight messages keep their state across a restart, however the
+// broker ended.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -240,7 +239,7 @@ func TestChannelsAndTheirBacklog(t *testing.T) {
 	n.post("/topic/delete?topic=t", "")
 	n.want(404, "POST", "/topic/pause?topic=t", "")
 
-	// ephemeral: gone with the last consumer, the topic with its last channel
+	// ephemeral: the channel is deleted with its last consumer, the topic with its last channel
 	e := n.consumer("e#ephemeral", "c#ephemeral", 1, "{}")
 	if _, ok := n.topic("e#ephemeral"); !ok {
 		t.Error("no ephemeral topic")

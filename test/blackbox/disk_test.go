@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// smallDisk mounts a file system of a size, which only root can.
+// smallDisk mounts a file system of the given size, which requires root.
 func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -35,7 +35,7 @@ func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
 	}
 }
 
-// A node has more busy partitions than it may open files: none is refused, and nothing is
+// A node has more busy partitions than file descriptors: no publish is refused, and nothing is
 // lost. (A process that may raise its limit does so, and has enough.)
 func TestMorePartitionsThanDescriptors(t *testing.T) {
 	t.Parallel()
@@ -69,8 +69,8 @@ func TestMorePartitionsThanDescriptors(t *testing.T) {
 	n.stop()
 }
 
-// On a full disk publishes are refused with a reason and consuming continues.
-// When there is room again all is well by itself.
+// On a full disk publishes are refused with a reason, and consuming continues. When space is
+// available again, the node recovers automatically.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk, resize := smallDisk(t, 64)
@@ -94,13 +94,13 @@ func TestFullDisk(t *testing.T) {
 		<-tick.C
 	}
 	p := n.dial()
-	for refused := 0; refused < 2; { // it is not fatal
+	for refused := 0; refused < 2; { // the error is not fatal
 		p.send("NOP\n" + pub("t", body))
 		switch kind, data, err := p.next(patience); {
 		case err == nil && kind == frameError && strings.HasPrefix(data, "E_PUB_FAILED PUB failed"):
 			refused++
 		case err == nil && data == "OK" && published < 1000:
-			published++ // a segment that ended has given back what it had reserved
+			published++ // a completed segment has released its preallocated space
 		default:
 			t.Fatalf("frame %d %q %v, want a refusal", kind, data, err)
 		}
@@ -150,9 +150,9 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// Another program fills the disk of a node to the last byte: operations that free space succeed, those
-// that need space are refused with an error that names the node, the directory and what to do, and a
-// node that starts either serves or names the disk.
+// Another program fills the disk of a node to the last byte. Operations that free space succeed.
+// Those that need space are refused with an error that names the node, the directory and the
+// remedy. A starting node either serves or names the disk.
 func TestFullDiskOfTheMetadata(t *testing.T) {
 	t.Parallel()
 	disk, _ := smallDisk(t, 24)
@@ -168,7 +168,7 @@ func TestFullDiskOfTheMetadata(t *testing.T) {
 	n.ctl(0, "topic", "delete", "old", "--yes")
 	incarnation := regexp.MustCompile(`"incarnation": *(\d+)`).FindStringSubmatch(n.ctl(0, "topic", "list", "--deleted", "-o", "json"))[1]
 	fillDisk(t, filepath.Join(disk, "fill1"))
-	for paused := "pause"; n.try("channel", paused, "t/c") == 0; { // the metadata fills the last of its file
+	for paused := "pause"; n.try("channel", paused, "t/c") == 0; { // the metadata fills the rest of its file
 		paused = map[string]string{"pause": "resume", "resume": "pause"}[paused]
 	}
 	fillDisk(t, filepath.Join(disk, "fill2"))
@@ -197,7 +197,7 @@ func TestFullDiskOfTheMetadata(t *testing.T) {
 	eventually(t, "the node has said that the disk is full", func() bool { return strings.Contains(n.logged(), "metadata disk full") })
 	n.ctl(0, "topic", "delete", "u", "--purge", "--yes")
 
-	n.kill() // with nothing left at all
+	n.kill() // with no space left
 	if err := os.Remove(filepath.Join(data, "meta", "reserve")); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestFullDiskOfTheMetadata(t *testing.T) {
 	n.stop()
 }
 
-// A node whose first start finds no space names the directory.
+// A node that finds no space at its first start names the directory.
 func TestFirstStartWithoutSpace(t *testing.T) {
 	t.Parallel()
 	disk, _ := smallDisk(t, 1)

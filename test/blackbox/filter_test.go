@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// threeNodes starts a cluster, and returns it with its HTTP addresses and brokerctl.
+// threeNodes starts a cluster, and returns it with its HTTP addresses and a brokerctl function.
 func threeNodes(t *testing.T) (c *nodes.Cluster, addresses []string, ctl func(args ...string) string) {
 	t.Helper()
 	c, addresses = startCluster(t, 3)
@@ -56,7 +56,7 @@ func killLeader(t *testing.T, c *nodes.Cluster, topic string) {
 	}
 }
 
-// publishTo publishes to any of some nodes until it is acknowledged, with a dedup id.
+// publishTo publishes to any of the nodes until the message is acknowledged, with a dedup id.
 func publishTo(t *testing.T, addresses []string, target, body string) {
 	t.Helper()
 	eventually(t, "a publish is acknowledged", func() bool {
@@ -65,8 +65,8 @@ func publishTo(t *testing.T, addresses []string, target, body string) {
 	})
 }
 
-// An unmodified client on a channel with a filter gets that part, each message at least once and
-// nothing else, whichever leader is killed; the other channel gets everything.
+// An unmodified client on a filtered channel gets the selected messages, each at least once and no
+// others, whichever leader is killed. The other channel gets all messages.
 func TestFilteredChannelSurvivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)

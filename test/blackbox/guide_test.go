@@ -15,9 +15,9 @@ var (
 	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}|127\.0\.0\.1:\d+`) // times, ids and addresses
 )
 
-// TestGuidesMatchCommandOutput runs the commands of guides, in their order, on a new node,
-// and compares what they print with what the guides show, where they show it. Times and ids are
-// others. Where a guide says so, a worker fails messages meanwhile: what shows dead letters is asked again.
+// TestGuidesMatchCommandOutput runs the commands of the guides in order on a new node, and compares
+// their output with the output shown in the guides. Times and ids may differ. Where a guide says
+// so, a worker fails messages meanwhile, and commands that show dead letters are repeated.
 func TestGuidesMatchCommandOutput(t *testing.T) {
 	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "retries.md", "tracing.md"} {
 		t.Run(page, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGuidesMatchCommandOutput(t *testing.T) {
 				case "fails":
 					worker = n.failing("orders", "bill")
 				case "ends":
-					_ = worker.Close() // the node gets to know
+					_ = worker.Close() // the node has to learn of it
 				}
 				for _, step := range strings.Split(string(block[2]), "$ ")[min(1, len(block[2])):] {
 					command, shown, _ := strings.Cut(step, "\n")
@@ -71,7 +71,7 @@ func (n *node) failing(topic, channel string) *wire {
 		for {
 			kind, data, err := w.next(patience)
 			if err != nil {
-				return // it was closed
+				return // the connection was closed
 			}
 			if kind != frameMessage {
 				continue
@@ -88,7 +88,7 @@ func (n *node) failing(topic, channel string) *wire {
 	return w
 }
 
-// shell runs a command as a user of the node would, in a directory, and returns what it prints.
+// shell runs a command in a directory, like a user of the node, and returns its output.
 func (n *node) shell(dir, command string) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -103,7 +103,7 @@ func (n *node) shell(dir, command string) string {
 	return string(out)
 }
 
-// steady is what is the same of an output each time: words, without times, ids and columns.
+// steady returns the stable words of an output, without times, ids and alignment.
 func steady(text string) string {
 	return strings.Join(strings.Fields(varying.ReplaceAllString(text, "X")), " ")
 }

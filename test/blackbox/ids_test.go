@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Ids are distinct wherever messages meet: in other topics, at other nodes and in a topic
-// that was deleted and made again. A message keeps its own through restarts, in every
-// channel, and when it is looked at.
+// Ids are distinct across topics, nodes, and incarnations of a topic. A message keeps its id across
+// restarts, in every channel, and when it is peeked at.
 func TestIDsOfMessagesAreDistinct(t *testing.T) {
 	data := t.TempDir()
 	n, other := startNodeOn(t, data), startNode(t)
@@ -70,7 +69,7 @@ func TestIDsOfMessagesAreDistinct(t *testing.T) {
 	n.post("/pub?topic=a", "x")
 	m := c.message()
 	note(m.id, "here a, made again")
-	// an id of the topic's earlier life is none of this one
+	// an id of the topic's previous incarnation does not exist in this one
 	c.send("FIN " + first["herea"] + "\n")
 	c.fails("E_FIN_FAILED")
 	c.fin(m)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// queueRecord is one message as a disk queue of nsqd holds it: size, timestamp,
-// attempts, id, body.
+// queueRecord returns one message as stored in a disk queue of nsqd: size, timestamp, attempts, id,
+// body.
 func queueRecord(body string) string {
 	b := binary.BigEndian.AppendUint32(nil, uint32(26+len(body)))
 	b = binary.BigEndian.AppendUint64(b, 1700000000000000000)
@@ -20,7 +20,7 @@ func queueRecord(body string) string {
 	return string(b) + "0123456789abcdef" + body
 }
 
-// queueFiles writes a disk queue of nsqd in files of so many messages.
+// queueFiles writes a disk queue of nsqd in files of the given number of messages.
 func queueFiles(t *testing.T, dir, name string, perFile int, bodies ...string) {
 	t.Helper()
 	file, at := 0, 0
@@ -54,8 +54,8 @@ func numbered(prefix string, n int) []string {
 	return all
 }
 
-// nsqdData is a data path of nsqd: a topic with two channels that have different
-// backlogs, one paused, and what has come to no channel yet; and a paused topic.
+// nsqdData creates a data path of nsqd: a topic with two channels with different backlogs, one of
+// them paused, and messages that have reached no channel yet; and a paused topic.
 func nsqdData(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func (n *node) serveAsNsqd() {
 	maps.Copy(n.addresses, at)
 }
 
-// imported checks what waits after nsqdData(n).
+// imported checks the messages that wait after an import of nsqdData(n).
 func (n *node) imported(count int64) {
 	n.t.Helper()
 	for _, want := range []struct {
@@ -106,8 +106,8 @@ func (n *node) imported(count int64) {
 	}
 }
 
-// TestReplacesNsqd: what an nsqd has left is imported once, each message for the
-// channels that it waited for; nsqd's files stay; the node can become one of several.
+// TestReplacesNsqd: an nsqd's data is imported once, each message for the channels in which it
+// waited. nsqd's files are kept, and the node can become one of several.
 func TestReplacesNsqd(t *testing.T) {
 	t.Parallel()
 	const count = 25
@@ -140,7 +140,7 @@ func TestReplacesNsqd(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Again, now as the first of a cluster: nothing is imported twice.
+	// Start again, now as the first node of a cluster: nothing is imported twice.
 	n = standIn(t, dir, "--cluster-address=127.0.0.1:0")
 	if got := n.logged(); !strings.Contains(got, "already imported") || !strings.Contains(got, "CLUSTER: listening on") {
 		t.Errorf("log: %s", got)
@@ -158,7 +158,7 @@ func TestReplacesNsqd(t *testing.T) {
 	}
 }
 
-// TestKilledImport begins again: nothing is lost and nothing is there twice.
+// TestKilledImport restarts a killed import: no message is lost or duplicated.
 func TestKilledImport(t *testing.T) {
 	t.Parallel()
 	const count = 3000
@@ -166,7 +166,7 @@ func TestKilledImport(t *testing.T) {
 	for _, line := range []string{"importing nsqd data", "nsqd channel imported", "nsqd topic imported", "ready node="} {
 		n := newNode(t, "nsqd", "--data-path="+dir, "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0")
 		n.launch()
-		eventually(t, line, func() bool { // or the kill before came too late
+		eventually(t, line, func() bool { // or the previous kill came too late
 			return strings.Contains(n.logged(), line) || strings.Contains(n.logged(), "already imported")
 		})
 		n.kill()

@@ -15,24 +15,24 @@ import (
 	nsq "github.com/brokerd/brokerd/test/wire"
 )
 
-// keyedMessage is a message of one key, which its producer numbers.
+// keyedMessage is a message of one key, numbered by its producer.
 type keyedMessage struct {
 	Key string
 	N   int
 }
 
-// keyWatch is what was delivered and finished of each key.
+// keyWatch records what was delivered and finished of each key.
 type keyWatch struct {
 	t *testing.T
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	last     map[string]int
 	finished map[string]int
-	term     int // how many leaders were killed
+	term     int // the number of killed leaders
 }
 
-// delivered reports whether a message may be delivered: it is the last one of its key again, or the
-// next, after the last was answered. What a killed leader sent does not count.
+// delivered reports whether a message may be delivered: it is the last message of its key again, or
+// the next one after the last was answered. Deliveries of a killed leader do not count.
 func (w *keyWatch) delivered(m keyedMessage, term int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *keyWatch) finish(m keyedMessage) {
 	w.finished[m.Key] = m.N
 }
 
-// done counts the keys of which all messages are finished.
+// done returns the number of keys whose messages are all finished.
 func (w *keyWatch) done(messages int) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +68,8 @@ func (w *keyWatch) done(messages int) (n int) {
 	return n
 }
 
-// consumeKeys consumes from the current leader, until a connection is to be made after stop.
-// It requeues some messages.
+// consumeKeys consumes from the current leader until it would reconnect after stop. It requeues
+// some messages.
 func consumeKeys(c *nodes.Cluster, w *keyWatch, rng *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -130,7 +130,7 @@ func handleKeys(conn *nsq.Client, w *keyWatch, term int, rng *rand.Rand, stop <-
 	}
 }
 
-// produceKeys publishes the messages of some keys in turn, each until it is acknowledged.
+// produceKeys publishes messages of several keys in turn, each until it is acknowledged.
 func produceKeys(t *testing.T, addresses []string, keys []string, messages int) {
 	for n := range messages {
 		for i, key := range keys {
@@ -149,8 +149,8 @@ func produceKeys(t *testing.T, addresses []string, keys []string, messages int) 
 	}
 }
 
-// TestKeyIsInOrderWhenLeadersAreKilled consumes a channel that orders by key, with consumers that know
-// nothing of keys, while the leader is killed repeatedly.
+// TestKeyIsInOrderWhenLeadersAreKilled consumes a channel ordered by key with ordinary consumers,
+// while the leader is killed repeatedly.
 func TestKeyIsInOrderWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	const producers, keys, messages, consumers, kills = 3, 6, 60, 6, 2
@@ -198,7 +198,7 @@ func killLeaderOf(t *testing.T, c *nodes.Cluster, w *keyWatch) {
 		t.Fatalf("no leader: %v", err)
 	}
 	w.mu.Lock()
-	w.term++ // what it sent before is read late
+	w.term++ // messages that it sent before are read late
 	err = n.End(syscall.SIGKILL)
 	w.mu.Unlock()
 	if err == nil {

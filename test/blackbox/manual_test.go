@@ -15,11 +15,12 @@ import (
 // handBlock is a block of the handbook: the mark before it, if any, its language and its lines.
 var handBlock = regexp.MustCompile("(?ms)^(?: *<!-- ([a-z-]+)[^\n]* -->\n)? *```([a-z]*)\n(.*?)\n *```$")
 
-// onMachines are programs of the machines of nodes, which are no part of brokerd: the handbook says when to use them,
-// and the test does not run them.
+// onMachines are programs on the nodes' machines that are not part of brokerd. The handbook says
+// when to use them; the test does not run them.
 var onMachines = []string{"apt", "editor", "smartctl", "iostat", "openssl", "dmesg", "top", "journalctl"}
 
-// commandsOf returns the commands of a page that this test runs: those in blocks of the shell that nothing else runs.
+// commandsOf returns the commands of a page that this test runs: those in shell blocks that no
+// other test runs.
 func commandsOf(t *testing.T, page, text string) (commands []string) {
 	t.Helper()
 	for _, block := range handBlock.FindAllStringSubmatch(text, -1) {
@@ -43,8 +44,9 @@ func commandsOf(t *testing.T, page, text string) (commands []string) {
 	return commands
 }
 
-// TestHandbookSteps runs every command of every page of docs/operations on three nodes, in the order of the page,
-// except those of blocks that have a test of their own. A command of brokerctl must succeed; health may be what it is.
+// TestHandbookSteps runs every command of every page of docs/operations on three nodes, in the
+// order of the page, except those in blocks with a test of their own. Every brokerctl command must
+// succeed, except that health may report problems.
 func TestHandbookSteps(t *testing.T) {
 	_, texts := pages(t)
 	for page, text := range texts {
@@ -73,7 +75,7 @@ func TestHandbookSteps(t *testing.T) {
 	}
 }
 
-// follow runs one command of a page. A topic that it restores is deleted before.
+// follow runs one command of a page. Before a restore it deletes the topic.
 func (n *night) follow(line string) {
 	n.Helper()
 	config, err := filepath.Abs("../../deploy/brokerd.toml")
@@ -88,18 +90,18 @@ func (n *night) follow(line string) {
 		return
 	case words[0] == "systemctl":
 		if words[1] == "enable" || words[1] == "list-timers" {
-			return // systemd's own
+			return // a unit of systemd
 		}
 	case strings.HasPrefix(command, "brokerctl backup restore backups") && strings.Contains(n.ctl("topic list -o name"), "orders"):
-		n.ctl("topic delete orders --purge --yes") // the page says of a cluster that is gone
+		n.ctl("topic delete orders --purge --yes") // the page describes a cluster that is lost
 	}
 	out, err := n.shell(command)
 	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); out, err = n.shell(command) {
 		if code := exitCode(err); strings.HasPrefix(command, "brokerctl cluster health") && (code == 10 || code == 11) {
-			err = nil // it says so
+			err = nil // the output says so
 			break
 		} else if code != 4 && code != 6 && code != 11 {
-			break // others may pass: a node starts again
+			break // others may fail while a node restarts
 		}
 	}
 	if err != nil {
@@ -107,7 +109,7 @@ func (n *night) follow(line string) {
 	}
 }
 
-// exitCode is that of a program that ended with an error, -1 if it did not run.
+// exitCode returns the exit code of a failed program, -1 if it did not run.
 func exitCode(err error) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// queries returns what the dashboard and the rules ask Prometheus for.
+// queries returns the Prometheus queries of the dashboard and the alerting rules.
 func queries(t *testing.T) map[string][]string {
 	t.Helper()
 	read := func(path string, into any, decode func([]byte, any) error) {
@@ -68,10 +68,10 @@ func queries(t *testing.T) map[string][]string {
 	return all
 }
 
-// byPrometheus are labels that Prometheus itself adds to what it scrapes.
+// byPrometheus are labels that Prometheus adds to scraped metrics.
 var byPrometheus = []string{"job", "instance"}
 
-// manualOfMetrics has a table of all metrics, between two comments.
+// manualOfMetrics contains a table of all metrics, between two comments.
 const (
 	manualOfMetrics = "../../docs/operations/metrics.md"
 	tableBegins     = "<!-- metrics -->\n"
@@ -105,7 +105,7 @@ func tableOf(scrape string) string {
 	return table.String()
 }
 
-// compareManual compares the manual's table with what nodes export, both ways.
+// compareManual compares the manual's table with the exported metrics, both ways.
 func compareManual(t *testing.T, scrape string) {
 	raw, err := os.ReadFile(manualOfMetrics)
 	if err != nil {
@@ -134,8 +134,7 @@ var (
 	matcher    = regexp.MustCompile(`(\w+)(=~|!=|=)"([^"]*)"`)
 )
 
-// scrapeOfTwo returns a scrape of two nodes that have done something of everything
-// that metrics count.
+// scrapeOfTwo returns a scrape of two nodes on which every counted event has happened.
 func scrapeOfTwo(t *testing.T) string {
 	t.Helper()
 	authority := newAuthority(t)
@@ -171,8 +170,8 @@ func scrapeOfTwo(t *testing.T) string {
 	return text
 }
 
-// TestDashboardAndAlertsUseExistingMetrics looks for every metric, label and value that
-// is asked for, and for every metric in the manual.
+// TestDashboardAndAlertsUseExistingMetrics looks up every queried metric, label and value, and
+// every metric in the manual.
 func TestDashboardAndAlertsUseExistingMetrics(t *testing.T) {
 	text := scrapeOfTwo(t)
 	t.Run("manual", func(t *testing.T) { compareManual(t, text) })

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The metadata of all three nodes is damaged, and their messages are not: it comes back from a snapshot.
+// The metadata of all three nodes is damaged, and their messages are intact: the metadata is
+// restored from a snapshot.
 func TestNightTheMetadataIsDamaged(t *testing.T) {
 	n := newNight(t, "metadata-damaged", nil)
 	n.topic("one", "two", "three")
@@ -19,7 +20,7 @@ func TestNightTheMetadataIsDamaged(t *testing.T) {
 	if out, err := n.shell("brokerctl snapshot restore " + file); err == nil || err.Error() != "exit status 4" || !strings.Contains(out, "brokerd recover --only-survivor") {
 		t.Errorf("restored into a running cluster: %v\n%s", err, out)
 	}
-	n.ctl("message pub orders four") // what comes after a snapshot is not lost with it
+	n.ctl("message pub orders four") // data that is newer than the snapshot is not lost with it
 	n.ctl("topic create later --partitions 1 --replicas 3")
 	n.ctl("message pub later five")
 	for _, x := range n.Nodes {
@@ -44,7 +45,7 @@ func TestNightTheMetadataIsDamaged(t *testing.T) {
 	n.systemctl = n.serviceOfAll
 	n.next()
 	n.next()
-	n.shows("stray_data") // of the topic that came after the snapshot
+	n.shows("stray_data") // of the topic created after the snapshot
 	if kept, err := filepath.Glob(filepath.Join(n.Node("n1").Data(), "topics-*-behind-*", "later.*", "0", "*.log")); err != nil || len(kept) == 0 {
 		t.Errorf("its messages are gone: %v, %v", kept, err)
 	}

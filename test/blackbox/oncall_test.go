@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A night on call: a channel is emptied by mistake and brought back, a message that no
-// consumer can handle is finished, and all of that is known after a kill, with who did it.
+// A channel is emptied by mistake and restored, and a message that no consumer can handle is
+// finished. After a kill, all of that is still known, with who did it.
 func TestOnCallChangesSurviveAKill(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, filepath.Join(t.TempDir(), "data"))
@@ -19,7 +19,7 @@ func TestOnCallChangesSurviveAKill(t *testing.T) {
 		t.Helper()
 		return strings.TrimSpace(n.ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
 	}
-	n.ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000, and is not confirmed
+	n.ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000 messages, without confirmation
 	n.ctl(0, "channel", "empty", "t/c", "--yes", "--reason", "wrong channel")
 	if got := lag(); got != "0 0" {
 		t.Fatalf("emptied: %s", got)

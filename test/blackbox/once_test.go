@@ -18,7 +18,7 @@ type peeked struct {
 	TTLMS                int64 `json:"ttl_ms"`
 }
 
-// ask answers an HTTP request at any of some addresses.
+// ask sends an HTTP request to the given addresses in turn until one answers.
 func ask(t *testing.T, addresses []string, method, path, body string) (reply, error) {
 	t.Helper()
 	var last error
@@ -55,7 +55,7 @@ func dedupIDs(t *testing.T, addresses []string, topic string) (ids []string) {
 }
 
 // produceOnce has producers publish with dedup ids, each message until it is acknowledged, while
-// harm is done.
+// harm runs.
 func produceOnce(t *testing.T, addresses []string, topic string, producers, messages int, harm func()) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -80,7 +80,7 @@ func produceOnce(t *testing.T, addresses []string, topic string, producers, mess
 	wg.Wait()
 }
 
-// checkOnce wants each message of each producer once, in order.
+// checkOnce expects each message of each producer once, in order.
 func checkOnce(t *testing.T, ids []string, producers, messages int) {
 	t.Helper()
 	next := make([]int, producers)
@@ -101,7 +101,7 @@ func checkOnce(t *testing.T, ids []string, producers, messages int) {
 	}
 }
 
-// TestIDIsStoredOnceWhenLeadersAreKilled kills the leader repeatedly: of one node, and
+// TestIDIsStoredOnceWhenLeadersAreKilled kills the leader repeatedly, on one node and in a cluster
 // of three.
 func TestIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
 	}
 }
 
-// startCluster starts a cluster of so many nodes, and returns their HTTP addresses, too.
+// startCluster starts a cluster of n nodes, and also returns their HTTP addresses.
 func startCluster(t *testing.T, size int) (*nodes.Cluster, []string) {
 	t.Helper()
 	at, err := ports.Free(size)

@@ -36,8 +36,8 @@ func fill(n *node, topic string, count int) {
 	}
 }
 
-// A segment that is damaged in the middle, while there is good data after it,
-// costs what is damaged: the rest is served, and the node says so.
+// A segment is damaged in the middle, with intact data after it: only the damaged range is lost.
+// The rest is served, and the node reports the damage.
 func TestDamageIsSkipped(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -90,9 +90,8 @@ func TestDamageIsSkipped(t *testing.T) {
 	}
 }
 
-// The end of a log that was being written when the machine died is cut off, and
-// what was whole before it is there. The end of what was acknowledged is no torn
-// tail, whatever it looks like: that it is gone is said.
+// An incomplete append at the end of a log is truncated after a crash, and what precedes it is
+// kept. Acknowledged data that is missing at the end is no torn tail: its loss is reported.
 func TestTornTailIsDistinguishedFromLostOne(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -233,7 +232,7 @@ func occupied(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Limits that nsqd takes are taken, and the data of one node is not another's.
+// Limits that nsqd accepts are accepted. A node refuses the data of another one.
 func TestUnusualCommandLines(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -256,7 +255,7 @@ func TestUnusualCommandLines(t *testing.T) {
 	}
 }
 
-// A reload with a bad file changes nothing; one with a good file counts.
+// A reload of an invalid file changes nothing; a valid one is applied.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.toml")

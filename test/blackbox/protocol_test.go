@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// badInput is what a hostile or broken client sends, after the magic, and what
-// it hears. %s in a command stands for a message in flight.
+// badInput is what a hostile or broken client sends after the magic, and the expected answer. %s in
+// a command stands for a message in flight.
 var badInput = []struct {
 	name, before, send, want string
 	fatal                    bool
@@ -85,8 +85,8 @@ var badInput = []struct {
 	{"FIN: closing", "closing", "FIN 0123456789abcdef\n", "E_FIN_FAILED", false},
 }
 
-// Each bad input is answered with its error, ends the connection where it must,
-// and affects no other connection. Each is also sent a byte at a time.
+// Each bad input is answered with its error, closes the connection if the error is fatal, and
+// affects no other connection. Each is also sent byte by byte.
 func TestBadInputAffectsNoOtherClient(t *testing.T) {
 	n := startNode(t)
 	witness := n.consumer("witness", "c", 1, "{}")
@@ -139,15 +139,15 @@ func (w *wire) sendInPieces(data string, slowly bool) {
 		return
 	}
 	for i := range len(data) {
-		// The connection may have been ended by what was sent before.
+		// The previous input may have closed the connection.
 		if _, err := io.WriteString(w, data[i:i+1]); err != nil {
 			return
 		}
 	}
 }
 
-// The size before an MPUB is a limit only: published clients leave the count out of it, or all
-// numbers. The batch is stored whole, and the next command is understood.
+// The size before an MPUB is only an upper bound: published clients omit the count or all numbers
+// from it. The batch is stored as a whole, and the next command is parsed correctly.
 func TestBatchIsFramedByInnerSizes(t *testing.T) {
 	n := startNode(t)
 	const head, limit = len("MPUB framed\n"), 5 << 20
@@ -170,7 +170,7 @@ func TestBatchIsFramedByInnerSizes(t *testing.T) {
 	}
 }
 
-// What is cut off anywhere counts as far as it is complete, and no further.
+// A truncated stream is executed up to its last complete command.
 func TestTruncatedStreamCountsUpToLastCompleteCommand(t *testing.T) {
 	n := startNode(t)
 	first := "IDENTIFY\n" + sized("{}") + pub("cut", "one")
@@ -210,7 +210,7 @@ func TestTruncatedStreamCountsUpToLastCompleteCommand(t *testing.T) {
 	}
 }
 
-// Nothing that is declared is believed before it arrives.
+// Declared sizes allocate nothing before the data arrives.
 func TestOtherProtocolMagics(t *testing.T) {
 	n := startNode(t)
 	w := n.raw()
@@ -226,7 +226,7 @@ func TestOtherProtocolMagics(t *testing.T) {
 	w = n.dial()
 	w.send("PUB " + strings.Repeat("x", 17<<10))
 	w.closed()
-	// a carriage return before the end of a line, surplus words
+	// a carriage return before the end of a line, and surplus words
 	w = n.dial()
 	w.send("PUB crlf a 2 3\r\n" + sized("x"))
 	if kind, data, err := w.next(patience); err != nil || (kind == frameResponse && data != "OK") {
@@ -256,8 +256,8 @@ func TestOtherProtocolMagics(t *testing.T) {
 	})
 }
 
-// A client that asks for a heartbeat each second gets it while messages flow,
-// and one that answers nothing is dropped after two of them.
+// A client that requests a heartbeat each second gets it while messages flow. One that does not
+// answer is disconnected after two of them.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

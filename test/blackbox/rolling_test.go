@@ -14,7 +14,8 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// supervise restarts nodes as the files in a directory ask for, as an init system does, and returns what asks.
+// supervise restarts nodes when files appear in a directory, like an init system, and returns the
+// command that requests a restart.
 func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +38,7 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 				if err != nil {
 					t.Errorf("restart of %s: %v", n.ID, err)
 				}
-				_ = os.Remove(asked) // the command that asked waits for that
+				_ = os.Remove(asked) // the requesting command waits for it
 			}
 			select {
 			case <-ctx.Done():
@@ -50,9 +51,9 @@ func supervise(t *testing.T, c *nodes.Cluster) (command string) {
 	return fmt.Sprintf("touch %[1]s/{{.Node}} && while [ -e %[1]s/{{.Node}} ]; do sleep 0.02; done", dir)
 }
 
-// A rolling restart under load: each node starts again, one at a time, no acknowledged publish is lost,
-// and no node is drained afterwards. A command that fails stops it, and the next run continues where it
-// stopped.
+// A rolling restart under load restarts each node, one at a time. No acknowledged publish is lost,
+// and no node is drained afterwards. If a command fails, the run stops, and the next run continues
+// there.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	c, addresses, ctl := threeNodes(t)
@@ -118,7 +119,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// killedRolling continues a run and kills it with its command, which only notes in a file that it was begun.
+// killedRolling continues a run and kills it together with its command, which only records in a
+// file that it was started.
 func killedRolling(t *testing.T, flags []string, begun string) {
 	t.Helper()
 	hangs := "touch " + begun + " && exec sleep 1000"

@@ -29,7 +29,7 @@ type authority struct {
 	t    *testing.T
 	dir  string
 	cert tls.Certificate
-	life time.Duration // of what it issues, from now on
+	life time.Duration // of certificates issued from now on
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -38,8 +38,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate, signed by the authority or, as its own, by itself,
-// and stores it and its key as name.pem and name.key.
+// issue creates a certificate, signed by the authority or self-signed, and stores it and its key as
+// name.pem and name.key.
 func (a *authority) issue(name string, by *authority) tls.Certificate {
 	a.t.Helper()
 	template := x509.Certificate{
@@ -70,7 +70,7 @@ func (a *authority) client(name string) *tls.Config {
 	return c
 }
 
-// negotiate identifies with feature negotiation and returns the answer.
+// negotiate sends IDENTIFY with feature negotiation and returns the answer.
 func (w *wire) negotiate(settings string) map[string]any {
 	w.t.Helper()
 	w.send("IDENTIFY\n" + sized(settings))
@@ -81,8 +81,8 @@ func (w *wire) negotiate(settings string) map[string]any {
 	return answer
 }
 
-// encrypt upgrades the connection; an error is the handshake's, or what became
-// of the connection after it.
+// encrypt upgrades the connection. An error is that of the handshake, or of the connection after
+// it.
 func (w *wire) encrypt(c *tls.Config) error {
 	conn := tls.Client(w.Conn, c)
 	if err := conn.Handshake(); err != nil {
@@ -96,7 +96,7 @@ func (w *wire) encrypt(c *tls.Config) error {
 	return err
 }
 
-// packed is a connection through a compressor.
+// packed is a connection with compression.
 type packed struct {
 	net.Conn
 	r     io.Reader
@@ -240,8 +240,7 @@ func TestRequiredTLS(t *testing.T) {
 	}
 }
 
-// A handshake that is never finished, or input that is no handshake, ends and
-// hurts no other client.
+// An unfinished or invalid handshake ends, and affects no other client.
 func TestInvalidTLSHandshake(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -344,7 +343,7 @@ func TestAuthorization(t *testing.T) {
 		w.fails(code)
 		w.closed()
 	}
-	// asked again when the time has run out, and what was allowed may be so no more
+	// the auth server is asked again after the TTL, and may then refuse
 	says(fmt.Sprintf(all, 1))
 	w = good()
 	w.send(pub("mine", "x"))

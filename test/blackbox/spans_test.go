@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector takes spans by OTLP over HTTP.
+// collector accepts spans by OTLP over HTTP.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -47,7 +47,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// tree tells the spans of a trace in the order of their names, each with that of its parent.
+// tree lists the spans of a trace, sorted by name, each with the name of its parent.
 func (c *collector) tree(trace string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (c *collector) tree(trace string) string {
 	return strings.Join(lines, ", ")
 }
 
-// Each step of a message is a span below that of its publisher, over a requeue, a timeout and
-// a restart of the node.
+// Each step of a message is a child span of its publisher's span, across a requeue, a timeout and a
+// restart of the node.
 func TestSpansDescribeAMessage(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
@@ -118,7 +118,7 @@ func (n *node) publishWith(topic, key, value string) {
 	}
 }
 
-// answerOnce takes a message, and requeues it the first time.
+// answerOnce receives a message, and requeues it the first time.
 func (w *wire) answerOnce(t *testing.T) {
 	t.Helper()
 	for {
@@ -139,8 +139,8 @@ func (w *wire) answerOnce(t *testing.T) {
 	}
 }
 
-// A collector that takes connections and answers nothing, and one that is not there, hold up
-// neither publishers nor the end of the node.
+// Neither a collector that accepts connections and never answers, nor an unreachable one, delays
+// publishers or the stop of the node.
 func TestHungCollectorDelaysNothing(t *testing.T) {
 	for _, kind := range []string{"hangs", "absent"} {
 		t.Run(kind, func(t *testing.T) {

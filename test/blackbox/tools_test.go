@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The stand-ins are started by the command lines of what they stand in for, and
-// find each other.
+// The stand-ins are started with the command lines of nsqd and nsqlookupd, and find each other.
 func TestStandIns(t *testing.T) {
 	t.Parallel()
 	code, out, _ := run(t, "nsqd", "-version")
@@ -75,7 +74,7 @@ func TestStandIns(t *testing.T) {
 	}
 }
 
-// listening waits for the lines by which harnesses know that a daemon serves.
+// listening waits for the log lines by which test harnesses detect readiness.
 func listening(n *node) map[string]string {
 	n.t.Helper()
 	line := regexp.MustCompile(`(TCP|HTTP): listening on (\S+)`)
@@ -89,8 +88,7 @@ func listening(n *node) map[string]string {
 	return found
 }
 
-// A name that is a dot segment reaches nothing but what has this name, and nothing can
-// be given it.
+// A name that is a dot segment reaches only an object with that name, and no new object can get it.
 func TestDotSegmentsDeleteNothingElse(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -120,7 +118,7 @@ func TestDotSegmentsDeleteNothingElse(t *testing.T) {
 	}
 }
 
-// What nsqadmin and its like read, and would fall over.
+// The endpoints that nsqadmin and similar tools read.
 func TestNsqToolEndpoints(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -190,7 +188,8 @@ func TestNsqToolEndpoints(t *testing.T) {
 	if got := n.get("/stats?format=json&topic=t&channel=none"); !strings.Contains(got, `"topics":[]`) {
 		t.Errorf("/stats of an unknown channel: %s", got)
 	}
-	// nsqadmin deletes by the lookup, once for each it knows, then by the node
+	// nsqadmin deletes through the lookup daemon, once for each address it knows, then through the
+	// node
 	for range 3 {
 		n.post(lookup+"/channel/delete?topic=t&channel=c", "")
 	}
@@ -203,7 +202,7 @@ func TestNsqToolEndpoints(t *testing.T) {
 	n.post(lookup+"/topic/delete?topic=never", "")
 }
 
-// What is refused over HTTP, and how.
+// Refusals over HTTP.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, "--max-msg-size", "100", "--max-body-size", "1000")
@@ -263,7 +262,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// brokerctl, from an empty node to a message that was read, and its exit codes.
+// brokerctl, from an empty node to a consumed message, and its exit codes.
 func TestCommandLineTool(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -300,7 +299,7 @@ func TestCommandLineTool(t *testing.T) {
 	n.ctl(0, "topic", "delete", "t", "--yes")
 }
 
-// exitOf wants a failure that is not of the command line.
+// exitOf expects a failure that is not a usage error.
 func exitOf(t *testing.T, noun, verb, name, addr string) int {
 	t.Helper()
 	code, _, _ := run(t, "brokerctl", "--addr", addr, noun, verb, name)
@@ -310,7 +309,7 @@ func exitOf(t *testing.T, noun, verb, name, addr string) int {
 	return code
 }
 
-// A client that reads nothing costs others nothing, and is dropped in the end.
+// A client that reads nothing does not affect others, and is finally disconnected.
 func TestNonReadingConsumer(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

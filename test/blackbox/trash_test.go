@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A topic that was deleted by mistake, by an NSQ client, comes back with all of it after the
-// node was killed; what is purged leaves the disk.
+// A topic that an NSQ client deleted by mistake is restored completely after the node was killed. A
+// purged topic is removed from disk.
 func TestDeletedTopicIsRestored(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -30,7 +30,7 @@ func TestDeletedTopicIsRestored(t *testing.T) {
 	if out := n.ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\n" {
 		t.Fatalf("deleted topics: %q", out)
 	}
-	fill(n, "t", 10) // a client that publishes on makes another
+	fill(n, "t", 10) // a client that continues to publish creates another topic
 	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "name already in use") {
 		t.Errorf("beside a namesake: %s", out)
 	}
@@ -46,15 +46,15 @@ func TestDeletedTopicIsRestored(t *testing.T) {
 	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "2 deleted topics are named t") {
 		t.Errorf("restored one of two: %s", out)
 	}
-	first := incarnations(n)[1] // the last deleted stands first
+	first := incarnations(n)[1] // the most recently deleted is first
 	n.ctl(0, "topic", "restore", "t", "--incarnation", first)
 	if got := depth(); got != "1998 0" {
 		t.Errorf("depth and in flight: %s", got)
 	}
 }
 
-// The topic of the name is purged, and not the one that was deleted before it, where the incarnation says
-// so.
+// With an incarnation, a purge applies to the current topic of the name, and not to the one deleted
+// before.
 func TestDeletedTopicSurvivesItsSuccessor(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -77,7 +77,7 @@ func TestDeletedTopicSurvivesItsSuccessor(t *testing.T) {
 	}
 	w.Close()
 	n.ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", first)
-	n.ctl(3, "topic", "delete", "t", "--purge", "--yes") // a repetition does not go on to the other one
+	n.ctl(3, "topic", "delete", "t", "--purge", "--yes") // a repetition does not affect the other one
 	n.ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", incarnations(n)[0])
 	n.stop()
 	left, err := os.ReadDir(filepath.Join(data, "topics"))
@@ -86,7 +86,7 @@ func TestDeletedTopicSurvivesItsSuccessor(t *testing.T) {
 	}
 }
 
-// incarnations returns those of the deleted topics, the last deleted first.
+// incarnations returns the incarnations of the deleted topics, most recently deleted first.
 func incarnations(n *node) []string {
 	n.t.Helper()
 	return strings.Fields(n.ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}} {{end}}"))

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// A message goes to a consumer that is ready and idle, whatever other consumers
-// do that were ready before it and are no more.
+// A message goes to a ready and idle consumer, although consumers that were ready before are not
+// any more.
 func TestMessageReachesReadyConsumer(t *testing.T) {
 	n := startNode(t)
 	for _, tt := range []struct{ name, away string }{
@@ -39,9 +39,9 @@ func TestMessageReachesReadyConsumer(t *testing.T) {
 	}
 }
 
-// Whatever consumers do with their RDY, a message that one of them could take
-// does not wait: bursts are published, and the next begins when all of the one
-// before is delivered, so that nothing later wakes a consumer by accident.
+// However consumers change their RDY, no message waits that one of them could receive. Messages are
+// published in bursts, and each burst begins after the previous one is delivered, so that no later
+// message wakes a consumer by accident.
 func TestNoMessageWaitsForTheNext(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -62,7 +62,7 @@ func TestNoMessageWaitsForTheNext(t *testing.T) {
 	}
 }
 
-// burst publishes to a topic and wants each message to be delivered soon.
+// burst publishes to a topic and expects each message to be delivered soon.
 func burst(t *testing.T, n *node, topic string, r *rand.Rand, d time.Duration) {
 	t.Helper()
 	delivered := make(chan string, 1000)
@@ -88,7 +88,7 @@ func burst(t *testing.T, n *node, topic string, r *rand.Rand, d time.Duration) {
 	p := n.dial()
 	number := 0
 	for begin := time.Now(); time.Since(begin) < d; {
-		// The first consumer is always ready; the others come and go.
+		// The first consumer is always ready; the readiness of the others changes.
 		for _, w := range consumers[1:] {
 			w.send(fmt.Sprintf("RDY %d\n", r.IntN(3)))
 		}
@@ -113,7 +113,7 @@ func burst(t *testing.T, n *node, topic string, r *rand.Rand, d time.Duration) {
 				t.Fatalf("after %d messages %d wait for 20 s, and a consumer is ready: %+v", number, len(want), n.channel(topic, "c"))
 			}
 		}
-		if r.IntN(10) == 0 { // let all come to rest
+		if r.IntN(10) == 0 { // wait until all are idle
 			<-time.After(time.Duration(r.IntN(60)) * time.Millisecond)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// asked sends a request under another name than the address, and returns the status
-// and the body.
+// asked sends a request with another Host header, and returns the status and the body.
 func asked(t *testing.T, method, address, host, target, body string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://"+address+target, strings.NewReader(body))
@@ -63,7 +62,7 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	if _, text := asked(t, "GET", address, "", "/topics", ""); text != `{"topics":[]}` {
 		t.Errorf("after all that there are %s", text)
 	}
-	if got, text := asked(t, "POST", address, "", "/pub?topic=t", "x"); got != 200 { // as curl does
+	if got, text := asked(t, "POST", address, "", "/pub?topic=t", "x"); got != 200 { // like curl
 		t.Errorf("pub: %d %s", got, text)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	frameMessage  = 2
 )
 
-// wire is a client that speaks bytes. Heartbeats are answered and not shown.
+// wire is a client that sends and reads raw bytes. It answers heartbeats and does not return them.
 type wire struct {
 	t testing.TB
 	net.Conn
@@ -93,7 +93,7 @@ func (w *wire) send(data string) {
 	}
 }
 
-// frame reads one frame, whatever it is.
+// frame reads one frame of any type.
 func (w *wire) frame(within time.Duration) (kind uint32, data string, err error) {
 	if err := w.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return 0, "", err
@@ -111,7 +111,7 @@ func (w *wire) frame(within time.Duration) (kind uint32, data string, err error)
 	return binary.BigEndian.Uint32(head[4:]), string(body), err
 }
 
-// next reads the next frame that is no heartbeat.
+// next reads the next frame that is not a heartbeat.
 func (w *wire) next(within time.Duration) (kind uint32, data string, err error) {
 	deadline := time.Now().Add(within)
 	for {
@@ -126,7 +126,7 @@ func (w *wire) next(within time.Duration) (kind uint32, data string, err error) 
 	}
 }
 
-// response wants a response and returns it.
+// response expects a response and returns it.
 func (w *wire) response() string {
 	w.t.Helper()
 	kind, data, err := w.next(patience)
@@ -143,7 +143,7 @@ func (w *wire) ok() {
 	}
 }
 
-// fails wants an error frame that begins with text.
+// fails expects an error frame that begins with text.
 func (w *wire) fails(text string) string {
 	w.t.Helper()
 	kind, data, err := w.next(patience)
@@ -153,7 +153,7 @@ func (w *wire) fails(text string) string {
 	return data
 }
 
-// closed wants the end of the stream and nothing before it.
+// closed expects the end of the stream and nothing before it.
 func (w *wire) closed() {
 	w.t.Helper()
 	if kind, data, err := w.next(patience); !errors.Is(err, io.EOF) {
@@ -161,7 +161,7 @@ func (w *wire) closed() {
 	}
 }
 
-// message wants a message.
+// message expects a message.
 func (w *wire) message() message {
 	w.t.Helper()
 	m, ok := w.messageWithin(patience)
@@ -171,7 +171,7 @@ func (w *wire) message() message {
 	return m
 }
 
-// messageWithin returns the next message, if one comes in time.
+// messageWithin returns the next message, if one arrives in time.
 func (w *wire) messageWithin(within time.Duration) (message, bool) {
 	w.t.Helper()
 	kind, data, err := w.next(within)
@@ -187,7 +187,7 @@ func (w *wire) messageWithin(within time.Duration) (message, bool) {
 	}, true
 }
 
-// silent wants no message for a while.
+// silent expects no message for a while.
 func (w *wire) silent(d time.Duration) {
 	w.t.Helper()
 	if m, ok := w.messageWithin(d); ok {
@@ -201,7 +201,7 @@ func (w *wire) req(m message, delay time.Duration) {
 	w.send(fmt.Sprintf("REQ %s %d\n", m.id, delay.Milliseconds()))
 }
 
-// alive checks that the connection still answers.
+// alive checks that the connection is still served.
 func (w *wire) alive(topic string) {
 	w.t.Helper()
 	w.send(pub(topic, "alive"))

@@ -15,7 +15,7 @@ func TestManifestsAreRight(t *testing.T) {
 	}
 }
 
-// TestMistakesAreFound plants one at a time.
+// TestMistakesAreFound introduces one mistake at a time.
 func TestMistakesAreFound(t *testing.T) {
 	for _, c := range []struct{ file, old, replacement string }{
 		{"statefulset.yaml", "minReadySeconds:", "minReadySecond:"},

@@ -29,7 +29,7 @@ import (
 
 const patience = 30 * time.Second
 
-// sink is what stands behind the receiver. It refuses so many requests first.
+// sink is the receiver's backend. It refuses the first n requests.
 type sink struct {
 	consumertest.TracesSink
 	refuse  atomic.Int32
@@ -120,8 +120,8 @@ func brokerctl(t *testing.T, url string, args ...string) {
 	}
 }
 
-// TestCollectorTakesSpans has a message published, delivered and finished, by a receiver
-// that refuses at first.
+// TestCollectorTakesSpans publishes, delivers and finishes a message, with a receiver that refuses
+// at first.
 func TestCollectorTakesSpans(t *testing.T) {
 	s := &sink{}
 	s.refuse.Store(2)

@@ -33,8 +33,9 @@ func logOf(t *testing.T, epoch seq.Epoch, sizes ...int) *commitlog.Log {
 	return l
 }
 
-// TestCopyIsTrustedIfItAgreesAfterDamage has copies that hold the same, another message, or messages
-// of another epoch behind a range; and none, as the range is at the log's end.
+// TestCopyIsTrustedIfItAgreesAfterDamage offers copies that hold the same batch, another message,
+// or messages of another epoch after a damaged range, and a copy with no batch there, because the
+// range ends the log.
 func TestCopyIsTrustedIfItAgreesAfterDamage(t *testing.T) {
 	l := logOf(t, 3, 10, 20, 30)
 	behind, err := commitlog.Decode(InLog(l).Batch(2))
@@ -53,7 +54,7 @@ func TestCopyIsTrustedIfItAgreesAfterDamage(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	// At the end of the log the epoch of the last batch says it.
+	// At the end of the log, the epoch of the last batch identifies it.
 	a = Wanted{From: 1, Next: 3, Behind: 3, Last: 3}
 	for name, c := range map[string]struct {
 		log  *commitlog.Log
@@ -69,14 +70,14 @@ func TestCopyIsTrustedIfItAgreesAfterDamage(t *testing.T) {
 	if a.Last = 0; a.Provable() || InLog(l).holds(a) {
 		t.Error("a copy is believed without a proof")
 	}
-	// What was appended meanwhile takes nothing away from that.
+	// Later appends do not change that.
 	a = Wanted{From: 1, Next: 3, Behind: 3, Epoch: 9, Sum: 1, Last: 3}
 	if !InLog(l).holds(a) {
 		t.Error("a batch behind that only the leader has hides the epoch of the last one")
 	}
 }
 
-// TestFinderReadsASegmentOnce asks for a range in pieces, again and again.
+// TestFinderReadsASegmentOnce asks for a range in pieces, repeatedly.
 func TestFinderReadsASegmentOnce(t *testing.T) {
 	disk, firsts := newLog(t, testrand.New(t))
 	f := new(Finder)

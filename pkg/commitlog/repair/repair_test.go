@@ -22,7 +22,7 @@ const dir = "log"
 
 var options = commitlog.Options{SegmentBytes: 2 << 10, FillBytes: -1, TailBytes: -1}
 
-// repairLog puts batches in the place of a damaged range of a log.
+// repairLog replaces a damaged range of a log by batches.
 func repairLog(fsys vfs.FS, dir string, ranges ...Range) error {
 	p, failed := Prepare(fsys, dir, ranges, nil)
 	if err := errors.Join(failed...); err != nil {
@@ -38,8 +38,8 @@ func batchAt(fsys vfs.FS, dir string, first seq.Offset) []byte {
 	return new(Finder).InDir(context.Background(), fsys, dir).Batch(first)
 }
 
-// newLog makes a log of several segments, of batches of different sizes and epochs, and returns its
-// disk and where its batches begin.
+// newLog creates a log of several segments, with batches of different sizes and epochs. It returns
+// the disk and the offsets at which batches begin.
 func newLog(t *testing.T, rnd *rand.Rand) (*vfs.Mem, []seq.Offset) {
 	t.Helper()
 	disk := vfs.NewCrashable()
@@ -90,7 +90,7 @@ func files(t *testing.T, disk *vfs.Mem) (all []string) {
 	return all
 }
 
-// harm changes a byte of a file, cuts it, or removes it.
+// harm changes a byte of a file, truncates the file, or removes it.
 func harm(t *testing.T, rnd *rand.Rand, disk *vfs.Mem, path string) string {
 	t.Helper()
 	raw, err := vfs.ReadFile(disk, path, 1<<20)
@@ -120,8 +120,8 @@ func harm(t *testing.T, rnd *rand.Rand, disk *vfs.Mem, path string) string {
 	return fmt.Sprintf("%s: %d at %d of %d", path, k, at, len(raw))
 }
 
-// TestOtherReplicaRepairsLog damages files of a log in any way, and puts back what is lost from a
-// copy that was not damaged.
+// TestOtherReplicaRepairsLog damages files of a log at random and restores the lost batches from an
+// intact copy.
 func TestOtherReplicaRepairsLog(t *testing.T) {
 	for range 300 {
 		rnd := testrand.New(t)
@@ -213,7 +213,8 @@ func rangeOf(t *testing.T, intact *vfs.Mem, from, next seq.Offset) Range {
 	return r
 }
 
-// TestNonMatchingBatchesAreRefused has a range that is intact, ends elsewhere, or gets other batches.
+// TestNonMatchingBatchesAreRefused tries to repair an intact range, a range that ends elsewhere,
+// and a range with other batches.
 func TestNonMatchingBatchesAreRefused(t *testing.T) {
 	rnd := testrand.New(t)
 	disk, firsts := newLog(t, rnd)
@@ -249,7 +250,7 @@ func TestNonMatchingBatchesAreRefused(t *testing.T) {
 	if err := repairLog(disk, dir, Range{firsts[1], firsts[2], second}); err != nil || !bytes.Equal(batchAt(disk, dir, firsts[1]), second) {
 		t.Errorf("intact: %v", err)
 	}
-	// A batch of another size leaves the next segment at another place.
+	// A batch of another size would move the next segment.
 	at := bytes.Index(before, second)
 	f, err := disk.OpenReadWrite(path)
 	if err != nil {
@@ -300,8 +301,8 @@ func build(t *testing.T, from, next seq.Offset, size int) []byte {
 	return added.Raw()
 }
 
-// TestPartOfDamagedRangeIsRefused has two batches damaged, one behind the other, and gets only one of them:
-// its place in the file is not known without the other.
+// TestPartOfDamagedRangeIsRefused damages two consecutive batches and offers only one of them: its
+// position in the file is unknown without the other.
 func TestPartOfDamagedRangeIsRefused(t *testing.T) {
 	for k := range 2 {
 		disk, firsts := newLog(t, testrand.New(t))
@@ -339,10 +340,10 @@ func TestPartOfDamagedRangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestLogIsRepairedWhileItIsWritten damages places of two segments, of which the last is still written, and prepares the
-// repair while that goes on. Each segment is written once.
+// TestLogIsRepairedWhileItIsWritten damages two segments, of which the last is still being written,
+// and prepares the repair meanwhile. Each segment is written once.
 func TestLogIsRepairedWhileItIsWritten(t *testing.T) {
-	for _, where := range [][]int{{1, 3}, {1, 3, -2}, {-2}} { // from the end: in the last segment
+	for _, where := range [][]int{{1, 3}, {1, 3, -2}, {-2}} { // counted from the end: in the last segment
 		rnd := testrand.New(t)
 		disk, firsts := newLog(t, rnd)
 		intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
@@ -429,8 +430,8 @@ func flip(t *testing.T, disk *vfs.Mem, path string, at int64) {
 	}
 }
 
-// TestRepairWithoutSpaceChangesNothing has a full disk, files that are not wanted any more, and a batch that comes
-// behind the damage at the end of the log.
+// TestRepairWithoutSpaceChangesNothing repairs on a full disk, with leftover files, and with a
+// batch after the damage at the end of the log.
 func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 	disk, firsts := newLog(t, testrand.New(t))
 	intact := disk.CrashClone(vfs.Crash{KeepPercent: 100})
@@ -468,7 +469,7 @@ func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, failed = Prepare(disk, dir, []Range{r}, nil); failed[0] != nil { // that was left over
+	if p, failed = Prepare(disk, dir, []Range{r}, nil); failed[0] != nil { // a leftover
 		t.Fatal(failed)
 	}
 	w, err := l.Writer(9)
@@ -496,11 +497,11 @@ func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 	}
 }
 
-// A segment of which too much looks like batches and is none is not read to its end. What is behind may be intact, and
-// a repair must not drop it.
+// A segment with too many false batch headers is not scanned to its end. What follows may be
+// intact, and a repair must not drop it.
 func TestUnreadableSegmentIsNotRepaired(t *testing.T) {
 	refused := 0
-	for shift := range 8 { // where forged headers are at the places of batches is not known
+	for shift := range 8 { // with forged headers, the positions of batches are unknown
 		disk := vfs.NewMem()
 		l, _, err := commitlog.Open(disk, dir, commitlog.Options{FillBytes: -1, TailBytes: -1})
 		if err != nil {
@@ -540,7 +541,7 @@ func TestUnreadableSegmentIsNotRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = f.WriteAt([]byte{1}, int64(bytes.Index(intact, all[1])+20))
-		_, err2 := f.WriteAt([]byte{1}, int64(bytes.Index(intact, all[1]))) // its size is not known either
+		_, err2 := f.WriteAt([]byte{1}, int64(bytes.Index(intact, all[1]))) // its size is unknown, too
 		if err = errors.Join(err, err2, f.Close()); err != nil {
 			t.Fatal(err)
 		}

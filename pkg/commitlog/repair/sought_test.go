@@ -11,14 +11,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// TestEachDamagedRangeHasItsOwnTimeout has ranges be denied, left open, fail and be too large, and others be met later.
+// TestEachDamagedRangeHasItsOwnTimeout has ranges that no replica holds, that stay unanswered, that
+// fail, and that are too large, and finds others later.
 func TestEachDamagedRangeHasItsOwnTimeout(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	a, b := Extent{3, 5}, Extent{7, 8}
 	for name, c := range map[string]struct {
 		note  func(s *Sought, now time.Time)
-		waits map[time.Duration]bool // whether consumers wait for a, so long after it was asked for
-		again map[time.Duration]bool // whether it is asked for
+		waits map[time.Duration]bool // whether consumers wait for a, at this time after it was requested
+		again map[time.Duration]bool // whether it is requested
 	}{
 		"no replica has it": {
 			func(s *Sought, now time.Time) { s.Denied(a, now) },
@@ -57,8 +58,7 @@ func TestEachDamagedRangeHasItsOwnTimeout(t *testing.T) {
 			if got := s.Passed(); len(got) == 1 == want || len(s.Passed()) > 0 {
 				t.Errorf("%s: after %v passed %v, and again %v", name, after, got, s.Passed())
 			}
-			// Consumers wait for damage found later, whatever the outcome of
-			// this one.
+			// Consumers wait for damage found later, whatever the outcome of this range.
 			if !s.Waits(b) || !s.Want(b) || !s.Waits(b) {
 				t.Errorf("%s: later damage is passed before anybody was asked", name)
 			}
@@ -79,7 +79,7 @@ func TestEachDamagedRangeHasItsOwnTimeout(t *testing.T) {
 	}
 }
 
-// TestPostponedRangeGetsItsTimeoutLater: so does one that waits for its turn.
+// TestPostponedRangeGetsItsTimeoutLater also covers a range that waits for its turn.
 func TestPostponedRangeGetsItsTimeoutLater(t *testing.T) {
 	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
 	s.Want(a)
@@ -93,7 +93,7 @@ func TestPostponedRangeGetsItsTimeoutLater(t *testing.T) {
 	}
 }
 
-// TestPartsOfAbandonedRangesAreSkipped: readers meet damage from where they stand.
+// TestPartsOfAbandonedRangesAreSkipped: readers report damage from their own position on.
 func TestPartsOfAbandonedRangesAreSkipped(t *testing.T) {
 	s, t0 := NewSought(), time.Unix(1000, 0)
 	s.Due([]Extent{{3, 5}, {5, 9}, {12, 13}}, t0)
@@ -115,10 +115,10 @@ func TestPartsOfAbandonedRangesAreSkipped(t *testing.T) {
 	}
 }
 
-// copies are nodes with copies of a log, as gathering asks them.
+// copies are the nodes that are asked for parts of a log.
 type copies struct {
 	asked map[int]int
-	holds map[int]func(first seq.Offset) bool // nil: it does not answer
+	holds map[int]func(first seq.Offset) bool // nil: the node does not respond
 	log   *commitlog.Log
 }
 
@@ -135,7 +135,8 @@ func (c *copies) ask(id int, w Wanted) (Answer, error) {
 	return a, nil
 }
 
-// TestRangeComesFromSeveralReplicas has replicas that hold parts of it, one that is silent, and little memory.
+// TestRangeComesFromSeveralReplicas has replicas that hold parts of the range, one that does not
+// respond, and little memory.
 func TestRangeComesFromSeveralReplicas(t *testing.T) {
 	log, _, err := commitlog.Open(vfs.NewMem(), "log", commitlog.Options{FillBytes: -1})
 	if err != nil {
@@ -163,7 +164,7 @@ func TestRangeComesFromSeveralReplicas(t *testing.T) {
 		room int
 		used int
 		want Finding
-		most int // questions to b
+		most int // requests to b
 	}{
 		"one has all":                {all, all, 1 << 20, 0, Held, 9},
 		"the other has all":          {but(0), all, 1 << 20, 0, Held, 9},
@@ -204,7 +205,7 @@ func TestRangeComesFromSeveralReplicas(t *testing.T) {
 	}
 }
 
-// TestRepeatedlyDamagedRangeIsAbandoned has a disk that damages a range after each repair.
+// TestRepeatedlyDamagedRangeIsAbandoned uses a disk that damages a range after each repair.
 func TestRepeatedlyDamagedRangeIsAbandoned(t *testing.T) {
 	s, t0, a := NewSought(), time.Unix(1000, 0), Extent{3, 5}
 	for range repairsMost {

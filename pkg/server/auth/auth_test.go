@@ -92,7 +92,7 @@ func TestNextAuthServerIsTried(t *testing.T) {
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, joe) }))
 	defer good.Close()
 	c := newClient(t, Options{Addresses: []string{dead.URL, angry.URL, good.URL}})
-	for range 10 { // wherever it begins
+	for range 10 { // anywhere in the name
 		if _, err := c.Grant(t.Context(), Query{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}

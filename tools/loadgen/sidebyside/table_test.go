@@ -31,7 +31,7 @@ func TestMedianOfAnEvenNumberIsTheMean(t *testing.T) {
 func TestSectionIsWrittenBetweenItsMarks(t *testing.T) {
 	doc := "a\n<!-- measured x -->\nold\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
 	want := "a\n<!-- measured x -->\n\nnew\n\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
-	for range 2 { // the second time finds what the first wrote
+	for range 2 { // the second time it finds what the first wrote
 		got, err := replaceSection(doc, "x", "new\n")
 		if err != nil || got != want {
 			t.Fatalf("got %q, %v\nwant %q", got, err, want)
