@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCollectorCountsHeapFloor holds that the collector lets a node that keeps
-// nothing throw away as much as the floor before it runs.
+// TestCollectorCountsHeapFloor: a node with a small heap can discard as many bytes as the floor
+// before the collector runs.
 func TestCollectorCountsHeapFloor(t *testing.T) {
 	onHeapFloor(func() int {
 		runtime.GC()
@@ -32,15 +32,15 @@ func TestIdleProcessCollectsGarbage(t *testing.T) {
 		adds, live uint64
 		want       int // collections until then
 	}{
-		{adds: 3 * mb, live: 17 * mb, want: 0},  // it starts: too little to be worth it
+		{adds: 3 * mb, live: 17 * mb, want: 0},  // at the start: too little garbage
 		{adds: 10 * mb, live: 17 * mb, want: 0}, // busy
 		{adds: 4 * mb, live: 17 * mb, want: 1},  // idle
-		{adds: mb, live: 17 * mb, want: 1},      // and has been collected
+		{adds: mb, live: 17 * mb, want: 1},      // already collected
 		{adds: mb, live: 17 * mb, want: 1},
 		{adds: mb, live: 17 * mb, want: 1},
-		{adds: mb, live: 17 * mb, want: 2},                       // little by little
+		{adds: mb, live: 17 * mb, want: 2},                       // slow growth
 		{adds: 100 * mb, live: heapFloorBytes + 400*mb, want: 2}, // busy
-		{adds: 0, live: heapFloorBytes + 400*mb, want: 2},        // a quarter of what is in use
+		{adds: 0, live: heapFloorBytes + 400*mb, want: 2},        // a quarter of the memory in use
 		{adds: 100 * mb, live: heapFloorBytes + 400*mb, want: 2},
 		{adds: 0, live: heapFloorBytes + 400*mb, want: 3}, // half
 	} {
@@ -52,8 +52,8 @@ func TestIdleProcessCollectsGarbage(t *testing.T) {
 	}
 }
 
-// What rests gives its memory up without allocating any: the process collects once more
-// for that, and not again before it was busy.
+// Resting logs release memory without allocating any: the idle process collects once more for that,
+// and not again before it was busy.
 func TestIdleGarbageIsCollectedOnce(t *testing.T) {
 	const mb = 1 << 20
 	var allocated uint64

@@ -27,7 +27,7 @@ import (
 	"github.com/brokerd/brokerd/internal/node"
 )
 
-// The test binary is brokerd with another node in it, under all its names.
+// The test binary is brokerd with a fake node, under all its names.
 func TestMain(m *testing.M) {
 	main := func() {
 		signals := make(chan os.Signal, 4)
@@ -61,9 +61,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// fakeNode serves nothing but a greeting. The variable FAKE makes it fail:
-// "open", "serve", "deadlock" (never recovers), "stubborn" (never drains),
-// "panic", "dead" (its watchdog answer).
+// fakeNode serves only a greeting. The variable FAKE makes it fail: "open", "serve", "deadlock"
+// (never recovers), "stubborn" (never drains), "panic", "dead" (its liveness check).
 type fakeNode struct {
 	config node.Config
 	ready  chan struct{}
@@ -139,7 +138,7 @@ type running struct {
 	seen  []string
 }
 
-// patience is how long a test waits for what should happen at once.
+// patience is the timeout for everything that should happen immediately.
 const patience = 20 * time.Second
 
 // start runs a program in a directory of its own.
@@ -204,7 +203,7 @@ func (r *running) exits(code int) {
 	}
 }
 
-// ports lets the system pick every port, so that tests do not meet.
+// ports lets the system choose every port, so that tests do not collide.
 func ports(more ...string) []string {
 	return append([]string{
 		"--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--lookup-address=127.0.0.1:0", "--cluster-address=127.0.0.1:0",
@@ -347,7 +346,7 @@ func newManager(t *testing.T) *manager {
 	return &manager{t, conn, path}
 }
 
-// expect reads datagrams until one has the text.
+// expect reads datagrams until one contains the text.
 func (m *manager) expect(text string) {
 	m.t.Helper()
 	var got []string

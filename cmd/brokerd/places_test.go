@@ -27,8 +27,8 @@ func TestOneProcessorHasTwoSlots(t *testing.T) {
 	}
 }
 
-// TestLinkerSetsOnlyVersion keeps what `go build` makes the same program as what
-// `make build` and `make dist` make.
+// TestLinkerSetsOnlyVersion ensures that `go build` builds the same program as `make build` and
+// `make dist`.
 func TestLinkerSetsOnlyVersion(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -55,8 +55,8 @@ func TestLinkerSetsOnlyVersion(t *testing.T) {
 	}
 }
 
-// TestGoSupportsSchedtrace runs a program with the GODEBUG that docs/operations.md and
-// the unit's environment name, but for the period, and waits for the line that it then prints.
+// TestGoSupportsSchedtrace runs a program with the GODEBUG value of docs/operations.md and of the
+// unit's environment, except for the period, and waits for the line that it prints.
 func TestGoSupportsSchedtrace(t *testing.T) {
 	setting := regexp.MustCompile(`GODEBUG=(schedtrace)=2147483647`)
 	var name string
@@ -80,7 +80,7 @@ func TestGoSupportsSchedtrace(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", built, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever where it prints nothing
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait forever if nothing is printed
 	defer cancel()
 	c := exec.CommandContext(ctx, built)
 	c.Env = append(os.Environ(), "GODEBUG="+name+"=1")

@@ -16,7 +16,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// saved is a data directory as survivorDir makes it, of the cluster ORIGIN, and a snapshot of its metadata.
+// saved is a data directory of the cluster ORIGIN, made by survivorDir, and a snapshot of its
+// metadata.
 func saved(t *testing.T) (dir string, content []byte) {
 	t.Helper()
 	dir = survivorDir(t, closedAddress(t))
@@ -34,13 +35,13 @@ func saved(t *testing.T) (dir string, content []byte) {
 	return dir, b.Bytes()
 }
 
-// rewritten is a snapshot with a text replaced, and a checksum that fits.
+// rewritten returns a snapshot with a text replaced and a valid checksum.
 func rewritten(content []byte, old, with string) []byte {
 	body := bytes.Replace(content[:len(content)-4], []byte(old), []byte(with), 1)
 	return binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// tree is the names and sizes of all that is below a directory, and the content of its files.
+// tree returns the names and sizes of everything below a directory, and the content of the files.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder

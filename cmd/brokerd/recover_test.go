@@ -14,9 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// survivorDir is a data directory as n1 leaves it that has lost n2, at an
-// address: n1 is in sync in the first partition of t, was not in the second and
-// never held the third.
+// survivorDir returns the data directory of n1 after the loss of n2, with an address for n2. n1 is
+// in sync in the first partition of t, is not in the second, and never held the third.
 func survivorDir(t *testing.T, address string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +49,7 @@ func survivorDir(t *testing.T, address string) string {
 	return dir
 }
 
-// closedAddress is an address at which nothing listens.
+// closedAddress returns an address at which nothing listens.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +60,7 @@ func closedAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// brokerdSays runs the program on a command line.
+// brokerdSays runs the program with a command line.
 func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out bytes.Buffer

@@ -183,7 +183,7 @@ func TestNsqlookupdListsAnnouncedNsqd(t *testing.T) {
 			Port    int    `json:"tcp_port"`
 		}
 	}
-	// The node has joined; what it serves follows within an exchange or two.
+	// The node has joined; the topics that it serves are known after an exchange or two.
 	deadline := time.Now().Add(patience)
 	for len(found.Channels) == 0 && time.Now().Before(deadline) {
 		if err := json.Unmarshal([]byte(get(t, "http://"+web+"/lookup?topic=topic")), &found); err != nil {
@@ -205,7 +205,7 @@ func TestNsqdServesHTTPSWithACertificate(t *testing.T) {
 	cert, key := certificate(t, dir, "localhost")
 	r := start(t, dir, nil, "nsqd", "-tcp-address=localhost:0", "-http-address=localhost:0", "-https-address=127.0.0.1:0", "-tls-cert="+cert, "-tls-key="+key)
 	address := r.expect(`INFO: HTTPS: listening on (\S+)$`)[1]
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the name is looked at
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the name is checked below
 	res, err := client.Get("https://" + address + "/")
 	if err != nil {
 		t.Fatal(err)

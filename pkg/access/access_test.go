@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// hashed is a password's stored form that was made once: hashing is slow.
+// hashed is a stored password, computed once because hashing is slow.
 const hashed = "argon2id-19456-2-1$AAECAwQFBgcICQoLDA0ODw$7FfSFuEnL0W/xLUUE2tnTTIE7HEwzLQGVEdcAt0p8OY"
 
 func apply(t *testing.T, d *access.Directory, changes ...access.Change) *access.Directory {
@@ -229,8 +229,7 @@ func TestTokenIsValidUntilExpiry(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", change, found, err)
 		}
 	}
-	// A user who is created again under the name does not get the first one's
-	// rules and credentials.
+	// A recreated user with the same name does not get the rules and credentials of the first one.
 	again := apply(t, d, access.Change{Verb: access.DeleteUser, User: "u"}, user("u"))
 	if found, _ := again.ByToken(text, 99); found != nil {
 		t.Error("a token of a deleted user is one of its namesake")
@@ -307,7 +306,7 @@ func TestChangeOmitsCredentials(t *testing.T) {
 	}
 }
 
-// TestDirectoryFollowsChanges compares random changes with a model in plain maps.
+// TestDirectoryFollowsChanges compares random changes with a model made of plain maps.
 func TestDirectoryFollowsChanges(t *testing.T) {
 	r := testrand.New(t)
 	names := []string{"a", "b", "c"}
@@ -356,7 +355,7 @@ func randomChange(r *mathrand.Rand, names []string, rules []access.Rule) access.
 	return c
 }
 
-// expect applies a change to the model and says whether it is to be taken.
+// expect applies a change to the model and reports whether it is to be accepted.
 func expect(model map[string]map[access.Rule]bool, c access.Change) bool {
 	of := model[c.User]
 	switch c.Verb {
@@ -436,7 +435,7 @@ func TestTokenSecretsAreRedacted(t *testing.T) {
 			t.Errorf("%q is shown as %q, want %q", have, got, want)
 		}
 	}
-	for n := 1; n <= len(secret); n++ { // what keeps the first bytes of something cuts it anywhere
+	for n := 1; n <= len(secret); n++ { // so that it truncates at any byte
 		if got := access.Redact("x " + before + secret[:n]); got != "x "+shown {
 			t.Errorf("with %d bytes of the secret it is shown as %q", n, got)
 		}

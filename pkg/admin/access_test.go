@@ -22,7 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// fakeAccess is who may do what, in memory.
+// fakeAccess holds users and rules in memory.
 type fakeAccess struct {
 	mu sync.Mutex // guards d
 	d  *access.Directory
@@ -51,7 +51,7 @@ const (
 	opsPassword = "the password of ops"
 )
 
-// hashOnce returns what is stored of opsPassword.
+// hashOnce returns the stored form of opsPassword.
 var hashOnce = sync.OnceValue(func() string {
 	stored, err := access.HashPassword(opsPassword, rand.Reader)
 	if err != nil {
@@ -60,7 +60,7 @@ var hashOnce = sync.OnceValue(func() string {
 	return stored
 })
 
-// guardedServer is a server whose access control is on, and the tokens of its users by name.
+// guardedServer returns a server with access control on, and the tokens of its users by name.
 func guardedServer(t *testing.T, f *fake, change ...func(*Options)) (*Server, *fakeAccess, map[string]string) {
 	t.Helper()
 	a := &fakeAccess{}
@@ -104,7 +104,7 @@ func askAs(h http.Handler, token, method, target, body string) *httptest.Respons
 	return ask(h, method, target, body, "Authorization", "Bearer "+token)
 }
 
-// TestEveryRouteHasARight fails where a route was added and nobody has said who may use it.
+// TestEveryRouteHasARight fails if a route was added without the right that it requires.
 func TestEveryRouteHasARight(t *testing.T) {
 	s, _, _ := guardedServer(t, newFake())
 	o := &Options{}
@@ -122,8 +122,8 @@ func TestEveryRouteHasARight(t *testing.T) {
 	}
 }
 
-// TestRequestsWithoutIdentityAreRefused asks every route, without a credential and with a
-// wrong one.
+// TestRequestsWithoutIdentityAreRefused calls every route, without a credential and with a wrong
+// one.
 func TestRequestsWithoutIdentityAreRefused(t *testing.T) {
 	f := newFake("t").withChannel("t", "c")
 	s, _, tokens := guardedServer(t, f)
@@ -159,7 +159,7 @@ func TestRequestsWithoutIdentityAreRefused(t *testing.T) {
 func TestEachRequestNeedsItsRight(t *testing.T) {
 	for _, tt := range []struct {
 		request, body string
-		who           string // names of users who may
+		who           string // names of users with the right
 	}{
 		{"POST /pub?topic=t", "a", "ops publisher"},
 		{"POST /mpub?topic=t", "a", "ops publisher"},
@@ -232,7 +232,7 @@ func TestEachRequestNeedsItsRight(t *testing.T) {
 	}
 }
 
-// TestPublishIsRefusedBeforeItsBodyIsRead has bodies that cannot be read.
+// TestPublishIsRefusedBeforeItsBodyIsRead sends bodies that cannot be read.
 func TestPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	for _, target := range []string{"/pub?topic=t2", "/mpub?topic=t2", "/pub_ext?topic=t2&ext=%7B%7D", "/pubtrace?topic=t2", "/v1/topics/t2/messages"} {
 		for _, user := range []string{"", "publisher"} {
@@ -340,7 +340,7 @@ func TestPathsThatTheNodeOpens(t *testing.T) {
 	}
 }
 
-// TestUsersAreChangedByAdministratorsOnly holds while access control is off, too.
+// TestUsersAreChangedByAdministratorsOnly applies while access control is off, too.
 func TestUsersAreChangedByAdministratorsOnly(t *testing.T) {
 	f := newFake("t")
 	s, a, tokens := guardedServer(t, f)
@@ -373,8 +373,8 @@ func TestUsersAreChangedByAdministratorsOnly(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotRecorded does all that carries a secret, and looks for it in the audit log and
-// in answers.
+// TestSecretsAreNotRecorded sends every request that carries a secret, and searches the audit log
+// and the answers for it.
 func TestSecretsAreNotRecorded(t *testing.T) {
 	f := newFake("t")
 	s, a, tokens := guardedServer(t, f)

@@ -59,7 +59,7 @@ func TestOperatorActsAreRecorded(t *testing.T) {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
-	// Who reads or publishes is no operator.
+	// Reads and publishes are not operator acts.
 	for _, target := range []string{"GET /v1/topics", "POST /v1/topics/orders/messages", "POST /pub?topic=orders", "GET /ping", "POST /mpub?topic=orders"} {
 		method, path, _ := strings.Cut(target, " ")
 		ask(h, method, path, "x")
@@ -72,8 +72,8 @@ func TestOperatorActsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRemovedNodeAnswersBeforeRecordingTheAct: it may be the one that is asked, and
-// ends as soon as it is no member.
+// TestRemovedNodeAnswersBeforeRecordingTheAct: the removed node may be the one that serves the
+// request, and it stops as soon as it is no member.
 func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 	for _, x := range []struct {
 		method, target string
@@ -97,7 +97,7 @@ func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 	}
 }
 
-// TestActsAreCountedUnderFixedNames, and what is no act is not counted.
+// TestActsAreCountedUnderFixedNames also checks that other requests are not counted.
 func TestActsAreCountedUnderFixedNames(t *testing.T) {
 	o := optionsOf(orders())
 	var got []string
@@ -127,7 +127,7 @@ func TestActsAreCountedUnderFixedNames(t *testing.T) {
 	}
 }
 
-// recorder tells when an act is recorded.
+// recorder reports when an act is recorded.
 type recorder struct {
 	v1.Audit
 	told func()

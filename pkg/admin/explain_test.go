@@ -12,8 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// The channel is looked at for a second, and not longer than until it moves, or until
-// nobody waits for the answer.
+// The channel is watched for a second at most, until it moves, or until the request is cancelled.
 func TestChannelIsWatchedUntilItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := orders()

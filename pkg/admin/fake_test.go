@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// fake is a Broker in memory: its topics exist, its messages are only counted.
+// fake is a Broker in memory. Its topics exist; its messages are only counted.
 type fake struct {
 	mu        sync.Mutex
 	topics    map[string]*meta.Topic
@@ -28,13 +28,13 @@ type fake struct {
 	stats     []stats.Topic
 	ready     []health.Reason
 	receipt   func(publish.Request) *topic.Receipt // nil answer: Done is not called
-	fail      error                                // of whatever changes something
-	noCreate  bool                                 // topics are not made on first use
+	fail      error                                // returned by every change
+	noCreate  bool                                 // topics are not created on first use
 	sought    operate.SeekTo
 	saved     []*meta.Saved
 	journal   meta.State
 	peeked    operate.Peek
-	long      []byte             // one more message to be peeked at
+	long      []byte             // one more message to peek at
 	gone      map[[2]string]bool // deleted at another node
 }
 
@@ -69,7 +69,7 @@ func (f *fake) withChannel(topic, channel string) *fake {
 	return f
 }
 
-// call records a change and returns the error that changes are to have.
+// call records a change and returns the error configured for changes.
 func (f *fake) call(what string) error {
 	f.calls = append(f.calls, what)
 	return f.fail
@@ -241,7 +241,7 @@ func (f *fake) CreateChannel(_ context.Context, topic, channel string, ordered b
 	return nil
 }
 
-// onChannel records a call for a channel that has to exist.
+// onChannel records a call for a channel, which must exist.
 func (f *fake) onChannel(what, topic, channel string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -344,7 +344,7 @@ func (f *fake) ClusterHealth(context.Context) health.Report {
 
 func (f *fake) Ready() []health.Reason { return f.ready }
 
-// discard is a fake that forgets what is published.
+// discard is a fake that does not keep published messages.
 type discard struct{ *fake }
 
 func (discard) Publish(_ context.Context, p publish.Request) {

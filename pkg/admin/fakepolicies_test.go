@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// fakePolicies is a fake as those see it who change channels.
+// fakePolicies is a fake with the methods that change channels.
 type fakePolicies struct{ f *fake }
 
 func (p fakePolicies) ChannelDefaults() policy.Policy { return policy.Policy{} }

@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// What NSQ's answers have for headers.
+// The headers of NSQ's answers.
 const (
 	nsqTypeHeader = "X-NSQ-Content-Type"
 	nsqType       = "nsq; version=1.0"
@@ -26,7 +26,7 @@ const (
 	textType      = "text/plain; charset=utf-8"
 )
 
-// optionsOf has a fake for all rooms of a node.
+// optionsOf uses a fake for all rooms of a node.
 func optionsOf(f *fake) Options {
 	return Options{
 		Publisher: web.Publisher{Sender: f, TopicEnsurer: f}, NSQD: nsqd.Broker{TopicWriter: f, Contents: f, Node: f, Deletions: f, ClusterReader: f},
@@ -36,7 +36,7 @@ func optionsOf(f *fake) Options {
 	}
 }
 
-// serverOf returns a Server of a fake, with small limits.
+// serverOf returns a Server for a fake, with small limits.
 func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 	t.Helper()
 	o := optionsOf(f)
@@ -46,7 +46,7 @@ func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 		MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
 	}
 	o.Limits = web.Limits{MaxMessage: 10, MaxBody: 64}
-	o.ConfigFrom = web.Networks{netip.MustParsePrefix("192.0.2.0/24")} // where httptest's requests come from
+	o.ConfigFrom = web.Networks{netip.MustParsePrefix("192.0.2.0/24")} // the source address of httptest's requests
 	for _, c := range change {
 		c(&o)
 	}
@@ -57,7 +57,7 @@ func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 	return s
 }
 
-// clientOf returns a client of a Server of a fake.
+// clientOf returns a client of a Server for a fake.
 func clientOf(t *testing.T, f *fake, change ...func(*Options)) *api.Client {
 	t.Helper()
 	srv := httptest.NewServer(serverOf(t, f, change...).Handler())
@@ -86,7 +86,7 @@ func goldenText(t *testing.T, name, got string) {
 	golden.Compare(t, filepath.Join("testdata", name), got+"\n")
 }
 
-// exchange is one request and what it must be answered.
+// exchange is one request and the expected answer.
 type exchange struct {
 	name    string
 	request string // method and target
@@ -95,8 +95,7 @@ type exchange struct {
 	want    string // the body
 }
 
-// run asks a fresh server for each exchange: the topics t and t2 exist, t with
-// the channel c.
+// run sends each exchange to a new server with the topics t and t2; t has the channel c.
 func run(t *testing.T, lookup bool, exchanges []exchange) {
 	t.Helper()
 	for _, e := range exchanges {
@@ -116,7 +115,7 @@ func run(t *testing.T, lookup bool, exchanges []exchange) {
 	}
 }
 
-// checkHeaders checks what every answer of the NSQ endpoints has in common.
+// checkHeaders checks the headers common to all answers of the NSQ endpoints.
 func checkHeaders(t *testing.T, w *httptest.ResponseRecorder, target string) {
 	t.Helper()
 	want := nsqType

@@ -33,7 +33,7 @@ func TestHistoryOfAChannel(t *testing.T) {
 	if w := ask(h, "GET", bill+"seek?time=2026-11-21T06:00:00Z&partition=0", ""); w.Code != http.StatusOK || f.sought.Time.Hour() != 6 || *f.sought.Partition != 0 {
 		t.Errorf("%d %+v", w.Code, f.sought)
 	}
-	// A new channel begins where it is asked to; one that is there stays where it is.
+	// A new channel begins at the requested position; an existing one keeps its position.
 	ask(h, "POST", "/v1/topics/orders/channels", `{"name":"new","from":{"offset":3}}`)
 	ask(h, "POST", "/v1/topics/orders/channels", `{"name":"bill","from":{"offset":4}}`)
 	if *f.sought.Offset != 3 || !f.sought.Unsaved || slices.Contains(f.calls[1:], "seek orders/bill") && strings.Count(strings.Join(f.calls, ";"), "seek orders/bill") != 2 {

@@ -80,8 +80,8 @@ func TestLookupCreatesNoTopic(t *testing.T) {
 	}
 }
 
-// upload sends a body slowly enough to be refused in the middle of it, and returns
-// the answer's head.
+// upload sends a body slowly, so that it is refused before its end, and returns the head of the
+// answer.
 func upload(t *testing.T, address, target string, size int) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/flow"
 )
 
-// The JSON of lag is what scripts read: names, order and null are as documented.
+// Scripts read the JSON of lag: names, order and null are as documented.
 func TestLagAnswers(t *testing.T) {
 	f := orders()
 	f.stats[0].Channels[0].Rates = flow.Rates{In: 1, Out: 3, InLong: 0.5, OutLong: 0.25}

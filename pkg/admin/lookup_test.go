@@ -107,7 +107,7 @@ func TestNodeIsItsOwnLookup(t *testing.T) {
 	}
 }
 
-// deleteEverywhere is what an admin page does for one click.
+// deleteEverywhere sends the requests of one click on an admin page.
 func TestOneClickDeletesOnAllAddressesWithoutAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t", "u").withChannel("u", "c")
@@ -171,7 +171,7 @@ func TestTombstoneHidesANodeForAWhile(t *testing.T) {
 	})
 }
 
-// The leader of all that there is has a tombstone: consumers are sent elsewhere at once.
+// The leader of all partitions has a tombstone: consumers are sent to another node at once.
 func TestTombstoneReturnsAnotherNode(t *testing.T) {
 	f := threeNodes()
 	one := f.create("one", meta.TopicConfig{Partitions: 1}.WithDefaults(1, false))
@@ -201,8 +201,8 @@ func TestTombstoneReturnsAnotherNode(t *testing.T) {
 	}
 }
 
-// An admin page deletes at every lookup and at every leader what one cluster has in
-// common: none of them says that it is not there.
+// An admin page deletes at every lookup daemon and at every leader, which share one cluster: none
+// of them reports that the topic does not exist.
 func TestDeletionAtAnotherNodeIsSeen(t *testing.T) {
 	f := threeNodes()
 	f.gone = map[[2]string]bool{{"spread", "lost"}: true, {"lost", ""}: true}
@@ -224,7 +224,7 @@ func TestDeletionAtAnotherNodeIsSeen(t *testing.T) {
 		if w := ask(tt.h, "POST", tt.target, ""); w.Code != tt.want {
 			t.Errorf("%s: got %d %s", tt.target, w.Code, w.Body)
 		}
-		if strings.HasSuffix(tt.target, "=a") { // as the broker has it from then on
+		if strings.HasSuffix(tt.target, "=a") { // as returned by the broker from then on
 			f.gone[[2]string{"spread", "a"}] = true
 			delete(f.topics["spread"].Channels, "a")
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// binaryBody is the body of a binary mpub.
+// binaryBody returns the body of a binary mpub.
 func binaryBody(messages ...string) string {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(messages)))
 	for _, m := range messages {
@@ -139,8 +139,8 @@ func TestTopicsAndChannelsOfANode(t *testing.T) {
 	run(t, false, exchanges)
 }
 
-// What names a partition that is not there is refused, and so is what would act on more
-// than the partition that it names.
+// A request for a missing partition is refused, and so is one that would affect more than the
+// partition it names.
 func TestPartitionsOfRequests(t *testing.T) {
 	f := newFake("one")
 	f.create("two", meta.TopicConfig{Partitions: 2}.WithDefaults(1, false))
@@ -231,10 +231,10 @@ func TestFailedPublishReportsItsOutcome(t *testing.T) {
 		{failure.NotLeading, 503, "NOT_LEADING"},
 		{errors.New("term ended"), 500, "OUTCOME_UNKNOWN"},
 		{failure.Unconfirmed, 500, "OUTCOME_UNKNOWN"},
-		{fate.Mark(failure.TooFewISR, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused when it was sent again
+		{fate.Mark(failure.TooFewISR, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused on the retry
 		{fate.Mark(failure.DiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
 		{syscall.ENOSPC, 500, "OUTCOME_UNKNOWN"},
-		{fate.Mark(context.DeadlineExceeded, fate.Refused), 503, "NOT_WRITABLE"}, // the time was over before it was sent
+		{fate.Mark(context.DeadlineExceeded, fate.Refused), 503, "NOT_WRITABLE"}, // the timeout passed before it was sent
 		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, "CORRUPT"},
 		{failure.PartitionNotFound, 404, "PARTITION_NOT_FOUND"},
 		{failure.PartitionNeeded, 400, "PARTITION_NEEDED"},
@@ -310,7 +310,7 @@ func TestConcurrentCreateIsNoError(t *testing.T) {
 
 func TestAllBodiesShareABudget(t *testing.T) {
 	f := newFake("t")
-	s := serverOf(t, f, func(o *Options) { o.Memory = limit.NewMemory(1500) }) // one buffer of the smallest size
+	s := serverOf(t, f, func(o *Options) { o.Memory = limit.NewMemory(1500) }) // one buffer of the minimum size
 	f.receipt = func(publish.Request) *topic.Receipt {
 		if w := ask(s.Handler(), "POST", "/pub?topic=t", "y"); w.Code != 503 || w.Body.String() != message("BUSY") {
 			t.Errorf("while another body is held: got %d %s", w.Code, w.Body)
@@ -378,12 +378,12 @@ func TestCrossSiteRequestsChangeNothing(t *testing.T) {
 	if len(f.calls) != 0 {
 		t.Errorf("it did %v", f.calls)
 	}
-	if w := ask(h, "POST", "/pub?topic=t", "x"); w.Code != 200 { // who is no browser
+	if w := ask(h, "POST", "/pub?topic=t", "x"); w.Code != 200 { // not a browser
 		t.Errorf("pub: got %d", w.Code)
 	}
 }
 
-// panicking is a broker with a defect.
+// panicking is a broker that panics.
 type panicking struct{ *fake }
 
 func (panicking) Topics() []*meta.Topic { panic("BUG: on purpose") }
@@ -441,7 +441,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	}
 }
 
-// What a request makes of a body, or is answered with, takes many times its size.
+// Decoding a body, or encoding an answer, takes many times its size.
 func TestListsAndPeeksAreCharged(t *testing.T) {
 	f := newFake("t")
 	m := limit.NewMemory(64 << 20)

@@ -13,9 +13,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// A path with a dot segment means another resource to everything that cleans
-// paths. /v1 takes none and redirects nothing: a DELETE that is redirected to the
-// cleaned path deletes the wrong thing.
+// Software that cleans paths takes a path with a dot segment for another resource. /v1 refuses such
+// paths and redirects nothing: a DELETE redirected to the cleaned path would delete the wrong
+// object.
 func TestV1NeitherCleansNorRedirectsPaths(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
 		for _, target := range []string{
@@ -34,15 +34,15 @@ func TestV1NeitherCleansNorRedirectsPaths(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{"/v1/topics/", "/v1/topics/orders/", "/v1/"} { // nothing is served there, nothing is redirected
+	for _, target := range []string{"/v1/topics/", "/v1/topics/orders/", "/v1/"} { // nothing is served or redirected there
 		if w := ask(serverOf(t, orders()).Handler(), "DELETE", target, ""); w.Code != 404 || w.Header().Get("Location") != "" {
 			t.Errorf("DELETE %s: got %d, Location %q", target, w.Code, w.Header().Get("Location"))
 		}
 	}
 }
 
-// Whatever segments a path is made of, it is never redirected, and a change by a path
-// that names another resource when it is cleaned is refused.
+// A path of any segments is never redirected. A change is refused if cleaning its path would name
+// another resource.
 func TestV1RandomPathsAreNotRedirected(t *testing.T) {
 	random := testrand.New(t)
 	segments := []string{"v1", "topics", "orders", "channels", "bill", "partitions", "0", "move", "nodes", ".", "..", "%2e", "%2E%2e", ".%2e", "", "%2F", "%2e%2f", "..."}
@@ -66,8 +66,8 @@ func TestV1RandomPathsAreNotRedirected(t *testing.T) {
 	}
 }
 
-// Topics and channels whose names are dot segments exist where an earlier version
-// made them. They can be deleted, by the client as by hand, and not made again.
+// Earlier versions may have created topics and channels whose names are dot segments. They can be
+// deleted, by the client and by hand, but not created again.
 func TestDotNamesCanOnlyBeDeleted(t *testing.T) {
 	for _, name := range []string{".", ".."} {
 		f := newFake("t", name).withChannel("t", name).withChannel(name, name)

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// messages makes a message of each body.
+// messages returns a message for each body.
 func messages(bodies ...string) []topic.Message {
 	var list []topic.Message
 	for _, b := range bodies {
@@ -19,7 +19,7 @@ func messages(bodies ...string) []topic.Message {
 	return list
 }
 
-// checkPublished compares publishes but for their Done.
+// checkPublished compares publishes, except for their Done.
 func checkPublished(t *testing.T, got, want []publish.Request) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(publish.Request{}, "Done")); diff != "" {

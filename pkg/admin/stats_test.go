@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// busy is a fake with a topic of each kind.
+// busy is a fake with one topic of each kind.
 func busy() *fake {
 	f := newFake("empty", "t").withChannel("t", "c").withChannel("t", "idle")
 	client := stats.Client{
@@ -105,7 +105,7 @@ func TestInfo(t *testing.T) {
 		`"max_deflate_level":6,"topology_zone":"","topology_region":""}`}})
 }
 
-// options is a Config of a number, a word and a list.
+// options is a Config with a number, a word and a list.
 type options map[string]any
 
 func (o options) Option(name string) (any, bool) { v, ok := o[name]; return v, ok }

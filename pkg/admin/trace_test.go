@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// fakeTraces knows the message at offset 5 of partition 0 of every topic but the one with
-// the incarnation silent, by its id, trace id 9 and key k.
+// fakeTraces has one message in every topic, except in the incarnation silent: at offset 5 of
+// partition 0, found by its id, trace id 9 and key k.
 type fakeTraces struct{}
 
 func (fakeTraces) Trace(_ context.Context, q trace.Query) (operate.Traced, error) {

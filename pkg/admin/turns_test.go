@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// bytesOf is so many messages of a byte each.
+// bytesOf returns n messages of one byte each.
 func bytesOf(messages int) []string { return strings.Split(strings.Repeat("x", messages), "") }
 
 func TestLongWorkIsDoneInTurns(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLongWorkIsDoneInTurns(t *testing.T) {
 				if !done {
 					t.Error("it does not end")
 				}
-				turns.Acquire() // it has given back its turn
+				turns.Acquire() // it has released its turn
 			})
 		})
 	}
@@ -72,7 +72,7 @@ func TestPublishReleasesItsTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			turns := limit.NewTurns(1)
 			f := newFake("t")
-			var next time.Duration // until another has its turn
+			var next time.Duration // until another request has its turn
 			f.receipt = func(p publish.Request) *topic.Receipt {
 				began := time.Now()
 				turns.Acquire()
@@ -94,7 +94,7 @@ func TestPublishReleasesItsTurn(t *testing.T) {
 }
 
 func TestLongAnswerIsEncodedInTurns(t *testing.T) {
-	const others = len("text\xff" + `{"k":"v"}`) // of the fake's other messages
+	const others = len("text\xff" + `{"k":"v"}`) // of the other messages of the fake
 	const free = 64 << 10                        // is encoded without a turn
 	for size, waits := range map[int]bool{free - others: false, free - others + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestLongAnswerIsEncodedInTurns(t *testing.T) {
 			waiting("list")
 			listed := make(chan struct{})
 			go func() {
-				turns.Acquire() // behind the first turn, before the second
+				turns.Acquire() // after the first turn, before the second
 				<-listed
 				turns.Give()
 			}()
@@ -130,7 +130,7 @@ func TestLongAnswerIsEncodedInTurns(t *testing.T) {
 	}
 }
 
-// Lists of all topics are as long as clients make them.
+// The size of lists of all topics is determined by clients.
 func TestLongAnswersAreCharged(t *testing.T) {
 	names := make([]string, 2000)
 	for i := range names {
@@ -148,7 +148,7 @@ func TestLongAnswersAreCharged(t *testing.T) {
 			if !others.Try(others.Most() - 1000) {
 				t.Fatal("there is no room")
 			}
-			// The length of the first answer is not known before.
+			// The size of the first answer is not known in advance.
 			for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 				if w := ask(s.Handler(), http.MethodGet, path, ""); w.Code != want {
 					t.Errorf("%s: %d, not %d", path, w.Code, want)

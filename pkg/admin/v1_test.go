@@ -24,10 +24,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// PeekBytes is how many bytes of messages one answer has.
+// PeekBytes is the maximum of message bytes in one answer.
 const peekBytes = 1 << 20
 
-// orders is a fake with a topic of two partitions, one of them led elsewhere.
+// orders is a fake with a topic of two partitions, one of which another node leads.
 func orders() *fake {
 	f := newFake("other")
 	t := f.create("orders", meta.TopicConfig{Partitions: 2, RetentionAge: 72 * time.Hour, MaxMessage: 1024}.WithDefaults(1, false))
@@ -162,7 +162,7 @@ func TestV1ByItsClient(t *testing.T) {
 	}
 }
 
-// Sums over nodes name the leaders that have not answered.
+// Sums over nodes name the leaders that have not responded.
 func TestV1NamesMissingNodes(t *testing.T) {
 	f := orders()
 	f.stats[0].MissingNodes = []string{"n2"}

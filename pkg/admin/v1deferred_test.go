@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// fakeDeferrals is a fake as those see it who look after deferred messages.
+// fakeDeferrals is a fake with the methods for deferred messages.
 type fakeDeferrals struct{ f *fake }
 
 var fakeDue = time.Date(2026, 11, 25, 9, 0, 0, 5, time.UTC)

@@ -52,8 +52,8 @@ func TestNSQClientOnTheHTTPPortIsAnsweredInHTTP(t *testing.T) {
 	}
 }
 
-// TestHugeBodySenderSeesReason sends more than the kernel buffers, with and
-// without saying so beforehand.
+// TestHugeBodySenderSeesReason sends more than the kernel buffers, with and without Expect:
+// 100-continue.
 func TestHugeBodySenderSeesReason(t *testing.T) {
 	base := "http://" + serve(t, serverOf(t, newFake("t")))
 	huge := bytes.Repeat([]byte("x"), 8<<20)

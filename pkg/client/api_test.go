@@ -15,15 +15,14 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// TestAPIIsGolden compares what the package exports with testdata/api.golden. What is
-// added there is a promise; what goes or changes breaks programs, and wants a line in
-// CHANGELOG.md.
+// TestAPIIsGolden compares the exported declarations with testdata/api.golden. An addition is a
+// promise; a removal or a change breaks programs and needs a line in CHANGELOG.md.
 func TestAPIIsGolden(t *testing.T) {
 	got := strings.Join(exported(t, "."), "\n") + "\n"
 	golden.Compare(t, filepath.Join("testdata", "api.golden"), got)
 }
 
-// exported returns the declarations of a package that others can use, one each, sorted.
+// exported returns the exported declarations of a package, sorted.
 func exported(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -61,7 +60,7 @@ func exported(t *testing.T, dir string) []string {
 	return all
 }
 
-// ofUnexported matches a method that nobody outside can call.
+// ofUnexported matches a method of an unexported type.
 var ofUnexported = regexp.MustCompile(`^func \(\w+ \*?[a-z]`)
 
 func text(t *testing.T, fset *token.FileSet, node any) string {

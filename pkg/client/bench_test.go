@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// brokerFor returns the address of the broker that BROKER names, or of one in the process.
+// brokerFor returns the address of the broker named by BROKER, or of one in the process.
 func brokerFor(b *testing.B) string {
 	if a := os.Getenv("BROKER"); a != "" {
 		return a
@@ -107,7 +107,7 @@ func contenders() map[string]func(*testing.B, string) contender {
 	return map[string]func(*testing.B, string) contender{"client": ours, "go-nsq": goNSQ}
 }
 
-// BenchmarkPublish has so many goroutines publish one message at a time.
+// BenchmarkPublish publishes from n goroutines, one message at a time each.
 func BenchmarkPublish(b *testing.B) {
 	address := brokerFor(b)
 	body := make([]byte, 128)
@@ -139,7 +139,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkAsync has one goroutine publish without waiting, 1,000 in progress at most.
+// BenchmarkAsync publishes from one goroutine without waiting, with at most 1,000 publishes in
+// progress.
 func BenchmarkAsync(b *testing.B) {
 	address := brokerFor(b)
 	body := make([]byte, 128)
@@ -169,7 +170,7 @@ func BenchmarkAsync(b *testing.B) {
 	}
 }
 
-// BenchmarkConsume takes a backlog with a handler that does nothing.
+// BenchmarkConsume consumes a backlog with an empty handler.
 func BenchmarkConsume(b *testing.B) {
 	address := brokerFor(b)
 	body := make([]byte, 128)

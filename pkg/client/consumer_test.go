@@ -115,7 +115,7 @@ func TestConsumerReconnects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // what came before is delivered again
+		time.Sleep(time.Minute) // earlier messages are redelivered
 		for m := range x.Messages(t.Context()) {
 			if string(m.Body) != "found" {
 				t.Errorf("got %q", m.Body)
@@ -143,7 +143,8 @@ func TestPermanentRefusalEndsConsumer(t *testing.T) {
 	})
 }
 
-// TestConsumerBacksOff sees by the ready counts that it pauses, tries one, and continues.
+// TestConsumerBacksOff checks by the ready counts that the consumer pauses, tries one message, and
+// continues.
 func TestConsumerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
@@ -183,7 +184,7 @@ func TestConsumerBacksOff(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_ = c.Close(ctx) // the broker does not say goodbye
+		_ = c.Close(ctx) // the broker does not close cleanly
 		f.playing.Wait()
 	})
 }
@@ -320,8 +321,8 @@ func TestConsumerReportsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestPublishesGoToTheLeadersThatALookupNames asks nsqlookupd's interface, and asks again
-// after a hint.
+// TestPublishesGoToTheLeadersThatALookupNames queries nsqlookupd's interface, and again after a
+// hint.
 func TestPublishesGoToTheLeadersThatALookupNames(t *testing.T) {
 	leader := "a"
 	lookup := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -398,7 +399,7 @@ func TestInvalidLookupAnswerIsReported(t *testing.T) {
 	}
 }
 
-// TestUnusedTopicsAreForgotten looks through the routes twice.
+// TestUnusedTopicsAreForgotten runs the cleanup of the routes twice.
 func TestUnusedTopicsAreForgotten(t *testing.T) {
 	c, err := New([]string{"http://broker.invalid"})
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// fewBrokers are brokers of which each delivers a message whenever RDY and what is in flight allow
-// that and it has some, and which note how many were in flight in all.
+// fewBrokers are brokers that deliver their messages as far as RDY allows, and record how many were
+// in flight in all.
 type fewBrokers struct {
 	mu             sync.Mutex
 	inFlight, most int
 	commands       int
-	waiting        map[string]int // messages of an address
+	waiting        map[string]int // messages by address
 }
 
 func (f *fewBrokers) play(t *testing.T, address string) func(peer) {
@@ -65,7 +65,7 @@ func (f *fewBrokers) mostInFlight() int {
 	return f.most
 }
 
-// consumeFew calls use with a consumer of three brokers, that may have a few in flight.
+// consumeFew calls use with a consumer of three brokers and a small in-flight limit.
 func consumeFew(t *testing.T, few int, waiting map[string]int, use func(*testing.T, *fewBrokers, *Consumer)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fewBrokers{waiting: waiting}
@@ -85,8 +85,8 @@ func consumeFew(t *testing.T, few int, waiting map[string]int, use func(*testing
 	})
 }
 
-// Where less may be in flight than there are connections, the one that has messages soon gets its
-// turn, whichever it is, and keeps it.
+// If the in-flight limit is below the number of connections, a connection with messages gets its
+// turn soon, whichever it is, and keeps it.
 func TestSmallInFlightLimitFollowsMessages(t *testing.T) {
 	for _, address := range []string{"a:1", "b:1", "c:1"} {
 		consumeFew(t, 1, map[string]int{address: 20}, func(t *testing.T, b *fewBrokers, x *Consumer) {
@@ -111,8 +111,8 @@ func TestSmallInFlightLimitFollowsMessages(t *testing.T) {
 	}
 }
 
-// A consumer that lowers what it takes with each message, to take no more than three, waits for none
-// of the three brokers that have one each.
+// A consumer that lowers its limit with each message, to get at most three, waits for none of the
+// three brokers that have one each.
 func TestLastOfFewMessagesArrivesAtOnce(t *testing.T) {
 	consumeFew(t, 3, map[string]int{"a:1": 1, "b:1": 1, "c:1": 1}, func(t *testing.T, _ *fewBrokers, x *Consumer) {
 		synctest.Wait()
@@ -129,7 +129,7 @@ func TestLastOfFewMessagesArrivesAtOnce(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
-	// they come later, one after the other
+	// they become available later, one after another
 	consumeFew(t, 3, map[string]int{}, func(t *testing.T, b *fewBrokers, x *Consumer) {
 		synctest.Wait()
 		for i, address := range []string{"b:1", "c:1", "a:1"} {
@@ -139,7 +139,7 @@ func TestLastOfFewMessagesArrivesAtOnce(t *testing.T) {
 			began := time.Now()
 			x.mu.Lock()
 			for _, s := range x.credit.sources {
-				s.conn.queue(command{name: cmdRDY, count: s.ready}) // has the broker look
+				s.conn.queue(command{name: cmdRDY, count: s.ready}) // the broker checks for messages
 			}
 			x.mu.Unlock()
 			for m := range x.Messages(t.Context()) {
@@ -154,8 +154,8 @@ func TestLastOfFewMessagesArrivesAtOnce(t *testing.T) {
 	})
 }
 
-// While a message is unanswered for long, its credit goes to no other connection; a message that has
-// timed out no longer counts.
+// While a message stays unanswered, its credit goes to no other connection. A timed-out message no
+// longer counts.
 func TestHeldMessageKeepsItsCredit(t *testing.T) {
 	consumeFew(t, 1, map[string]int{"a:1": 1, "b:1": 1, "c:1": 1}, func(t *testing.T, b *fewBrokers, x *Consumer) {
 		for m := range x.Messages(t.Context()) {
@@ -185,7 +185,7 @@ func TestHeldMessageKeepsItsCredit(t *testing.T) {
 	})
 }
 
-// All connections have their turns although one always has messages, and an idle consumer sends
+// Every connection gets its turn although one always has messages, and an idle consumer sends
 // little.
 func TestConnectionsTakeTurns(t *testing.T) {
 	consumeFew(t, 1, map[string]int{"a:1": 1000, "b:1": 1000, "c:1": 1000}, func(t *testing.T, b *fewBrokers, x *Consumer) {
@@ -203,7 +203,7 @@ func TestConnectionsTakeTurns(t *testing.T) {
 				t.Errorf("%d messages of %s, of 300 in all", n, a)
 			}
 		}
-		if most := b.mostInFlight(); most > 2 { // a message may be on its way when its connection's turn ends
+		if most := b.mostInFlight(); most > 2 { // a message may be in transit when the turn ends
 			t.Errorf("%d messages in flight", most)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// address is where the examples find a broker; TestMain of package client does not start
-// one, so the first example that asks does.
+// address is the broker that the examples use. TestMain of package client starts none, so the first
+// example that needs it does.
 var address = sync.OnceValue(func() string {
 	if a := os.Getenv("BROKER"); a != "" {
 		return a
@@ -26,14 +26,14 @@ var address = sync.OnceValue(func() string {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.Publish(context.Background(), "payments", []byte("0 EUR")); err != nil { // it makes the topic
+	if err := c.Publish(context.Background(), "payments", []byte("0 EUR")); err != nil { // it creates the topic
 		log.Fatal(err)
 	}
 	_ = c.Close(context.Background())
 	return b.Addr()
 })
 
-// forExamples stands in for a test, which an example has not.
+// forExamples replaces testing.TB, which an example does not have.
 type forExamples struct{ testing.TB }
 
 func (forExamples) Helper()                   {}
@@ -74,7 +74,7 @@ func Example() {
 	// Output: hello
 }
 
-// An error says what became of the message.
+// An error reports the outcome of the publish.
 func ExampleClient_Publish() {
 	ctx := context.Background()
 	c, err := client.New([]string{address()})
@@ -94,7 +94,7 @@ func ExampleClient_Publish() {
 	// Output: not published: publish message to no spaces please: refused: topic name "no spaces please" is not valid
 }
 
-// A batch is published to one partition, all of it or nothing.
+// A batch is published to one partition, as a whole or not at all.
 func ExampleClient_PublishBatch() {
 	ctx := context.Background()
 	c, err := client.New([]string{address()})
@@ -128,7 +128,7 @@ func ExampleClient_PublishAsync() {
 		}
 	}
 	published.Wait()
-	fmt.Println(c.Close(ctx)) // it would have waited for them, too
+	fmt.Println(c.Close(ctx)) // it would have waited for them as well
 	// Output: <nil>
 }
 
@@ -156,8 +156,8 @@ func ExampleClient_Send() {
 	// Output: stand up true <nil>
 }
 
-// With ids of its own, a client may send a message again whose outcome is uncertain: the
-// broker stores it once.
+// With its own ids, a client may resend a message whose outcome is uncertain: the broker stores it
+// once.
 func ExampleWithDedup() {
 	ctx := context.Background()
 	c, err := client.New([]string{address()}, client.WithDedup())
@@ -168,7 +168,7 @@ func ExampleWithDedup() {
 	if err := c.Publish(ctx, "payments", []byte("10 EUR")); err != nil {
 		log.Fatal(err)
 	}
-	// The id may be the program's own: this is stored once, however often it runs.
+	// The id may be the program's own: this message is stored once, however often the program runs.
 	for range 3 {
 		err := c.Send(ctx, client.Outgoing{Topic: "payments", Body: []byte("20 EUR"), DedupID: "invoice-4711", Key: "customer-7"})
 		if err != nil {
@@ -179,8 +179,8 @@ func ExampleWithDedup() {
 	// Output: paid
 }
 
-// A handler finishes its message by returning nil. Another error than that of Later requeues
-// it, and has the consumer take less for a while.
+// A handler finishes its message by returning nil. Any error except one of Later requeues it and makes the
+// consumer back off.
 func ExampleConsumer_Run() {
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -207,7 +207,7 @@ func ExampleConsumer_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(c.Close(context.Background())) // tells the broker what was finished
+	fmt.Println(c.Close(context.Background())) // sends the finishes to the broker
 	// Output:
 	// build has to wait
 	// build is done
@@ -262,7 +262,7 @@ func ExampleWithHooks() {
 	c, err := client.New([]string{address()}, client.WithHooks(client.Hooks{
 		Published: func(_ string, messages int, _ time.Duration, err error) {
 			if err == nil {
-				published += messages // publishes of several goroutines would need a lock
+				published += messages // with concurrent publishes this would need a lock
 			}
 		},
 	}))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// peer is the broker's end of one connection, played by a test.
+// peer is the broker's end of one connection, controlled by a test.
 type peer struct {
 	t  *testing.T
 	nc net.Conn
@@ -53,7 +53,7 @@ func (p peer) body() string {
 func (p peer) send(kind uint32, data string) {
 	raw := binary.BigEndian.AppendUint32(nil, uint32(len(data)+4))
 	raw = binary.BigEndian.AppendUint32(raw, kind)
-	_, _ = p.nc.Write(append(raw, data...)) // the client may have left
+	_, _ = p.nc.Write(append(raw, data...)) // the client may have disconnected
 }
 
 func (p peer) ok() { p.send(0, "OK") }
@@ -66,14 +66,14 @@ func (p peer) message(id, body string) {
 	p.send(2, string(raw)+id+body)
 }
 
-// greet takes IDENTIFY and answers.
+// greet reads IDENTIFY and answers.
 func (p peer) greet(answer string) {
 	p.expect("  V2IDENTIFY\n")
 	p.body()
 	p.send(0, answer)
 }
 
-// subscribed takes what a consumer begins with.
+// subscribed reads the first commands of a consumer.
 func (p peer) subscribed(ready string) {
 	p.greet(`{"max_rdy_count":2500,"msg_timeout":60000}`)
 	p.expect("SUB t c\n")
@@ -81,11 +81,11 @@ func (p peer) subscribed(ready string) {
 	p.expect(ready)
 }
 
-// drain reads until the client leaves.
+// drain reads until the client disconnects.
 func (p peer) drain() { _, _ = io.Copy(io.Discard, p.in) }
 
-// fakeNet is a network whose brokers play scripts: the n-th connection to an address gets
-// the n-th script; where there is none it is refused.
+// fakeNet is a network of scripted brokers: the n-th connection to an address runs the n-th script;
+// without a script it is refused.
 type fakeNet struct {
 	t *testing.T
 
@@ -116,7 +116,7 @@ func (f *fakeNet) dial(_ context.Context, _, address string) (net.Conn, error) {
 	return near, nil
 }
 
-// client returns a client of the network that ends before the test does.
+// client returns a client of the network that is closed before the test ends.
 func (f *fakeNet) client(addresses []string, options ...Option) *Client {
 	f.t.Helper()
 	c, err := New(addresses, append([]Option{WithDialer(f.dial), WithHeartbeat(time.Minute)}, options...)...)
@@ -139,7 +139,7 @@ func (f *fakeNet) end(c *Client) {
 
 const node = "broker:4150"
 
-// one is a network with one broker that plays scripts for its connections.
+// one is a network with one broker that runs scripts for its connections.
 func one(t *testing.T, scripts ...func(peer)) *fakeNet {
 	return newFakeNet(t, map[string][]func(peer){node: scripts})
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// example matches a block of the guide and the name of the function that it shows.
+// example matches a block of the guide and the name of the function shown in it.
 var example = regexp.MustCompile("(?ms)^<!-- (Example\\w*) -->\n```go\n(.*?)^```\n")
 
-// TestGuideShowsWhatTheExamplesDo compares each block of docs/guide/client.md with the
-// example that it names, which go test runs. With -update the blocks are written.
+// TestGuideShowsWhatTheExamplesDo compares each block of docs/guide/client.md with the named
+// example, which go test runs. With -update it writes the blocks.
 func TestGuideShowsWhatTheExamplesDo(t *testing.T) {
 	const page = "../../docs/guide/client.md"
 	text, err := os.ReadFile(page)

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// newClient returns a client that is closed with the test, in order.
+// newClient returns a client that is closed cleanly at the end of the test.
 func newClient(t *testing.T, addresses []string, options ...client.Option) *client.Client {
 	t.Helper()
 	c, err := client.New(addresses, options...)
@@ -30,7 +30,7 @@ func newClient(t *testing.T, addresses []string, options ...client.Option) *clie
 	return c
 }
 
-// soon is a context within which everything of a test is to happen.
+// soon returns a context whose deadline bounds the whole test.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -38,7 +38,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// collect takes n messages of a channel and finishes them.
+// collect receives n messages of a channel and finishes them.
 func collect(ctx context.Context, t *testing.T, c *client.Client, topic string, n int) []string {
 	t.Helper()
 	x, err := c.Subscribe(topic, "readers")
@@ -172,8 +172,8 @@ func TestFailedMessageIsRetried(t *testing.T) {
 	}
 }
 
-// TestAClusterLosesAndKeeps publishes and consumes while nodes are killed: what was
-// acknowledged arrives, and what was refused does not.
+// TestAClusterLosesAndKeeps publishes and consumes while nodes are killed: acknowledged messages
+// arrive, refused ones do not.
 func TestClusterKeepsAcknowledgedMessages(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())
@@ -216,7 +216,7 @@ func TestClusterKeepsAcknowledgedMessages(t *testing.T) {
 			for m := range x.Messages(ctx) {
 				got[string(m.Body)] = true
 				delete(acked, string(m.Body))
-				_ = m.Finish() // it may come again
+				_ = m.Finish() // it may be redelivered
 				if len(acked) == 0 {
 					break
 				}

@@ -15,11 +15,11 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// firstByte is the key of the messages of these tests; "-" stands for none.
+// firstByte returns the key of a test message; "-" means none.
 func firstByte(m *Message) string { return strings.TrimPrefix(string(m.Body[:1]), "-") }
 
-// TestMessagesOfAKeyAreHandledInOrder has random messages handled by random numbers of
-// handlers, each for a random time.
+// TestMessagesOfAKeyAreHandledInOrder handles random messages with a random number of handlers,
+// each for a random time.
 func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 	r := testrand.New(t)
 	for range 20 {
@@ -76,7 +76,7 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 				running--
 				done[key] = append(done[key], string(m.Body))
 				if left--; left == 0 {
-					time.AfterFunc(time.Second, enough) // all are answered
+					time.AfterFunc(time.Second, enough) // all have been answered
 				}
 				return nil
 			})
@@ -132,8 +132,8 @@ func TestBusyKeyDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestMessagesWaitingForKeyAreRequeuedAtClose ends Run while a message waits for another, and has
-// one that was delivered again left alone.
+// TestMessagesWaitingForKeyAreRequeuedAtClose ends Run while a message waits for another one of its
+// key, and checks that a redelivered message is left alone.
 func TestMessagesWaitingForKeyAreRequeuedAtClose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []ConsumerOption
@@ -142,7 +142,7 @@ func TestMessagesWaitingForKeyAreRequeuedAtClose(t *testing.T) {
 		handled int
 	}{
 		"at once":         {nil, time.Second, "FIN " + idA + "\nREQ " + idB + " 0\nREQ " + idC + " 0\n", 1},
-		"after a timeout": {nil, time.Minute, "FIN " + idA + "\n", 1}, // the others may be in flight under the same ids
+		"after a timeout": {nil, time.Minute, "FIN " + idA + "\n", 1}, // the others may be in flight with the same ids
 		"touched":         {[]ConsumerOption{WithAutoTouch()}, time.Minute, "REQ " + idC + " 0\n", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestMessagesWaitingForKeyAreRequeuedAtClose(t *testing.T) {
 	}
 }
 
-// TestKeyFunctionThatPanicsFailsItsMessage continues with the next one.
+// TestKeyFunctionThatPanicsFailsItsMessage checks that the next message is handled.
 func TestKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
@@ -225,7 +225,7 @@ func TestKeyFunctionThatPanicsFailsItsMessage(t *testing.T) {
 	})
 }
 
-// TestInFlightLimitCanBeChanged sees the ready count change before the message is finished.
+// TestInFlightLimitCanBeChanged checks that the ready count changes before the message is finished.
 func TestInFlightLimitCanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) {
@@ -257,7 +257,7 @@ func TestInFlightLimitCanBeChanged(t *testing.T) {
 	})
 }
 
-// A handler that hangs does not collect what the broker has taken back and sends again.
+// A hung handler does not accumulate messages that timed out at the broker and were redelivered.
 func TestMessageLostBehindKeyIsHandledWithNext(t *testing.T) {
 	l := newLanes()
 	began := time.Now()
@@ -272,7 +272,7 @@ func TestMessageLostBehindKeyIsHandledWithNext(t *testing.T) {
 	if gone := add(4, 3); len(gone) != 2 || !gone[0].arrived.Equal(began.Add(1)) || !gone[1].arrived.Equal(began.Add(2)) {
 		t.Errorf("lost: %v", gone)
 	}
-	for _, at := range []time.Duration{0, 3, 4} { // the first one's handler hangs, and is over in the end
+	for _, at := range []time.Duration{0, 3, 4} { // the first one's handler hangs until the end
 		w, ok := l.next()
 		if !ok || !w.arrived.Equal(began.Add(at)) {
 			t.Errorf("%v, not the message of %v", w.arrived.Sub(began), at)
@@ -281,7 +281,7 @@ func TestMessageLostBehindKeyIsHandledWithNext(t *testing.T) {
 	}
 }
 
-// BenchmarkLanes is what order by key adds to each message.
+// BenchmarkLanes measures the cost of order by key per message.
 func BenchmarkLanes(b *testing.B) {
 	l := newLanes()
 	keys := make([]string, 1000)

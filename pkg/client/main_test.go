@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// atEnd is what is done when all tests and examples have run.
+// atEnd runs after all tests and examples.
 var atEnd []func()
 
 func TestMain(m *testing.M) {

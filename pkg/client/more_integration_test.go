@@ -26,7 +26,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/client"
 )
 
-// createTopic makes a topic through /v1.
+// createTopic creates a topic through /v1.
 func createTopic(t *testing.T, b *brokertest.Node, spec string) {
 	t.Helper()
 	res, err := http.Post(b.URL()+"/v1/topics", "application/json", strings.NewReader(spec))
@@ -82,7 +82,7 @@ func TestConnectionsAreUpgradedAndAuthorized(t *testing.T) {
 	}
 }
 
-// TestPausedNodeIsReplaced hangs the node that the client publishes to.
+// TestPausedNodeIsReplaced pauses the node that the client publishes to.
 func TestPausedNodeIsReplaced(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())
@@ -155,7 +155,7 @@ func TestHeadersAreDelivered(t *testing.T) {
 	}
 }
 
-// storedIn returns how many messages a topic has.
+// storedIn returns the number of messages of a topic.
 func storedIn(t *testing.T, b *brokertest.Node, topic string) (total uint64, perPartition []uint64) {
 	t.Helper()
 	res, err := http.Get(b.URL() + "/v1/topics/" + topic)
@@ -210,7 +210,7 @@ func TestKeyChoosesThePartition(t *testing.T) {
 }
 
 // TestWithIDsNothingIsLostOrStoredTwice publishes from several goroutines while nodes are killed
-// and come back: every publish succeeds, and every message is stored once.
+// and restarted: every publish succeeds, and every message is stored once.
 func TestWithIDsNothingIsLostOrStoredTwice(t *testing.T) {
 	ctx := soon(t)
 	nodes := brokertest.Cluster(t, 3, brokertest.InMemory())

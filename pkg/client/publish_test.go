@@ -139,8 +139,8 @@ func TestUncertainPublishIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestUncertainAttemptStaysUncertain loses a publish with an id, and then finds no
-// broker.
+// TestUncertainAttemptStaysUncertain loses the connection after a publish with an id, and then
+// finds no broker.
 func TestUncertainAttemptStaysUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := one(t, func(p peer) { p.greet("OK"); p.line(); p.body() })
@@ -153,7 +153,7 @@ func TestUncertainAttemptStaysUncertain(t *testing.T) {
 }
 
 func TestUnsentPublishGoesToNextConnection(t *testing.T) {
-	cn := &conn{wake: make(chan struct{}, 1)} // nobody writes
+	cn := &conn{wake: make(chan struct{}, 1)} // nothing is written
 	cn.mu.Lock()
 	sent, unsent := new(call), new(call)
 	cn.mu.Unlock()
@@ -179,7 +179,7 @@ func TestUnsentPublishGoesToNextConnection(t *testing.T) {
 	}
 }
 
-// recorder is an owner that notes how calls end.
+// recorder is an owner that records the outcomes of calls.
 type recorder struct{ outcome map[*call]error }
 
 func (r *recorder) ended(c *call, err error) { r.outcome[c] = err }
@@ -264,7 +264,7 @@ func TestUnreachableBrokersAreRefusedAndNamed(t *testing.T) {
 	})
 }
 
-// TestFailingNodesAreAvoidedForAWhile counts the attempts to connect within a minute.
+// TestFailingNodesAreAvoidedForAWhile counts the connection attempts within a minute.
 func TestFailingNodesAreAvoidedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeNet(t, nil)
@@ -379,7 +379,7 @@ func TestErrorsReportWhetherToRetry(t *testing.T) {
 		{&ServerError{"E_PUB_FAILED", "PUB failed, refused: busy"}, verdict{refused: true, again: true}},
 		{&ServerError{"E_MPUB_FAILED", "MPUB failed, refused: busy"}, verdict{refused: true, again: true}},
 		{&ServerError{"E_DPUB_FAILED", "DPUB failed, outcome unknown: x"}, verdict{again: true}},
-		{&ServerError{"E_PUB_FAILED", "PUB failed disk full"}, verdict{again: true}}, // nsqd does not say
+		{&ServerError{"E_PUB_FAILED", "PUB failed disk full"}, verdict{again: true}}, // nsqd does not report it
 		{&ServerError{"E_FAILED_ON_NOT_LEADER", ""}, verdict{refused: true, again: true}},
 		{&ServerError{"E_BAD_TOPIC", "x"}, verdict{refused: true}},
 		{&ServerError{"E_UNAUTHORIZED", "x"}, verdict{refused: true}},

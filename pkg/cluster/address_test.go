@@ -21,8 +21,8 @@ func membersMove(t *testing.T) {
 	}
 }
 
-// All machines get new addresses while they are down: nobody is where the metadata
-// says, and nobody can be told before someone leads.
+// All machines get new addresses while they are down: no node is at the address in the metadata,
+// which cannot be corrected before a leader is elected.
 func TestClusterFormsAfterAllAddressesChange(t *testing.T) {
 	membersMove(t)
 	for name, hosts := range map[string]map[string]string{
@@ -85,8 +85,8 @@ func TestNewNodeTakesAddressOfDeadMember(t *testing.T) {
 	})
 }
 
-// Nobody is elected by the votes of one node in the names of several: of five
-// voters two are left, one of which answers where three of the others were.
+// One node cannot elect a leader by voting in the names of several. Of five voters two are left,
+// one of which responds at the addresses of the three others.
 func TestVoteCountsOnlyForItsNode(t *testing.T) {
 	five := []string{"n1", "n2", "n3", "n4", "n5"}
 	inWorld(t, five, 5, func(t *testing.T, w *world) {

@@ -70,7 +70,7 @@ func (r *real) open(name string, l net.Listener) (*Node, error) {
 	return n, err
 }
 
-// await waits for what a node's metadata is to say.
+// await waits until a node's metadata satisfies a condition.
 func (r *real) await(n *Node, ok func(*meta.State) bool) {
 	r.b.Helper()
 	late := time.After(30 * time.Second)
@@ -121,8 +121,8 @@ func BenchmarkCommandOfAFollower(b *testing.B) {
 	}
 }
 
-// BenchmarkDeathOfTheController measures from the end of a process that was the
-// controller and led a partition until another node knows that it leads it.
+// BenchmarkDeathOfTheController measures the time from the death of the controller, which leads a
+// partition, until another node knows that it leads it.
 func BenchmarkDeathOfTheController(b *testing.B) {
 	r := newReal(b, "n1", "n2", "n3")
 	c := meta.TopicConfig{Partitions: 3, Replicas: 3}.WithDefaults(3, false)

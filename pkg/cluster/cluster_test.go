@@ -28,7 +28,7 @@ func TestThreeNodesFormRestartAndPropose(t *testing.T) {
 		w.start(three...)
 		w.formed(3, 3)
 		id := w.node("n1").Store().View().Cluster().ID
-		for _, name := range three { // from any node
+		for _, name := range three { // through any node
 			r, err := w.node(name).Store().Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingAutoCreateTopics: "false"}})
 			if err != nil || r.Index == 0 {
 				t.Errorf("%s: %+v, %v", name, r, err)
@@ -81,7 +81,7 @@ func TestLoneNodeFormsClusterAndGrows(t *testing.T) {
 	})
 }
 
-// A node that was alone, and knew nothing of clusters, is taken as it is.
+// A single node that knew of no cluster is opened unchanged.
 func TestMetadataOfLoneNodeIsOpened(t *testing.T) {
 	inWorld(t, nil, 1, func(t *testing.T, w *world) {
 		s, err := raftstore.Open(raftstore.Options{Dir: filepath.Join(w.dir, "n1", metaDir), NodeID: "n1", Address: "elsewhere:9", Bootstrap: true, ReserveBytes: -1})
@@ -118,7 +118,7 @@ func TestLeaderDeathCausesElection(t *testing.T) {
 		w.start(three...)
 		w.formed(3, 3)
 		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
-		w.sleep(3 * time.Second) // the controller has heard everybody
+		w.sleep(3 * time.Second) // the controller has heard from every node
 		for range 3 {
 			for i := range three {
 				leads := w.leader().name
@@ -157,7 +157,7 @@ func TestWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(time.Second)
-		// It dies before it could register, and is as empty the next time.
+		// It dies before it can register, and is as empty the next time.
 		p := w.startIn("n2", filepath.Join(w.dir, "another"))
 		w.sleep(time.Millisecond)
 		p.stop()
@@ -172,7 +172,7 @@ func TestWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 		if p := w.partition("n2", "sole", 0); p.Leader != "" || len(p.ISR) != 0 {
 			t.Errorf("sole: %+v", p)
 		}
-		// Whoever starts with its disk leaves nothing.
+		// A node that starts with its disk leaves no in-sync set.
 		before := w.partition("n1", "t", 0).ISR
 		if err := w.kill("n3"); err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 func TestOnlyCleanStopIsRecorded(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		boot := 0
-		told := &logtest.Journal{} // by n3, since it was started last
+		told := &logtest.Journal{} // by n3, which started last
 		w.options = func(name string, o *Options) {
 			o.Node.BootID = fmt.Sprint("boot ", boot)
 			if name == "n3" {
@@ -207,7 +207,7 @@ func TestOnlyCleanStopIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		boot++
-		_ = w.node("n3").o.Listeners[0].Close() // as a process does that stops
+		_ = w.node("n3").o.Listeners[0].Close() // like a stopping process
 		w.sleep(time.Second)
 		if err := w.node("n3").StopClean(); err != nil {
 			t.Fatal(err)
@@ -369,7 +369,7 @@ func TestCallsReachTheirNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(time.Second)
-		var mu sync.Mutex // a done inside Go would wait for it for ever
+		var mu sync.Mutex // a done inside Go would wait for it forever
 		done := make(chan error, 1)
 		mu.Lock()
 		n1.Go("n2", 17, nil, func(_ []byte, err error) {
@@ -430,7 +430,7 @@ func TestLinkReportsSessions(t *testing.T) {
 		if got := <-answers; got != " refused true" {
 			t.Error(got)
 		}
-		c := follow("c") // of a node that is known to refuse
+		c := follow("c") // of a node that refuses connections
 		next("c down true")
 		w.sleep(time.Minute)
 		began := time.Now()
@@ -464,7 +464,7 @@ func TestLinkReportsSessions(t *testing.T) {
 	})
 }
 
-// cut cuts a node off from all others, or lets it come back.
+// cut disconnects a node from all others, or reconnects it.
 func (w *world) cut(name string, yes bool) {
 	for _, other := range w.names() {
 		if other != name {
@@ -496,7 +496,7 @@ func TestPartitionedLeaderIsReplacedAndReturns(t *testing.T) {
 				return others.Store().Node(meta.NodeID(lost)).State == meta.NodeDown
 			})
 			t.Logf("%s cut off: replaced after %v", lost, took)
-			if took > 1250*time.Millisecond { // the session timeout, and what is left of a probe
+			if took > 1250*time.Millisecond { // the session timeout and the rest of a probe
 				t.Errorf("took %v", took)
 			}
 			if since := time.Since(w.node(lost).Store().QuorumContact()); since < took-time.Second {
@@ -514,7 +514,7 @@ func TestShortPartitionCostsNoLeadership(t *testing.T) {
 		w.formed(3, 3)
 		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
 		for range 20 {
-			w.sleep(10*time.Second + 37*time.Millisecond) // at another moment between two heartbeats each time
+			w.sleep(10*time.Second + 37*time.Millisecond) // each time at another moment between two heartbeats
 			name := w.leader().name
 			w.cut(name, true)
 			w.sleep(400 * time.Millisecond)

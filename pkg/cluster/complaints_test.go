@@ -33,7 +33,7 @@ func TestStrangersAtTheClusterPortDoNotFillTheLog(t *testing.T) {
 			if n := strings.Count(said.String(), "\n") - before; n > 1 {
 				t.Fatalf("%d lines in second %d", n, second)
 			}
-			time.Sleep(time.Second) // virtual
+			time.Sleep(time.Second) // virtual time
 		}
 		got := said.String()
 		if n := strings.Count(got, "\n"); n != maxComplaints {

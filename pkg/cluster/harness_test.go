@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is some nodes in one process, in virtual time, on one network, started
-// with the same command line. The host of a node is its name.
+// world is a number of nodes in one process, in virtual time, on one network, started with the same
+// command line. The host of a node is its name.
 type world struct {
 	t       *testing.T
 	net     *peertest.Network
@@ -32,8 +32,8 @@ type world struct {
 	join    []string
 	expect  int
 	options func(name string, o *Options)              // last changes; nil: none
-	hosts   map[string]string                          // where a node runs that is not at the host of its name
-	operate func(self string, o forward.Operate) error // what operations do; nil: they are refused
+	hosts   map[string]string                          // hosts of nodes that are not at the host of their name
+	operate func(self string, o forward.Operate) error // how operations are handled; nil: they are refused
 
 	mu   sync.Mutex // guards runs
 	runs map[string]*process
@@ -47,7 +47,7 @@ type process struct {
 	opened chan struct{}    // closed when Open has returned
 	node   *Node            // nil: Open failed
 	err    error            // of Open
-	down   chan meta.NodeID // whose sessions ended
+	down   chan meta.NodeID // peers whose sessions ended
 }
 
 func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w *world)) {
@@ -85,7 +85,7 @@ func (w *world) process(name string) *process {
 	return w.runs[name]
 }
 
-// node returns the node of a name, which is open.
+// node returns the open node with the given name.
 func (w *world) node(name string) *Node {
 	w.t.Helper()
 	p := w.process(name)
@@ -96,7 +96,7 @@ func (w *world) node(name string) *Node {
 	return p.node
 }
 
-// start runs a node on the directory of its name.
+// start runs a node in the directory of its name.
 func (w *world) start(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
@@ -104,7 +104,7 @@ func (w *world) start(names ...string) {
 	}
 }
 
-// host returns where a node runs.
+// host returns the host of a node.
 func (w *world) host(name string) string {
 	if host := w.hosts[name]; host != "" {
 		return host
@@ -141,7 +141,7 @@ func (w *world) startIn(name, dir string) *process {
 	return p
 }
 
-// handlers answer everything with what was asked and by whom.
+// handlers answer every request with its content and sender.
 func (w *world) handlers(p *process) Handlers {
 	return Handlers{
 		Replicate: func(_ vfs.Gatherer, from meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
@@ -173,8 +173,8 @@ func (w *world) handlers(p *process) Handlers {
 	}
 }
 
-// kill ends the process of a name as a signal would: nothing is handed over. It
-// returns why it had ended before, if it had.
+// kill ends the named process abruptly, without transfers. It returns the error with which it had
+// ended before, if it had.
 func (w *world) kill(name string) error {
 	w.t.Helper()
 	w.mu.Lock()
@@ -193,7 +193,7 @@ func (w *world) kill(name string) error {
 	return err
 }
 
-// await waits until ok, which is asked repeatedly, for up to a minute.
+// await polls ok for up to a minute.
 func (w *world) await(what string, ok func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -207,10 +207,10 @@ func (w *world) await(what string, ok func() bool) time.Duration {
 	return 0
 }
 
-// sleep lets virtual time pass.
+// sleep advances virtual time.
 func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 
-// leader returns the node that leads the metadata, as a majority confirms, or nil.
+// leader returns the node that leads the metadata, confirmed by a majority, or nil.
 func (w *world) leader() *process {
 	for _, name := range w.names() {
 		p := w.process(name)
@@ -226,7 +226,7 @@ func (w *world) leader() *process {
 	return nil
 }
 
-// formed waits until all nodes that run are up, and so many vote.
+// formed waits until all running nodes are up, with the given number of voters.
 func (w *world) formed(nodes, voters int) {
 	w.t.Helper()
 	w.await(fmt.Sprintf("%d nodes up, %d voters", nodes, voters), func() bool {
@@ -258,7 +258,7 @@ func (w *world) formed(nodes, voters int) {
 	})
 }
 
-// topic makes a topic with a partition for each assignment.
+// topic creates a topic with a partition for each assignment.
 func (w *world) topic(name string, assignment ...[]meta.NodeID) {
 	w.t.Helper()
 	c := meta.TopicConfig{Partitions: len(assignment), Replicas: len(assignment[0])}.WithDefaults(len(assignment[0]), false)
@@ -267,7 +267,7 @@ func (w *world) topic(name string, assignment ...[]meta.NodeID) {
 	}
 }
 
-// partition returns a partition as a node knows it.
+// partition returns a partition as known to a node.
 func (w *world) partition(at, topic string, i int) meta.Partition {
 	w.t.Helper()
 	t := w.node(at).Store().Topic(topic)

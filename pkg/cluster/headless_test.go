@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A node that has lost its majority says so once, with who does not answer, and says when
-// there is a leader again. An election in the ordinary course is no news.
+// A node that has lost its majority logs that once, with the nodes that do not respond, and logs
+// when there is a leader again. A normal election is not logged.
 func TestMissingLeaderIsReportedOnce(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		told := &logtest.Journal{}
@@ -50,7 +50,7 @@ func TestMissingLeaderIsReportedOnce(t *testing.T) {
 	})
 }
 
-// fakeLeadership is a leadership that a test changes.
+// fakeLeadership is a leadership that the test changes.
 type fakeLeadership struct {
 	id    atomic.Pointer[meta.NodeID] // nil if none
 	moved signal.Signal
@@ -70,7 +70,7 @@ func (f *fakeLeadership) set(id *meta.NodeID) {
 	f.moved.Fire()
 }
 
-// What an election takes in the ordinary course is not worth a line.
+// A normal election is not logged.
 func TestElectionIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// killAll ends all nodes at once.
+// killAll kills all nodes at once.
 func (w *world) killAll() {
 	w.t.Helper()
 	for _, name := range w.names() {
@@ -26,7 +26,7 @@ func (w *world) killAll() {
 	}
 }
 
-// recover makes a node, which does not run, a cluster of one.
+// recover makes a stopped node a cluster of one.
 func (w *world) recover(name string) string {
 	w.t.Helper()
 	id, err := Recover(RecoverOptions{Self: meta.NodeID(name), DataDir: filepath.Join(w.dir, name)})
@@ -36,7 +36,7 @@ func (w *world) recover(name string) string {
 	return id
 }
 
-// refused waits for a node whose Open must fail with an error.
+// refused waits for a node whose Open must fail with the given error.
 func (w *world) refused(name string, want error) {
 	w.t.Helper()
 	p := w.process(name)
@@ -50,7 +50,7 @@ func (w *world) refused(name string, want error) {
 	}
 }
 
-// formedAs is formed for nodes in a cluster of which the id is known.
+// formedAs is formed for nodes of a cluster with a known id.
 func (w *world) formedAs(id string, nodes, voters int) {
 	w.t.Helper()
 	w.formed(nodes, voters)
@@ -61,7 +61,7 @@ func (w *world) formedAs(id string, nodes, voters int) {
 	}
 }
 
-// cluster returns the id of the cluster that a node is in.
+// cluster returns the cluster id of a node.
 func (w *world) cluster(name string) string {
 	w.t.Helper()
 	return w.node(name).Store().View().Cluster().ID
@@ -83,7 +83,7 @@ func TestRecoveredNodeContinuesAndOthersJoinEmpty(t *testing.T) {
 		}
 		w.start("n3")
 		w.formedAs(id, 1, 1)
-		w.start("n1", "n2") // a majority of the cluster before
+		w.start("n1", "n2") // a majority of the previous cluster
 		w.refused("n1", ErrSuperseded)
 		w.refused("n2", ErrSuperseded)
 		if err := os.RemoveAll(filepath.Join(w.dir, "n2")); err != nil {
@@ -94,9 +94,8 @@ func TestRecoveredNodeContinuesAndOthersJoinEmpty(t *testing.T) {
 	})
 }
 
-// A majority of the nodes that were given up comes back where it cannot ask the
-// one that was recovered: it is another cluster from then on. It ends when it
-// can ask and has no leader.
+// A majority of the abandoned nodes returns without a connection to the recovered one: from then on
+// it is another cluster. It stops when it can reach the recovered node and has no leader.
 func TestAbandonedClusterStaysSeparate(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		w.start(three...)
@@ -184,8 +183,8 @@ func TestRecoverNeedsLostNodes(t *testing.T) {
 	})
 }
 
-// A node that waits for a majority tells an operator what it knows: from its disk,
-// and from who answers.
+// A node that waits for a majority reports to an operator what it knows from its disk and from the
+// responding nodes.
 func TestNodeWithoutMajorityNamesSilentNodes(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		var mu sync.Mutex // guards opening

@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// lateRegistry is metadata that takes a command in at an index and has applied it
-// here only when caughtUp is closed. Before that, it fails as often as refusals says.
+// lateRegistry is metadata that accepts a command at an index, and applies it here only when
+// caughtUp is closed. Before, it refuses the given number of commands.
 type lateRegistry struct {
 	refusals  int
 	refusal   error // nil: there is no leader
@@ -48,7 +48,7 @@ func (r *lateRegistry) Applied() uint64 {
 	}
 }
 
-// register runs a registration on a disk until ctx ends.
+// register registers on a disk until ctx ends.
 func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
 	return registerTelling(ctx, r, disk, slog.New(slog.DiscardHandler))
 }
@@ -66,8 +66,8 @@ func registerTelling(ctx context.Context, r *lateRegistry, disk vfs.FS, log *slo
 	return err
 }
 
-// TestNodeActsOnlyOnMetadataSinceItsReturn: a start is registered once the metadata
-// here has it, not when the cluster has.
+// TestNodeActsOnlyOnMetadataSinceItsReturn: a start counts as registered once the metadata of this
+// node contains it, not when the cluster's does.
 func TestNodeActsOnlyOnMetadataSinceItsReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &lateRegistry{caughtUp: make(chan struct{}), index: 7, at: 3}
@@ -86,7 +86,7 @@ func TestNodeActsOnlyOnMetadataSinceItsReturn(t *testing.T) {
 	})
 }
 
-// A start that waits for space on the disk of the metadata leader says so, once.
+// A start that waits for space on the metadata leader's disk logs that once.
 func TestStartWaitingForSpaceNamesDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -101,8 +101,8 @@ func TestStartWaitingForSpaceNamesDisk(t *testing.T) {
 	})
 }
 
-// TestEmptyDiskIsReportedUntilRegistered: a node that stops before its
-// registration was accepted still says at the next start that it has nothing.
+// TestEmptyDiskIsReportedUntilRegistered: a node that stops before its registration was accepted
+// still reports an empty disk at the next start.
 func TestEmptyDiskIsReportedUntilRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()

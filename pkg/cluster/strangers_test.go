@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// strangerTo returns a transport of a node that no cluster has let in.
+// strangerTo returns a transport of a node outside the cluster.
 func strangerTo(w *world, name, cluster string, change func(*peer.Options)) *peer.Transport {
 	w.t.Helper()
 	o := peer.Options{
@@ -26,8 +26,8 @@ func strangerTo(w *world, name, cluster string, change func(*peer.Options)) *pee
 	return s
 }
 
-// refusedFor returns why a stranger gets no connection of a class; ReasonNone: it
-// gets one.
+// refusedFor returns the reason for which a stranger's connection of a class is refused;
+// ReasonNone: it is accepted.
 func refusedFor(w *world, s *peer.Transport, class peer.Class, address string) peer.Reason {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
@@ -93,7 +93,7 @@ func TestNodeWithoutLeaderAcceptsItsCluster(t *testing.T) {
 			_, known := w.node("a").Store().Leader()
 			return !known
 		})
-		// The members of today may all have come while it was away.
+		// All current members may have joined while it was away.
 		today, old := strangerTo(w, "x", cluster, nil), strangerTo(w, "x", "", nil)
 		if got := refusedFor(w, today, peer.ClassRaft, addressOf("a")); got != peer.ReasonNone {
 			t.Errorf("one of its cluster: %s", got)

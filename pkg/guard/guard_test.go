@@ -46,7 +46,7 @@ func (b *book) change(c access.Change) {
 	b.d.Store(d)
 }
 
-// token makes a token of a user.
+// token creates a token of a user.
 func (b *book) token(user string, expires int64) (text, id string) {
 	b.t.Helper()
 	text, stored, err := access.NewToken(rand.Reader)
@@ -129,7 +129,7 @@ func TestFailuresAreLimitedByAddress(t *testing.T) {
 	if _, err := g.Token(here, "brk_wrong", now.Add(time.Minute)); errors.Is(err, failure.ManyFailures) {
 		t.Error("throttled a minute later")
 	}
-	for i := range 3 * failurePlace { // however many addresses: few are remembered
+	for i := range 3 * failurePlace { // although many addresses were used: few are remembered
 		from := &net.TCPAddr{IP: net.IPv4(11, byte(i>>16), byte(i>>8), byte(i))}
 		_, _ = g.Token(from, "", now)
 	}
@@ -158,7 +158,7 @@ func TestVerifiedPasswordIsCached(t *testing.T) {
 	}
 	check("joe", "password 1", true)
 	g.hashing <- struct{}{}
-	g.hashing <- struct{}{} // nothing can be hashed now
+	g.hashing <- struct{}{} // hashing is not possible now
 	check("joe", "password 1", true)
 	check("joe", text, true)
 	check("none", text, false)

@@ -12,10 +12,10 @@ func TestLongLoopYieldsProcessor(t *testing.T) {
 		var b Breath
 		began := time.Now()
 		for range 10 * breathSteps {
-			time.Sleep(step) // what a step takes
+			time.Sleep(step) // the duration of a step
 			b.Step()
 		}
-		// A round of steps takes more than breathAfter. The clock is first looked at behind one.
+		// A round of steps takes longer than breathAfter. The clock is first read after one round.
 		if rests := (time.Since(began) - 10*breathSteps*step) / breathFor; rests != 9 {
 			t.Errorf("in ten rounds it left its processor %d times", rests)
 		}
@@ -33,7 +33,7 @@ func TestPassingATurnYieldsProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		turns.Acquire()
-		turns.Pass() // the first has not been resting
+		turns.Pass() // the first has not paused
 		began := time.Now()
 		for range 100 {
 			time.Sleep(breathAfter / 4)

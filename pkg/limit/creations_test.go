@@ -26,7 +26,7 @@ func client(t *testing.T, c *Creations, ip string) context.Context {
 	return c.By(t.Context(), address)
 }
 
-// create creates until it is refused, at most so often, and returns how often it was not.
+// create creates names until it is refused, at most n times, and returns how many succeeded.
 func create(ctx context.Context, most int) int {
 	for i := range most {
 		if _, err := Create(ctx); err != nil {

@@ -93,7 +93,7 @@ func TestTakeWaitsInOrder(t *testing.T) {
 		if u := m.Usage(); u.Waiting != 3 || u.Waited != 3 || !m.Pressed() {
 			t.Errorf("%+v", u)
 		}
-		first.Give(1 << 20) // room for the second, but the first is at turn
+		first.Give(1 << 20) // room for the second, but the first comes first
 		synctest.Wait()
 		if len(order) > 0 {
 			t.Errorf("%v was served before its turn", order)
@@ -164,7 +164,7 @@ func TestSmallTakesPassWaitingLargeOnes(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		time.Sleep(2 * MemoryWait) // virtual
+		time.Sleep(2 * MemoryWait) // virtual time
 	})
 }
 
@@ -198,7 +198,7 @@ func TestMemoryAddsUpUnderConcurrentUse(t *testing.T) {
 				case 2:
 					ctx, cancel := context.WithCancel(context.Background())
 					cancel()
-					_ = s.Reserve(ctx, n) // refused or not
+					_ = s.Reserve(ctx, n) // whether refused or not
 				}
 				if u := m.Usage(); u.Used < 0 || u.Used > u.Limit {
 					t.Errorf("%+v", u)

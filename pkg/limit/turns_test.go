@@ -36,7 +36,7 @@ func TestTurnPassesToWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
 		turns.Acquire()
-		turns.Pass() // nobody waits
+		turns.Pass() // nothing waits
 		had := false
 		go func() {
 			turns.Acquire()
@@ -65,7 +65,7 @@ func TestLentTurnEnds(t *testing.T) {
 				if waited, want := time.Since(began), min(end, most); waited != want {
 					t.Errorf("the next waited for %v, want %v", waited, want)
 				}
-				time.Sleep(4 * most) // virtual: what ends twice would give this turn away
+				time.Sleep(4 * most) // virtual time: a turn ended twice would release this one
 				go func() {
 					turns.Acquire()
 					turns.Give()

@@ -27,8 +27,8 @@ func TestTracedGolden(t *testing.T) {
 	}
 }
 
-// FuzzExtensionBodies checks that what stands before a message and the message are the
-// body, and that nothing is read that is not there.
+// FuzzExtensionBodies checks that header and message together are the body, and that nothing
+// outside of it is read.
 func FuzzExtensionBodies(f *testing.F) {
 	f.Add([]byte("\x00\x02{}x"))
 	f.Add([]byte("12345678x"))
@@ -52,7 +52,7 @@ func FuzzExtensionBodies(f *testing.F) {
 	})
 }
 
-// The frames themselves are in pkg/server, as consumers get them.
+// The frames are tested in pkg/server, as consumers get them.
 func TestExtendedMessagesReadBack(t *testing.T) {
 	want := Extended{
 		Traced:    Traced{ID: 0x2001, TraceID: 7, Position: 1 << 40, RawSize: 300},
@@ -81,7 +81,7 @@ func TestExtendedMessagesReadBack(t *testing.T) {
 	}
 }
 
-// FuzzExtendedMessages checks that what is read of a frame is written as the same frame.
+// FuzzExtendedMessages checks that a decoded frame encodes to the same frame.
 func FuzzExtendedMessages(f *testing.F) {
 	f.Add(make([]byte, 60), true, true)
 	f.Add([]byte("ttttttttaaiiiiiiiiiiiiiiii\x04\x00\x02{}ppppppppssssbody"), true, true)
@@ -93,7 +93,7 @@ func FuzzExtendedMessages(f *testing.F) {
 			return
 		}
 		if ext && len(m.Header) == 0 && data[messageHeaderLen] != extNone || ext && len(m.Header) > 0 && data[messageHeaderLen] != extJSON {
-			return // versions that are read and not written
+			return // versions that are decoded but not encoded
 		}
 		if again := form.AppendExtended(nil, &m)[frameHeaderLen:]; !bytes.Equal(again, data) {
 			t.Errorf("%q became %q", data, again)
@@ -101,7 +101,7 @@ func FuzzExtendedMessages(f *testing.F) {
 	})
 }
 
-// parseTraced reads the data of a response frame with a Traced; false: it is another.
+// parseTraced decodes a response frame with a Traced; false: another response.
 func parseTraced(data []byte) (Traced, bool) {
 	if len(data) != tracedLen || string(data[:len(OK)]) != OK {
 		return Traced{}, false
@@ -114,8 +114,7 @@ func parseTraced(data []byte) (Traced, bool) {
 	}, true
 }
 
-// ParseExtended reads the data of a message frame of the form. The header and the body
-// alias data.
+// ParseExtended decodes an extended message frame. The header and the body alias data.
 func (f Form) ParseExtended(data []byte) (Extended, error) {
 	plain, err := ParseMessage(data)
 	if err != nil {
@@ -139,7 +138,7 @@ func (f Form) ParseExtended(data []byte) (Extended, error) {
 	return m, nil
 }
 
-// splitExt takes what stands for a header off the rest of a message.
+// splitExt splits the header of a message from the rest.
 func splitExt(rest []byte) (header, body []byte, err error) {
 	if len(rest) > 0 && rest[0] == extNone {
 		return nil, rest[1:], nil

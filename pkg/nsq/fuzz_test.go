@@ -8,8 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// readAll reads commands with the bodies of those that have one, and renders
-// what it saw.
+// readAll reads commands and their bodies, and renders them.
 func readAll(r *Reader, raw bool) (seen [][]byte, err error) {
 	r.SetRawIDs(raw)
 	for {
@@ -37,7 +36,7 @@ func readAll(r *Reader, raw bool) (seen [][]byte, err error) {
 	}
 }
 
-// FuzzCommandReader checks that what is read does not depend on how it arrives.
+// FuzzCommandReader checks that the result does not depend on how the input is split.
 func FuzzCommandReader(f *testing.F) {
 	f.Add([]byte("NOP\nPUB t\n\x00\x00\x00\x01aFIN 0123456789abcdef\nREQ 0123456789abcdef 10\n"), false)
 	f.Add([]byte("FIN \n123456789abcdef\nTOUCH 0123456789abcdef\r\nREQ "), true)

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// naiveMPUB reads the body of an MPUB one number and one message after the other.
+// naiveMPUB reads the body of an MPUB field by field.
 func naiveMPUB(src io.Reader, l MPUBLimits) (messages []string, length int, err error) {
 	number := func() (int, error) {
 		var raw [4]byte
@@ -55,8 +55,8 @@ func naiveMPUB(src io.Reader, l MPUBLimits) (messages []string, length int, err 
 	return messages, length, nil
 }
 
-// checkMPUB compares ReadMPUB with a naive reader on a stream that arrives in a
-// way, and what each leaves behind.
+// checkMPUB compares ReadMPUB with naiveMPUB on a stream split in the given way, including the
+// unread rest.
 func checkMPUB(t *testing.T, in []byte, l MPUBLimits, src io.Reader) {
 	t.Helper()
 	plain := bytes.NewReader(in)
@@ -94,7 +94,7 @@ func readRest(t *testing.T, src io.Reader) []byte {
 	return rest
 }
 
-// FuzzReadMPUB checks that a batch ends where its inner sizes say, however it arrives.
+// FuzzReadMPUB checks that a batch ends at its inner sizes, however the input is split.
 func FuzzReadMPUB(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bcNOP\n"))
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x65"))
@@ -157,7 +157,7 @@ func TestTruncatedBatchNamesPosition(t *testing.T) {
 	}
 }
 
-// An error of the source is not a refusal of what it sent.
+// An error of the source is not a refusal of its input.
 func TestSourceErrorEndsBatch(t *testing.T) {
 	broken := errors.New("broken")
 	r := NewReader(io.MultiReader(strings.NewReader("\x00\x00\x00\x01"), iotest.ErrReader(broken)), new(Buffers))
@@ -177,8 +177,8 @@ func TestBatchAllocatesWhatArrives(t *testing.T) {
 	}
 }
 
-// TestEmptyMessageIsRefusedAtOnce: nothing follows the size that is refused, and
-// the client waits for the answer.
+// TestEmptyMessageIsRefusedAtOnce: nothing follows the refused size, and the client waits for the
+// answer.
 func TestEmptyMessageIsRefusedAtOnce(t *testing.T) {
 	waits := errors.New("the client waits for an answer")
 	for _, sent := range []string{

@@ -141,7 +141,7 @@ func TestReaderReadsCommands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The parameters outlive the reading of the body.
+				// The parameters stay valid after the body is read.
 				all = append(words(&c), string(body))
 			}
 			got = append(got, all)
@@ -382,7 +382,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// tightPurse holds so many bytes.
+// tightPurse is a budget of a number of bytes.
 type tightPurse struct {
 	left, refused int
 	t             *testing.T
@@ -473,7 +473,7 @@ func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 	go func() {
 		_, _ = feed.Write(lines) // much at once
 		for range 200 {
-			_, _ = feed.Write([]byte("NOP\n")) // and then little
+			_, _ = feed.Write([]byte("NOP\n")) // then little
 		}
 		_ = feed.Close()
 	}()
@@ -496,10 +496,9 @@ func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 	}
 }
 
-// An MPUB that cannot be paid for is skipped to its end, wherever its messages are cut
-// when the memory runs out.
+// An MPUB over the memory budget is skipped to its end, wherever the budget is exhausted.
 func TestReaderSkipsMPUBOverBudget(t *testing.T) {
-	const purse = 70 << 10 // one step of a body, and not two
+	const purse = 70 << 10 // enough for one step of a body, not for two
 	for size := 1; size < 20; size++ {
 		for _, count := range []int{3, 20 << 10} {
 			body := binary.BigEndian.AppendUint32(nil, uint32(count))

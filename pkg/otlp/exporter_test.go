@@ -114,7 +114,7 @@ func TestSpansArePosted(t *testing.T) {
 	})
 }
 
-// A collector that is away for a while gets what fits in the meantime.
+// A collector that was unavailable for a while gets the spans that fitted into the queue meanwhile.
 func TestCollectorIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -146,7 +146,7 @@ func TestCollectorIsRetried(t *testing.T) {
 	})
 }
 
-// A collector that hangs, or that is not there, costs a bounded memory and no time.
+// A hung or unreachable collector costs bounded memory and no time.
 func TestHungCollectorDelaysNothing(t *testing.T) {
 	for _, kind := range []string{"hangs", "refuses"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestHungCollectorDelaysNothing(t *testing.T) {
 	}
 }
 
-// One that has just begun to hang has a second.
+// A collector that has just begun to hang has a second.
 func TestClosingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{}

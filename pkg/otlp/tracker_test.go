@@ -19,7 +19,7 @@ func orders(incarnation uint64) (Topic, bool) {
 	return Topic{Name: "orders", Numbering: numbering}, incarnation == 1
 }
 
-// life is a tracker and what it has emitted.
+// life is a tracker and the spans that it emitted.
 type life struct {
 	*tracker
 	spans []*tracepb.Span
@@ -33,7 +33,7 @@ func newLife(topic func(uint64) (Topic, bool)) *life {
 
 func at(ms int) time.Time { return time.Unix(1000, int64(ms)*1e6) }
 
-// happens adds an event of the message with an offset.
+// happens adds an event for the message at an offset.
 func (l *life) happens(w trace.What, o seq.Offset, ms int, change func(*trace.Exported)) {
 	id := seq.NewMessageID(3, o)
 	x := trace.Exported{Event: trace.Event{What: w, Time: at(ms).UnixNano(), Message: trace.Message{Incarnation: 1, ID: id}}, Origin: id, Noted: at(ms)}
@@ -46,7 +46,7 @@ func (l *life) happens(w trace.What, o seq.Offset, ms int, change func(*trace.Ex
 	l.add(&x)
 }
 
-// String tells the spans in the order of their beginning, each below its parent.
+// String lists the spans in the order of their start, each below its parent.
 func (l *life) String() string {
 	slices.SortStableFunc(l.spans, func(a, b *tracepb.Span) int { return int(a.StartTimeUnixNano) - int(b.StartTimeUnixNano) })
 	names := map[string]string{}
@@ -177,7 +177,7 @@ func TestPublishersContextIsHonoured(t *testing.T) {
 	unwanted.expect(t, "")
 }
 
-// A node that leads after another one adds to the same trace.
+// The next leader of a partition adds to the same trace.
 func TestTwoNodesMakeOneTrace(t *testing.T) {
 	one, two := newLife(orders), newLife(orders)
 	one.happens(trace.Published, 5, 1, nil)
@@ -216,13 +216,13 @@ func TestCopyBelongsToOriginsTrace(t *testing.T) {
 	}
 }
 
-// Commits come before the publish is noted, for many at once, twice, and never.
+// Commits arrive before their publish is recorded, for many at once, twice, and never.
 func TestCommitsInAnyOrder(t *testing.T) {
 	l := newLife(orders)
 	l.happens(trace.Published, 0, 1, func(x *trace.Exported) { x.Count = 3 })
 	l.happens(trace.Committed, 0, 2, func(x *trace.Exported) { x.Count = 2 })
 	l.expect(t, "publish 1+1; commit<publish 1+1; publish 1+1; commit<publish 1+1; ")
-	l.happens(trace.Committed, 0, 3, func(x *trace.Exported) { x.Count = 1000 }) // by a term that begins
+	l.happens(trace.Committed, 0, 3, func(x *trace.Exported) { x.Count = 1000 }) // by a new term
 	l.happens(trace.Committed, 0, 4, func(x *trace.Exported) { x.Count = 1000 })
 	l.expect(t, "publish 1+1; commit<publish 1+1; publish 1+1; commit<publish 1+1; publish 1+2; commit<publish 1+2; ")
 	l.spans = nil
@@ -242,7 +242,7 @@ func TestCommitsInAnyOrder(t *testing.T) {
 	}
 }
 
-// What a tracker knows is bounded, and nothing is lost that was begun.
+// The tracker's state is bounded, and every started span is sent.
 func TestTrackedStateIsBounded(t *testing.T) {
 	l := newLife(orders)
 	n := seq.Offset(2*maxKnown + 10)
@@ -264,10 +264,10 @@ func TestUnexpectedEventsAreIgnored(t *testing.T) {
 	l.happens(trace.Finished, 5, 9, func(x *trace.Exported) { x.Client, x.Note = "a\xff"+strings.Repeat("x", 1000), "by an operator" })
 	l.happens(trace.Delivered, 5, 10, nil)
 	l.happens(trace.Delivered, 5, 11, nil)                                                  // the first was never answered
-	l.happens(trace.Finished, 5, 2, nil)                                                    // a clock that went back
+	l.happens(trace.Finished, 5, 2, nil)                                                    // after the clock was set back
 	l.happens(trace.Touched, 5, 12, nil)                                                    // too late
 	l.happens(trace.DeadLettered, 5, 13, nil)                                               //
-	l.happens(trace.Published, 7, 1, func(x *trace.Exported) { x.Message.Incarnation = 2 }) // of a topic that is not there
+	l.happens(trace.Published, 7, 1, func(x *trace.Exported) { x.Message.Incarnation = 2 }) // of a topic that does not exist
 	l.close()
 	l.expect(t, "publish 1+0=unknown; finish<fd4b 9+0; deliver<fd4b 10+0=unknown; deliver<fd4b 11+0=finish; finish<deliver 11+0; dead_letter<fd4b 13+0!; ")
 	if v := attribute(l.spans[1], "messaging.client.id"); len(v) > maxText+3 || !strings.HasPrefix(v, "a\uFFFDx") {

@@ -55,7 +55,7 @@ func FuzzContexts(f *testing.F) {
 	})
 }
 
-// exported collects what an exporter is told.
+// exported collects the events passed to an exporter.
 type exported []string
 
 func (x *exported) Export(e Exported) {
@@ -69,7 +69,7 @@ func (x *exported) Export(e Exported) {
 	*x = append(*x, line)
 }
 
-// An exporter is told of each event, with the publisher's context where a header is at hand.
+// An exporter receives each event, with the publisher's context if the header is available.
 func TestExporterReceivesContexts(t *testing.T) {
 	r, err := sampling.ParseRule("on")
 	if err != nil {

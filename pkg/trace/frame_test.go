@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// story is a life with everything that an event can have.
+// story is a sequence of events with every kind of part.
 func story() []Event {
 	at := func(ms int64) int64 { return 1_795_230_522_000_000_000 + ms*1e6 }
 	m := Message{7, seq.NewMessageID(2, 300)}

@@ -15,7 +15,7 @@ import (
 
 var numbering = seq.NumberingFrom(1000)
 
-// under returns a partition that is traced by a rule, and its store.
+// under returns a partition with a rule, and its store.
 func under(t *testing.T, text string, slow Slow) (*Partition, *Store) {
 	t.Helper()
 	r, err := sampling.ParseRule(text)
@@ -30,7 +30,7 @@ func at(ms int) time.Time { return time.Unix(1000, int64(ms)*1e6) }
 
 func id(o seq.Offset) Message { return Message{1, seq.NewMessageID(3, o)} }
 
-// lifeOf returns the life of a message as words.
+// lifeOf returns the events of a message as words.
 func lifeOf(s *Store, m Message) string {
 	var words []string
 	for _, l := range Lives(map[string]Found{"n1": s.Find(Query{Messages: []Message{m}})}) {
@@ -49,7 +49,7 @@ func lifeOf(s *Store, m Message) string {
 func TestEventsAreSorted(t *testing.T) {
 	p, s := under(t, "on", Slow{})
 	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
-	p.Committed(4, 3, at(4)) // it was noted later than the delivery
+	p.Committed(4, 3, at(4)) // it was recorded later than the delivery
 	x := p.Publish(make([]record.Message, 3), at(1))
 	x.Appended(4)
 	p.Step(Step{What: Requeued, Offset: 5, Channel: "c", Client: "w", At: at(5)})
@@ -68,7 +68,7 @@ func TestEventsAreSorted(t *testing.T) {
 	}
 }
 
-// A message that is traced alone, or by chance, is traced as a copy as well.
+// A message that is traced by id, or by sampling, is traced as a copy as well.
 func TestCopiesFollowTheirOrigin(t *testing.T) {
 	text := "id:" + numbering.ID(id(5).ID).String()
 	p, s := under(t, text, Slow{})

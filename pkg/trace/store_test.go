@@ -47,7 +47,7 @@ func TestEventsOutliveTheProcess(t *testing.T) {
 			}
 			time.Sleep(FlushInterval)
 			synctest.Wait()
-			killed := Open(Options{FS: disk, Dir: "trace"}) // as if the process had been killed
+			killed := Open(Options{FS: disk, Dir: "trace"}) // like a killed process
 			for o := range process + 1 {
 				if !killed.knows(o) {
 					t.Errorf("process %d lost event %d", process, o)
@@ -135,7 +135,7 @@ func TestFailingDiskLosesEventsAndReportsIt(t *testing.T) {
 	}
 }
 
-// While no write works, what was stored before must not be pushed out.
+// While writes fail, stored events must not be pushed out.
 func TestLongDiskFailureKeepsStoredEvents(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
 	broken := false
@@ -161,7 +161,7 @@ func TestLongDiskFailureKeepsStoredEvents(t *testing.T) {
 	}
 }
 
-// An answer keeps no more in memory than it may tell, however much there is.
+// An answer uses bounded memory, however many events there are.
 func TestAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 	var l latest
 	for i := range 5*maxEvents + 7 {
@@ -174,7 +174,7 @@ func TestAnswerIsBoundedWhileItIsGathered(t *testing.T) {
 }
 
 func TestStalledDiskBoundsMemory(t *testing.T) {
-	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nobody writes
+	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nothing writes
 	for o := range seq.Offset(500_000) {
 		s.add(event(o), nil, Context{})
 	}

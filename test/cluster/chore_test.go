@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCheckerFindsViolations plants deliveries that must not happen.
+// TestCheckerFindsViolations adds deliveries that must not happen.
 func TestCheckerFindsViolations(t *testing.T) {
 	for _, test := range []struct{ text, id, want string }{
 		{"a", "1", ""},
@@ -31,7 +31,7 @@ func TestCheckerFindsViolations(t *testing.T) {
 	}
 }
 
-// TestKeyOrderIsChecked plants deliveries out of order.
+// TestKeyOrderIsChecked adds deliveries out of order.
 func TestKeyOrderIsChecked(t *testing.T) {
 	for _, test := range []struct {
 		name, deliveries, want string // deliveries: a text with + if it is finished, with - if it is requeued

@@ -31,7 +31,7 @@ func TestPackagesAreFetchedOncePerPins(t *testing.T) {
 		failure error
 		want    int // calls of get until then
 	}{
-		{"a", broken, 1}, // half of it may be there
+		{"a", broken, 1}, // it may exist partly
 		{"a", nil, 2},
 		{"a", nil, 2},
 		{"b", nil, 3},

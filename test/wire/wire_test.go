@@ -111,7 +111,7 @@ func TestHeartbeatsAreNoAnswer(t *testing.T) {
 	defer far.Close()
 	go func() {
 		far.Write(frame(FrameResponse, "_heartbeat_"))
-		_, _ = far.Read(make([]byte, 4)) // NOP; and nothing more
+		_, _ = far.Read(make([]byte, 4)) // NOP, and nothing else
 	}()
 	c := newClient(near, DefaultTimeout)
 	if _, _, err := c.AnswerBefore(time.Now().Add(50 * time.Millisecond)); !errors.Is(err, ErrQuiet) {

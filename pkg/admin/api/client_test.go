@@ -22,11 +22,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// asked is a request as the fake node saw it.
+// asked is a request as the fake node received it.
 type asked struct{ Method, Path, Body string }
 
-// fakeNode answers every request alike and remembers them. It serves one
-// request at a time, as the tests send them.
+// fakeNode gives every request the same answer and records the requests. It serves one request at a
+// time.
 type fakeNode struct {
 	*httptest.Server
 	asked []asked
@@ -154,7 +154,7 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 	}
 }
 
-// A name that a path cannot carry goes in the query, and only to be deleted.
+// A name that a path cannot contain is sent in the query, and only for deletions.
 func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, "{}")
 	c := newTestClient(t, node.URL)
@@ -187,8 +187,8 @@ func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
 	}
 }
 
-// A change is carried out where it was asked for or not at all. What redirects it,
-// a proxy that cleans paths for instance, may name another resource.
+// A change is carried out at the addressed resource or not at all. A redirect, for instance by a
+// proxy that cleans paths, may name another resource.
 func TestChangeIsNotRedirected(t *testing.T) {
 	other := newFakeNode(t, http.StatusOK, "{}")
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -220,7 +220,7 @@ func TestChangeIsNotRedirected(t *testing.T) {
 	}
 }
 
-// A read that is redirected in a circle ends.
+// A read that is redirected in a circle fails.
 func TestRedirectedReadEnds(t *testing.T) {
 	var proxy *httptest.Server
 	proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -289,7 +289,7 @@ func TestErrorKeepsItsCode(t *testing.T) {
 	}
 }
 
-// refusing returns an address where nobody listens.
+// refusing returns an address at which nothing listens.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -316,7 +316,7 @@ func TestRefusingAddressIsSkipped(t *testing.T) {
 	}
 }
 
-// What is learned of other nodes is asked when those that were given do not answer.
+// Learned addresses are used when the given ones do not respond.
 func TestLearnedAddressesAreAsked(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, "{}")
 	c := newTestClient(t, refusing(t))
@@ -349,7 +349,8 @@ func TestNoNodeAnswersIsUnavailable(t *testing.T) {
 	}
 }
 
-// A node whose machine is off answers nothing to a connection attempt: the request was not sent.
+// A node whose machine is down does not respond to the connection attempt: the request was not
+// sent.
 func TestChangeIsRetriedIfConnectingTimesOut(t *testing.T) {
 	cause := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}}
 	base, err := url.Parse("http://off")
@@ -362,7 +363,7 @@ func TestChangeIsRetriedIfConnectingTimesOut(t *testing.T) {
 	}
 }
 
-// twoNodes carries requests to two nodes: one never answers, the other at once.
+// twoNodes sends requests to two nodes: one never responds, the other responds at once.
 type twoNodes struct{ asked []string }
 
 func (n *twoNodes) RoundTrip(r *http.Request) (*http.Response, error) {

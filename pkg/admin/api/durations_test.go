@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every duration is a number of milliseconds, too, under the same name with _ms.
+// Every duration also has a number of milliseconds, under the same name with _ms.
 func TestEveryDurationHasANumber(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// FuzzSplit checks that whatever a body claims, its messages are parts of it,
-// within the limits, and that what a binary body counts up is all of it.
+// FuzzSplit checks that messages are always parts of the body and within the limits, and that a
+// binary body is consumed completely.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bb"))
 	f.Add([]byte("a\nb\n\n"))

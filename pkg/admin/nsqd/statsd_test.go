@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// packets is a statsd that keeps what it gets.
+// packets is a statsd that keeps its packets.
 type packets struct {
 	got    []string
 	closed int
@@ -76,7 +76,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	if len(p.got) != 2 {
 		t.Errorf("%d packets", len(p.got))
 	}
-	now[0].Messages, now[0].Bytes = 8, 20 // the one grew, the other began again
+	now[0].Messages, now[0].Bytes = 8, 20 // one grew, the other was reset
 	if got := push(); got[0] != topic+"message_count:3|c" || got[1] != topic+"message_bytes:20|c" {
 		t.Errorf("second push: %v", got[:2])
 	}
@@ -107,7 +107,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	}
 }
 
-// TestBackendDepthIsDepthBeyondMemory, as monitors of nsqd read it.
+// TestBackendDepthIsDepthBeyondMemory: monitors of nsqd read it that way.
 func TestBackendDepthIsDepthBeyondMemory(t *testing.T) {
 	for depth, want := range map[int64]int64{0: 0, 10: 0, 11: 1} {
 		got := (&Figures{MemQueueSize: 10}).nsqTopics([]stats.Topic{{Name: "t", Depth: depth, Channels: []stats.Channel{{Name: "c", ChannelCounts: api.ChannelCounts{Depth: depth}}}}}, "", false)[0]

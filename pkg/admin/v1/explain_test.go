@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// A channel with messages that wait, and one consumer who finishes them.
+// A channel with waiting messages, and one consumer that finishes them.
 func busyChannel() api.Channel {
 	return api.Channel{
 		Topic:         "t",
@@ -25,9 +25,9 @@ func TestExplained(t *testing.T) {
 	two := api.Topic{Name: "t", Depth: 7, Partitions: []api.Partition{{Partition: 0, Leader: "n1"}, {Partition: 1, Leader: "n2"}}}
 	for name, x := range map[string]struct {
 		topic  func(*api.Topic)
-		before func(*api.Channel) // than both looks are
+		before func(*api.Channel) // than both observations
 		now    func(*api.Channel)
-		silent bool // the consumer answers nothing between the looks
+		silent bool // the consumer answers nothing between the observations
 		moving bool
 		causes []api.CauseCode
 		says   string // of the first cause

@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/header"
 )
 
-// TestHeadersAreBounded has headers as long as a record can hold, and longer: their length would
-// not fit its field, and a longer one is not searched for what only the broker writes.
+// TestHeadersAreBounded tries headers of the maximum length of a record, and longer ones: their
+// length would not fit its field, and they are not searched for reserved keys.
 func TestHeadersAreBounded(t *testing.T) {
 	for size, code := range map[int]failure.Code{header.Max: "", header.Max + 1: failure.TooLarge, 1<<16 + 10: failure.TooLarge} {
 		text := `{"k":"` + strings.Repeat("x", size-len(`{"k":""}`)) + `"}`

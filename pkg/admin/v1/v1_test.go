@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 )
 
-// A trace id is text beside the number, which browsers round.
+// A trace id is sent as text in addition to the number, which browsers round.
 func TestTraceIDsHaveHexText(t *testing.T) {
 	const id = 1<<63 + 1
 	if p := apiPeeked(operate.Peeked{TraceID: id}); p.TraceID != id || p.TraceIDHex != "8000000000000001" {

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
-// made makes an answer and returns what its JSON is and what is to be called behind it.
+// made encodes an answer and returns its JSON and its release function.
 func made(t *testing.T, a *Answers, l *Lengths, v any) (string, func()) {
 	t.Helper()
 	got, written, err := a.Make(context.Background(), l, func() (any, error) { return v, nil })
@@ -33,11 +33,11 @@ var (
 
 func TestLongAnswersAreChargedUntilTheyAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, l := &Answers{Memory: limit.NewMemory(2_000_000)}, &Lengths{} // answers may have half
+		a, l := &Answers{Memory: limit.NewMemory(2_000_000)}, &Lengths{} // answers may use half
 		used := func() int64 { return a.Memory.Usage().Used }
-		_, written := made(t, a, l, []string{longValue}) // the length of the first is not known before
+		_, written := made(t, a, l, []string{longValue}) // the size of the first is not known in advance
 		written()
-		for range 10 { // the answer is not forgotten for short ones
+		for range 10 { // short answers do not reset the estimate
 			_, written := made(t, a, l, []string{})
 			written()
 		}
@@ -95,7 +95,7 @@ func TestFailedAndTextAnswersAreCharged(t *testing.T) {
 	}
 }
 
-// An answer larger than what all answers may have is made when nothing else is.
+// An answer larger than the share of all answers is encoded when no other one is.
 func TestAnswerOverBudgetIsSent(t *testing.T) {
 	a, l := &Answers{Memory: limit.NewMemory(200_000)}, &Lengths{}
 	for range 3 {

@@ -17,7 +17,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The rest of a refused body is read by the rate that all share, for a bounded time.
+// The rest of a refused body is read at the rate that all connections share, for a bounded time.
 func TestDroppedBodyIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

@@ -11,9 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A move that is taken back ends with the replicas from before it, in their order, at
-// whatever point it is cancelled, after whatever moves it took the place of, and
-// though the leader dies meanwhile.
+// A cancelled move ends with the previous replicas in their order, at whatever point it is
+// cancelled, whatever moves it replaced, and even if the leader dies meanwhile.
 func TestCancelledMoveIsReversed(t *testing.T) {
 	const steps = 12
 	for _, targets := range [][]string{{"d,b,c"}, {"d,e,f"}, {"d"}, {"c,b,a,d"}, {"b,a,d"}, {"d,e,f", "a,e,d"}, {"b,c,d", "b,c,e", "f"}} {
@@ -44,7 +43,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 		if err != nil || w.apply(c).Err != nil {
 			t.Fatal(err)
 		}
-		w.follow() // what it has brought up stays a copy
+		w.follow() // a replica that joined stays a replica
 	}
 	for range at {
 		step()
@@ -56,7 +55,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 	c, err := PlanCancel(&w.state, id)
 	switch {
 	case errors.Is(err, failure.NotMoving) && !part().Moving():
-		return // it had come to its end
+		return // the move had completed
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -80,8 +79,8 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 	}
 }
 
-// A move that the decommissioning of a node needs would begin again: taking it back is
-// refused, and says what to take back instead.
+// A move required by the decommissioning of a node would start again: cancelling it is refused, and
+// the error names the decommission to cancel instead.
 func TestMoveOffLeavingNodeIsNotCancelled(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c") {

@@ -10,9 +10,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// detect runs a detector on node n1 that watches n2, by events "TIME WHAT" in
-// milliseconds, and returns what it said, and when. n2 is the former controller,
-// which was heard of before the start; 0: it is not.
+// detect runs a detector on node n1 that watches n2, with events "TIME WHAT" in milliseconds, and
+// returns its verdicts with their times. n2 is the previous controller, last heard from before the
+// start; 0: it is not.
 func detect(t *testing.T, heard int, former uint64, events map[int]string, until int) []string {
 	t.Helper()
 	w := newWorld(t, Options{})
@@ -64,8 +64,7 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 	return said
 }
 
-// asleep reports whether the detector does not run: from "falls asleep" on until
-// "asleep until then".
+// asleep reports whether the detector does not run: from "falls asleep" until "asleep until then".
 func asleep(events map[int]string, ms int) bool {
 	for k, what := range events {
 		if what == "falls asleep" && k <= ms {
@@ -109,8 +108,8 @@ func TestDetector(t *testing.T) {
 	}
 }
 
-// What the controller before has not said for a while counts, and it is given time to
-// answer the one that succeeds it.
+// The previous controller's silence counts from before the start, and it gets time to answer its
+// successor.
 func TestDetectorOfASuccessor(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -139,7 +138,7 @@ func TestDetectorOfASuccessor(t *testing.T) {
 	}
 }
 
-// A node is probed at once, then at regular moments; after a refusal sooner.
+// A node is probed at once, then at regular intervals, and sooner after a refusal.
 func TestProbes(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.start("n1", "")
@@ -166,8 +165,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A controller that is starved looks late, and hears late of what others have
-// answered in time. Nobody dies of that; and one that is dead is found all the same.
+// A starved controller runs late, and receives answers late that were sent in time. It declares no
+// living node dead, and still detects a dead one.
 func TestStarvedControllerDeclaresOnlyTheDead(t *testing.T) {
 	seed := testrand.Seed(t)
 	for round := range uint64(200) {
@@ -179,10 +178,10 @@ func TestStarvedControllerDeclaresOnlyTheDead(t *testing.T) {
 		d := NewDetector(Options{}, "n1", w.clock())
 		dies := time.Duration(3+r.IntN(3)) * time.Second
 		next := w.clock()
-		asked := map[meta.NodeID]int{} // and how many looks ago
+		asked := map[meta.NodeID]int{} // and how many rounds ago
 		buried := time.Duration(0)
 		for w.now < 10*time.Second && buried == 0 {
-			// It wants to look at next, and does so up to 0.45 s later.
+			// The controller is late by up to 0.45 s each time.
 			w.now += max(0, next.Sub(w.clock())) + time.Duration(r.IntN(450))*time.Millisecond
 			verdicts, probe, again := d.Tick(&w.state, w.clock())
 			next = again
@@ -192,7 +191,8 @@ func TestStarvedControllerDeclaresOnlyTheDead(t *testing.T) {
 				}
 				buried = w.now
 			}
-			// Who is asked answers at once. It asks late and hears late: two looks on.
+			// Probed nodes answer at once. The controller probes late and receives late: two rounds
+			// later.
 			for _, id := range []meta.NodeID{"n2", "n3"} {
 				if looks, ok := asked[id]; ok && looks == 2 {
 					delete(asked, id)

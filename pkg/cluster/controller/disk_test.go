@@ -6,9 +6,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// TestFullDiskMovesLeadershipsOnlyToFreeDisks: a node whose disk is full gives away what
-// another can take. It is given nothing back while its disk is full, and where all
-// disks are full nothing moves: leaderships do not go to and fro.
+// TestFullDiskMovesLeadershipsOnlyToFreeDisks: a node with a full disk transfers leaderships to
+// nodes with space, and gets none back while its disk is full. If all disks are full nothing moves:
+// leaderships do not go back and forth.
 func TestFullDiskMovesLeadershipsOnlyToFreeDisks(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c") {
@@ -23,10 +23,10 @@ func TestFullDiskMovesLeadershipsOnlyToFreeDisks(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		nodes       Conditions
-		handedOver  meta.NodeID // by a, which leads; "": nothing is
-		elected     meta.NodeID // without a's doing
+		handedOver  meta.NodeID // by a, which leads; "": nothing is transferred
+		elected     meta.NodeID // without a's cooperation
 		givenBack   meta.NodeID // when b leads
-		leaderOfOld meta.NodeID // in whose place one is elected when a is dead
+		leaderOfOld meta.NodeID // the leader elected when a is dead
 	}{
 		{"all have room", Conditions{"a": Up, "b": Up, "c": Up}, "b", "", "a", "b"},
 		{"the leader is full", Conditions{"a": Full, "b": Up, "c": Up}, "b", "", "", "b"},

@@ -43,7 +43,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// Leaderships of a dead node go to those that lead least, each in its turn.
+// Leaderships of a dead node go to the nodes that lead least, in turn.
 func TestElectionsSpread(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c,d") {
@@ -64,7 +64,7 @@ func TestElectionsSpread(t *testing.T) {
 	}
 }
 
-// A transfer without a target says why nobody can lead.
+// A transfer without a target reports why no node can lead.
 func TestTransfersWithoutTarget(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b") {
@@ -83,7 +83,7 @@ func TestTransfersWithoutTarget(t *testing.T) {
 	}
 }
 
-// What an operator asks for is refused before anything is changed, and says why.
+// An operator's impossible request is refused with a reason before anything is changed.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, id := range ids("a,b,c,d,e") {

@@ -9,7 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// grown reports whether a topic has n replicas in sync everywhere, and that min ISR.
+// grown reports whether every partition of a topic has n replicas in sync, and the topic that min
+// ISR.
 func (w *world) grown(name string, n, minISR int) bool {
 	t := w.state.Topic(name)
 	return t.Config.MinISR == minISR && t.Config.Replicas == n && !slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {
@@ -17,9 +18,8 @@ func (w *world) grown(name string, n, minISR int) bool {
 	})
 }
 
-// A cluster grows from one node to three. A topic whose numbers were left open gets
-// its replicas, a few partitions at a time, and then its min ISR. One that was
-// asked for with a replica keeps it.
+// A cluster grows from one node to three. A topic whose numbers were left open gets its replicas, a
+// few partitions at a time, and then its min ISR. A topic created with one replica keeps it.
 func TestTopicsGrowWithTheCluster(t *testing.T) {
 	o := Options{MovesPerNode: 2, Moves: 3}
 	w := newWorld(t, o)

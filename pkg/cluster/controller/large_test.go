@@ -44,8 +44,8 @@ func upBut(s *meta.State, dead ...meta.NodeID) Conditions {
 	return nodes
 }
 
-// The leaders of a dead node are replaced with few commands, evenly. How long
-// that takes is BenchmarkDecide's.
+// The leaders of a dead node are replaced with few commands, evenly. BenchmarkDecide measures the
+// time.
 func TestTenThousandPartitions(t *testing.T) {
 	s := largeState(t)
 	nodes := upBut(s, "node-00")

@@ -12,15 +12,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// cluster is a Cluster whose nodes behave as they are told.
+// cluster is a Cluster whose nodes are controlled by the test.
 type cluster struct {
 	latency time.Duration // of a proposal
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	state    meta.State
 	nodes    map[meta.NodeID]behaviour
 	observed []string
-	stuck    bool // proposals have no end
+	stuck    bool // proposals never end
 }
 
 func (c *cluster) State() *meta.State {
@@ -99,7 +99,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// running calls f while a Loop runs, and waits for its end.
+// running calls f while a Loop runs, and waits for the Loop to end.
 func running(t *testing.T, c *cluster, f func(changed chan<- struct{})) {
 	t.Helper()
 	changed := make(chan struct{}, 1)
@@ -157,7 +157,7 @@ func TestLoopTransfersOnChange(t *testing.T) {
 	})
 }
 
-// Probes go on while a proposal has no end, and the loop ends all the same.
+// Probes continue while a proposal hangs, and the loop can still be stopped.
 func TestLoopSurvivesHungProposals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -175,7 +175,7 @@ func TestLoopSurvivesHungProposals(t *testing.T) {
 	})
 }
 
-// A trouble is told once, and its end is, too.
+// A problem is reported once, and so is its end.
 func TestLoopReportsProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// chaos makes things happen to a world.
+// chaos causes random events in a world.
 type chaos struct {
 	*rand.Rand
 	*world
@@ -43,7 +43,7 @@ func newChaos(t testing.TB, seed, round uint64) *chaos {
 	return c
 }
 
-// some returns n nodes of the metadata, in any order.
+// some returns n nodes of the metadata, in random order.
 func (c *chaos) some(n int) []meta.NodeID {
 	var all []meta.NodeID
 	for n := range c.state.Nodes() {
@@ -58,7 +58,7 @@ func (c *chaos) any() PartitionID {
 	return PartitionID{Topic: t.Name, Partition: c.IntN(len(t.Partitions))}
 }
 
-// happen makes one thing happen.
+// happen causes one event.
 func (c *chaos) happen() {
 	id := c.some(1)[0]
 	switch c.IntN(16) {
@@ -99,7 +99,7 @@ func (c *chaos) happen() {
 	c.run(time.Duration(c.IntN(1500)) * time.Millisecond)
 }
 
-// heal makes all well again, and nothing wanted.
+// heal repairs everything, and withdraws all intents.
 func (c *chaos) heal() {
 	c.lossy = nil
 	for n := range c.state.Snapshot().Nodes() {
@@ -108,7 +108,7 @@ func (c *chaos) heal() {
 	}
 }
 
-// ill says what is not as expected be in a cluster where all is well.
+// ill describes deviations from a healthy cluster.
 func (c *chaos) ill() string {
 	for n := range c.state.Nodes() {
 		if n.State != meta.NodeUp {
@@ -131,19 +131,19 @@ func (c *chaos) ill() string {
 	return ""
 }
 
-// Whatever happens, leaders come from the in-sync set, an epoch has one leader,
-// and no good copy goes early (world checks it at every command). When all is
-// well again, everything returns to where it belongs, by itself and soon.
+// After any events, leaders come from the in-sync set, an epoch has one leader, and no good replica
+// is removed early (world checks this at every command). After everything is repaired, the cluster
+// soon returns to its preferred state automatically.
 func TestRandomClustersHeal(t *testing.T) {
 	seed := testrand.Seed(t)
-	const limit = 90 * time.Second // hold, calm, and some rounds of balance
+	const limit = 90 * time.Second // hold, calm, and some rounds of balancing
 	for round := range uint64(150) {
 		c := newChaos(t, seed, round)
 		for range 60 {
 			c.happen()
 		}
 		c.heal()
-		c.run(2 * DefaultSessionTimeout) // until who was silent at last is found to have been
+		c.run(2 * DefaultSessionTimeout) // until the last silent node is detected
 		for until := c.now + limit; c.ill() != "" && c.now < until; {
 			c.run(100 * time.Millisecond)
 			c.follow()
@@ -151,7 +151,7 @@ func TestRandomClustersHeal(t *testing.T) {
 		if what := c.ill(); what != "" {
 			t.Fatalf("round %d: after %v: %s\n%s", round, limit, what, tail(c.log.String()))
 		}
-		// And then there is peace.
+		// No further decisions follow.
 		index := c.state.Index()
 		c.run(30 * time.Second)
 		if c.state.Index() != index {
@@ -162,7 +162,7 @@ func TestRandomClustersHeal(t *testing.T) {
 
 func tail(s string) string { return s[max(0, len(s)-4000):] }
 
-// A decommissioned node is empty in the end, if others have room, dead or alive.
+// A decommissioned node is finally empty if others have room, whether it is dead or alive.
 func TestRandomDecommissionsEnd(t *testing.T) {
 	seed := testrand.Seed(t)
 	for round := range uint64(100) {
@@ -197,7 +197,7 @@ func TestRandomDecommissionsEnd(t *testing.T) {
 	}
 }
 
-// checkLimits: not more copies are being made than may be.
+// checkLimits checks that no more replicas are being copied than allowed.
 func (c *chaos) checkLimits() {
 	c.t.Helper()
 	all, to := 0, map[meta.NodeID]int{}
@@ -220,7 +220,7 @@ func (c *chaos) checkLimits() {
 	}
 }
 
-// decisions returns all that can be decided about a state.
+// decisions returns all decisions that are possible in a state.
 func decisions(s *meta.State, nodes Conditions, o Options) []any {
 	elections, offline := Elect(s, nodes)
 	moves, stuck := moves(s, nodes, o)
@@ -235,8 +235,8 @@ func decisions(s *meta.State, nodes Conditions, o Options) []any {
 	return all
 }
 
-// The same input gives the same answer, and what is decided twice happens once:
-// the second time each part is refused, and nothing changes.
+// The same input gives the same answer. A decision made twice takes effect once: the second time
+// each command is refused, and nothing changes.
 func TestDecidingTwice(t *testing.T) {
 	seed := testrand.Seed(t)
 	for round := range uint64(100) {
@@ -244,7 +244,7 @@ func TestDecidingTwice(t *testing.T) {
 		for range 25 {
 			c.happen()
 		}
-		for id := range c.nodes { // more to decide
+		for id := range c.nodes { // more decisions
 			if c.IntN(3) == 0 {
 				c.apply(meta.SetNodeIntent{ID: id, Intent: meta.IntentDecommission})
 			}
@@ -252,7 +252,7 @@ func TestDecidingTwice(t *testing.T) {
 		nodes := c.core.Conditions(&c.state)
 		first := decisions(&c.state, nodes, c.opts)
 		for range 3 {
-			again := Conditions{} // with another order inside
+			again := Conditions{} // with another internal order
 			maps.Copy(again, nodes)
 			if d := cmp.Diff(first, decisions(c.state.Snapshot(), again, c.opts)); d != "" {
 				t.Fatalf("round %d: %s", round, d)
@@ -284,8 +284,8 @@ func allStale(r meta.Result) bool {
 	return r.Failed != nil && !slices.ContainsFunc(r.Failed, func(err error) bool { return !errors.Is(err, failure.StaleVersion) })
 }
 
-// Balance ends with the numbers of replicas within one of each other where no zone
-// is in the way: soon, and with good commands.
+// Balancing ends soon, with valid commands, and with numbers of replicas that differ by at most
+// one, unless zones prevent that.
 func TestPlannedBalanceIsEven(t *testing.T) {
 	seed := testrand.Seed(t)
 	for round := range uint64(100) {

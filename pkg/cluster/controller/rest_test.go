@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// What happens to topics that need nothing has the controller look at no other topic;
-// whatever may need something has it look at all.
+// A change of topics that need nothing makes the controller visit no other topic. A change that may
+// need something makes it visit all.
 func TestQuietChangesDoNotVisitAllTopics(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	partition := func(s *meta.State, i int) meta.Partition { return s.Topic("topic-0500").Partitions[i] }
@@ -75,7 +75,7 @@ func TestQuietChangesDoNotVisitAllTopics(t *testing.T) {
 	}
 }
 
-// What is in the trash is purged when its time is over, once nothing else is to be done.
+// Topics in the trash are purged when they are due, once nothing else is to be done.
 func TestTrashIsPurgedInTime(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	s := largeState(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// A script is the history of a cluster: lines of what happens, and after "----"
-// what the controller does about it. See play for the words.
+// A script is the history of a cluster: lines of events, and after "----" the controller's
+// reaction. See play for the words.
 func TestHistories(t *testing.T) { golden.Scripts(t, "testdata/*.txt", history) }
 
 func history(t *testing.T, text string) string {
@@ -31,7 +31,7 @@ func history(t *testing.T, text string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// play makes one thing happen.
+// play executes one event.
 func play(t *testing.T, w *world, words []string) {
 	t.Helper()
 	arg := func(i int) string {
@@ -44,7 +44,7 @@ func play(t *testing.T, w *world, words []string) {
 	switch words[0] {
 	case "start": // start NODE [ZONE]: its process starts
 		w.start(node, arg(2))
-	case "answers", "refuses", "silent": // what NODE does when it is probed
+	case "answers", "refuses", "silent": // NODE's reaction to probes
 		w.nodes[node] = map[string]behaviour{"answers": answers, "refuses": refuses, "silent": silent}[words[0]]
 	case "topic": // topic NAME MIN_ISR REPLICAS...
 		var assignment [][]meta.NodeID
@@ -54,11 +54,11 @@ func play(t *testing.T, w *world, words []string) {
 		w.topic(arg(1), atoi(t, arg(2)), assignment)
 	case "controller": // controller NODE: a new one takes over
 		w.core, w.next = New(w.opts, node, w.clock()), w.now
-	case "run": // run TIME: it passes
+	case "run": // run TIME: time passes
 		w.run(duration(t, arg(1)))
-	case "pause": // pause TIME: it passes, and the controller does not run
+	case "pause": // pause TIME: time passes, and the controller does not run
 		w.now += duration(t, arg(1))
-	case "follow": // leaders take in and throw out replicas
+	case "follow": // leaders admit and remove replicas
 		w.follow()
 	case "isr": // isr TOPIC/PARTITION NODES
 		id := at(t, arg(1))
@@ -74,7 +74,7 @@ func play(t *testing.T, w *world, words []string) {
 	}
 }
 
-// ask is what an operator asks for.
+// ask executes an operator's request.
 func ask(t *testing.T, w *world, word string, arg func(int) string) {
 	t.Helper()
 	nodes := w.core.Conditions(&w.state)
@@ -89,7 +89,7 @@ func ask(t *testing.T, w *world, word string, arg func(int) string) {
 		var e meta.Election
 		e, err = Transfer(&w.state, nodes, at(t, arg(1)), meta.NodeID(arg(2)), arg(3) == "unclean")
 		c = meta.ElectLeaders{Elections: []meta.Election{e}}
-	case "stop": // stop NODE: it hands over, and is gone
+	case "stop": // stop NODE: it transfers its leaderships and stops
 		id := meta.NodeID(arg(1))
 		c = meta.ElectLeaders{Elections: Handover(&w.state, nodes, id, reasonRestart)}
 		w.nodes[id] = refuses

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// behaviour is how a node meets a probe.
+// behaviour is a node's reaction to a probe.
 type behaviour int
 
 const (
@@ -19,8 +19,8 @@ const (
 	silent
 )
 
-// world is a cluster with its metadata, one controller, and nodes that behave as
-// they are told. Its clock goes in steps.
+// world is a cluster with its metadata, one controller, and nodes controlled by the test. Its clock
+// advances in steps.
 type world struct {
 	t     testing.TB
 	state meta.State
@@ -28,10 +28,10 @@ type world struct {
 	opts  Options
 	now   time.Duration
 	nodes map[meta.NodeID]behaviour
-	next  time.Duration // when to decide
+	next  time.Duration // when to decide next
 	led   map[string]meta.NodeID
 	log   strings.Builder
-	last  string // troubles, as printed last
+	last  string // problems, as last printed
 	lossy func() bool
 }
 
@@ -43,7 +43,7 @@ func newWorld(t testing.TB, o Options) *world {
 
 func (w *world) clock() time.Time { return time.Unix(1_000_000, 0).Add(w.now) }
 
-// apply applies a command and checks what must hold of any state.
+// apply applies a command and checks the invariants of every state.
 func (w *world) apply(c meta.Command) meta.Result {
 	w.t.Helper()
 	before := w.state.Snapshot()
@@ -58,8 +58,8 @@ func (w *world) apply(c meta.Command) meta.Result {
 	return r
 }
 
-// checkFit: what grows by itself was left open, and no partition refuses publishes
-// for it.
+// checkFit: only numbers that were left open are raised, and no partition refuses publishes because
+// of it.
 func (w *world) checkFit(was, now *meta.Topic) {
 	w.t.Helper()
 	if was.Config.Replicas != now.Config.Replicas && !was.Config.AutoReplicas || was.Config.MinISR != now.Config.MinISR && !was.Config.AutoMinISR {
@@ -72,8 +72,8 @@ func (w *world) checkFit(was, now *meta.Topic) {
 	}
 }
 
-// checkCopies: a move that ends takes no good copy, unless as many good ones are
-// left as there are to be.
+// checkCopies: a completed move removes no good replica unless as many good ones remain as
+// required.
 func (w *world) checkCopies(was, now meta.Partition) {
 	w.t.Helper()
 	if len(now.ISR) < len(was.ISR) && len(now.ISR) < len(now.Replicas) || now.Moving() {
@@ -81,10 +81,10 @@ func (w *world) checkCopies(was, now meta.Partition) {
 	}
 }
 
-// checkEpochs: one leader at an epoch, out of the in-sync set that was before.
+// checkEpochs: an epoch has one leader, from the previous in-sync set.
 func (w *world) checkEpochs(before *meta.State, c meta.Command) {
 	w.t.Helper()
-	unclean := false // an operator's word
+	unclean := false // at an operator's request
 	if e, ok := c.(meta.ElectLeaders); ok {
 		unclean = slices.ContainsFunc(e.Elections, func(e meta.Election) bool { return e.Unclean })
 	}
@@ -112,8 +112,7 @@ func (w *world) start(id meta.NodeID, zone string) {
 	w.apply(meta.NodeStarted{Node: meta.Node{ID: id, Zone: zone, BootID: "b"}})
 }
 
-// checkRest: where the controller would not look at all topics, there is nothing to
-// be found in them.
+// checkRest: if the controller would not visit all topics, visiting them finds nothing to do.
 func (w *world) checkRest() {
 	w.t.Helper()
 	nodes := w.core.Conditions(&w.state)
@@ -127,7 +126,7 @@ func (w *world) checkRest() {
 	}
 }
 
-// decide lets the controller decide, and what it says happen.
+// decide runs the controller and applies its decisions.
 func (w *world) decide() {
 	w.t.Helper()
 	now := w.clock()
@@ -151,7 +150,7 @@ func (w *world) decide() {
 		w.t.Fatalf("at %v: decide again %v", w.now, w.next)
 	}
 	for _, id := range d.Probe {
-		w.next = w.now + step // an answer is news
+		w.next = w.now + step // an answer is a change
 		switch w.nodes[id] {
 		case answers:
 			w.core.Heard(id, w.state.Node(id).Incarnation, now)
@@ -162,7 +161,7 @@ func (w *world) decide() {
 	}
 }
 
-// checkElections: none is unclean, and each is of a node in the in-sync set.
+// checkElections: no election is unclean, and each elects a node of the in-sync set.
 func (w *world) checkElections(c meta.ElectLeaders) {
 	w.t.Helper()
 	for _, e := range c.Elections {
@@ -214,7 +213,7 @@ func (w *world) printTroubles(ts []Trouble) {
 	w.last = b.String()
 }
 
-// run lets time pass, and the controller decide whenever it wanted to.
+// run advances the time, and runs the controller whenever it asked for that.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
 	for end := w.now + d; w.now < end; w.now += step {
@@ -224,8 +223,8 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// follow lets every leader that answers take its living replicas in sync, and
-// throw the dead out.
+// follow makes every responding leader admit its living replicas to the in-sync set and remove dead
+// ones.
 func (w *world) follow() {
 	w.t.Helper()
 	for t := range w.state.Snapshot().Topics() {
@@ -262,7 +261,7 @@ func (w *world) topic(name string, minISR int, assignment [][]meta.NodeID) {
 	}
 }
 
-// openTopic makes a topic whose operator named no numbers.
+// openTopic creates a topic with all numbers left open.
 func (w *world) openTopic(name string, assignment [][]meta.NodeID) {
 	w.t.Helper()
 	c := meta.TopicConfig{Partitions: len(assignment), AutoReplicas: true, Replicas: len(assignment[0])}

@@ -28,7 +28,7 @@ type process struct {
 	node  *Node
 	id    meta.NodeID
 	stop  context.CancelFunc
-	done  chan struct{} // closed when all is still
+	done  chan struct{} // closed when everything has stopped
 	ready chan struct{} // closed when Start has returned without error
 
 	mu    sync.Mutex // guards the fields below
@@ -36,8 +36,7 @@ type process struct {
 	err   error // of Start or Run
 }
 
-// world is some nodes in one process, in virtual time, started with the same
-// command line.
+// world is a number of nodes in one process, in virtual time, started with the same command line.
 type world struct {
 	t      *testing.T
 	net    *peertest.Network
@@ -96,7 +95,7 @@ func (w *world) call(from string) func(context.Context, string, []byte) ([]byte,
 	}
 }
 
-// start runs a node at the address that is its name.
+// start runs a node; its name is its address.
 func (w *world) start(name string) *process { return w.startAt(name, name, w.dir+"/"+name) }
 
 func (w *world) startAt(name, address, dir string) *process {
@@ -127,7 +126,7 @@ func (w *world) startAt(name, address, dir string) *process {
 	return p
 }
 
-// stream reaches others by the addresses that are their names.
+// stream dials other nodes by their names, which are their addresses.
 func (w *world) stream(address string) (*raftstore.Stream, error) {
 	l, err := w.net.Listen(address + ":1")
 	if err != nil {
@@ -177,7 +176,7 @@ func (p *process) open() *raftstore.Store {
 	return p.store
 }
 
-// kill ends the process at an address and returns how it ended.
+// kill ends the process at an address and returns its error.
 func (w *world) kill(address string) error {
 	w.mu.Lock()
 	p := w.at[address]
@@ -190,7 +189,7 @@ func (w *world) kill(address string) error {
 	return p.err
 }
 
-// await waits until ok, which is asked repeatedly, for up to a minute.
+// await polls ok for up to a minute.
 func (w *world) await(what string, ok func() bool) {
 	w.t.Helper()
 	for range 600 {
@@ -202,8 +201,8 @@ func (w *world) await(what string, ok func() bool) {
 	w.t.Fatalf("still not: %s", what)
 }
 
-// formed waits until all nodes that run are members of one cluster, of which
-// that many vote, and returns its id.
+// formed waits until all running nodes are members of one cluster with the given number of voters,
+// and returns its id.
 func (w *world) formed(nodes, voters int) (id string) {
 	w.t.Helper()
 	w.await(fmt.Sprintf("%d nodes, %d voters", nodes, voters), func() bool {
@@ -263,7 +262,7 @@ func TestThreeNodesFormInAnyOrder(t *testing.T) {
 					for _, name := range three {
 						w.propose(name)
 					}
-					for _, name := range order { // each again, with the same command line
+					for _, name := range order { // each restarts with the same command line
 						if err := w.kill(name); err != nil {
 							t.Fatal(err)
 						}
@@ -327,7 +326,7 @@ func TestOneNodeGrowsToSeven(t *testing.T) {
 		if n := Tolerance(c, func(meta.NodeID) bool { return true }); n != 2 {
 			t.Errorf("tolerance %d", n)
 		}
-		// A voter goes for good: one of the others votes in its place.
+		// A voter is lost permanently: another node votes in its place.
 		if err := w.leader().open().Members().Remove(t.Context(), "n3"); err != nil {
 			t.Fatal(err)
 		}
@@ -402,9 +401,8 @@ func TestNodeMovesToAnotherAddress(t *testing.T) {
 		if err := w.kill("n2"); err != nil {
 			t.Fatal(err)
 		}
-		// The consensus library mentions a member in a log line, when its
-		// connection breaks, without regard to a change of its address at that
-		// moment. A process does not move that fast.
+		// When a member's connection breaks, the consensus library logs it, and reads its address
+		// without synchronization. Real processes do not move that fast.
 		time.Sleep(time.Second)
 		w.startAt("n2", "elsewhere", w.dir+"/n2")
 		w.await("the others know the address", func() bool {
@@ -448,7 +446,7 @@ func TestMemberOfAnotherClusterIsRefused(t *testing.T) {
 	inWorld(t, nil, 1, func(t *testing.T, w *world) {
 		w.start("n1")
 		w.formed(1, 1)
-		w.start("n2") // alone as well
+		w.start("n2") // also alone
 		w.await("two clusters", func() bool { return w.process("n2").open() != nil && w.process("n2").node.cluster() != "" })
 		r := w.process("n2").node.ask(t.Context(), "n1", request{Kind: askJoin, Levels: level.Supported()})
 		if !errors.Is(r.err, ErrOtherCluster) {

@@ -153,7 +153,7 @@ func TestTolerance(t *testing.T) {
 
 func TestPromiseIsGivenToOneBootstrapNode(t *testing.T) {
 	a, b := who("a"), who("b")
-	again := identity{"a", "a", 2}  // a, started anew
+	again := identity{"a", "a", 2}  // a, restarted
 	clone := identity{"a", "a2", 2} // another process of that name
 	const d = time.Second
 	type event struct {

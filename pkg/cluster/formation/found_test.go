@@ -17,23 +17,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// founding is a world of nodes without metadata: it is over for a node when it
-// may found a cluster.
+// founding is a world of nodes without metadata. A node is done when it may bootstrap a cluster.
 type founding struct {
 	mu       sync.Mutex // guards the fields below
 	rng      *rand.Rand
 	nodes    map[string]*Node
 	cut      map[[2]string]bool
 	lossy    bool
-	stopped  map[string]time.Time    // until when a node does nothing
-	bonds    map[identity][]identity // founder: whom it was granted
-	founders map[identity]bool       // that may found
+	stopped  map[string]time.Time    // until when a node is paused
+	bonds    map[identity][]identity // bootstrap node: the nodes bound to it
+	founders map[identity]bool       // that may bootstrap
 	cancel   map[string]context.CancelFunc
 	running  sync.WaitGroup
 	sessions uint64
 }
 
-// delay returns how long a message takes, and whether it is lost.
+// delay returns the delay of a message, and whether it is lost.
 func (f *founding) delay(from, to string) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +49,7 @@ func (f *founding) call(from string) func(context.Context, string, []byte) ([]by
 		if from == to {
 			return nil, ErrSelf
 		}
-		// A process that stands still comes to think of its timeouts later.
+		// A paused process notices its timeouts later.
 		f.mu.Lock()
 		pause := time.Until(f.stopped[from])
 		if f.lossy && bytes.Contains(text, []byte(askBond)) && f.rng.IntN(4) == 0 { // the worst moment
@@ -61,7 +60,7 @@ func (f *founding) call(from string) func(context.Context, string, []byte) ([]by
 		time.Sleep(pause)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultCallTimeout)
 		defer cancel()
-		// A call that was given up is carried out all the same.
+		// A call that timed out may still be carried out.
 		type result struct {
 			text []byte
 			err  error
@@ -102,7 +101,8 @@ func (f *founding) carry(from, to string, text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// note remembers who is bound to whom, whether or not the founder learns of it.
+// note records which process is bound to which bootstrap node, whether or not the latter learns of
+// it.
 func (f *founding) note(n *Node, asked, told []byte) {
 	var r request
 	var a answer
@@ -146,7 +146,7 @@ func (f *founding) upset(names []string) {
 	}
 }
 
-// check wants no process to be bound to two that may found.
+// check verifies that no process is bound to two nodes that may bootstrap.
 func (f *founding) check(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
@@ -162,8 +162,8 @@ func (f *founding) check(t *testing.T) {
 	}
 }
 
-// Groups of nodes whose lists of addresses overlap never found two clusters that
-// have a node in common, whatever is lost, late, cut or paused.
+// Groups of nodes with overlapping address lists never form two clusters that have a node in
+// common, whatever is lost, delayed, cut or paused.
 func TestOverlappingHalvesNeverFormTwoClusters(t *testing.T) {
 	first, count := testrand.Seed(t), uint64(randomWorlds)
 	founded := 0
@@ -210,8 +210,8 @@ func foundAtRandom(t *testing.T, seed uint64) int {
 	return len(f.founders)
 }
 
-// Undisturbed, nodes that know of each other make exactly one cluster, even
-// where there are more of them than are expected.
+// Undisturbed, nodes that know of each other form exactly one cluster, even if there are more of
+// them than expected.
 func TestManyNodesFormOneCluster(t *testing.T) {
 	for n := 3; n <= 7; n++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// TestRefusalIsLoggedOnce: what waiting does not mend is said, but not with
-// every look; a node that is not there yet is no news.
+// TestRefusalIsLoggedOnce: a permanent refusal is logged, but not with every attempt. A node that
+// is not up yet is not logged.
 func TestRefusalIsLoggedOnce(t *testing.T) {
 	alert := fate.Mark(&net.OpError{Op: "remote error", Err: tls.AlertError(48)}, fate.Refused)
 	for _, test := range []struct {
@@ -53,8 +53,8 @@ func TestRefusalIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A node that waits for its cluster says so repeatedly, and says whom it
-// waits for: for ever in silence looks like a node that works.
+// A node that waits for its cluster logs that repeatedly and names the missing nodes: a silent node
+// would look like a working one.
 func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 	for _, expect := range []int{0, 1, 3} {
 		synctest.Test(t, func(t *testing.T) {

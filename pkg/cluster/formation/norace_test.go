@@ -2,5 +2,5 @@
 
 package formation
 
-// randomWorlds is how many groups of nodes are put together at random.
+// randomWorlds is the number of random groups of nodes.
 const randomWorlds = 60

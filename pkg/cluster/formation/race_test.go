@@ -2,5 +2,5 @@
 
 package formation
 
-// randomWorlds is smaller where everything takes ten times as long.
+// randomWorlds is smaller under the race detector, which is ten times slower.
 const randomWorlds = 20
