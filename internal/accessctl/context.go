@@ -222,7 +222,7 @@ func (o *Options) Choose(by Around) ([]string, error) {
 	case err != nil && (name != "" || by.Getenv(configVariable) != ""):
 		return nil, usage(err)
 	case err != nil: // a file that cannot be used must not keep from working what does without
-		_, _ = fmt.Fprintf(by.Stderr, "warning: %v\n", err) // the command goes on without the file
+		_, _ = fmt.Fprintf(by.Stderr, "warning: %v\n", err) // the command continues without the file
 	default:
 		if name == "" && len(by.Addresses) == 0 {
 			name = all.Current
@@ -285,8 +285,8 @@ func (o *Options) Secret(getenv func(string) string) string {
 	return o.token
 }
 
-// Client returns a client whose requests show who asks, to the places that they are sent to and
-// to no other that those redirect to. nil is the default client.
+// Client returns a client that adds the credentials to requests to the configured servers, but not
+// to other servers that these redirect to. nil is the default client.
 func (o *Options) Client(of *http.Client) *http.Client {
 	of = cmp.Or(of, &http.Client{})
 	if o.Authorization() == "" {
@@ -309,7 +309,7 @@ func (o *Options) AskingClient() (*http.Client, error) {
 	return o.Client(c), nil
 }
 
-// showing shows who asks.
+// showing adds the credentials to requests.
 type showing struct {
 	authorization string
 	next          http.RoundTripper

@@ -40,7 +40,7 @@ func (b *Of[T]) Add(list ...T) {
 // Wait returns when nothing is left to do.
 func (b *Of[T]) Wait() { b.running.Wait() }
 
-// Close drops what is left, and returns when nothing is done any more.
+// Close drops the remaining work, and returns when no work is running.
 func (b *Of[T]) Close() {
 	b.mu.Lock()
 	b.closed, b.queue = true, nil
@@ -54,7 +54,7 @@ func (b *Of[T]) run() {
 	}
 }
 
-// next takes what is to be done next; nil: nothing, and the work is over.
+// next takes the next piece of work; nil: there is none, and the worker ends.
 func (b *Of[T]) next() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()

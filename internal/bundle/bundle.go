@@ -66,7 +66,7 @@ type File struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
 	Cut   bool   `json:"cut,omitempty"`   // it was longer
-	Error string `json:"error,omitempty"` // why it is not there
+	Error string `json:"error,omitempty"` // why it is missing
 }
 
 // Index is index.json.
@@ -75,7 +75,7 @@ type Index struct {
 	Program  string    `json:"program"`
 	Sources  []string  `json:"sources"`
 	Files    []File    `json:"files"`
-	Failures int       `json:"failures"` // files that are not there
+	Failures int       `json:"failures"` // missing files
 }
 
 // archive is what is written so far.

@@ -150,7 +150,7 @@ func (c *checker) between(key string, d, least time.Duration) {
 	c.require(d >= least && d <= maxNodeTimeout, key, "%v is not between %v and %v", d, least, maxNodeTimeout)
 }
 
-// ParseNetworks reads prefixes like 10.0.0.0/8; a mere address is one of itself.
+// ParseNetworks reads prefixes like 10.0.0.0/8. A plain address is a network of one.
 func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range texts {

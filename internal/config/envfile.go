@@ -72,7 +72,7 @@ func environmentValue(text string) (value, rest string, ok bool) {
 				return out.String()[:kept], "", quote == 0
 			}
 			if c = text[i]; c == '\n' {
-				continue // the line goes on
+				continue // the line continues
 			}
 			if quote == '"' && !strings.ContainsRune("\"\\`$", rune(c)) {
 				out.WriteByte('\\')

@@ -210,8 +210,8 @@ func environment(environ []string) ([]Assignment, Problems) {
 	return assigned, problems
 }
 
-// foreign tells the variables that others set: Kubernetes describes a service
-// called brokerd to every container near it by names with our prefix.
+// foreign reports variables that others set: Kubernetes describes a service called brokerd to every
+// container near it by names with our prefix.
 func foreign(name string) bool {
 	rest := strings.TrimPrefix(name, envPrefix)
 	return rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_")

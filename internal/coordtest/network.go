@@ -145,7 +145,7 @@ func (n *Network) Break(a, b meta.NodeID) {
 	n.reconnectLocked()
 }
 
-// Wait returns when nothing is in transit any more.
+// Wait returns when nothing is in transit.
 func (n *Network) Wait() { n.running.Wait() }
 
 // Peers returns a node's connections to the others.
@@ -226,7 +226,7 @@ func (p *pipe) connectLocked() {
 	}
 }
 
-// breakLocked ends the session, if there is one, and tells the links.
+// breakLocked ends the session, if there is one, and notifies the links.
 func (p *pipe) breakLocked(refused bool) {
 	was := p.up
 	p.up, p.starving = false, nil
@@ -282,7 +282,7 @@ type link struct {
 	closed bool // guarded by the network's mutex
 }
 
-// fire tells the link something unless it is closed.
+// fire notifies the link unless it is closed.
 func (l *link) fire(event func()) {
 	n := l.pipe.net
 	n.mu.Lock()

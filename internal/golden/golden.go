@@ -31,7 +31,7 @@ func Compare[T ~string | ~[]byte](t testing.TB, file string, got T) {
 	}
 }
 
-// difference tells texts line by line, other content as a whole.
+// difference describes the difference of texts line by line, of other content as a whole.
 func difference(want, got string) string {
 	if utf8.ValidString(want) && utf8.ValidString(got) {
 		return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Lanes do the work on each of many things in runs that come one at a time, while the
-// work on other things continues. A caller that asks for work gets the outcome of a run
-// that begins after that, and shares it with all who asked meanwhile. So however often
-// it is asked, and however long a run takes, at most one more waits behind it.
+// Lanes run work per key: the runs of one key come one after another, those of different keys are
+// concurrent. A caller that asks for work gets the outcome of a run that begins afterwards, and
+// shares it with all who asked meanwhile. At most one run per key waits, however often it is
+// requested and however long a run takes.
 type Lanes[K comparable, R any] struct {
 	ended error
 	work  func(K) (R, error)

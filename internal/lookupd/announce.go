@@ -318,9 +318,9 @@ func registrations(topics map[string][]string) map[registration]struct{} {
 	return all
 }
 
-// difference returns the commands that lead from what a daemon was told to
-// what it should know. Taking back a topic takes back its channels, so those
-// come first; a topic is registered before its channels.
+// difference returns the commands that turn the registrations at a daemon into the wanted ones.
+// Unregistering a topic also unregisters its channels, so those come first; a topic is registered
+// before its channels.
 func difference(told, want map[registration]struct{}) []string {
 	order := func(a, b registration) int {
 		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.channel, b.channel))

@@ -187,7 +187,7 @@ func (d *Directory) forgetLocked(topic string) {
 	delete(d.topics, topic)
 }
 
-// DeleteTopic forgets a topic, its channels and who serves it.
+// DeleteTopic forgets a topic, its channels and its nodes.
 func (d *Directory) DeleteTopic(topic string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func (d *Directory) DeleteTopic(topic string) {
 	d.forgetLocked(topic)
 }
 
-// DeleteChannel forgets a channel and tells whether there was one.
+// DeleteChannel forgets a channel and reports whether it existed.
 func (d *Directory) DeleteChannel(topic, channel string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

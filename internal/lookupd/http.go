@@ -15,7 +15,7 @@ import (
 type answer struct {
 	status int
 	body   any    // nil: empty; a string: plain text; else JSON
-	code   string // set: an error, told as {"message": code}
+	code   string // if set: an error, sent as {"message": code}
 }
 
 func ok(body any) answer                    { return answer{status: http.StatusOK, body: body} }
@@ -30,8 +30,7 @@ type directoryAPI struct {
 	now     func() time.Time
 }
 
-// Handler returns the lookup daemon's HTTP API over d. version is what /info
-// tells.
+// Handler returns the lookup daemon's HTTP API over d. /info reports version.
 func Handler(d *Directory, version string) http.Handler {
 	api := &directoryAPI{dir: d, version: version, now: time.Now}
 	mux := http.NewServeMux()

@@ -26,7 +26,7 @@ const (
 type Server struct {
 	// Directory is filled by what nodes say. Required.
 	Directory *Directory
-	// Self is what the server tells nodes about itself.
+	// Self is the server's description of itself, sent to nodes.
 	Self Self
 	// IdleTimeout ends a connection that has been silent for so long; 0: never.
 	IdleTimeout time.Duration

@@ -21,8 +21,8 @@ const (
 	SectionAdmin = "8" // services, and programs for administrators
 )
 
-// Write writes one page for root and one for each of its commands into dir, which it
-// makes if it is not there.
+// Write writes one page for root and one for each of its commands into dir, which it creates if
+// necessary.
 func Write(root *cobra.Command, section, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // manual pages are for everyone
 		return fmt.Errorf("create directory for manual pages: %w", err)

@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// Rule is one rule of the protocol. A search can be told to break it.
+// Rule is one rule of the protocol. A search can be configured to break it.
 type Rule uint8
 
 // The rules, in the order of docs/replication.md.

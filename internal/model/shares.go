@@ -15,9 +15,9 @@ func (n *replica) holdsPosition(f uint8) bool {
 	return n.told.has(f) && n.dropped[f] == 0 && n.positions[f] >= n.position
 }
 
-// sendsChange reports whether there is a FIN of which follower f has not been told
-// since the snapshot. Behind a gap no such change is sent: it would cover what was
-// dropped, or be refused as sharesBehindGap has it.
+// sendsChange reports whether there is a FIN that follower f has not received since the snapshot.
+// No change is sent after a gap: it would cover the dropped one, or be refused (see
+// sharesBehindGap).
 func (n *replica) sendsChange(f uint8) bool {
 	return n.told.has(f) && n.dropped[f] == 0 && n.positions[f] < max(n.position, n.handed)
 }
@@ -28,8 +28,8 @@ func (n *replica) sent(f uint8) uint8 {
 	return max(n.positions[f], max(n.dropped[f], 1)-1)
 }
 
-// drops: the next share for follower f is dropped on its way, as where a queue is
-// full. The session continues. The leader hears of the error only later.
+// drops: the next share for follower f is dropped on its way, for instance because a queue is full.
+// The session continues. The leader learns of the error only later.
 func (x channel) drops(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	if !x.of.hears(s, r, f) {
@@ -51,9 +51,9 @@ func (x channel) drops(s *State, r, f uint8) {
 	}
 }
 
-// sharesBehindGap: a change of another channel reaches follower f, which lacks the
-// share before it. It names that share, so f refuses it, and the session ends. The
-// session ends in the same way when leader r hears that a request was dropped.
+// sharesBehindGap: a change of another channel reaches follower f, which lacks the share before it.
+// The change names that share, so f refuses it, and the session ends. The session also ends when
+// leader r learns that a request was dropped.
 func (x channel) sharesBehindGap(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	if n.dropped[f] == 0 || !n.told.has(f) || !x.of.hears(s, r, f) {

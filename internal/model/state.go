@@ -77,7 +77,7 @@ const (
 	intact        loss = iota
 	lostUnsynced       // a power cut took what was not synced
 	lostDisk           // the disk is empty
-	lostDirectory      // the replica's directory is gone
+	lostDirectory      // the replica's directory is missing
 	missing            // the same, and the node has registered: it waits to be out of the ISR
 	lostEnd            // opening the log has cut its end
 	olderDisk          // the disk is older, and the node does not know it
@@ -90,7 +90,7 @@ type replica struct {
 	durable   uint8  // what a power cut leaves
 	committed uint8  // committed end, as this replica knows it
 	adopted   uint8  // the highest epoch that it has answered in
-	position  uint8  // of the ordered channel: what it was told; it uses no more of it than is committed
+	position  uint8  // of the ordered channel: what it received; it uses only the committed part
 	noted     uint8  // the position that a kill leaves: in the newest snapshot, or in the journal
 	stored    uint8  // the position that a power cut leaves at least: in the newest snapshot
 	taken     record // the newest snapshot that it has taken from a leader: of which epoch, and its number
@@ -188,7 +188,7 @@ func (s *State) latest() decision { return s.meta[s.version] }
 // view returns the metadata that replica r acts on.
 func (s *State) view(r uint8) decision { return s.meta[s.nodes[r].applied] }
 
-// replicas returns who there is.
+// replicas returns the replicas that exist.
 func (c *Config) replicas() set {
 	if c.Alone {
 		return one(0)

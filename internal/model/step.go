@@ -77,7 +77,7 @@ const (
 	AnswerDelayed = 2
 )
 
-// Step is one step of a history: what happened, to whom, with which numbers.
+// Step is one step of a history: the event, the replicas, and their numbers.
 type Step struct {
 	Kind    StepKind
 	A, B, C uint8
@@ -88,7 +88,7 @@ func (s Step) answered(how StepKind) Step {
 	return s
 }
 
-// String tells the step in a line.
+// String describes the step in one line.
 func (s Step) String() string {
 	a, b, rec := name(s.A), name(s.B), record(s.C)
 	switch s.Kind {
@@ -133,7 +133,7 @@ func (s Step) String() string {
 	}
 }
 
-// ofPush tells a push and what becomes of it.
+// ofPush describes a push and its outcome.
 func (s Step) ofPush() string {
 	a, b, rec := name(s.A), name(s.B), record(s.C)
 	pushes := fmt.Sprintf("%s pushes %v to %s", a, rec, b)
@@ -162,7 +162,7 @@ func (s Step) ofPush() string {
 	}
 }
 
-// ofChannel tells a step of the ordered channel.
+// ofChannel describes a step of the ordered channel.
 func (s Step) ofChannel() string {
 	a, b := name(s.A), name(s.B)
 	switch s.Kind {
@@ -195,7 +195,7 @@ func (s Step) ofChannel() string {
 	}
 }
 
-// ofLease tells a step of who may deliver.
+// ofLease describes a step of the delivery lease.
 func (s Step) ofLease() string {
 	a, b := name(s.A), name(s.B)
 	switch s.Kind {
@@ -220,7 +220,7 @@ func (s Step) ofLease() string {
 	}
 }
 
-// ofDamage tells a step in which a log is damaged, or what follows from it.
+// ofDamage describes a step in which a log is damaged, or a consequence of it.
 func (s Step) ofDamage() string {
 	a := name(s.A)
 	switch s.Kind {
@@ -242,7 +242,7 @@ func (s Step) ofDamage() string {
 	}
 }
 
-// ofMetadata tells a step of the metadata, or what else is given.
+// ofMetadata describes a step of the metadata, or any other step.
 func (s Step) ofMetadata(otherwise string) string {
 	a := name(s.A)
 	switch s.Kind {

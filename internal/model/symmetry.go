@@ -48,7 +48,7 @@ func (f *fingerprinter) of(s *State) uint64 {
 	return max(least, 1) // 0 is an empty place in the table
 }
 
-// key hashes what tells replica r from the others and mentions no other.
+// key hashes what distinguishes replica r from the others, without mentioning another replica.
 func (f *fingerprinter) key(s *State, r uint8) uint64 {
 	n := s.nodes[r]
 	n.match = [replicas]uint8{n.match[r]}

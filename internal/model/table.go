@@ -9,7 +9,7 @@ type table struct {
 
 const smallestTable = 1 << 16
 
-// add puts a fingerprint in and tells whether it is new.
+// add adds a fingerprint and reports whether it is new.
 func (t *table) add(print uint64) bool {
 	if 2*t.used >= len(t.slots) {
 		t.grow()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// trace tells the history that leads to state number last, and from there to
-// the first violation. States are found again by their fingerprints, from the
-// beginning, so that one replica keeps one name throughout.
+// trace reconstructs the history that leads to state number last, and from there to the first
+// violation. States are found again by their fingerprints, from the beginning, so that each replica
+// keeps one name throughout.
 func (s *search) trace(last uint32) ([]Step, Violation) {
 	var prints []uint64
 	for at := last; at != 0; at = s.parents[at] {
@@ -39,7 +39,7 @@ func (s *search) trace(last uint32) ([]Step, Violation) {
 	return steps, violation
 }
 
-// String tells the result: a line of numbers, and the history of a violation.
+// String describes the result: a line of numbers, and the history of a violation.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d states, %d transitions, depth %d: ", r.States, r.Transitions, r.Depth)

@@ -38,12 +38,12 @@ type Config struct {
 	// the operating system's disk. "": there is no such secret.
 	FirstAdminFile string
 	Log            *slog.Logger
-	Version        string // told to NSQ clients and tools
+	Version        string // reported to NSQ clients and tools
 	Lookupds       *Lookupds
 	Level          *slog.LevelVar // the least severe level that is logged
 }
 
-// announcement is what this node tells the other nodes about itself.
+// announcement is this node's description of itself for the other nodes.
 func (c *Config) announcement() meta.Node {
 	hostname, _ := os.Hostname() // "" where there is none
 	return meta.Node{

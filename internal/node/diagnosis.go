@@ -46,7 +46,7 @@ func settings(c *Config) string {
 // addresses are the URLs in a text.
 var addresses = regexp.MustCompile(`[a-z]+://[^\s"]+`)
 
-// withoutPasswords leaves out who a URL logs in as, and what it asks, which may be a token.
+// withoutPasswords removes the user and the query, which may contain a token, from a URL.
 func withoutPasswords(text string) string {
 	return addresses.ReplaceAllStringFunc(text, func(address string) string {
 		scheme, rest, _ := strings.Cut(address, "://")

@@ -67,7 +67,7 @@ func (ls *Listeners) WrapClients(nsq, http func(net.Listener) net.Listener) {
 	}
 }
 
-// Close closes every socket. Closing one twice does no harm.
+// Close closes every socket. It is idempotent.
 func (ls *Listeners) Close() {
 	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster} {
 		for _, l := range bound {

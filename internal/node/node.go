@@ -89,10 +89,9 @@ type Node struct {
 	startedAt time.Time
 }
 
-// Open recovers a node from its data directory: its place in the cluster and the
-// metadata, then the partitions that it gives to this node, then what serves them. It
-// serves NSQ clients only with Serve; HTTP clients are told meanwhile that it is not
-// ready. ctx ends the recovery.
+// Open recovers a node from its data directory: its place in the cluster and the metadata, then the
+// partitions that the metadata assigns to it, then their servers. It serves NSQ clients only with
+// Serve; until then HTTP clients get the answer that it is not ready. ctx ends the recovery.
 func Open(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -226,7 +225,7 @@ func scrubInterval(d time.Duration) time.Duration {
 	return d
 }
 
-// bootID names this boot of the kernel: what was not synced before it is gone.
+// bootID identifies this boot of the kernel: data that was not synced before it is lost.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -372,8 +371,8 @@ func ignoreClosed(err error) error {
 // Ready is closed once the node serves as a member of its cluster.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// Alive tells why the node should be killed and restarted, or nil. It does not wait and
-// does not depend on other nodes.
+// Alive returns why the node should be killed and restarted, or nil. It does not wait and does not
+// depend on other nodes.
 func (n *Node) Alive() error { return n.member.Err() }
 
 // Status is one line for an operator.
@@ -419,9 +418,9 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
-// Abort closes a node that was opened as if its process had been killed: it hands nothing
-// over, and the next start is not told that this end was in order. What still is written to
-// the disk, Config.Disk and Config.MetaFS decide.
+// Abort closes an open node as if its process had been killed: it transfers nothing, and the next
+// start does not count this stop as clean. Config.Disk and Config.MetaFS decide what is still
+// written to the disk.
 func (n *Node) Abort() error {
 	n.aborted.Store(true)
 	return n.Close()
@@ -440,8 +439,8 @@ func (n *Node) hangUp() {
 	}
 }
 
-// abandon closes connections where the disk hangs and files cannot be closed:
-// others must see that this node is gone.
+// abandon closes connections if the disk hangs and files cannot be closed: others must see that
+// this node is down.
 func (n *Node) abandon() error {
 	return errors.Join(
 		closeWithin(stalledClose, n.member.Close),
@@ -482,9 +481,9 @@ func (s subscriber) Subscribe(ctx context.Context, r consume.Subscribe) (server.
 // catalog is what a node serves, for lookup daemons.
 type catalog struct{ n *Node }
 
-// Topics implements lookupd.Catalog. It reads the metadata, whose changes
-// Changed tells of; what the node hosts follows a moment later. Only ephemeral
-// channels are not in the metadata.
+// Topics implements lookupd.Catalog. It reads the metadata, whose changes Changed reports; the
+// replicas that the node hosts follow a moment later. Only ephemeral channels are not in the
+// metadata.
 func (c catalog) Topics() map[string][]string {
 	all := map[string][]string{}
 	self := meta.NodeID(c.n.c.Options.NodeID)

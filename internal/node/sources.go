@@ -101,7 +101,7 @@ func (n *Node) statsd() *nsqd.Statsd {
 	})
 }
 
-// figures tells how statistics are put in the form of nsqd.
+// figures returns how statistics are presented in nsqd's format.
 func figures(o *config.Options) nsqd.Figures {
 	return nsqd.Figures{MemQueueSize: int64(o.Limits.MemQueueSize), Quantiles: o.Latency.Quantiles()}
 }

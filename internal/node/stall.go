@@ -9,8 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A disk that hangs is a failed disk: others should take over, and they do once
-// this node is gone.
+// A stalled disk counts as failed: other nodes should take over, and do so once this node is down.
 const (
 	stallLimit = 5 * time.Second
 	stallLook  = 400 * time.Millisecond

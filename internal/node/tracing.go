@@ -149,7 +149,7 @@ func (x *tracing) named(m trace.Message) (topic, id string) {
 	return t.Name, seq.NumberingOf(cluster, m.Incarnation).ID(m.ID).String()
 }
 
-// find returns a topic and the id of the cluster; nil: it is not there, or not known yet.
+// find returns a topic and the id of the cluster; nil: not found, or not known yet.
 func (x *tracing) find(incarnation uint64) (t *meta.Topic, cluster string) {
 	if x.n.member == nil {
 		return nil, ""

@@ -3,8 +3,8 @@ package signal
 
 import "sync"
 
-// Signal tells any number of waiters that something happened. The zero value is
-// ready. Its methods are safe for concurrent use.
+// Signal notifies any number of waiters of an event. The zero value is ready. Its methods are safe
+// for concurrent use.
 type Signal struct {
 	mu sync.Mutex    // guards ch
 	ch chan struct{} // closed, and forgotten, each time; nil: no goroutine has waited since

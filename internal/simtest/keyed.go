@@ -1,7 +1,7 @@
 package simtest
 
-// NewKeyedChannel returns the record of a channel that has messages of one key in order, as
-// NewChannel has all of them, and no order between keys. keyOf tells the key by a message's name.
+// NewKeyedChannel returns the record of a channel ordered by key: like NewChannel for the messages
+// of each key, with no order between keys. keyOf returns the key for a message's name.
 func NewKeyedChannel(h *History, keyOf func(name string) string) *Channel {
 	c := NewChannel(h, false)
 	c.keyOf, c.lines = keyOf, map[string]*Channel{}

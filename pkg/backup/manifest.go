@@ -36,10 +36,10 @@ type Manifest struct {
 	Topics  []Topic   `json:"topics"`  // by name
 }
 
-// Topic is a topic in a backup. Config and the channels' settings are as /v1 tells them.
+// Topic is a topic in a backup. Config and the channels' settings are as in /v1.
 type Topic struct {
 	Name       string          `json:"name"`
-	FirstID    string          `json:"first_id"` // tells it from an earlier topic of the name
+	FirstID    string          `json:"first_id"` // distinguishes it from an earlier topic of the name
 	Paused     bool            `json:"paused,omitempty"`
 	Config     json.RawMessage `json:"config"`
 	Channels   []Channel       `json:"channels,omitempty"`

@@ -21,7 +21,7 @@ const (
 	readyPoll    = 5 * time.Millisecond
 )
 
-// nsqVersion is the release of nsqd that clients are told, as brokerd tells them.
+// nsqVersion is the release of nsqd that is reported to clients, as in brokerd.
 const nsqVersion = "1.3.0"
 
 // Node is a node running in the test process. Its methods must be called from the test's

@@ -57,7 +57,7 @@ func run(t testing.TB, count int, with []Option) Nodes {
 	return nodes
 }
 
-// place gives each node its listeners, and tells each where the others are.
+// place gives each node its listeners and the addresses of the others.
 func place(ctx context.Context, t testing.TB, count int, o options) (Nodes, []*node.Listeners, error) {
 	var nodes Nodes
 	var bound []*node.Listeners

@@ -58,7 +58,7 @@ func (x *Spins) At(now time.Time) []Spin {
 	return x.found
 }
 
-// turnLocked ends the window if its time is over. A window that is ended too late is discarded.
+// turnLocked ends the window if it has expired. A window that is ended too late is discarded.
 func (x *Spins) turnLocked(now time.Time) {
 	took := now.Sub(x.began)
 	if took < spinWindow {

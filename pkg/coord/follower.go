@@ -144,8 +144,8 @@ func (f *followerState) has(end seq.Offset, shares uint64) bool {
 	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
 }
 
-// tellAfter is for how long nothing was sent to a follower before a tick tells it the committed end.
-// With a few messages a second, the next batch tells it.
+// tellAfter is how long nothing must have been sent to a follower before a tick sends it the
+// committed end. With a few messages a second, the next batch carries it.
 const tellAfter = 350 * time.Millisecond
 
 // tell sends the committed end to the followers that do not know it, and to which nothing was sent for

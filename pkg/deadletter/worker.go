@@ -123,7 +123,7 @@ func (w *Worker) end(s Source, err error) {
 	} else {
 		at.until = now.Add(retryAfter)
 	}
-	for c, x := range w.stations { // forgets channels that are not poked any more, because they are gone
+	for c, x := range w.stations { // forgets channels that no longer exist
 		if !x.serves && now.Sub(x.until) > time.Minute {
 			delete(w.stations, c)
 		}

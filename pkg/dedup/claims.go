@@ -13,7 +13,7 @@ type claim struct {
 	used bool
 }
 
-// Add adds a hash, and reports whether it was not there.
+// Add adds a hash and reports whether it is new.
 func (c *claims) Add(h *Hash) bool {
 	if 2*(c.count+1) > len(c.slots) {
 		c.resize(max(fewest, 2*len(c.slots)))

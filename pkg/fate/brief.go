@@ -2,9 +2,9 @@ package fate
 
 import "errors"
 
-// Brief returns an error that reads as the first of some known errors that it wraps, for those
-// who need not know the paths and names of the whole error, which it wraps as well. An error that
-// wraps none of them stays as it is.
+// Brief returns an error with the text of the first of the known errors that it wraps, for readers
+// who do not need the paths and names of the whole error. The result wraps the whole error as well.
+// An error that wraps none of them is returned unchanged.
 func Brief(err error, known ...error) error {
 	for _, k := range known {
 		if errors.Is(err, k) {

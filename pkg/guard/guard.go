@@ -82,7 +82,7 @@ func (g *Guard) Changed() <-chan struct{} {
 type Identity struct {
 	token *access.Token
 	names []string // of a verified certificate
-	user  string   // who gave the right password
+	user  string   // the user with that password
 	first bool     // the secret of the first administrator was given
 }
 

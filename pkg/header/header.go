@@ -61,9 +61,9 @@ type Reserved struct {
 	Options bool
 }
 
-// Parse reads a header, which must be a JSON object, and checks its reserved keys. That of a
-// dead letter is refused: who could publish one would name the channel to which its body is
-// brought by a redrive. Key and Dedup may share their memory with raw.
+// Parse reads a header, which must be a JSON object, and checks its reserved keys. The reserved key
+// of dead letters is refused: a client that could publish one would choose the channel to which a
+// redrive appends its body. Key and Dedup may share their memory with raw.
 func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)

@@ -120,7 +120,7 @@ func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error)
 	return n.o.proposeObserved(ctx, c)
 }
 
-// proposeObserved proposes a change, also of a node that exits, and tells the observer.
+// proposeObserved proposes a change, even on a stopping node, and notifies the observer.
 func (o *Options) proposeObserved(ctx context.Context, c meta.Command) (meta.Result, error) {
 	began := time.Now()
 	r, err := o.Meta.Propose(ctx, c)

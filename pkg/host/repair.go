@@ -128,7 +128,7 @@ func (m *repairer) start(h *Topic, hp *Held) {
 		m.repair(h, hp)
 		hp.repairing.Store(false)
 		if p := m.alone(h, hp); p != nil && m.life.ctx.Err() == nil {
-			m.start(h, hp) // a request during the round was not heard
+			m.start(h, hp) // a request during the round was missed
 		}
 	})
 }

@@ -196,7 +196,7 @@ func (k *Keeper) SetWindow(d time.Duration) {
 	k.window.SetLasts(d)
 }
 
-// Expire forgets the ids whose window is over.
+// Expire forgets the ids whose window has passed.
 func (k *Keeper) Expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

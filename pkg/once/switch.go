@@ -76,7 +76,7 @@ func (s *Switch) Committed() {
 	}
 }
 
-// Expire forgets the ids whose window is over. It is called periodically.
+// Expire forgets the ids whose window has passed. It is called periodically.
 func (s *Switch) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Switch) Expire() {
 	}
 }
 
-// Close tells everybody who waits that nothing more becomes known here. The term has ended.
+// Close fails all waiting duplicates: the term has ended, so no outcome will become known here.
 func (s *Switch) Close() {
 	if k := s.keeper.Load(); k != nil {
 		k.Close()

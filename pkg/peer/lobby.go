@@ -66,7 +66,7 @@ func (p *place) seat() bool {
 	return p.seated
 }
 
-// free gives back all places of the connection.
+// free releases all slots of the connection.
 func (p *place) free() {
 	p.leave()
 	if p.seated {

@@ -78,7 +78,7 @@ func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) e
 		return err
 	}
 	if !proven(secrets, shown, dialerSide, dialer, own) {
-		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // they may have gone
+		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // the peer may have disconnected
 		return errOtherSecret
 	}
 	if _, err := conn.Write(encodeHelloBody([]byte{typeWelcome})); err != nil {
@@ -98,7 +98,7 @@ func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello)
 		return err
 	}
 	if !proven(secrets, shown, acceptorSide, own, acceptor) {
-		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // they may have gone
+		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // the peer may have disconnected
 		return errOtherSecret
 	}
 	proof := append([]byte{typeProof}, prove(secrets[0], dialerSide, own, acceptor)...)

@@ -218,12 +218,12 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Co
 		return nil, nil, err
 	}
 	if refused := t.judge(hello, leaf); refused != nil {
-		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
+		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // the peer may have disconnected
 		return nil, hello, refused
 	}
 	secrets := t.options.secrets(hello.Class)
 	if refused := noSecret(secrets, hello); refused != nil {
-		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
+		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // the peer may have disconnected
 		return nil, hello, refused
 	}
 	if !hello.Class.visits() && !p.seat() {

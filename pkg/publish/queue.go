@@ -90,7 +90,7 @@ type queue struct {
 	numbers numbers
 
 	mu       sync.Mutex // guards what follows
-	left     sync.Cond  // signals that the queue is gone, or holds less than before
+	left     sync.Cond  // signals that the queue is gone, or shorter than before
 	gone     bool       // no longer in the set
 	closed   error      // why nothing is kept any longer
 	bytes    int

@@ -89,7 +89,7 @@ func (r *round) write() {
 	r.members = r.members[:n]
 }
 
-// sync makes the writes durable, and tells the members.
+// sync makes the writes durable and notifies the members.
 func (r *round) sync(fs *FS) {
 	if len(r.requests) == 0 {
 		return

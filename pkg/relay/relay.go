@@ -33,8 +33,8 @@ const (
 	stallLogEvery = time.Minute
 )
 
-// ErrPaused ends a relay when this process has stood still: messages that the relay has or receives
-// may have been given to others since.
+// ErrPaused ends a relay after this process was paused: messages that the relay holds or receives
+// may have been delivered to others meanwhile.
 var ErrPaused = errors.New("node was paused")
 
 // errClosed refuses answers after the relay was closed.
@@ -158,9 +158,9 @@ func (r *Relay) fetch() {
 	}
 }
 
-// fetched handles the answer to a Fetch. A message that timed out at the leader while the client's Finish for it was on
-// its way is dropped: the leader accepts that Finish for the new delivery, and goes on to the next message. If it does
-// not, the message times out again.
+// fetched handles the answer to a Fetch. A message that timed out at the leader while the client's
+// Finish for it was in transit is dropped: the leader accepts that Finish for the new delivery and
+// continues with the next message. If the leader does not, the message times out again.
 func (r *Relay) fetched(reply []byte, err error) {
 	var got []topic.Delivery
 	var starved bool

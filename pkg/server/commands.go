@@ -99,7 +99,7 @@ func (s *session) respond(cmd *nsq.Command) error {
 		return nil
 	}
 	if code := failure.Extending(err); code != failure.NoWire && s.form.Binary && cmd.Verb == nsq.Fin {
-		return &nsq.Error{Code: code, Ends: true} // the client asks who leads
+		return &nsq.Error{Code: code, Ends: true} // the client looks up the leader
 	}
 	if s.form.Binary {
 		return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, id, err)

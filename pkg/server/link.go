@@ -171,7 +171,7 @@ func (l *link) abort(how Ending, why error) {
 // Disconnect ends the connection: see consume.Client.
 func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
 
-// Unfinished tells the client that a FIN came too late: see consume.Client. It does not tell a
+// Unfinished notifies the client that a FIN came too late: see consume.Client. It does not notify a
 // client that does not read its answers.
 func (l *link) Unfinished(id seq.MessageID, reason error) {
 	e := nsq.Errorf(failure.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)

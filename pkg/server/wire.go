@@ -29,8 +29,8 @@ func audienceOf(knows, names bool) audience {
 	return standard
 }
 
-// publishError returns the error that a client gets for a failed publish. The error's fate alone
-// tells whether the messages may be stored.
+// publishError returns the error that a client gets for a failed publish. Only the error's fate
+// determines whether the messages may be stored.
 func publishError(verb nsq.Verb, topic string, err error, reader audience) *nsq.Error {
 	if fate.Of(err) == fate.Refused {
 		if code := reader.extended(err); code != failure.NoWire {

@@ -267,7 +267,7 @@ func (w *writer) deliver(now time.Time) int {
 	w.reserve()
 	most := min(max((w.limit-len(w.buf))/w.average, 1), maxTake)
 	if w.wanted > 0 {
-		most = 0 // it only sees to itself: a message would be read in vain
+		most = 0 // it only checks itself: a message would be read without effect
 	}
 	before, seen := len(w.buf), w.emitted
 	n, err := w.sub.Take(now, most, w.emitter)

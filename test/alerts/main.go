@@ -90,8 +90,8 @@ func namesOf(rules string) (names []string) {
 	return names
 }
 
-// unknown returns what is wrong with the list of scenes: an alert that none fires and nobody excuses, or one that is
-// not in the file.
+// unknown describes mistakes in the list of scenes: an alert that no scene fires and that is not
+// excused, or one that is not in the file.
 func unknown(alerts []string, scenes []scene) error {
 	var problems []error
 	accounted := slices.Collect(maps.Keys(notFired))

@@ -21,7 +21,7 @@ type scene struct {
 	fires []string
 	// act causes the trouble and returns; why not says that it cannot be caused on this machine.
 	act func(ctx context.Context, st *stage) (whyNot string, err error)
-	// goes on for as long as the alerts have not fired; nil: the trouble stays by itself.
+	// goOn repeats the trouble until the alerts have fired; nil: the trouble persists without it.
 	goOn func(ctx context.Context, st *stage) error
 	// cure ends the trouble.
 	cure func(ctx context.Context, st *stage) error
@@ -167,7 +167,7 @@ func smallTopic(ctx context.Context, st *stage) (string, error) {
 	return "", st.ctl(ctx, "topic", "create", "small", "--replicas", "3", "--max-bytes", "1MiB", "--on-full", "reject")
 }
 
-// publishTooMuch publishes until the topic is full, and then goes on to.
+// publishTooMuch publishes until the topic is full, and continues.
 func publishTooMuch(ctx context.Context, st *stage) error {
 	for range 3 {
 		body := strings.NewReader(strings.Repeat("x", 100_000))
@@ -319,7 +319,7 @@ func electUnclean(ctx context.Context, st *stage) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = nodes.Await(limited, func() error {
-		_ = st.client.Publish(limited, "pair", []byte("unseen")) // it makes the leader notice; the topic tells whether
+		_ = st.client.Publish(limited, "pair", []byte("unseen")) // it makes the leader notice; reading the topic shows whether it has
 		t, err := st.c.Topic(limited, "pair")
 		if err == nil && len(t.Partitions[0].ISR) > 1 {
 			err = fmt.Errorf("%s is still in sync", other)
@@ -380,7 +380,7 @@ func damage(ctx context.Context, st *stage) (string, error) {
 	if err := st.again(ctx, n); err != nil {
 		return "", err
 	}
-	x, err := st.client.Subscribe(topic, "c") // who reads finds the damage sooner than the scrubber does
+	x, err := st.client.Subscribe(topic, "c") // a reader finds the damage sooner than the scrubber
 	if err != nil {
 		return "", err
 	}

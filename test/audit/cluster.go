@@ -121,8 +121,8 @@ func (d *doubt) excused(t *turmoil, o *Options) bool {
 	return t.moved(d.partition, d.end-o.Notice, min(d.at, d.end+o.Window)+o.Notice)
 }
 
-// judge ends the doubts about a connection that has ended, and those whose time is
-// over. With no connection it is only these.
+// judge resolves the doubts about a connection that has ended, and those whose time has expired.
+// Without a connection, only the latter.
 func (a *Audit) judge(now time.Duration, c int, x *conn) {
 	kept := a.doubts[:0]
 	for i := range a.doubts {

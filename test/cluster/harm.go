@@ -17,8 +17,8 @@ const (
 	harmAfter  = 150
 )
 
-// harm is damage to one replica's files while all nodes are down. dir is the replica's directory,
-// older is a copy of it that was made before the last messages.
+// harm damages one replica's files while all nodes are down. dir is the replica's directory; older
+// is a copy of it from before the last messages.
 type harm struct {
 	name string
 	do   func(st *stage, dir, older string) error

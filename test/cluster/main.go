@@ -176,7 +176,7 @@ func choose(names string, long bool) ([]scenario, error) {
 	return chosen, nil
 }
 
-// soak plays random scenarios, each with a seed of its own, until the time is over or one fails.
+// soak runs random scenarios, each with its own seed, until the time has passed or one fails.
 func soak(ctx context.Context, o options, chosen []scenario) error {
 	rng := rand.New(rand.NewPCG(o.seed, 0))
 	began := time.Now()

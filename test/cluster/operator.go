@@ -147,8 +147,8 @@ func retire(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// fiveNodes has two of five nodes down at once. One is started again. The other is gone for good,
-// and a new node replaces it.
+// fiveNodes has two of five nodes down at once. One is started again. The other is lost
+// permanently, and a new node replaces it.
 func fiveNodes(st *stage) error {
 	var down []*nodes.Node
 	for range 2 {

@@ -68,7 +68,7 @@ func playQuorumLost(st *stage) error {
 	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
 }
 
-// diagnosed demands that a node without a quorum tells an operator which nodes are silent.
+// diagnosed requires that a node without a quorum names the silent nodes to an operator.
 func diagnosed(st *stage, silent []*nodes.Node) error {
 	return await(st, answerTimeout, func(context.Context) error {
 		var errs []error
@@ -160,7 +160,7 @@ func createRefuses(st *stage) error {
 	return nil
 }
 
-// publishUntilOK publishes one message, and repeats that until it succeeds or the time is over.
+// publishUntilOK publishes one message, and repeats that until it succeeds or the time has passed.
 func publishUntilOK(n *nodes.Node, topic string, until time.Time) error {
 	var err error
 	for time.Now().Before(until) {

@@ -15,9 +15,9 @@ import (
 // refusedStatus is the exit status of a node whose cluster was recovered without it.
 const refusedStatus = "exit status 78"
 
-// playRecovered loses two of three nodes for good under load. The operator recovers the third one
-// as the manual says. Everything that was acknowledged must still be delivered. The old nodes must
-// be refused with the data that they have, and may join with empty disks.
+// playRecovered loses two of three nodes permanently under load. The operator recovers the third
+// one as the manual says. Every acknowledged message must still be delivered. The old nodes must be
+// refused with their data, and may join with empty disks.
 func playRecovered(st *stage) error {
 	survivor, err := partitionLeader(st)
 	if err != nil {

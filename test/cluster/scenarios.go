@@ -257,7 +257,7 @@ func replaceNew(st *stage) error {
 	return retire(st, old)
 }
 
-// replaceAddress starts a new node at the address of a node that is lost for good.
+// replaceAddress starts a new node at the address of a permanently lost one.
 func replaceAddress(st *stage) error {
 	old, err := partitionLeader(st)
 	if err != nil {

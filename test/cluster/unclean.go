@@ -109,8 +109,8 @@ func onlyInSync(st *stage, name string, n *nodes.Node) error {
 	})
 }
 
-// electUnclean does what the manual says: a partition whose in-sync replica is gone stays offline
-// until an operator elects another replica. The command says what that loses.
+// electUnclean follows the manual: a partition whose in-sync replica is lost stays offline until an
+// operator elects another replica. The command reports the loss.
 func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	partition := name + "/0"
 	err := await(st, moveTimeout, func(context.Context) error {

@@ -131,7 +131,7 @@ func laggingMistakes() []mistake {
 		},
 		{
 			name: "a message is read for which there was no memory a moment ago", file: "pkg/server/writer.go",
-			old: "\t\tmost = 0 // it only sees to itself", with: "\t\t_ = most // it only sees to itself",
+			old: "\t\tmost = 0 // it only checks itself", with: "\t\t_ = most // it only checks itself",
 			tests: []string{"./pkg/server"}, run: "TestLargeMessageWaits",
 		},
 	}

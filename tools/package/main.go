@@ -44,7 +44,7 @@ func main() {
 }
 
 func run() error {
-	syscall.Umask(0o022) // the modes of what is packed do not depend on who packs
+	syscall.Umask(0o022) // file modes in the package do not depend on the user who packs
 	root := flag.String("root", "../..", "root of the repository")
 	out := flag.String("out", "", "directory of the results; emptied first (default ROOT/dist)")
 	stamp := flag.String("stamp", "", "linker flags of all programs")

@@ -27,7 +27,7 @@ type Rule struct {
 	Channel string `json:"channel,omitempty"` // of subscribe
 }
 
-// User is a user to whom rights can be granted.
+// User is a user with the rights granted to it.
 type User struct {
 	Name         string   `json:"name"`
 	HasPassword  bool     `json:"has_password"`

@@ -51,7 +51,7 @@ type Rescheduled struct {
 	Channel     string            `json:"channel"`
 	Action      string            `json:"action"` // cancelled or advanced
 	Count       int               `json:"count"`
-	NotDeferred []string          `json:"not_deferred"` // of the named ones: they are waiting, in flight, finished or not there
+	NotDeferred []string          `json:"not_deferred"` // of the named ones: waiting, in flight, finished or not found
 	Partitions  []RescheduledPart `json:"partitions"`
 	DryRun      bool              `json:"dry_run"`
 }

@@ -179,8 +179,8 @@ type request struct {
 	body   []byte
 }
 
-// attempt tries one node of left that are still to be asked. Where asking again
-// does no harm, it leaves the others their share of the time.
+// attempt tries one of the nodes in left. If the request may be repeated, it leaves the others
+// their share of the time.
 func (t *transport) attempt(ctx context.Context, left int, r request, out any) (again bool, err error) {
 	if deadline, ok := ctx.Deadline(); ok && r.method == http.MethodGet && left > 1 {
 		var cancel context.CancelFunc
@@ -191,7 +191,7 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 }
 
 // try sends the request to one node. again reports whether the next node may be tried: nothing was
-// changed, or repeating the request does no harm.
+// changed, or the request may be repeated.
 func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
 	if slices.ContainsFunc(strings.Split(r.path, "/"), isDotSegment) {
 		return false, Errorf(failure.Invalid, "topics and channels named . or .. can only be deleted")

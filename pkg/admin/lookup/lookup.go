@@ -277,8 +277,8 @@ func (s *Lookup) registrations(*http.Request) (any, error) {
 	return entries, nil
 }
 
-// deleteTopic deletes a topic. One that is not there is as good as
-// deleted, and remembered as such for the calls to nodes that may follow.
+// deleteTopic deletes a topic. A missing one counts as deleted, and is remembered as such for calls
+// to other nodes that may follow.
 func (s *Lookup) deleteTopic(r *http.Request) (any, error) {
 	name, err := nsqform.ExistingTopic(r)
 	if err != nil {

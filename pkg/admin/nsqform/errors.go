@@ -38,7 +38,7 @@ func PublishError(err error) error { return rowOf(failure.OfPublish(err)) }
 
 func rowOf(k *failure.Kind) *Error { return &Error{k.Code.Status(), k.Word} }
 
-// IsMissing reports whether an error is that a topic or channel is not there.
+// IsMissing reports whether an error says that a topic or channel was not found.
 func IsMissing(err error) bool {
 	return err != nil && errorOf(err).Status == http.StatusNotFound && !errors.Is(err, failure.PartitionNotFound)
 }

@@ -169,7 +169,7 @@ func answerPlain(w http.ResponseWriter, v any, err error) {
 	}
 }
 
-// AnswerWithoutTLS tells a client without TLS which port serves TLS.
+// AnswerWithoutTLS names the port that serves TLS to a client without TLS.
 func AnswerWithoutTLS(w http.ResponseWriter, httpsPort int) {
 	w.Header().Set(typeHeader, typeV1)
 	web.WriteJSON(w, http.StatusForbidden, struct {

@@ -94,7 +94,7 @@ func (v accessAPI) users(*http.Request) (answer, error) {
 	return success(list)
 }
 
-// aUser returns a user, who may be deleted.
+// aUser returns a user, who may have been deleted.
 func (v accessAPI) aUser(name string, of func(any) (answer, error)) (answer, error) {
 	d := v.of.Directory()
 	u := d.User(name)

@@ -57,7 +57,7 @@ type Trash interface {
 	Deleted() []*meta.Deleted
 	// Restore brings one back; of an incarnation, or the only one of the name (0).
 	Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error)
-	// Purge deletes a topic for good: the one that there is (0), or of an incarnation,
+	// Purge deletes a topic permanently: the current one (0), or the one with the incarnation,
 	// which may be in the trash.
 	Purge(ctx context.Context, name string, in meta.Incarnation) error
 }

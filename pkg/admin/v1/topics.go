@@ -64,8 +64,8 @@ func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 	return v.broker.Topic(name)
 }
 
-// naming makes an error about the topic or channel of a request say that this is not there, and
-// which name comes near.
+// naming adds to a not-found error the topic or channel of the request, and the most similar
+// existing name.
 func (v topicsAPI) naming(r *http.Request, err error) error {
 	noTopic, noChannel := errors.Is(err, failure.TopicNotFound), errors.Is(err, failure.ChannelNotFound)
 	name, channel := named(r, "topic"), named(r, "channel")
@@ -85,7 +85,7 @@ func (v topicsAPI) naming(r *http.Request, err error) error {
 	return err
 }
 
-// missing is the error of what is not there; near: a name that was meant perhaps.
+// missing is a not-found error; near is the name that was perhaps meant.
 func missing(what, near string) error {
 	e := api.Errorf(failure.NotFound, "%s not found", what)
 	if near != "" {

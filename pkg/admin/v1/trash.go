@@ -71,8 +71,8 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 	return success(v.topics.info(r.Context(), t))
 }
 
-// remove deletes a topic: it goes to the trash or, with purge=true, is deleted for good, together
-// with topics of the name in the trash.
+// remove deletes a topic: it goes to the trash or, with purge=true, is deleted permanently,
+// together with topics of the name in the trash.
 func (v trashAPI) remove(r *http.Request) (answer, error) {
 	q := r.URL.Query()
 	purge, err := strconv.ParseBool(cmp.Or(q.Get("purge"), "false"))

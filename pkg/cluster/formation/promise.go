@@ -19,7 +19,7 @@ type promises struct {
 	joined bool // it joins, or has joined
 }
 
-// heldAt returns whom the node is bound or promised to at a time.
+// heldAt returns the node to which this one is bound or promised at a time.
 func (p *promises) heldAt(now time.Time) (identity, bool) {
 	if p.to == (identity{}) || !p.bound && !now.Before(p.until) {
 		return identity{}, false
@@ -41,7 +41,7 @@ func (p *promises) promise(to identity, now time.Time, d time.Duration) bool {
 	return true
 }
 
-// bind makes a promise that has not run out one for good.
+// bind turns an unexpired promise into a bond, which does not expire.
 func (p *promises) bind(to identity, now time.Time) bool {
 	if held, ok := p.heldAt(now); p.joined || !ok || held != to {
 		return false
@@ -57,9 +57,9 @@ func (p *promises) release(to identity) {
 	}
 }
 
-// join is asked before the node self joins a cluster, whose members among those
-// seen are told. It refuses while the word is given to another founder that is
-// none of them: that one may be founding a cluster that counts on this node.
+// join is called before the node itself joins a cluster whose responding members are given. It
+// refuses while the node is promised to another bootstrap node that is not among them: that one may
+// be forming a cluster that counts on this node.
 func (p *promises) join(self identity, members []seen, now time.Time) bool {
 	if held, ok := p.heldAt(now); ok && held != self && !has(members, held.Node) {
 		return false

@@ -188,7 +188,7 @@ func (s *Sought) Postpone(e Extent) {
 	}
 }
 
-// Overdue gives up the ranges whose minute is over.
+// Overdue gives up the ranges whose time has expired.
 func (s *Sought) Overdue(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

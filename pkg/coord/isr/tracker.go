@@ -144,8 +144,8 @@ func (t *Tracker) advance() (seq.Offset, bool) {
 	return least, true
 }
 
-// member returns the entry of node and makes it if it is not there. The pointer
-// is good until the next call.
+// member returns the entry of node, which it creates if missing. The pointer is valid until the
+// next call.
 func (t *Tracker) member(node meta.NodeID) *member {
 	i := slices.IndexFunc(t.members, func(m member) bool { return m.node == node })
 	if i < 0 {

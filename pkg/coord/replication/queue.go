@@ -46,8 +46,8 @@ func (q *queue) push(r request) (now, taken bool) {
 	return true, true
 }
 
-// next pops the request after one that was handled. If there is none, or a change of
-// the role waits, which goes first, the caller's work is over.
+// next pops the request after the one just handled. If there is none, or a change of the role
+// waits, which goes first, the caller is done.
 func (q *queue) next() (r request, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -66,7 +66,7 @@ func Place(nodes []*meta.Node, existing map[meta.NodeID]meta.Load, partitions, r
 // can be passed, perhaps over others that lead as many as before, and says
 // whether there was one. Each partition's first replica leads it.
 func unburden(from *candidate, placed [][]*candidate) bool {
-	type step struct{ partition, replica int } // who led the partition passed it to the replica
+	type step struct{ partition, replica int } // the previous leader passed it to the replica
 	came := map[*candidate]step{from: {}}
 	for queue := []*candidate{from}; len(queue) > 0; queue = queue[1:] {
 		for i, chosen := range placed {

@@ -143,7 +143,7 @@ type latency struct {
 	Max  float64 `json:"max_us"`
 }
 
-// loadTimeout bounds one load: a server may stop answering for good.
+// loadTimeout bounds one load: a server may stop responding permanently.
 const loadTimeout = 90 * time.Second
 
 // loadgen runs one workload against a contender.

@@ -72,8 +72,7 @@ func main() {
 	}
 }
 
-// contest is who is compared by what; the first is what the others are compared
-// with.
+// contest is a comparison of programs; the first one is the reference.
 func contest(o options) ([]contender, []load, error) {
 	switch {
 	case o.features:

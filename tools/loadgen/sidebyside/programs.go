@@ -65,8 +65,8 @@ func nsqd(program string) contender {
 	}
 }
 
-// brokerdCluster is three nodes, and topics with three replicas that sync always.
-// Clients connect to the leader, as lookup tells them, or all to the first node.
+// brokerdCluster is three nodes, with topics of three replicas that sync always. Clients connect to
+// the leader named by lookup, or all to the first node.
 func brokerdCluster(program string, lookup bool) contender {
 	c := contender{
 		name: "brokerd R3",

@@ -59,8 +59,8 @@ func (d *Driver) Delete(_ context.Context, topic string) error {
 	return err
 }
 
-// Backlog implements broker.Driver. It does not count messages a connected
-// consumer has and has not acknowledged; once that is gone they are ready.
+// Backlog implements broker.Driver. It does not count messages that a connected consumer has not
+// acknowledged; once the consumer is gone, they are ready.
 func (d *Driver) Backlog(_ context.Context, topic string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

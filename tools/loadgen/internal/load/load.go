@@ -84,7 +84,7 @@ type Result struct {
 	Lost      int64 `json:"lost,omitempty"` // acknowledged, never received
 	Dups      int64 `json:"dups,omitempty"`
 	Reordered int64 `json:"reordered,omitempty"`
-	// Unacked is the group's backlog after the consumer has gone.
+	// Unacked is the group's backlog after the consumer has disconnected.
 	Unacked *int64 `json:"unacked,omitempty"`
 
 	FillPerSec float64 `json:"fill_per_sec,omitempty"`

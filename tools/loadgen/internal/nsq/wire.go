@@ -48,8 +48,8 @@ type Config struct {
 	Lookup bool
 	// NoCreate is for a broker whose topics are made outside this program.
 	NoCreate bool
-	// Topics, if more than 1, is over how many topics a publisher of Raw spreads what it
-	// publishes, one message or batch after the other: TOPIC_0, TOPIC_1 and so on.
+	// Topics, if more than 1, is the number of topics over which a publisher of Raw spreads its
+	// messages or batches, in turn: TOPIC_0, TOPIC_1 and so on.
 	Topics int
 	// Partitions, if not 0, is how many partitions a topic is created with, by the API of
 	// brokerd; the messages of a publisher that names none are spread over them.
