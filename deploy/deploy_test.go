@@ -27,7 +27,7 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// configure reads settings as a node does that finds them in its environment.
+// configure reads settings like a node that has them in its environment.
 func configure(t *testing.T, who string, environ []string) config.Options {
 	t.Helper()
 	loaded, err := config.Load(config.Input{Environ: environ, Hostname: "host", ReadFile: os.ReadFile})
@@ -37,7 +37,7 @@ func configure(t *testing.T, who string, environ []string) config.Options {
 	return loaded.Options
 }
 
-// imageEnvironment is what the image sets.
+// imageEnvironment is the environment set by the image.
 func imageEnvironment(t *testing.T) []string {
 	t.Helper()
 	text := strings.ReplaceAll(read(t, "docker/Dockerfile"), "\\\n", " ")
@@ -112,7 +112,7 @@ func TestComposeRunsThreeNodes(t *testing.T) {
 	}
 }
 
-// objects returns the documents of a file of Kubernetes.
+// objects returns the documents of a Kubernetes file.
 func objects(t *testing.T, name string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -127,8 +127,8 @@ func objects(t *testing.T, name string) []map[string]any {
 	}
 }
 
-// set is the part of the StatefulSet that must agree with the node and with the other
-// objects. tools/manifests checks all of them against the types of Kubernetes.
+// set is the part of the StatefulSet that must agree with the node and with other objects.
+// tools/manifests checks all objects against the types of Kubernetes.
 type set struct {
 	Spec struct {
 		ServiceName string `yaml:"serviceName"`
@@ -233,8 +233,8 @@ func TestEveryManifestIsInTheKustomization(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTestedAndExplained finds rules without a test of promtool, which `make alerts`
-// runs, and those without a runbook.
+// TestEveryAlertIsTestedAndExplained finds rules without a promtool test, which `make alerts` runs,
+// and rules without a runbook.
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	var rules struct {
 		Groups []struct{ Rules []struct{ Alert string } }
@@ -285,7 +285,7 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	}
 }
 
-// TestAnsibleWritesAValidConfiguration fills in what the template leaves open.
+// TestAnsibleWritesAValidConfiguration fills in the variables of the template.
 func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 	text := read(t, "ansible/templates/brokerd.toml.j2")
 	text = regexp.MustCompile(`\[\{% for.*endfor %\}\]`).ReplaceAllString(text, `["n1.example.org:4152", "n2.example.org:4152"]`)
@@ -312,7 +312,8 @@ func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 	}
 }
 
-// What runs brokerctl by itself can be given a token: it would fail once access control is on.
+// Everything that runs brokerctl unattended can be given a token: it would fail once access control
+// is on.
 func TestDeploymentsPassATokenToBrokerctl(t *testing.T) {
 	if unit := read(t, "systemd/brokerd-backup.service"); !strings.Contains(unit, "\nEnvironmentFile=-/etc/brokerd/backup.env\n") {
 		t.Error("the backup reads no token")

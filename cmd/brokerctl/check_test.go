@@ -56,7 +56,7 @@ func TestChecksOfOneNode(t *testing.T) {
 	}
 }
 
-// TestChecksHavePluginExitCodes: with 0 to 3, whatever happens, and with a line that says why.
+// TestChecksHavePluginExitCodes: every check exits with 0 to 3 and prints a line with the reason.
 func TestChecksHavePluginExitCodes(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
@@ -95,7 +95,7 @@ func TestChecksHavePluginExitCodes(t *testing.T) {
 		{[]string{"disk", "--no-such-flag"}, nil, 3, ""},
 		{[]string{"disk", "word"}, nil, 3, ""},
 		{[]string{"cluster", "--format", "xml"}, nil, 3, ""},
-		{[]string{"disk"}, nil, 3, "BROKERD DISK UNKNOWN - "}, // nobody is at the addresses of those nodes
+		{[]string{"disk"}, nil, 3, "BROKERD DISK UNKNOWN - "}, // nothing listens at the addresses of those nodes
 		{[]string{"cert"}, nil, 3, "BROKERD CERT UNKNOWN - "},
 	} {
 		b := newFakeBroker(t)
@@ -109,7 +109,8 @@ func TestChecksHavePluginExitCodes(t *testing.T) {
 	}
 }
 
-// A node that is silent is said to be, and who lacks the right gets no archive of refusals.
+// A silent node is reported as such, and a caller without the right does not get an archive full of
+// refusals.
 func TestSilentNodeIsReported(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)

@@ -25,7 +25,7 @@ func withNSQ(t *testing.T, nsq *fakeNSQ) *fakeBroker {
 	return b
 }
 
-// producersAt is what a lookup answers of a topic that one node leads.
+// producersAt returns a lookup's answer for a topic that one node leads.
 func producersAt(t *testing.T, address string) any {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -50,7 +50,7 @@ func TestTailingAChannelFinishesWhatItPrints(t *testing.T) {
 	}
 }
 
-// A name that is typed wrongly makes a channel that keeps every message: that is said.
+// A mistyped name creates a channel that keeps every message: the command reports that.
 func TestTailOfMissingChannelIsReported(t *testing.T) {
 	const notice = "channel orders/%s does not exist: it is created now, and keeps messages until it is deleted\n"
 	for channel, want := range map[string]string{"invoce": fmt.Sprintf(notice, "invoce"), "x#ephemeral": ""} {
@@ -77,7 +77,7 @@ func TestTailShowsMessageFields(t *testing.T) {
 	}
 }
 
-// brokenPipe is a reader that has gone away.
+// brokenPipe is a writer whose reader is gone.
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
@@ -95,7 +95,7 @@ func TestUnprintedMessagesAreRequeued(t *testing.T) {
 	}
 }
 
-// interrupter ends a context once something was printed.
+// interrupter cancels a context once something was printed.
 type interrupter struct {
 	strings.Builder
 	interrupt func()
@@ -151,7 +151,7 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 	}
 }
 
-// report runs a bench and reads what it found.
+// report runs a bench and returns its report.
 func report(t *testing.T, b *fakeBroker, args ...string) benchReport {
 	t.Helper()
 	r := b.brokerctl(t, append(args, "-o", "json")...)
@@ -185,7 +185,7 @@ func TestBenchReportsRefusals(t *testing.T) {
 		exit   int
 		stderr string
 	}{
-		"E_PUB_FAILED PUB failed disk full":          {failure.ExitUnavailable, "outcome unknown: "}, // of nsqd, which does not say
+		"E_PUB_FAILED PUB failed disk full":          {failure.ExitUnavailable, "outcome unknown: "}, // of nsqd, which does not report it
 		"E_PUB_FAILED PUB failed, refused: it is so": {failure.ExitRefused, "refused: "},
 		"E_BAD_TOPIC PUB topic name is not valid":    {failure.ExitUsage, "refused: "},
 		"E_UNAUTHORIZED AUTH failed":                 {failure.ExitForbidden, "refused: "},

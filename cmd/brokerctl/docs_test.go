@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// documented returns the command lines of brokerctl in the fenced blocks of a document,
-// with their line numbers: those that stand alone, or behind a prompt.
+// documented returns the brokerctl command lines in the fenced blocks of a document, with their
+// line numbers: those on a line of their own, or after a prompt.
 func documented(text string) map[int]string {
 	found := map[int]string{}
 	fenced := false
@@ -46,11 +46,11 @@ var (
 	codeSpan    = regexp.MustCompile("`(brokerctl [^`]*)`")
 )
 
-// quoted is one word for the shell.
+// quoted quotes one word for the shell.
 var quoted = regexp.MustCompile(`'[^']*'`)
 
-// TestCommandsInTheManualExist parses every command line of the manual: its command and its
-// flags must be there.
+// TestCommandsInTheManualExist parses every command line of the manual: its command and its flags
+// must exist.
 func TestCommandsInTheManualExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil {
@@ -83,8 +83,8 @@ func TestCommandsInTheManualExist(t *testing.T) {
 	}
 }
 
-// TestFlagsInHelpTextExist parses the commands in the text and in the tables of the manual, which may be a command without
-// its arguments: the command and its flags must be there.
+// TestFlagsInHelpTextExist parses the commands in the text and in the tables of the manual, which
+// may lack arguments: the command and its flags must exist.
 func TestFlagsInHelpTextExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestFlagsInHelpTextExist(t *testing.T) {
 			if err == nil {
 				err = cmd.ParseFlags(rest)
 			}
-			if err != nil && !strings.Contains(err.Error(), "invalid syntax") { // N stands for a number
+			if err != nil && !strings.Contains(err.Error(), "invalid syntax") { // N is replaced by a number
 				t.Errorf("%s: %s: %v", page, command, err)
 			}
 		}

@@ -315,7 +315,7 @@ func TestPartialPublishIsReported(t *testing.T) {
 			first = false
 			return answers[0]
 		}
-		return map[string]string{"partition": "none"} // no answer that a broker gives
+		return map[string]string{"partition": "none"} // not an answer of a broker
 	})
 	r = runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", b.URL, "-q")
 	if r.exit != failure.ExitPartial || !strings.HasPrefix(r.stderr, "error: 1 message published, then: ") {

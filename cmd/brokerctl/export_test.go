@@ -52,8 +52,8 @@ func TestLinesOfAnExportAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// keptLog is a broker that keeps messages [start, end) of a partition, one a second since
-// midnight, of which retention deletes more with each request.
+// keptLog is a broker with messages [start, end) of a partition, one per second since midnight.
+// With each request retention deletes more of them.
 func keptLog(t *testing.T, start, end uint64, deletes uint64) *logRange {
 	mux := http.NewServeMux()
 	first := start
@@ -61,7 +61,7 @@ func keptLog(t *testing.T, start, end uint64, deletes uint64) *logRange {
 		from, _ := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
 		list := api.PeekedList{Messages: []api.Peeked{}}
-		for o := max(from, first); o < end+5 && len(list.Messages) < min(n, 7); o++ { // more have come since
+		for o := max(from, first); o < end+5 && len(list.Messages) < min(n, 7); o++ { // more messages have arrived since
 			list.Messages = append(list.Messages, api.Peeked{Seq: o, Timestamp: midnight().Add(time.Duration(o) * time.Second), Headers: json.RawMessage("{}"), Body: []byte("x")})
 		}
 		first += deletes
@@ -154,8 +154,8 @@ func TestFailedImportReportsHowToContinue(t *testing.T) {
 	}
 }
 
-// TestImportCountsHeaders sends messages with large headers a few at a time: together they exceed what a
-// node reads of one request.
+// TestImportCountsHeaders sends messages with large headers in small batches: together they exceed
+// the size limit of one request.
 func TestImportCountsHeaders(t *testing.T) {
 	line := fmt.Sprintf(`{"partition":0,"id":"2b839aa76e4d64b7","body":"eA==","headers":{"x":"%s"}}`+"\n", strings.Repeat("x", 60_000))
 	b := newFakeBroker(t)

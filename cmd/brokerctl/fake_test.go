@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// clock is when the tests happen.
+// clock is the time at which the tests run.
 func clock() time.Time { return time.Date(2026, 11, 21, 9, 14, 2, 0, time.UTC) }
 
 // fakeBroker serves /v1 with answers that the test sets, by "METHOD path".
@@ -27,7 +27,7 @@ type fakeBroker struct {
 
 	mu      sync.Mutex // guards the fields below
 	answers map[string]any
-	asked   []string // "METHOD path?query body" of what changes something
+	asked   []string // "METHOD path?query body" of requests that change something
 }
 
 func newFakeBroker(t *testing.T) *fakeBroker {
@@ -75,14 +75,14 @@ func (b *fakeBroker) set(request string, answer any) {
 	b.answers[request] = answer
 }
 
-// changes returns what was asked that changes something.
+// changes returns the requests that change something.
 func (b *fakeBroker) changes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.asked...)
 }
 
-// result is how a command line ended.
+// result is the outcome of a command line.
 type result struct {
 	exit           int
 	stdout, stderr string
@@ -94,7 +94,7 @@ func (b *fakeBroker) brokerctl(t *testing.T, args ...string) result {
 	return runWith(t, environment{getenv: addressOnly(b.URL)}, args...)
 }
 
-// addressOnly is an environment that has the address of a node and nothing else.
+// addressOnly is an environment with only the address of a node.
 func addressOnly(address string) func(string) string {
 	return func(name string) string {
 		if name == addressVariable {
@@ -232,7 +232,7 @@ func leavingNode() api.NodeDetail {
 	}
 }
 
-// movingPartition goes from n2 to n4.
+// movingPartition moves from n2 to n4.
 func movingPartition() api.PartitionDetail {
 	return api.PartitionDetail{
 		Partition: api.Partition{
@@ -377,8 +377,8 @@ func ordersVerification() api.Verification {
 	}}
 }
 
-// peekOrders answers a peek from a log in which message i of a partition was
-// published i milliseconds after midnight.
+// peekOrders answers a peek of a log in which message i of a partition was published i milliseconds
+// after midnight.
 func peekOrders(r *http.Request, _ []byte) any {
 	partition, _ := strconv.Atoi(r.FormValue("partition"))
 	from, err := strconv.ParseUint(r.FormValue("from"), 10, 64)
@@ -407,7 +407,7 @@ func peekOrders(r *http.Request, _ []byte) any {
 
 func midnight() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) }
 
-// publishOrders stores nothing and says that it did.
+// publishOrders acknowledges messages without storing them.
 func publishOrders(_ *http.Request, body []byte) any {
 	var req api.Publish
 	if err := json.Unmarshal(body, &req); err != nil {

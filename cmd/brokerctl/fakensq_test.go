@@ -11,20 +11,19 @@ import (
 	"testing"
 )
 
-// fakeNSQ is a broker of one topic and one channel in memory that speaks enough
-// of the NSQ protocol. It delivers as far as RDY allows and expects every
-// message to be finished once.
+// fakeNSQ is an in-memory broker of one topic and one channel that speaks the necessary part of the
+// NSQ protocol. It delivers up to RDY and expects every message to be finished once.
 type fakeNSQ struct {
 	address string
-	refuse  string // the error frame that every publish gets; "": none
+	refuse  string // the error frame that answers every publish; "": none
 
 	mu       sync.Mutex // guards the fields below
 	log      []string   // bodies; the id of a message is its index
 	next     int        // the first that was not delivered
 	finished map[string]int
 	requeued int
-	stored   map[string]int // messages by what stood for the partition of their publish
-	dieAfter int            // publishes or messages finished, then it ends; 0: never
+	stored   map[string]int // messages by the partition parameter of their publish
+	dieAfter int            // the number of publishes or finishes after which it stops; 0: never
 	listener net.Listener
 	all      map[net.Conn]bool
 	members  map[*nsqConn]bool
@@ -92,7 +91,7 @@ func (f *fakeNSQ) serve(nc net.Conn) {
 	}
 }
 
-// command carries out one command and delivers what it made deliverable.
+// command executes one command and delivers messages that became deliverable.
 func (f *fakeNSQ) command(c *nsqConn, words []string, r io.Reader) error {
 	switch words[0] {
 	case "IDENTIFY":
@@ -145,7 +144,7 @@ func (f *fakeNSQ) command(c *nsqConn, words []string, r io.Reader) error {
 	return f.deliver()
 }
 
-// dies ends the broker when it has done what it was to do.
+// dies stops the broker when it has reached its limit.
 func (f *fakeNSQ) dies() bool {
 	if f.dieAfter == 0 {
 		return false
@@ -192,7 +191,7 @@ func readBody(r io.Reader) (string, error) {
 	return string(body), err
 }
 
-// split takes the body of an MPUB apart.
+// split splits the body of an MPUB.
 func split(body string) []string {
 	var out []string
 	for rest := []byte(body[4:]); len(rest) > 0; {
@@ -203,8 +202,7 @@ func split(body string) []string {
 	return out
 }
 
-// outcome returns how many messages there are, were finished once, and were
-// given back.
+// outcome returns how many messages exist, were finished once, and were requeued.
 func (f *fakeNSQ) outcome() (stored, finished, requeued int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 )
 
-// goldenCommands are command lines whose answers are kept in testdata, in every
-// form. The name of the file is the command with dashes.
+// goldenCommands are command lines whose output in every form is kept in testdata. The file name is
+// the command with dashes.
 var goldenCommands = [][]string{
 	{"topic", "create", "clicks#ephemeral"},
 	{"topic", "list"},
@@ -66,8 +66,7 @@ var goldenCommands = [][]string{
 	{"partition", "move", "orders/0", "--replicas", "n1,n2,n4", "--yes"},
 }
 
-// otherCommands are the commands that other tests cover: their answers hold
-// times or are those of cobra.
+// otherCommands are covered by other tests: their output contains times or comes from cobra.
 var otherCommands = []string{
 	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade", "debug bundle",
 	"backup create", "backup list", "backup verify", "backup restore", "snapshot save", "snapshot inspect", "snapshot restore",
@@ -86,7 +85,7 @@ func TestChannelsOfAllTopicsAreListed(t *testing.T) {
 	goldenForms(t, "channel-list-all", []string{"channel", "list"})
 }
 
-// goldenForms compares the answers to a command in every form with those that are kept.
+// goldenForms compares the output of a command in every form with the golden files.
 func goldenForms(t *testing.T, name string, args []string) {
 	t.Helper()
 	broker := newFakeBroker(t)
@@ -102,7 +101,7 @@ func goldenForms(t *testing.T, name string, args []string) {
 	golden.Compare(t, filepath.Join("testdata", name+".txt"), got.String())
 }
 
-// checkForm parses an answer the way a program would.
+// checkForm parses an output like a program would.
 func checkForm(t *testing.T, f format, text string) {
 	t.Helper()
 	var err error

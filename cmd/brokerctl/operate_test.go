@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// inTurn answers with one value after the other, and then with the last one.
+// inTurn answers with one value after another, and then repeats the last one.
 func inTurn[T any](all ...T) func(*http.Request, []byte) any {
 	next := 0
 	return func(*http.Request, []byte) any {
@@ -55,7 +55,7 @@ func TestWaitReportsRemainingWork(t *testing.T) {
 	}
 }
 
-// What a node that goes has of deleted topics is said before and after.
+// The deleted topics on a leaving node are reported before and after.
 func TestDecommissionReportsDeletedTopics(t *testing.T) {
 	n := leavingNode()
 	n.DeletedTopics, n.OnlyCopies = 3, []string{"a", "b"}
@@ -141,7 +141,7 @@ func TestWaitSurvivesSilentNode(t *testing.T) {
 	}
 }
 
-// A dry run asks for no confirmation, and the broker whether it would refuse.
+// A dry run asks for no confirmation, and asks the broker whether it would refuse.
 func TestDryRunOfAMoveChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		args []string

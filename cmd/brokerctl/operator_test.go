@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// operatorCommands are those of goldenCommands that are for the person on call.
+// operatorCommands are the goldenCommands for operators on call.
 var operatorCommands = [][]string{
 	{"cluster", "finalize-upgrade", "--dry-run"},
 	{"channel", "lag"},
@@ -145,7 +145,7 @@ func undoneSeek(verb string) api.UndoneMove {
 	}}
 }
 
-// planOrders says what a seek would do: much where it goes to an edge.
+// planOrders answers the plan of a seek: many messages if it goes to an end of the log.
 func planOrders(r *http.Request, _ []byte) any {
 	p := api.MovePlan{Topic: "orders", Channel: "invoice", Partitions: []api.PartitionMove{
 		{Partition: 0, Now: 4_833_120, Target: 4_833_100, Redelivered: 20}, {Partition: 1, Now: 4_879_961, Target: 4_879_970, Skipped: 9},
@@ -168,7 +168,7 @@ func planOrders(r *http.Request, _ []byte) any {
 	return p
 }
 
-// A seek to an offset outside the log, or to a time that is to come, says where it goes.
+// A seek to an offset outside the log, or to a future time, reports the actual target.
 func TestSeekReportsActualTarget(t *testing.T) {
 	for to, want := range map[string]string{
 		"999999999":  "note: --to 999999999 is outside the log; the position is 4,833,100 in partition 0, 4,879,970 in partition 1\n",
@@ -199,7 +199,7 @@ func TestLargeSeekNeedsConfirmation(t *testing.T) {
 	const start = `POST /v1/topics/orders/channels/invoice/seek {"to":"start"}`
 	for name, x := range map[string]struct {
 		args   []string
-		typed  string // "": nobody is there
+		typed  string // "": no node responds
 		exit   int
 		change string
 	}{
@@ -311,7 +311,7 @@ func TestTemplatesHaveTheJSONFields(t *testing.T) {
 	}
 }
 
-// watching runs a command line that is interrupted after some rounds.
+// watching runs a command line and interrupts it after some rounds.
 func watching(t *testing.T, b *fakeBroker, rounds int, args ...string) (result, []time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -345,13 +345,13 @@ func TestWatchRepeatsUntilInterrupted(t *testing.T) {
 	if r.exit != exitOK || strings.Count(r.stdout, "48,112") != 2 || strings.Contains(r.stdout, "s3") {
 		t.Errorf("top: %d %q", r.exit, r.stdout)
 	}
-	// Lines for programs are not cleared, and a verdict does not end it.
+	// Lines for programs are not cleared, and a check result does not end the watch.
 	broker.set("GET /v1/cluster/health", api.Health{Degraded: true, Reasons: []api.Reason{}})
 	r, _ = watching(t, broker, 2, "cluster", "health", "-w", "-o", "json")
 	if r.exit != exitOK || strings.Count(r.stdout, "\n") != 2 || strings.Contains(r.stdout, clearScreen) {
 		t.Errorf("health: %d %q %s", r.exit, r.stdout, r.stderr)
 	}
-	// A node that is away for a moment does not end it, a name that is not there does.
+	// A node that is briefly unavailable does not end the watch, a name that does not exist does.
 	broker.set("GET /v1/nodes", api.Error{Code: failure.Unavailable, Message: "away"})
 	if r, _ = watching(t, broker, 2, "node", "list", "-w"); r.exit != exitOK || strings.Count(r.stderr, "away") != 2 {
 		t.Errorf("nodes: %d %q", r.exit, r.stderr)
@@ -386,7 +386,7 @@ func TestTopShowsEveryKind(t *testing.T) {
 	}
 }
 
-// The topic of a message is found by its id: the person on call has the id from a log line.
+// The topic of a message is found by its id: an operator on call has only the id from a log line.
 func TestMessageIsFoundWithoutItsTopic(t *testing.T) {
 	const id = "2b839aa76e4d64b7"
 	for _, args := range [][]string{
@@ -438,7 +438,7 @@ func TestMessageIsFoundWithoutItsTopic(t *testing.T) {
 	}
 }
 
-// What can be undone is not said to be lost.
+// An undoable change is not reported as a loss.
 func TestUndoableChangesNameTheUndo(t *testing.T) {
 	b := newFakeBroker(t)
 	for _, x := range [][]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// failingOver is a cluster of two of which the first node leads and soon ends.
+// failingOver is a cluster of two nodes. The first leads and soon stops.
 func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBroker {
 	t.Helper()
 	b := newFakeBroker(t)
@@ -24,7 +24,7 @@ func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBrok
 		return out
 	}
 	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
-		if asked++; asked <= 2 { // the node that is asked has not noticed at once
+		if asked++; asked <= 2 { // the other node does not notice at once
 			return topic("n1")
 		}
 		return topic("n2")
@@ -41,7 +41,7 @@ func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBrok
 	return b
 }
 
-// A tail whose node ends continues at the node that leads then, and says so.
+// When the node of a tail stops, the tail continues at the next leader and reports that.
 func TestTailContinuesWhenItsNodeStops(t *testing.T) {
 	first, second := newFakeNSQ(t, "one", "two"), newFakeNSQ(t, "three", "four")
 	first.dieAfter = 2
@@ -56,7 +56,7 @@ func TestTailContinuesWhenItsNodeStops(t *testing.T) {
 	}
 }
 
-// A channel that was deleted is not made again by whoever consumed from it.
+// A consumer of a deleted channel does not create it again.
 func TestTailEndsWithItsChannel(t *testing.T) {
 	first, second := newFakeNSQ(t, "one"), newFakeNSQ(t, "two")
 	first.dieAfter = 1
@@ -67,8 +67,8 @@ func TestTailEndsWithItsChannel(t *testing.T) {
 	}
 }
 
-// A bench whose node ends continues elsewhere: what was not answered counts as failed,
-// and all else is published.
+// When the node of a bench stops, the bench continues at another node: unanswered publishes count
+// as failed, and all others are published.
 func TestBenchContinuesWhenItsNodeStops(t *testing.T) {
 	first, second := newFakeNSQ(t), newFakeNSQ(t)
 	first.dieAfter = 10
@@ -83,8 +83,8 @@ func TestBenchContinuesWhenItsNodeStops(t *testing.T) {
 	}
 }
 
-// A tail of a topic continues with the nodes that answer, names those that do not, and
-// shows what they have when they answer again.
+// A tail of a topic continues with the responding nodes, names the others, and shows their messages
+// when they respond again.
 func TestTopicTailNamesUnseenPartitions(t *testing.T) {
 	b := newFakeBroker(t)
 	asked := 0
@@ -120,11 +120,11 @@ func TestTopicTailNamesUnseenPartitions(t *testing.T) {
 	}
 }
 
-// A leader that has just been elected knows less of what is committed than the one before: where it
-// chooses nothing, that is not the end of what was asked for.
+// A newly elected leader knows a lower committed end than the previous one: if its filter selects
+// nothing up to there, that is not the end of the requested range.
 func TestFilteredTailSkipsNothingAfterElection(t *testing.T) {
 	b := newFakeBroker(t)
-	epochs := []uint64{1, 2} // as the topic is described
+	epochs := []uint64{1, 2} // as in the topic's description
 	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
 		epoch := epochs[0]
 		if len(epochs) > 1 {
@@ -149,8 +149,8 @@ func TestFilteredTailSkipsNothingAfterElection(t *testing.T) {
 	}
 }
 
-// A filter, and a tag, go to the nodes; where they choose nothing of what was looked at, the next
-// question begins behind it.
+// A filter and a tag are evaluated by the nodes. If they select nothing of the examined messages,
+// the next request begins after those.
 func TestTopicTailRequestsFilteredMessages(t *testing.T) {
 	b := newFakeBroker(t)
 	const most = api.MaxFiltered

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// leaves calls f with every command that does something.
+// leaves calls f with every command that has an action.
 func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 	if !cmd.HasSubCommands() {
 		f(cmd)
@@ -47,7 +47,7 @@ func TestUsageNamesTargetsInOneForm(t *testing.T) {
 	}
 }
 
-// TestEveryCommandRefusesOtherTargets names to every command what is not its target.
+// TestEveryCommandRefusesOtherTargets passes an invalid target to every command.
 func TestEveryCommandRefusesOtherTargets(t *testing.T) {
 	broker := newFakeBroker(t)
 	wrong := map[form][]string{

@@ -61,7 +61,7 @@ func accessAnswers() map[string]any {
 	}
 }
 
-// A rule is one text, as after --grant, or two words.
+// A rule is one argument, as after --grant, or two.
 func TestRuleMayBeQuoted(t *testing.T) {
 	b := newFakeBroker(t)
 	var bodies []string
@@ -79,7 +79,7 @@ func TestRuleMayBeQuoted(t *testing.T) {
 	}
 }
 
-// seen notes what shows who asks.
+// seen records the credentials of requests.
 func seen(b *fakeBroker, request string, answer any) *string {
 	got := new(string)
 	b.set(request, func(r *http.Request, _ []byte) any {

@@ -41,7 +41,7 @@ func TestNumbersAreFormatted(t *testing.T) {
 		plural(0, "message"):           "0 messages",
 		bodyText([]byte("plain é"), 0): "plain é",
 		bodyText([]byte("a\tb"), 0):    `"a\tb"`,
-		bodyText([]byte("\x1b[2J"), 0): `"\x1b[2J"`, // a message must not reach the terminal's ear
+		bodyText([]byte("\x1b[2J"), 0): `"\x1b[2J"`, // a message must not ring the terminal's bell
 		bodyText([]byte("abcdef"), 4):  "abc…",
 	} {
 		if got != want {

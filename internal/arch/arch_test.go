@@ -20,8 +20,7 @@ func parse(t *testing.T, text string) source {
 	return source{path: "x.go", fset: fset, file: file}
 }
 
-// TestChangesOfPackageVariablesAreSeen holds the rule of state_test.go to what
-// it is for.
+// TestChangesOfPackageVariablesAreSeen tests the rule of state_test.go.
 func TestChangesOfPackageVariablesAreSeen(t *testing.T) {
 	tests := []struct {
 		name, body string

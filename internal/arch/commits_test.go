@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// checkedAfter is the last commit whose message is not checked: some before it
-	// have no body, or a longer subject.
+	// checkedAfter is the last commit whose message is not checked: some commits up to it have no
+	// body, or a longer subject.
 	checkedAfter = "c6568be609da86c162fa235675a4d90c4b6863cc"
-	// maxSubject is the length of a commit's subject, in characters.
+	// maxSubject is the maximum length of a commit's subject, in characters.
 	maxSubject = 71
 )
 
@@ -39,15 +39,14 @@ func TestCommitMessages(t *testing.T) {
 // subjectForm is "package: what it does", with one or more packages.
 var subjectForm = regexp.MustCompile(`^[A-Za-z0-9_./-]+(?:, [A-Za-z0-9_./-]+)*: ([^A-Z\s]\S*)(?: .*)?[^.]$`)
 
-// notImperative matches the first words that begin another form than an order:
-// "adds", "added", "adding", "the log is", "a client that". Verbs that only look so
-// are excepted.
+// notImperative matches first words that are not imperative: "adds", "added", "adding", "the log
+// is", "a client that". Imperatives that look like one of these are excepted.
 var (
 	notImperative = regexp.MustCompile(`^(?:a|an|the|this|that|it|no|new|some|all|two|\S+ing|\S+[^e]ed|\S+[^sui]s)$`)
 	imperative    = regexp.MustCompile(`^(?:bring|ping|string|embed|shed|shred|wed|bias)$`)
 )
 
-// checkMessage says what is wrong with a commit's message, or nil.
+// checkMessage returns what is wrong with a commit's message, or nil.
 func checkMessage(message string) error {
 	subject, body, _ := strings.Cut(message, "\n")
 	if strings.HasPrefix(subject, "Revert ") {
@@ -67,18 +66,18 @@ func checkMessage(message string) error {
 	return nil
 }
 
-// commit is one of the commits whose message is checked.
+// commit is a commit whose message is checked.
 type commit struct{ id, message string }
 
-// noHistoryError says why there are no commits to check: that is no fault.
+// noHistoryError is the reason for which there are no commits to check. It is not a failure.
 type noHistoryError string
 
 func (e noHistoryError) Error() string { return string(e) }
 
-// history returns the commits of the repository in dir that come after one, without
-// merges. A shallow clone that does not reach back to that one has only later commits,
-// since this check came after it: all of them are returned. Without git, in a tree that
-// is not a repository of its own, or with another history the error is a noHistoryError.
+// history returns the commits of the repository in dir after the given one, without merges. A
+// shallow clone that does not reach back to that commit has only later ones, all of which are
+// returned. Without git, outside of a repository, or with another history the error is a
+// noHistoryError.
 func history(dir, after string) ([]commit, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, noHistoryError("git is not installed")
@@ -111,7 +110,7 @@ func history(dir, after string) ([]commit, error) {
 	return commits, nil
 }
 
-// git returns the output of a git command in dir, whatever the environment says.
+// git returns the output of a git command in dir, independent of the environment.
 func git(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir

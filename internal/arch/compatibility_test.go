@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCompatibilityIsShownByTests holds docs/compatibility.md to the tests that it names:
-// each row has some.
+// TestCompatibilityIsShownByTests checks that each row of docs/compatibility.md names existing
+// tests.
 func TestCompatibilityIsShownByTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/compatibility.md"))
 	if err != nil {

@@ -40,8 +40,8 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// checkGenDecl wants a comment at each exported type, and one at each exported
-// constant and variable or at the group that they stand in.
+// checkGenDecl requires a comment for each exported type, and for each exported constant and
+// variable or its group.
 func checkGenDecl(t *testing.T, s source, d *ast.GenDecl) {
 	t.Helper()
 	for _, spec := range d.Specs {

@@ -22,7 +22,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// statusOf matches the third line of a record: what holds of it, and which later ones add to it.
+// statusOf matches the third line of a record: its status, and the records that amend it.
 var statusOf = regexp.MustCompile(`^Status: (accepted(, amended by \S.*)?|superseded by \S.*)$`)
 
 func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
 	}
 }
 
-// TestEveryLessonHasItsTests holds docs/lessons.md to the tests that it names.
+// TestEveryLessonHasItsTests checks that docs/lessons.md names existing tests.
 func TestEveryLessonHasItsTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/lessons.md"))
 	if err != nil {
@@ -78,7 +78,7 @@ func TestEveryLessonHasItsTests(t *testing.T) {
 	}
 }
 
-// testsByName has every test as package:name.
+// testsByName returns every test as package:name.
 func testsByName(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

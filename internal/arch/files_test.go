@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// maxFile is the size of the largest file that git may track, in bytes. A program
-// built at the root was committed once, with all its 17 MB.
+// maxFile is the maximum size of a tracked file in bytes. A program built at the root was committed
+// once, with all its 17 MB.
 const maxFile = 1 << 20
 
-// TestNoBuiltProgramIsTracked is about the files of the last commit.
+// TestNoBuiltProgramIsTracked checks the files of the last commit.
 func TestNoBuiltProgramIsTracked(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-tree", "-r", "-l", "HEAD").Output()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// floors says on which floor a package stands. A package imports packages of
-// lower floors only; docs/architecture.md draws the house.
+// floors is the floor of each package. A package imports only packages of lower floors;
+// docs/architecture.md has a drawing.
 var floors = map[string]int{
 	"pkg/seq":       0, // numbers
 	"pkg/limit":     0, // limits of message sizes and of the memory for clients
@@ -144,7 +144,7 @@ var floors = map[string]int{
 	"cmd/brokerctl": 12,
 }
 
-// sameFloor lists the imports on one floor that were thought about.
+// sameFloor lists the deliberate imports within one floor.
 var sameFloor = map[[2]string]string{
 	{"pkg/vfs", "pkg/fate"}:                        "an error of the disk is given its fate where it arises",
 	{"pkg/nsq", "pkg/seq"}:                         "the wire spells message ids",
@@ -166,8 +166,8 @@ var sameFloor = map[[2]string]string{
 	{"pkg/access", "pkg/failure"}:                  "and is in the registry",
 }
 
-// soleImporters says which packages alone may use a module. A name that ends
-// in / stands for all packages below it.
+// soleImporters lists the only packages that may import a module. A name that ends in / stands for
+// all packages below it.
 var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
@@ -177,7 +177,7 @@ var soleImporters = map[string][]string{
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},
 	"github.com/coreos/go-systemd/":    {"cmd/brokerd"},
-	"github.com/pelletier/go-toml/":    {"internal/config", "cmd/brokerd"}, // nsqd's own file, when standing in for it
+	"github.com/pelletier/go-toml/":    {"internal/config", "cmd/brokerd"}, // nsqd's own file, for the stand-in
 	"go.yaml.in/yaml/":                 {"internal/accessctl", "cmd/brokerctl"},
 	"github.com/nsqio/go-nsq":          {"tools/loadgen/"},
 	"github.com/google/go-cmp/":        {"internal/golden"},
@@ -188,13 +188,13 @@ var soleImporters = map[string][]string{
 	"github.com/rogpeppe/go-internal/": {},
 }
 
-// outside names the trees that are programs of their own: they build on the
-// broker's wire and not on its packages.
+// outside names the trees that are separate programs: they use the broker's wire protocol and not
+// its packages.
 func outside(dir string) bool {
 	return strings.HasPrefix(dir, "test/") || strings.HasPrefix(dir, "tools/")
 }
 
-// forOutside names the packages that programs outside use.
+// forOutside names the packages for programs outside the repository.
 var forOutside = map[string]bool{"pkg/client": true}
 
 func TestEveryPackageHasAFloor(t *testing.T) {
@@ -220,7 +220,7 @@ func TestEveryFloorHasItsPackage(t *testing.T) {
 func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {
-			continue // a test may look down from anywhere
+			continue // a test may import from any lower floor
 		}
 		for _, imp := range s.imports() {
 			to, ours := strings.CutPrefix(imp, module+"/")
@@ -243,7 +243,7 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 	}
 }
 
-// TestTwinsAreOnlyForTests keeps the doubles of what the broker talks to out of it.
+// TestTwinsAreOnlyForTests checks that the broker does not import test doubles.
 func TestTwinsAreOnlyForTests(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test || strings.HasSuffix(s.dir, "test") {

@@ -21,9 +21,9 @@ func TestMethodSetsStaySmall(t *testing.T) {
 	}
 }
 
-// methodSets counts the methods of a package's types and of pointers to them,
-// with those that embedded fields and interfaces lend them. What types of other
-// modules lend is not counted: it changes with them.
+// methodSets counts the methods of a package's types and of pointers to them, including those
+// promoted from embedded fields and interfaces. Methods promoted from other modules are not
+// counted: they change with those modules.
 func methodSets(p *types.Package) map[string]int {
 	sets := map[string]int{}
 	for _, name := range p.Scope().Names() {
@@ -44,8 +44,7 @@ func methodSets(p *types.Package) map[string]int {
 	return sets
 }
 
-// checked returns the types of the packages of the module, without their tests
-// and what is built elsewhere only.
+// checked returns the types of the module's packages, without tests and files for other platforms.
 func checked(t *testing.T) []*types.Package {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-export", "-json=ImportPath,Export,GoFiles", "./...")
@@ -58,11 +57,11 @@ func checked(t *testing.T) []*types.Package {
 	for _, s := range sources(t) {
 		files[s.path] = s.file
 	}
-	exports := map[string]string{} // by import path, a file with what the package exports
+	exports := map[string]string{} // export data by import path
 	fset := sources(t)[0].fset
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
 	var all []*types.Package
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); { // what is imported comes first
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); { // dependencies come first
 		var listed struct {
 			ImportPath, Export string
 			GoFiles            []string

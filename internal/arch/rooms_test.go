@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// rooms are the packages that have a page: DESIGN.md, or doc.go where that suffices. It
-// numbers the invariants and says where to start reading.
+// rooms are the packages with a design page: DESIGN.md, or doc.go if that suffices. The page
+// numbers the invariants and names the place to start reading.
 var rooms = []string{
 	"pkg/admin/web", "pkg/broker", "pkg/channel", "pkg/cluster", "pkg/cluster/controller", "pkg/cluster/formation", "pkg/commitlog",
 	"pkg/consume", "pkg/coord", "pkg/coord/replication", "pkg/directory", "pkg/forward", "pkg/host", "pkg/meta", "pkg/meta/raftstore",
@@ -17,25 +17,25 @@ var rooms = []string{
 }
 
 const (
-	// screen is how many lines the page of a room may have.
+	// screen is the maximum number of lines of a design page.
 	screen = 45
-	// minRooms is how few packages below pkg the test of go doc may find.
+	// minRooms is the minimum number of packages below pkg that the test of go doc must find.
 	minRooms = 60
 )
 
-// longDocs are the packages whose go doc is longer than a screen, with their ceilings, which
-// only fall, and what they are long of.
+// longDocs are the packages whose go doc exceeds a screen, with their ceilings, which only
+// decrease, and the reason.
 var longDocs = map[string]int{
 	"pkg/admin/api": 230, // for programs outside: the types of /v1
 	"pkg/client":    90,  // for programs outside
 	"pkg/meta":      121, // the commands, each a type
-	"pkg/channel":   79,  // what an owner asks of a State beyond its 25 methods
+	"pkg/channel":   79,  // queries of a State beyond its 25 methods
 	"pkg/topic":     72,  // likewise of a Partition and a Channel
 	"pkg/operate":   62,  // the requests, each a type
 	"pkg/nsq":       55,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
-	"pkg/vfs":       49,  // what a file system may offer beyond FS
+	"pkg/vfs":       49,  // optional capabilities of a file system beyond FS
 	"pkg/admin/web": 46,
 }
 
@@ -62,7 +62,7 @@ func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {
 	}
 }
 
-// TestGoDocOfEachRoomFitsAScreen is about every package below pkg.
+// TestGoDocOfEachRoomFitsAScreen checks every package below pkg.
 func TestGoDocOfEachRoomFitsAScreen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs go doc for each package")

@@ -8,26 +8,24 @@ import (
 	"testing"
 )
 
-// What may grow to where. Something larger wants the noun that is missing, or a
-// line in large with the reason.
+// Size limits. Something larger needs to be split, or a line in large with the reason.
 const (
 	maxFileLines    = 600
 	maxFuncLines    = 70
-	maxMethods      = 25 // with those of what is embedded
+	maxMethods      = 25 // including those of embedded types
 	maxPackageLines = 5000
 	maxPackageFiles = 40
 )
 
-// ceiling is how large something over a limit may be, and why that is right. It
-// is what that thing has now, lines in full hundreds, and it only falls.
+// ceiling is the maximum size of something over a limit, and the reason. It is the current size,
+// for lines rounded up to hundreds, and only decreases.
 type ceiling struct {
 	n   int
 	why string
 }
 
-// large lists what is over a limit: "path lines" for a file, "path:Func lines" for
-// a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
-// package.
+// large lists everything over a limit: "path lines" for a file, "path:Func lines" for a function,
+// "dir.Type methods" for a type including embedded ones, "dir lines" and "dir files" for a package.
 var large = map[string]ceiling{
 	"cmd/brokerctl lines":              {8300, "the commands"},
 	"internal/model.explorer methods":  {45, "a method for each thing that can happen, with the configuration"},
@@ -41,8 +39,7 @@ var large = map[string]ceiling{
 	"test/audit.Audit methods":         {33, "what is known, with the turmoil and the findings"},
 }
 
-// within reports what is over its limit or its ceiling, and a ceiling that can be
-// lower.
+// within reports everything over its limit or ceiling, and ceilings that can be lower.
 func within(t *testing.T, name string, n, limit int) {
 	t.Helper()
 	c, known := large[name]
@@ -108,7 +105,7 @@ func TestPackagesStaySmall(t *testing.T) {
 	}
 }
 
-// TestEveryCeilingIsInUse finds exceptions for what is not there.
+// TestEveryCeilingIsInUse finds exceptions for things that do not exist.
 func TestEveryCeilingIsInUse(t *testing.T) {
 	there := map[string]bool{}
 	for _, s := range sources(t) {

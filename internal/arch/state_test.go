@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// globals lists the package-level variables that change or could, and why that
-// is right: "dir.name".
+// globals lists the package-level variables that may change, with the reason: "dir.name".
 var globals = map[string]string{}
 
-// TestNoPackageLevelState lets a package-level variable be an error, a table, a
-// compiled expression, an embedded file, a pool or a proof that a type
-// implements an interface: something that is set once, where it is declared.
+// TestNoPackageLevelState allows a package-level variable to be an error, a table, a compiled
+// expression, an embedded file, a pool or a proof that a type implements an interface: values that
+// are set once, at their declaration.
 func TestNoPackageLevelState(t *testing.T) {
 	byDir := map[string][]source{}
 	for _, s := range sources(t) {
@@ -85,9 +84,8 @@ func embeds(doc *ast.CommentGroup) bool {
 	return false
 }
 
-// changes finds where s assigns to v, to an element or a field of it, or takes
-// its address. The parser has resolved the names of one file: those that it
-// left open belong to another file of the package.
+// changes finds assignments to v, to an element or a field of it, and uses of its address. The
+// parser resolves names within one file: unresolved ones belong to another file of the package.
 func changes(s source, v packageVar, own bool) token.Pos {
 	open := map[*ast.Ident]bool{}
 	for _, id := range s.file.Unresolved {

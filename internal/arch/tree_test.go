@@ -30,7 +30,7 @@ type source struct {
 	lines int
 }
 
-// pos says where a node is, for a message.
+// pos returns the position of a node, for messages.
 func (s source) pos(p token.Pos) string {
 	return s.path + ":" + strconv.Itoa(s.fset.Position(p).Line)
 }
@@ -56,8 +56,8 @@ func skipDir(name string) bool {
 		name == "brokerd-data" || strings.HasPrefix(name, ".") && name != "." && name != ".ci"
 }
 
-// walk calls f for every file of the repository that is not built or fetched,
-// with its path from the root. Nested modules are included.
+// walk calls f for every file of the repository that is neither built nor fetched, with its path
+// from the root. Nested modules are included.
 func walk(f func(name string) error) error {
 	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -70,7 +70,7 @@ func walk(f func(name string) error) error {
 			return nil
 		}
 		if d.Type()&fs.ModeSymlink != 0 {
-			return nil // what it leads to is a file of the repository, or not ours
+			return nil // its target is a file of the repository, or not ours
 		}
 		rel, err := filepath.Rel(root, p)
 		if err != nil {
@@ -89,7 +89,7 @@ var parseAll = sync.OnceValues(func() ([]source, error) {
 		}
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed since it was listed
+			return nil // removed since the listing
 		}
 		if err != nil {
 			return err

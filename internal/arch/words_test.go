@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxText bounds what is read as text.
+// maxText is the maximum size of a file that is read as text.
 const maxText = 4 << 20
 
 // texts calls f with every text file of the repository that is not generated
@@ -38,8 +38,8 @@ func texts(t *testing.T, f func(name, text string)) {
 	}
 }
 
-// TestRepositoryNamesNoLocalHosts finds what ties it to one machine or one
-// network: hosts of package registries, paths of someone's home.
+// TestRepositoryNamesNoLocalHosts finds text that binds the repository to one machine or network:
+// hosts of package registries, home directories.
 func TestRepositoryNamesNoLocalHosts(t *testing.T) {
 	forbidden := regexp.MustCompile(`\b(registry|proxy|mirror|sum)[.][a-z0-9-]+[.](org|com|io|dev)\b|` +
 		`(^|[\s"'` + "`" + `(=])/(root|home|Users)/`)
@@ -189,15 +189,15 @@ func TestLinesOfDocumentsAreShort(t *testing.T) {
 	})
 }
 
-// replaced are words in strings that the glossary replaces by others. Such as have
-// another meaning, too, are not among them.
+// replaced are words in strings that the glossary replaces. Words that also have another meaning
+// are not listed.
 var replaced = regexp.MustCompile(`(?i)\b(any more|by (it|them)sel(f|ves)|of late|come again|cut short|hand(s|ed|ing)? (over|out)|` +
 	`looks? at|on the move|passed over|put back|tried again|try again|what became of|whose data)\b`)
 
-// replacedNouns are names that the glossary replaced and that documents use in no other sense.
+// replacedNouns are nouns that the glossary replaced and that documents use in no other sense.
 var replacedNouns = regexp.MustCompile(`(?i)\b(outlets?|inlets?|feeds?|parcels?)\b`)
 
-// TestDocumentsUseTheNounsOfTheGlossary reads all Markdown files but the glossary itself.
+// TestDocumentsUseTheNounsOfTheGlossary reads all Markdown files except the glossary.
 func TestDocumentsUseTheNounsOfTheGlossary(t *testing.T) {
 	texts(t, func(name, text string) {
 		if path.Ext(name) != ".md" || path.Base(name) == "glossary.md" {
@@ -211,8 +211,7 @@ func TestDocumentsUseTheNounsOfTheGlossary(t *testing.T) {
 	})
 }
 
-// TestMessagesUseTheWordsOfTheGlossary reads what programs may print: strings of more
-// than one word.
+// TestMessagesUseTheWordsOfTheGlossary reads printable text: strings of more than one word.
 func TestMessagesUseTheWordsOfTheGlossary(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test || !strings.HasPrefix(s.path, "pkg/") && !strings.HasPrefix(s.path, "cmd/") && !strings.HasPrefix(s.path, "internal/config/") {

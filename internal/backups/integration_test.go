@@ -34,7 +34,7 @@ func done(t *testing.T, err error) {
 	}
 }
 
-// clusterOf returns what backs nodes up.
+// clusterOf returns the client with which nodes are backed up.
 func clusterOf(t *testing.T, nodes ...*brokertest.Node) *backups.Cluster {
 	t.Helper()
 	var urls []string
@@ -58,7 +58,7 @@ func numbered(from, end int) (all []api.Message) {
 	return all
 }
 
-// contents returns what a topic holds, or what a channel has still to deliver, message by message.
+// contents returns the messages of a topic, or those that a channel has not finished.
 func contents(t *testing.T, c *backups.Cluster, topic, channel string) (all []string) {
 	t.Helper()
 	about := must(c.Client.Topic(t.Context(), topic))(t)
@@ -85,7 +85,7 @@ func contents(t *testing.T, c *backups.Cluster, topic, channel string) (all []st
 	return all
 }
 
-// fill makes topics of each kind.
+// fill creates topics of each kind.
 func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
 	t.Helper()
 	two, yes, seven := 2, true, 7
@@ -113,8 +113,8 @@ func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
 	done(t, c.Client.DeleteTopic(ctx, "deleted"))
 }
 
-// TestEveryMessageAndPositionIsRestored backs a cluster of three nodes up, one of which is killed meanwhile, and compares
-// what another cluster gets, message by message and channel by channel.
+// TestEveryMessageAndPositionIsRestored backs up a cluster of three nodes, one of which is killed
+// meanwhile, and compares the restored cluster message by message and channel by channel.
 func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
@@ -170,7 +170,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	}
 }
 
-// TestSecondBackupCopiesOnlyNewData counts what is read, and gives the chunks up once the topic is another.
+// TestSecondBackupCopiesOnlyNewData counts what is read, and checks that chunks are not reused for
+// a recreated topic.
 func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
@@ -209,7 +210,7 @@ func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	}
 }
 
-// TestInterruptedRestoreIsReported repeats it once the topic is purged.
+// TestInterruptedRestoreIsReported also repeats the restore after the topic was purged.
 func TestInterruptedRestoreIsReported(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
@@ -247,8 +248,8 @@ func TestInterruptedRestoreIsReported(t *testing.T) {
 	}
 }
 
-// TestLargeHeadersAreRestored restores more bytes of headers than one request may have, and characters that
-// JSON escapes for HTML, with which the header would be too long.
+// TestLargeHeadersAreRestored restores more bytes of headers than one request may have, and
+// characters that JSON escapes for HTML, which would make the header too long.
 func TestLargeHeadersAreRestored(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
@@ -268,7 +269,8 @@ func TestLargeHeadersAreRestored(t *testing.T) {
 	}
 }
 
-// TestOrderedTopicIsRestored restores a channel that was saved without an order, as earlier builds had them.
+// TestOrderedTopicIsRestored restores a channel that was saved without an order, as by earlier
+// builds.
 func TestOrderedTopicIsRestored(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())
@@ -288,8 +290,8 @@ func TestOrderedTopicIsRestored(t *testing.T) {
 	}
 }
 
-// TestBackupIsTakenUnderLoad deletes a topic when the progress output says that the topic before it is
-// copied, and publishes to another topic all the time.
+// TestBackupIsTakenUnderLoad deletes a topic when the progress output reports that the previous
+// topic is copied, and publishes to another topic meanwhile.
 func TestBackupIsTakenUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), backup.At(t.TempDir())

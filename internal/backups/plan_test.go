@@ -6,14 +6,14 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 )
 
-// TestPlanFinishesFinishedMessages compares it, for random runs of messages and random pending ones, with a list of
-// each message.
+// TestPlanFinishesFinishedMessages compares the plan, for random runs of messages and random
+// pending ones, with a naive list of messages.
 func TestPlanFinishesFinishedMessages(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 2000 {
 		var runs []moved
 		var pending [][2]uint64
-		waits := map[uint64]bool{} // by where a message stands now
+		waits := map[uint64]bool{} // by the new position of a message
 		was, is := rnd.Uint64N(5), rnd.Uint64N(5)
 		end := is
 		for range rnd.IntN(5) {

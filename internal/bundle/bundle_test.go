@@ -47,7 +47,7 @@ func unpack(t *testing.T, from io.Reader) map[string]string {
 
 var made = time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
 
-// TestBundleHoldsAllAnswers: a node that fails or hangs costs its own files only.
+// TestBundleHoldsAllAnswers: a node that fails or hangs only lacks its own files.
 func TestBundleHoldsAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
@@ -89,8 +89,8 @@ func TestBundleHoldsAllAnswers(t *testing.T) {
 	})
 }
 
-// A node that hangs is waited for once, and not for every question; one that is slow once is asked with patience again.
-// A profile runs as long as it must.
+// A hung node costs one timeout, not one per request. A node that was slow once is asked again with
+// the full timeout. A profile runs for its full duration.
 func TestBundleDoesNotWaitTwiceForHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }

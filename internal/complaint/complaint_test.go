@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// named is a text that a stranger chose, as an address or a name has one.
+// named is a text chosen by a client, such as an address or a name.
 type named string
 
 func (n named) String() string { return string(n) }

@@ -126,7 +126,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	golden.Compare(t, "testdata/mixed.golden", err.Error()+"\n")
 }
 
-// What a node accepts here must not be refused when a topic is made.
+// A value accepted here must not be refused when a topic is created.
 func TestDefaultsOfTopicsAreWithinTheBoundsOfTopics(t *testing.T) {
 	for _, a := range []Assignment{
 		{Key: "sync", Value: "1073741825"},
@@ -214,7 +214,7 @@ func TestChangedSeparatesReloadFromRestart(t *testing.T) {
 	}
 }
 
-// checkFile loads a file that holds content, and nothing else.
+// checkFile loads a file with the given content, and nothing else.
 func checkFile(name string, content []byte) (Loaded, error) {
 	return Load(Input{
 		Flags: []Assignment{{Key: configKey, Value: name}}, Hostname: "host",
@@ -253,7 +253,7 @@ func FuzzFile(f *testing.F) {
 	f.Add("a.b.c = 1979-05-27T07:32:00Z")
 	f.Add("max_rdy_count = {a = 1}\n\"\" = 0x10")
 	f.Fuzz(func(t *testing.T, content string) {
-		// Whatever it is, it is answered and every problem is named.
+		// Any content is answered, and every problem is named.
 		var problems Problems
 		if _, err := checkFile("f", []byte(content)); err != nil && (!errors.As(err, &problems) || problems.Error() == "") {
 			t.Errorf("%v", err)
@@ -265,7 +265,7 @@ func TestEnvironmentSettingsAreNamed(t *testing.T) {
 	in := Input{Hostname: "host", Environ: []string{"BROKERD_SYNC=always", "BROKERD_DATA_DIR=/d", "BROKERD_ZONE=z", "HOME=/h"}}
 	for flag, want := range map[string][]string{
 		"":     {"BROKERD_DATA_DIR", "BROKERD_SYNC", "BROKERD_ZONE"},
-		"zone": {"BROKERD_DATA_DIR", "BROKERD_SYNC"}, // another source counts
+		"zone": {"BROKERD_DATA_DIR", "BROKERD_SYNC"}, // another source takes precedence
 	} {
 		if in.Flags = nil; flag != "" {
 			in.Flags = []Assignment{{Key: flag, Value: "a"}}

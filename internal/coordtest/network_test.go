@@ -24,7 +24,7 @@ func (d *diary) write(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// read returns what was written since the last time, once nothing moves.
+// read returns the events since the last call, once nothing is in transit.
 func (d *diary) read() string {
 	synctest.Wait()
 	d.mu.Lock()
@@ -111,7 +111,7 @@ func TestCutEndsItsSession(t *testing.T) {
 			cut(true)
 			d.call(link, "lost")
 			<-time.After(time.Second)
-			cut(false) // something is missing in the session: it cannot continue
+			cut(false) // a request of the session is lost: it cannot continue
 			if got := d.read(); got != "[up lost: true down false up]" {
 				t.Errorf("a short cut: %s", got)
 			}

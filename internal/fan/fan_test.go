@@ -33,7 +33,7 @@ func TestOutCallsEachOnceWithLimit(t *testing.T) {
 			for i := range xs {
 				xs[i] = i
 			}
-			var mu sync.Mutex // guards what follows
+			var mu sync.Mutex // guards the fields below
 			called := map[int]int{}
 			running, peak := 0, 0
 			fan.Out(xs, most, func(x int) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that fails without failing this one.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 	failed bool

@@ -82,7 +82,7 @@ func TestWindowForgetsOlderValues(t *testing.T) {
 			t.Errorf("at %d: %d, want %d", c.now, got, c.want)
 		}
 	}
-	w.Record(85, time.Second) // takes the slot of 9
+	w.Record(85, time.Second) // reuses the slot of 9
 	if got := count(85); got != 1 {
 		t.Errorf("a slot taken again holds %d", got)
 	}
@@ -109,7 +109,7 @@ func TestHistogramEncodesAsText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.Record(time.Second) // what was there goes
+		got.Record(time.Second) // older values are overwritten
 		if err := got.UnmarshalText(text); err != nil || got != h {
 			t.Fatalf("%s is another one: %v", text, err)
 		}

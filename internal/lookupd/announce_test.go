@@ -18,7 +18,7 @@ import (
 
 // catalog is a Catalog that tests change.
 type catalog struct {
-	mu      sync.Mutex // guards below
+	mu      sync.Mutex // guards the fields below
 	topics  map[string][]string
 	changed chan struct{}
 }
@@ -47,9 +47,9 @@ func (c *catalog) set(topics map[string][]string) {
 	c.changed = make(chan struct{})
 }
 
-// network is daemons in memory, by address; those that are down refuse.
+// network is a number of daemons in memory, by address; those that are down refuse connections.
 type network struct {
-	mu      sync.Mutex // guards below
+	mu      sync.Mutex // guards the fields below
 	daemons map[string]*Server
 	conns   []net.Conn
 	down    bool

@@ -102,7 +102,7 @@ func TestTombstoneHidesOneNodeForOneTopicForAWhile(t *testing.T) {
 	}
 }
 
-// model is the directory written in the plainest way.
+// model is a naive implementation of the directory.
 type model struct {
 	names map[registration]bool             // known topics and channels
 	held  map[Session]map[registration]bool // registrations

@@ -19,15 +19,14 @@ import (
 
 const introduced = `{"version":"1.3.0","tcp_port":4150,"http_port":4151,"hostname":"h","broadcast_address":"10.0.0.1"}`
 
-// sized puts the length before body, as IDENTIFY wants it.
+// sized prepends the length to body, as IDENTIFY requires.
 func sized(body string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// converse sends input to a fresh server and returns its answers, one a line,
-// until it hangs up.
+// converse sends input to a new server and returns its answers, one per line, until it disconnects.
 func converse(t *testing.T, d *Directory, input string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +42,7 @@ func converse(t *testing.T, d *Directory, input string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// What is too long is not read to its end: the server may hang up before all is sent.
+	// Oversize input is not read to its end: the server may disconnect before all is sent.
 	_, _ = io.WriteString(conn, input)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	var answers []string

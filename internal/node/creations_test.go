@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// TestCreationLimitAppliesOnEveryPort creates by each port until it is refused.
+// TestCreationLimitAppliesOnEveryPort creates names through each port until it is refused.
 func TestCreationLimitAppliesOnEveryPort(t *testing.T) {
 	c := testNode(t)
 	c.Options.Limits.CreationBurst, c.Options.Limits.CreationRate = 1, 1

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 )
 
-// The secret of the first administrator is written or removed again where that has failed, also if nothing
+// Writing or removing the first administrator's file is retried after a failure, even if nothing
 // changes any more.
 func TestFirstAdministratorFileIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestFirstAdministratorFileIsRetried(t *testing.T) {
 		changed := make(chan struct{})
 		go f.run(ctx, func() <-chan struct{} { return changed })
 		synctest.Wait()
-		// What cannot be removed: a directory that is not empty.
+		// A directory that is not empty cannot be removed.
 		if err := os.Remove(c.FirstAdminFile); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,8 @@ func TestFirstAdministratorFileIsRetried(t *testing.T) {
 	})
 }
 
-// An administrator by a client certificate is none at a node that verifies none.
+// An administrator whose credential is a client certificate does not count on a node that verifies
+// none.
 func TestUnverifiedCertificateIsNoAdministrator(t *testing.T) {
 	d, err := (*access.Directory)(nil).Apply(access.Change{
 		Verb: access.CreateUser, User: "ops", Rules: []access.Rule{{Right: access.Admin}}, Certificates: []string{"ops.example"},

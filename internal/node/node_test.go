@@ -21,7 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// testNode is the configuration of a real node without clients.
+// testNode returns the configuration of a real node without clients.
 func testNode(t *testing.T) Config {
 	t.Helper()
 	o := config.Default()
@@ -96,10 +96,11 @@ func TestAlertsUseExportedMetrics(t *testing.T) {
 		if !strings.HasPrefix(line, "#") {
 			name, _, _ := strings.Cut(strings.Fields(line)[0], "{")
 			exported[name] = true
-			exported[strings.TrimSuffix(name, "_count")] = true // a histogram or summary has the name without it
+			exported[strings.TrimSuffix(name, "_count")] = true // a histogram or summary is exported without the suffix
 		}
 	}
-	// Those about other nodes, and about spans where none are sent, are absent: tests of pkg/metrics check them.
+	// Metrics about other nodes, and about spans if none are sent, are absent: tests of pkg/metrics
+	// check them.
 	metric := regexp.MustCompile(`\bbrokerd_[a-z_]+`)
 	elsewhere := regexp.MustCompile(`^brokerd_(replica|peer|otlp)_`)
 	for _, pattern := range []string{"../../deploy/prometheus/*.yml", "../../docs/operations.md"} {

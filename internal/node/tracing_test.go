@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A disk that hangs while events are stored holds up no end of a node.
+// A disk that hangs while events are stored does not delay the stop of a node.
 func TestHungTraceDiskDelaysNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// record encodes one message as a disk queue holds it.
+// record encodes one message like a disk queue.
 func record(body string) string {
 	b := binary.BigEndian.AppendUint32(nil, uint32(headBytes+len(body)))
 	b = binary.BigEndian.AppendUint64(b, 1700000000123456789)
@@ -26,7 +26,7 @@ func records(bodies ...string) string {
 	return all.String()
 }
 
-// write makes a data path.
+// write creates a data path.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

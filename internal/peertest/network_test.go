@@ -35,7 +35,7 @@ func memPair(t *testing.T, n *Network) (dialer, listener net.Conn) {
 	return dialer, listener
 }
 
-// arrives reads what must come next, and when, counted from began.
+// arrives checks the next received bytes and their time since began.
 func arrives(t *testing.T, c net.Conn, want string, began time.Time, after time.Duration) {
 	t.Helper()
 	b := make([]byte, len(want))

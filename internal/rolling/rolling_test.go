@@ -15,16 +15,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// fakeCluster is a cluster whose nodes act on a request when they are asked next.
+// fakeCluster is a cluster whose nodes act on a request at the next query.
 type fakeCluster struct {
 	t       *testing.T
 	now     time.Time
 	nodes   map[string]*api.NodeDetail
 	reasons []api.Reason
 	acts    []string
-	// refused is what drains end with.
+	// refused is the error of drains.
 	refused error
-	// silent is how many questions go unanswered.
+	// silent is the number of queries without an answer.
 	silent int
 	// onPause is called while a run waits.
 	onPause func()
@@ -335,7 +335,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestConcurrentRunsStop: both found the cluster well, and drained a node each.
+// TestConcurrentRunsStop: both found the cluster healthy, and drained a node each.
 func TestConcurrentRunsStop(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2", "n3")
 	o := c.options()
@@ -349,7 +349,7 @@ func TestConcurrentRunsStop(t *testing.T) {
 	c.wantActs("drain n2", "undrain n2")
 }
 
-// TestInterruptedRunReportsProgress, and takes back a drain before the command ran.
+// TestInterruptedRunReportsProgress also checks that a drain is undone if the command did not run.
 func TestInterruptedRunReportsProgress(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -39,7 +39,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestNodeValuesAreQuotedForShell: what it advertises is no command.
+// TestNodeValuesAreQuotedForShell: an advertised value is never executed.
 func TestNodeValuesAreQuotedForShell(t *testing.T) {
 	s, err := ParseScript("echo {{.Host}}")
 	if err != nil {

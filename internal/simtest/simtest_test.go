@@ -79,7 +79,7 @@ func TestBrokenDiskFailsChanges(t *testing.T) {
 	}
 }
 
-// TestHistoryFindsViolations plants each kind of violation.
+// TestHistoryFindsViolations adds each kind of violation.
 func TestHistoryFindsViolations(t *testing.T) {
 	tests := []struct {
 		name string
@@ -156,7 +156,7 @@ func TestTraceKeepsTheLastEvents(t *testing.T) {
 	}
 }
 
-// proceed has n more messages delivered and finished in their turn.
+// proceed delivers and finishes the next n messages in order.
 func proceed(h *History, c *Channel, n int) {
 	for range n {
 		at := c.next
@@ -165,7 +165,8 @@ func proceed(h *History, c *Channel, n int) {
 	}
 }
 
-// TestKeyedChannelFindsViolations plants each kind of violation in one of two keys: the first letters.
+// TestKeyedChannelFindsViolations adds each kind of violation to one of two keys: the first
+// letters.
 func TestKeyedChannelFindsViolations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -212,7 +213,7 @@ func TestKeyedChannelFindsViolations(t *testing.T) {
 	})
 }
 
-// TestChannelFindsViolations plants each kind of violation.
+// TestChannelFindsViolations adds each kind of violation.
 func TestChannelFindsViolations(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -318,7 +319,7 @@ func TestChannelFindsViolations(t *testing.T) {
 	}
 }
 
-// TestFullDiskAcceptsWhatFits: what a file has reserved can be written, nothing grows.
+// TestFullDiskAcceptsWhatFits: preallocated space can be written, and no file grows.
 func TestFullDiskAcceptsWhatFits(t *testing.T) {
 	m := NewMount(vfs.NewCrashable())
 	f, err := m.Create("/a.log")
@@ -346,7 +347,7 @@ func TestFullDiskAcceptsWhatFits(t *testing.T) {
 	}
 }
 
-// TestLogSyncTakesTime: other files and other changes take none.
+// TestLogSyncTakesTime: syncs of other files, and other operations, take none.
 func TestLogSyncTakesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMount(vfs.NewCrashable())

@@ -38,7 +38,7 @@ func TestSnapshotIsInspected(t *testing.T) {
 	}
 }
 
-// A file is replaced as a whole or not at all, and other users may not read it.
+// A file is replaced atomically, and is not readable by other users.
 func TestSnapshotIsWrittenAtomically(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "metadata")
 	for _, content := range []string{"first, which is longer", "second"} {

@@ -19,7 +19,7 @@ func TestOnlyFilesAreReplaced(t *testing.T) {
 	}
 	for _, name := range []string{"", "-", dir, link, os.DevNull} {
 		if name == os.DevNull && os.Getuid() == 0 {
-			continue // a mistake must not harm the machine
+			continue // a bug must not harm the machine
 		}
 		if err := Write(name, []byte("content")); err == nil {
 			t.Errorf("%q was written", name)

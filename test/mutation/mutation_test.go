@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// TestEveryMistakeCanBePlanted: the list is up to date with the sources.
+// TestEveryMistakeCanBePlanted checks that the list matches the sources.
 func TestEveryMistakeCanBePlanted(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mistakes() {
@@ -39,8 +39,8 @@ func TestEveryMistakeCanBePlanted(t *testing.T) {
 	}
 }
 
-// TestEveryMistakeHasATest: where tests have moved to another package, a pattern
-// matches none of those that are run, and no mistake would be found.
+// TestEveryMistakeHasATest: if tests have moved to another package, a pattern would match none of
+// them, and the mistake would not be found.
 func TestEveryMistakeHasATest(t *testing.T) {
 	named := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	inDir := map[string][]string{} // names of tests, by directory
@@ -78,8 +78,8 @@ func TestEveryMistakeHasATest(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsDropped: each rule of the model is one of the mistakes, or stands
-// in the list of those that no line of code can drop.
+// TestEveryRuleIsDropped: each rule of the model has a mistake, or is listed as one that no line of
+// code can drop.
 func TestEveryRuleIsDropped(t *testing.T) {
 	dropped := map[string]bool{}
 	for _, m := range mistakes() {
@@ -117,8 +117,8 @@ func TestEveryMistakeIsInOnePart(t *testing.T) {
 	}
 }
 
-// TestVerdicts runs the command on a module of its own: a mistake that a test
-// finds, one that none finds, and one that does not build.
+// TestVerdicts runs the command on a separate module with three mistakes: one that a test finds,
+// one that none finds, and one that does not build.
 func TestVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
