@@ -83,7 +83,7 @@ func (c *certificates) client() *tls.Config {
 	return &tls.Config{Certificates: s.Certificates, RootCAs: s.ClientCAs, MinVersion: s.MinVersion}
 }
 
-// figures returns the expiry of the certificate in use; nothing if there is none.
+// figures returns the expiry of the certificate in use; no metric if there is none.
 func (c *certificates) figures(usage string) []metrics.Certificate {
 	if c == nil {
 		return nil

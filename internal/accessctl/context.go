@@ -68,7 +68,7 @@ func contextsPath(getenv func(string) string) string {
 	return filepath.Join(cmp.Or(dir, filepath.Join(home, ".config")), "brokerctl", "contexts.yaml")
 }
 
-// loadContexts reads the file of contexts. Where there is none, there are no contexts.
+// loadContexts reads the file of contexts. Without a file there are no contexts.
 func loadContexts(getenv func(string) string) (*contexts, error) {
 	c := &contexts{Contexts: map[string]cluster{}, path: contextsPath(getenv)}
 	if c.path == "" {

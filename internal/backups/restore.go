@@ -331,7 +331,7 @@ func (p *partitionRestore) place(ctx context.Context, pos *backup.Position) erro
 	if len(p.runs) == 0 {
 		return nil
 	}
-	if floor > p.runs[0].is { // otherwise the channel is there already: it was created before the first message
+	if floor > p.runs[0].is { // otherwise the channel exists already: it was created before the first message
 		if err := p.seek(ctx, pos.Channel, floor); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 )
 
-// What a batch of lines is bounded by.
+// Bounds of a batch of lines.
 const (
 	MaxBytes     = 1 << 20 // of a batch with more than one message
 	Linger       = 100 * time.Millisecond
@@ -24,7 +24,7 @@ const (
 type Limits struct {
 	Messages int
 	Bytes    int
-	Linger   time.Duration // it waits so long for a further message
+	Linger   time.Duration // how long it waits for a further message
 }
 
 // Batch is messages that are to be sent together.

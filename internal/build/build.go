@@ -84,8 +84,8 @@ func origin(stamped Origin, settings []debug.BuildSetting, archive string) Origi
 // described is what `git describe --tags` prints.
 var described = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)(?:-(\d+)-g([0-9a-f]+))?$`)
 
-// versionOf returns the version that a tag gives the sources: with commits after the tag
-// it sorts behind the tag's, and before the next release.
+// versionOf returns the version that follows from a tag. With commits after the tag it sorts after
+// the tag's version and before the next release.
 func versionOf(tag string) string {
 	m := described.FindStringSubmatch(tag)
 	switch {

@@ -22,7 +22,7 @@ import (
 
 // Limits of an archive, in bytes before compression.
 type Limits struct {
-	File  int // the rest is cut off
+	File  int // the rest is truncated
 	Total int // files that come later are left out
 }
 
@@ -78,7 +78,7 @@ type Index struct {
 	Failures int       `json:"failures"` // missing files
 }
 
-// archive is what is written so far.
+// archive is the archive being written.
 type archive struct {
 	head   Head
 	limits Limits

@@ -61,7 +61,7 @@ func (h *Host) checking(cmd *cobra.Command, what string, limits func() error, ru
 	}
 	form := FormNagios
 	cmd.Flags().StringVar(&form, "format", form, "`FORM` of the text: nagios, prometheus, or json, which is -o json")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(Forms(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(Forms(), cobra.ShellCompDirectiveNoFileComp)) // the flag is set
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if limits != nil {
 			if err := limits(); err != nil {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ParseEnvironmentFile reads variables as systemd does for the EnvironmentFile of a unit: NAME=VALUE a
-// line, comments behind # or ;, values in quotes, of which those in double quotes may have escapes, and
-// lines that a backslash continues. Unlike systemd, which passes over a line that is none of these, it
-// fails. The result has the form of os.Environ.
+// ParseEnvironmentFile reads variables in the format of systemd's EnvironmentFile: NAME=VALUE per
+// line, comments after # or ;, quoted values, of which those in double quotes may contain escapes,
+// and lines continued by a backslash. Unlike systemd, which skips invalid lines, it returns an
+// error. The result has the form of os.Environ.
 func ParseEnvironmentFile(name, text string) ([]string, error) {
 	var environ []string
 	rest, line := strings.ReplaceAll(text, "\r\n", "\n"), 1

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 )
 
-// place is where a key stands in a file; rows and columns count from 1.
+// place is the position of a key in a file; rows and columns count from 1.
 type place struct{ row, col int }
 
 // parseFile reads a TOML file of settings: a flat list of keys, words joined

@@ -20,7 +20,7 @@ const (
 type Input struct {
 	Flags    []Assignment // in the order given; Where may be empty
 	Environ  []string     // as os.Environ gives it
-	Hostname string       // stands in for an empty node-id
+	Hostname string       // used if node-id is empty
 	ReadFile func(name string) ([]byte, error)
 }
 

@@ -176,8 +176,8 @@ type Latency struct {
 	Window      time.Duration
 }
 
-// Quantiles returns the percentiles, from the highest to the lowest. A Latency that was not
-// checked may have some that cannot be read: these are left out.
+// Quantiles returns the percentiles in descending order. Invalid ones, in a Latency that was not
+// checked, are omitted.
 func (l *Latency) Quantiles() []float64 {
 	var all []float64
 	for _, text := range l.Percentiles {
@@ -206,7 +206,7 @@ func quantile(text string) (float64, bool) {
 // Tracing is what is kept and reported of what happens to messages.
 type Tracing struct {
 	Bytes        units.Size    // kept of the events of traced messages
-	SlowPublish  time.Duration // publishes that take so long are logged; 0: none are
+	SlowPublish  time.Duration // slower publishes are logged; 0: none are
 	SlowDelivery time.Duration // likewise deliveries, since the publish
 	OTLPEndpoint string        // of the collector that spans are sent to; "": none
 	OTLPHeaders  string        // file of the headers that are sent with them; "": none

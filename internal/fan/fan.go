@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Out calls f with each of xs, at most so many at a time, and returns when all calls
-// have. A single one is called by the caller's own goroutine.
+// Out calls f with each of xs, at most the given number at a time, and returns when all calls have
+// returned. A single element is handled on the caller's goroutine.
 func Out[T any](xs []T, most int, f func(T)) { each(len(xs), most, func(i int) { f(xs[i]) }) }
 
 // each is Out for the numbers from 0 to n, without n.

@@ -53,8 +53,8 @@ func write(t testing.TB, file, content string) {
 	}
 }
 
-// Scripts runs each script of a pattern as a test of its own: run returns the script with what
-// came of it, which must be as it stands in the file.
+// Scripts runs each script that matches a pattern as a subtest: run returns the script with its
+// results, which must equal the file.
 func Scripts(t *testing.T, pattern string, run func(t *testing.T, text string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

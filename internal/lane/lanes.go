@@ -26,7 +26,7 @@ type Lanes[K comparable, R any] struct {
 
 // lane is a thing that is being worked on. The mutex of the lanes guards it.
 type lane[R any] struct {
-	next *Outcome[R] // the run behind the one in progress; nil: none
+	next *Outcome[R] // the run after the one in progress; nil: none
 }
 
 // Outcome is that of a run that was asked for.
@@ -96,8 +96,8 @@ func (f *Outcome[R]) Wait() (R, error) {
 	return f.result, f.err
 }
 
-// Places bound how much is done at a time. What takes long gives its place to
-// others: a disk that hangs under a few keeps no other from its turn.
+// Places bound the number of concurrent runs. A run that takes long releases its place: a few runs
+// on a stalled disk do not block the others.
 type Places chan struct{}
 
 // keepPlace is for how long a place is kept.

@@ -100,7 +100,8 @@ func (h *Histogram) UnmarshalText(text []byte) error {
 // Count returns how many durations there are.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Quantile returns the duration that a part q of all does not exceed, in (0, 1]; 0 if there is none.
+// Quantile returns the smallest duration that a fraction q in (0, 1] of all values does not exceed;
+// 0 if there are none.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(uint64(math.Ceil(q*float64(h.total))), 1)
 	for i, n := range h.counts {

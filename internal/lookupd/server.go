@@ -28,7 +28,7 @@ type Server struct {
 	Directory *Directory
 	// Self is the server's description of itself, sent to nodes.
 	Self Self
-	// IdleTimeout ends a connection that has been silent for so long; 0: never.
+	// IdleTimeout ends a connection after that much silence; 0: never.
 	IdleTimeout time.Duration
 	// Log gets a line for nodes that come or go, or are refused: of each kind one in a
 	// second at most. Required.
@@ -125,9 +125,8 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// tell sends the last answer of a connection. What the peer has sent meanwhile
-// is read for a moment: closing on unread bytes resets the connection, and the
-// peer would never see why.
+// tell sends the last answer of a connection. Unread input is read for a moment: closing a
+// connection with unread bytes resets it, and the peer would never see the reason.
 func tell(conn net.Conn, text string) {
 	if writeAnswer(conn, []byte(text)) != nil {
 		return

@@ -11,8 +11,8 @@ const (
 	OlderDisk        // the disk is put back to an older state, which its content does not show
 )
 
-// standing is the last epoch and the end of a log, as one number that is larger
-// where they are. 0: not suspect.
+// standing is the last epoch and the end of a log, as one number that orders logs by both. 0: not
+// suspect.
 type standing uint8
 
 func (n *replica) standing() standing {

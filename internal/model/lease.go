@@ -1,8 +1,7 @@
 package model
 
-// lease is a leader's right to deliver. Time is counted in whole leases: what
-// the broker measures as a second since it was in touch is here the rest of
-// this one and the next.
+// lease is a leader's right to deliver. Time is counted in whole leases: a second since the last
+// contact in the broker is the rest of this lease and the next one here.
 type lease struct {
 	held     bool
 	answered set  // followers that have recognised the term in this time

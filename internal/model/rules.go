@@ -109,7 +109,7 @@ const (
 	NothingLost                     // every replica that may be elected has all committed records in its log
 	ClosedIsSilent                  // I5: only the live term of a node's own epoch appends and commits
 	PositionHolds                   // a position never passes the committed end, and a finished message stays finished
-	InOrder                         // an ordered channel never goes back behind a message that it has delivered, and skips none
+	InOrder                         // an ordered channel never moves back before a delivered message, and skips none
 	OneName                         // an epoch and an offset name one record
 	FailedIsFailed                  // a publish that was reported as failed is never committed
 	EnoughCopies                    // an acknowledged record is on as many disks as the topic asks for, minus those that failed

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// How large a state may be. Bounds choose less.
+// Maximum sizes of a state. Bounds choose smaller ones.
 const (
 	replicas    = 3
 	maxLog      = 3
@@ -43,9 +43,8 @@ func (s set) permuted(p *order) set { // replica i becomes replica p[i]
 	return t
 }
 
-// record is a stored message: the epoch that appended it and the publish that
-// it came from, which stands for the content and so for the checksum. 0 is no
-// record.
+// record is a stored message: the epoch that appended it and the publish that it came from, which
+// represents the content and therefore the checksum. 0 is no record.
 type record uint8
 
 func newRecord(epoch, id uint8) record { return record(epoch<<4 | id) }
@@ -58,8 +57,8 @@ type decision struct {
 	isr           set
 }
 
-// proposal is a change of the ISR on its way to the metadata, made when its
-// proposer had applied version base. isr 0 is none.
+// proposal is a change of the ISR in transit to the metadata, made when its proposer had applied
+// version base. isr 0 is none.
 type proposal struct {
 	isr   set
 	base  uint8
@@ -83,7 +82,7 @@ const (
 	olderDisk          // the disk is older, and the node does not know it
 )
 
-// replica is one copy of the partition. What a restart keeps stands first.
+// replica is one copy of the partition. The fields that survive a restart come first.
 type replica struct {
 	log       [maxLog]record
 	end       uint8  // log end
@@ -229,8 +228,7 @@ func (n *replica) closeTerm() {
 // as that matters.
 func (n *replica) registered() bool { return n.lost == intact || n.lost == missing }
 
-// commit moves the committed end of replica r and shows what lies below it to
-// the observer.
+// commit moves the committed end of replica r and shows the messages below it to the observer.
 func (s *State) commit(r, end uint8) {
 	n := &s.nodes[r]
 	for i := n.committed; i < end; i++ {

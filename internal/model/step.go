@@ -8,7 +8,7 @@ import (
 // StepKind says what happened.
 type StepKind uint8
 
-// What can happen. The answered kinds follow theirs.
+// The kinds of steps. The kinds of answers follow those of requests.
 const (
 	Start StepKind = iota
 	Publish
@@ -71,7 +71,7 @@ const (
 	stepKinds // how many there are
 )
 
-// How the answer to a push fares when it does not just arrive.
+// What happens to the answer to a push if it does not just arrive.
 const (
 	AnswerLost    = 1
 	AnswerDelayed = 2

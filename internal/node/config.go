@@ -45,7 +45,7 @@ type Config struct {
 
 // announcement is this node's description of itself for the other nodes.
 func (c *Config) announcement() meta.Node {
-	hostname, _ := os.Hostname() // "" where there is none
+	hostname, _ := os.Hostname() // "" if there is none
 	return meta.Node{
 		Hostname: hostname, TCPAddress: c.Advertise.TCP, HTTPAddress: c.Advertise.HTTP, HTTPSAddress: c.Advertise.HTTPS,
 		ClusterAddress: c.Advertise.Cluster, Zone: c.Options.Zone, Version: build.Version(), BootID: bootID(),

@@ -42,7 +42,7 @@ func newFirstAdmin(c *Config, directory func() *access.Directory) *firstAdmin {
 // verifiesClients says whether client certificates are identities at the node.
 func verifiesClients(o *config.Options) bool { return o.TLS.ClientAuthPolicy == "require-verify" }
 
-// wanted says whether there is to be a secret.
+// wanted reports whether there should be a secret.
 func (f *firstAdmin) wanted() bool { return f.recovery || !f.directory().HasAdmin(f.certificates) }
 
 // is says whether a text is the secret.
@@ -88,8 +88,8 @@ func (f *firstAdmin) remove() error {
 	return nil
 }
 
-// writePrivate makes a file that only its owner may read. Where the machine fails before it is
-// on disk, the next start writes another.
+// writePrivate creates a file that only its owner may read. If the machine fails before it is on
+// disk, the next start writes another.
 func writePrivate(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -29,7 +29,7 @@ type Listeners struct {
 // that is not free on every address of a host.
 const portTries = 10
 
-// Bind listens on every address of l. What was bound is closed on failure.
+// Bind listens on every address of l. On failure it closes what it has bound.
 func Bind(ctx context.Context, l config.Listen) (*Listeners, error) {
 	var ls Listeners
 	for _, role := range []struct {
@@ -217,7 +217,7 @@ func (ls *Listeners) Exposed() []string {
 	return open
 }
 
-// HostOf returns the host of host:port, or otherwise where there is none.
+// HostOf returns the host of host:port, or otherwise if there is none.
 func HostOf(address, otherwise string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host

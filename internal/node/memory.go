@@ -57,8 +57,8 @@ func budgetBytes(l *config.Limits) int64 {
 	return max(memoryOfProcess()/100*budgetPercent, leastBudget, leastBodies*int64(l.MaxBodySize))
 }
 
-// LimitHeap has the runtime collect harder near the end of the memory, where GOMEMLIMIT
-// does not say from where on: for a process that runs one node and nothing else.
+// LimitHeap makes the runtime collect more often near the memory limit, unless GOMEMLIMIT is set:
+// for a process that runs one node and nothing else.
 func LimitHeap() {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// newMetrics makes the node's metrics. What they are taken from need not be
-// open yet: it is asked when someone scrapes.
+// newMetrics creates the node's metrics. Their sources need not be open yet: they are read at each
+// scrape.
 func (n *Node) newMetrics() *metrics.Metrics {
 	o := &n.c.Options
 	return metrics.New(metrics.Options{

@@ -104,8 +104,8 @@ func (x *tracing) topic(incarnation uint64) (otlp.Topic, bool) {
 	return otlp.Topic{Name: t.Name, Numbering: seq.NumberingOf(cluster, incarnation)}, true
 }
 
-// close stores and sends what was noted, unless that takes long: nothing waits for a trace.
-// What is noted afterwards is lost.
+// close stores and sends the recorded events, unless that takes long: nothing waits for a trace.
+// Events recorded afterwards are lost.
 func (x *tracing) close() {
 	x.stop()
 	err := closeWithin(stalledClose, func() error {

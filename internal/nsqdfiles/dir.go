@@ -25,7 +25,7 @@ type Channel struct {
 	Queue  Queue
 }
 
-// Topic is a topic of nsqd. What waits in its own queue has come to no channel yet.
+// Topic is a topic of nsqd. The messages in its own queue have reached no channel yet.
 type Topic struct {
 	Name     string
 	Paused   bool

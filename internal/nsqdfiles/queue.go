@@ -60,7 +60,7 @@ func (p *parts) add(what, name string) {
 	}
 	n, err := strconv.ParseInt(what, 10, 64)
 	if err != nil {
-		return // more digits than a number has: no queue comes so far
+		return // more digits than a number has: no queue gets this far
 	}
 	if p.files == nil {
 		p.files = map[int64]string{}
@@ -97,9 +97,9 @@ func readPlace(file string) (p place, err error) {
 	return p, nil
 }
 
-// readQueue checks every message of a queue: from the place where it was read last to
-// the end of its last file. What lies beyond the place that was noted for writing was
-// written after that was, before nsqd was killed.
+// readQueue checks every message of a queue, from the last read position to the end of its last
+// file. Messages beyond the recorded write position were written after that was stored, before nsqd
+// was killed.
 func readQueue(path, name string, p *parts) (Queue, error) {
 	q := Queue{Name: name}
 	numbers := make([]int64, 0, len(p.files))
@@ -151,9 +151,9 @@ func (at place) complete(path, name string, numbers []int64) error {
 	return nil
 }
 
-// scan checks the messages of one file and notes where they lie. The last one of a
-// file may be cut short where nsqd was killed while it wrote, after the meta file or
-// before it went on with another file. Whether it counted says the depth.
+// scan checks the messages of one file and records their positions. The last message of a file may
+// be truncated if nsqd was killed while it wrote, after the meta file or before it continued with
+// another file. The depth shows whether it counted.
 func (q *Queue) scan(file string, n int64, at place) error {
 	from := int64(0)
 	if n == at.readFile {

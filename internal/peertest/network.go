@@ -17,8 +17,7 @@ const memCapacity = 256 << 10
 // memPacket is how many bytes arrive together on a link that has a rate.
 const memPacket = 4 << 10
 
-// firstMemPort is where the ports of dialers, and of listeners that want any,
-// begin.
+// firstMemPort is the first port of dialers, and of listeners that accept any port.
 const firstMemPort = 32768
 
 // Network is a Network in memory whose links can be slowed, cut and broken.

@@ -172,7 +172,7 @@ func (c *memConn) wrap(op string, err error) error {
 	return &net.OpError{Op: op, Net: "memory", Source: c.local, Addr: c.remote, Err: err}
 }
 
-// Close ends both directions. What was written still arrives.
+// Close ends both directions. Data already written still arrives.
 func (c *memConn) Close() error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()

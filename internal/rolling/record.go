@@ -12,8 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
-// maxRecord is the maximum length of a record: the audit log keeps so many bytes of a
-// reason.
+// maxRecord is the maximum length of a record: the audit log keeps that many bytes of a reason.
 const maxRecord = 400
 
 // Journal is the number of entries of the audit log that are searched for the last

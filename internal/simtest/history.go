@@ -159,10 +159,9 @@ func (h *History) ackedIn(from, end uint64, of func(name string) bool) bool {
 	return false
 }
 
-// Check compares the history with the resulting log, from offset first on, and
-// returns the differences: messages that are not at the offset at which they
-// were acknowledged, that were never published, that are there twice, or whose
-// publish failed. Messages below first are not checked.
+// Check compares the history with the resulting log, from offset first on, and returns the
+// differences: messages that are not at the offset at which they were acknowledged, that were never
+// published, that are stored twice, or whose publish failed. Messages below first are not checked.
 func (h *History) Check(first uint64, log []string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

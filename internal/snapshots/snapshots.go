@@ -55,7 +55,7 @@ func Inspect(content []byte) (*Summary, error) {
 // maxBytes bounds what is read of a file.
 const maxBytes = 1 << 30
 
-// Read reads a file that Write wrote. What is no file, or too long for one, is an error.
+// Read reads a file that Write wrote. Anything but a regular file of acceptable size is an error.
 func Read(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	switch {
@@ -67,8 +67,7 @@ func Read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// Write writes a file that only its owner may read, and of which a reader sees all, or what was there before. It
-// replaces a file, and nothing else.
+// Write atomically writes a file that only its owner may read. It replaces only regular files.
 func Write(file string, content []byte) error {
 	if file == "" || file == "-" {
 		return fmt.Errorf("%q is not the name of a file", file)

@@ -1,4 +1,4 @@
-// Package turn has a lock that may be held as long as a disk access takes.
+// Package turn has a lock that may be held for the duration of a disk access.
 package turn
 
 // Turn is such a lock. A goroutine that waits for it counts as idle in virtual time, where a

@@ -23,8 +23,8 @@ const (
 // maxPattern is the maximum length of a pattern, in bytes: that of a name.
 const maxPattern = 64
 
-// Rule grants a right. Topic and Channel are patterns: * stands for any number of
-// characters, everything else for itself.
+// Rule grants a right. Topic and Channel are patterns: * matches any number of characters,
+// everything else itself.
 type Rule struct {
 	Right   Right  `json:"right"`
 	Topic   string `json:"topic,omitempty"`   // of Publish, Subscribe and Manage

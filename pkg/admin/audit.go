@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// How much of the texts of a request the audit log keeps.
+// Maximum sizes of the texts of a request in the audit log.
 const (
 	maxReason  = 500
 	maxRequest = 500

@@ -41,7 +41,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 	case pattern == "":
 		needed = anyUser // answered with 404
 	case !known:
-		needed = admin // a test sees to it that there is none
+		needed = admin // a test ensures that there is none
 	}
 	now, d := time.Now(), g.guard.Directory()
 	checked := d.On() || needed.always || needed.secret && len(d.Users()) > 0

@@ -87,7 +87,7 @@ type MessageWriter struct {
 	done  []Chunk
 }
 
-// Messages returns a writer that continues behind the chunks of an earlier backup.
+// Messages returns a writer that continues after the chunks of an earlier backup.
 func (d Dir) Messages(behind []Chunk) *MessageWriter { return &MessageWriter{d: d, done: behind} }
 
 // Add adds a message, whose offset is above those before.

@@ -25,7 +25,7 @@ const (
 	tempPrefix = "new-"
 )
 
-// What is refused. Each is marked fate.Refused.
+// Refusals. Each is marked fate.Refused.
 var (
 	ErrNoBackup   = fate.Refuse("no such backup in the directory")
 	ErrIncomplete = fate.Refuse("backup is incomplete: it was interrupted or is still running")

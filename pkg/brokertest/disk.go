@@ -9,8 +9,8 @@ import (
 
 var errUnplugged = errors.New("node killed: nothing is written")
 
-// disk is what one start of a node keeps its files on. What one start has written the next
-// finds, but once it is unplugged this start writes nothing.
+// disk is the file storage of one start of a node. The next start finds what was written, but once
+// it is unplugged this start writes nothing.
 type disk struct{ topics, marks *vfstest.Faulty }
 
 func newDisk(topics vfs.FS) *disk {

@@ -83,7 +83,7 @@ func (g *gate) pass(closed <-chan struct{}) error {
 	}
 }
 
-// wrap has a connection go through the gate.
+// wrap passes a connection through the gate.
 func (g *gate) wrap(c net.Conn) (net.Conn, error) {
 	gated := &gatedConn{Conn: c, gate: g, closed: make(chan struct{})}
 	g.mu.Lock()
@@ -111,7 +111,7 @@ type gatedConn struct {
 	err    error // of closing
 }
 
-// Read implements net.Conn. What arrives while the gate is shut waits.
+// Read implements net.Conn. Data that arrives while the gate is shut waits.
 func (c *gatedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if late := c.gate.pass(c.closed); late != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// How long a node may take.
+// Timeouts for a node.
 const (
 	startTimeout = 60 * time.Second
 	readyPoll    = 5 * time.Millisecond

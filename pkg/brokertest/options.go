@@ -45,6 +45,6 @@ func optionsOf(with []Option) options {
 	return o
 }
 
-// defaults are settings of which a test wants another value than an operator: a machine
-// that runs tests may have little room.
+// defaults are settings whose values differ from those for operators: a machine that runs tests may
+// have little space.
 var defaults = map[string]string{"disk-reserve": "0", "drain-timeout": "5s"}

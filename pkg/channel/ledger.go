@@ -141,7 +141,7 @@ func (l *ledger) forget(slot int32) {
 	l.t.remove(slot)
 }
 
-// finish stops tracking a message and moves the floor if the message was there.
+// finish stops tracking a message, if it is tracked, and moves the floor.
 func (l *ledger) finish(slot int32) {
 	o := l.t.slots[slot].offset
 	l.forget(slot)

@@ -192,7 +192,7 @@ func (t *tracked) intoDeferred(slot int32, now, due int64) {
 // earlier.
 func (t *tracked) number(slot int32) {
 	t.events++
-	t.slots[slot].due = int64(t.events) //nolint:gosec // there are never so many
+	t.slots[slot].due = int64(t.events) //nolint:gosec // there are never that many
 }
 
 // live reports whether an event is still the current one of its message.

@@ -83,7 +83,7 @@ func (c *credit) turn(now time.Time) {
 	c.tick.Reset(next)
 }
 
-// putLast moves the sources that satisfy are behind the others.
+// putLast moves the sources that satisfy are to the end.
 func (c *credit) putLast(are func(*source) bool) {
 	slices.SortStableFunc(c.sources, func(a, b *source) int {
 		switch last := are(a); {

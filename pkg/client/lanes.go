@@ -32,9 +32,9 @@ func newLanes() *lanes {
 	return l
 }
 
-// add appends a message to those of its key. A message without a key waits for no other. It
-// returns the messages of the key that were lost since they arrived: behind a handler that hangs,
-// they would be redelivered repeatedly.
+// add appends a message to those of its key. A message without a key waits for no other. It returns
+// the messages of the key that timed out since they arrived: behind a hung handler, they would be
+// redelivered repeatedly.
 func (l *lanes) add(w waiting, lost func(waiting) bool) (gone []waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,7 +39,7 @@ type link struct {
 	in     atomic.Pointer[talk] // nil: not connected
 	closed atomic.Bool
 
-	// What the user was last notified of; guarded by line.mu.
+	// The last notification to the user; guarded by line.mu.
 	up      uint64 // session
 	refused bool
 }

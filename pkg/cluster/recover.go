@@ -36,7 +36,8 @@ var (
 // contains the new cluster id.
 const markRecovering = "recovering"
 
-// Where a snapshot is prepared, and the prefix of directories with replaced metadata.
+// The directory in which a snapshot is prepared, and the prefix of directories with replaced
+// metadata.
 const (
 	restoredDir = "meta-restored"
 	damagedDir  = "meta-damaged"

@@ -28,7 +28,7 @@ type followerState struct {
 	holds       replication.Progress // zero except for Session when a session begins
 	caughtUp    time.Time            // when it is last known to have held everything
 	mark        seq.Offset           // the log's end
-	markAt      time.Time            // when the log's end was there
+	markAt      time.Time            // when the log's end was reached
 	rate        rate
 	moved       time.Time // when it last received something, or lacked nothing
 	stalled     bool      // termOptions.Stalled was called

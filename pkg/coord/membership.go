@@ -24,7 +24,7 @@ const proposeAgain = time.Second
 // decides.
 const verifyFor = 10 * time.Second
 
-// Bounds of waiting for a follower that keeps up but is always slightly behind the committed end,
+// Bounds for waiting on a follower that keeps up but is always slightly behind the committed end,
 // because its round trip is longer than that of the others.
 const (
 	awaitFor   = 250 * time.Millisecond // at most

@@ -25,7 +25,7 @@ const (
 	// batchMessages and batchBytes limit what is published of one channel at a time.
 	batchMessages = 64
 	batchBytes    = 1 << 20
-	// retryAfter is how long a channel rests after its dead letters were refused.
+	// retryAfter is how long a channel pauses after its dead letters were refused.
 	retryAfter = time.Second
 )
 
@@ -62,12 +62,12 @@ type Worker struct {
 	stations map[*topic.Channel]*station
 }
 
-// station is a channel that is served or rests.
+// station is a channel that is being served or pauses.
 type station struct {
 	source Source
 	serves bool
-	until  time.Time // it rests until then
-	failed error     // why it rests; nil: nothing has failed
+	until  time.Time // it pauses until then
+	failed error     // why it pauses; nil: nothing has failed
 }
 
 // NewWorker returns a worker that runs its work with spawn. Once life has ended, it no longer waits
@@ -76,8 +76,8 @@ func NewWorker(life context.Context, node Node, log *slog.Logger, spawn func(fun
 	return &Worker{life: life, node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
 }
 
-// Poke serves a channel, unless the channel is served already or rests after a failure. It does not
-// block: the caller pokes again when it finds that something is left.
+// Poke serves a channel, unless the channel is being served or pauses after a failure. It does not
+// block: the caller pokes again if something is left.
 func (w *Worker) Poke(s Source) {
 	if !w.begin(s, time.Now()) {
 		return

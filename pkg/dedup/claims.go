@@ -27,7 +27,7 @@ func (c *claims) Add(h *Hash) bool {
 	return true
 }
 
-// Remove removes a hash, if it is there.
+// Remove removes a hash, if it is present.
 func (c *claims) Remove(h *Hash) {
 	if c.count == 0 {
 		return
@@ -43,7 +43,7 @@ func (c *claims) Remove(h *Hash) {
 		return
 	}
 	mask := len(c.slots) - 1
-	for j := (i + 1) & mask; c.slots[j].used; j = (j + 1) & mask { // those behind it must still be found
+	for j := (i + 1) & mask; c.slots[j].used; j = (j + 1) & mask { // those after it must still be found
 		home := c.home(&c.slots[j].hash)
 		if (j-home)&mask >= (j-i)&mask {
 			c.slots[i] = c.slots[j]
@@ -68,7 +68,7 @@ func (c *claims) lookup(h *Hash) (slot int, there bool) {
 	}
 }
 
-// resize moves the hashes to so many slots.
+// resize moves the hashes to n slots.
 func (c *claims) resize(n int) {
 	was := c.slots
 	c.slots = make([]claim, n)

@@ -123,8 +123,8 @@ type Done struct {
 	Missed []seq.Offset `json:"missed,omitempty"` // named messages that were not deferred
 }
 
-// Apply changes deferred messages of a channel; with dry it only counts them. After an error,
-// the changes made so far are counted and stay: calling it again does the rest.
+// Apply changes deferred messages of a channel; with dry it only counts them. After an error, the
+// changes made so far remain and are counted: another call continues with the rest.
 func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb, of Selection, dry bool) (d Done, err error) {
 	act := channel.Cancel
 	switch {

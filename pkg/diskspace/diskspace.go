@@ -71,7 +71,7 @@ func (h *headroom) observe(free, reserve uint64) {
 // unknown records that the free space is unknown.
 func (h *headroom) unknown() { h.left.Store(math.MaxInt64 / 2) }
 
-// reserve reserves n bytes, if there are so many. Otherwise the next measurement counts as low.
+// reserve reserves n bytes if they are available. Otherwise the next measurement counts as low.
 func (h *headroom) reserve(n int64) bool {
 	if h.left.Add(-n) < 0 {
 		h.left.Add(n)
@@ -82,7 +82,7 @@ func (h *headroom) reserve(n int64) bool {
 	return true
 }
 
-// spare reserves n bytes, if there are so many. It never makes a concurrent reserve fail.
+// spare reserves n bytes if they are available. It never makes a concurrent reserve fail.
 func (h *headroom) spare(n int64) bool {
 	for {
 		left := h.left.Load()

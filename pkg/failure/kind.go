@@ -22,8 +22,8 @@ type Kind struct {
 	// broker, and Said its text: formatted with the verb, and the name of the topic or channel.
 	Wire Wire
 	Said string
-	// Extended is the code for clients that asked for extensions: they look for the partition's
-	// leader again. It stands alone.
+	// Extended is the code for clients that asked for extensions: they look up the partition's
+	// leader again. It is sent without text.
 	Extended Wire
 }
 

@@ -30,8 +30,8 @@ const (
 	PubFailed
 	MPubFailed
 	DPubFailed
-	// FailedOnNotLeader and FailedOnNotWritable are for clients that asked for
-	// extensions: a publish was refused. They stand alone.
+	// FailedOnNotLeader and FailedOnNotWritable are for clients that asked for extensions: a
+	// publish was refused. They are sent without text.
 	FailedOnNotLeader
 	FailedOnNotWritable
 	// TopicNotExist to TopicNotCreated are for the commands of the extensions alone.
@@ -118,7 +118,7 @@ func WireNamed(name string) Wire {
 	return NoWire
 }
 
-// What the text of a failed publish says of the messages, behind the verb.
+// What the text of a failed publish says about the messages, after the verb.
 const (
 	said        = " failed"
 	saidRefused = said + ", refused: "

@@ -8,9 +8,9 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// maxPattern is the maximum size of all regular expressions of a filter together: characters
-// and operators, where repeated parts count as often as they are repeated. A match takes at
-// most so many steps for each byte of a text.
+// maxPattern is the maximum size of all regular expressions of a filter together: characters and
+// operators, where repeated parts count as often as they are repeated. A match takes at most that
+// many steps per byte of text.
 const maxPattern = 500
 
 // patterns adds up the sizes of the regular expressions of an expression.

@@ -250,7 +250,7 @@ func (g *Guard) remember(mark [32]byte, now time.Time) {
 	}
 }
 
-// Bounds of failures: so many at once from an address, and one again after each such time.
+// Limits of failures: a burst per address, and the time after which one more is allowed.
 const (
 	failureBurst = 10
 	failureEach  = 500 * time.Millisecond
@@ -313,6 +313,6 @@ func placeOf(from net.Addr) netip.Prefix {
 	if a.Is6() {
 		bits = 64
 	}
-	p, _ := a.Prefix(bits) // it has so many
+	p, _ := a.Prefix(bits) // the address has reached the limit
 	return p
 }

@@ -76,7 +76,7 @@ func (q *suspicion) clear(h *Topic, hp *Held) error {
 	return nil
 }
 
-// standing returns what the metadata should know of a suspect replica.
+// standing returns what the metadata should record of a suspect replica.
 func (q *suspicion) standing(hp *Held) meta.Suspect {
 	log, state := hp.Replica.Log(), condition(hp.state.Load())
 	return meta.Suspect{
@@ -119,7 +119,7 @@ func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
 	})
 }
 
-// want records what is to be reported of a replica, and reports whether a report in progress will
+// want records what to report about a replica, and returns whether a report in progress will
 // include it.
 func (q *suspicion) want(key suspectKey, s meta.Suspect) (underWay bool) {
 	q.mu.Lock()

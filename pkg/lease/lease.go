@@ -9,21 +9,20 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Lease says until when this node may deliver and handle answers as the leader of
-// a partition. It begins when every in-sync replica has recognised the term: none
-// of them followed a later leader then. It continues while the node is in touch,
-// without a gap longer than the lease, with a quorum of the metadata or with all
-// in-sync replicas: a later leader leads only after one of them knew of it. In
-// touch with the quorum means that all that was decided until then is applied
-// here, and names no other leader, however long it takes until the partition's
-// role follows. Contact after a gap says nothing about the time between.
+// Lease says until when this node may deliver and handle answers as the leader of a partition. It
+// begins when every in-sync replica has recognised the term: none of them followed a later leader
+// then. It continues while the node is in touch, without a gap longer than the lease, with a quorum
+// of the metadata or with all in-sync replicas: a later leader leads only after one of them knew of
+// it. In touch with the quorum means that everything decided until then is applied here and names
+// no other leader, however long the partition's role takes to follow. Contact after a gap says
+// nothing about the time between.
 //
-// It ends permanently when this node learns of a later leader, which may be long
-// before the metadata on this node says so.
+// It ends permanently when this node learns of a later leader, which may be long before the
+// metadata on this node says so.
 //
-// It goes by the monotonic clock, so that a pause of the process or a change of
-// the time of day does not stretch it. That clock stands still while the machine is
-// suspended: what was confirmed before counts no more behind that.
+// It uses the monotonic clock, so that neither a pause of the process nor a change of the time of
+// day extends it. That clock stops while the machine is suspended: earlier confirmations no longer
+// count after a suspension.
 type Lease struct {
 	contact   *Contact
 	epoch     seq.Epoch        // of the term

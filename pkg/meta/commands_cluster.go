@@ -122,8 +122,8 @@ func newTerms(t *Topic, id NodeID, index uint64) *Topic {
 	return &next
 }
 
-// SetNodeState sets a node up, down or draining. It changes no leadership. A node that an operator
-// wants drained is draining when it is up.
+// SetNodeState sets a node up, down or draining. It changes no leadership. A node with the intent
+// to be drained is draining when it is up.
 type SetNodeState struct {
 	ID    NodeID    `json:"id"`
 	State NodeState `json:"state"`

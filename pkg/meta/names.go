@@ -65,7 +65,7 @@ func ValidNodeID(id NodeID) bool {
 	return len(id) > 0 && len(id) <= MaxNameLength && plain(string(id))
 }
 
-// checkTopic refuses what is no name of a topic that may be there.
+// checkTopic refuses what cannot be the name of an existing topic.
 func checkTopic(name string) error {
 	if !NSQName(name) {
 		return fmt.Errorf("%w: topic %q", failure.InvalidName, name)

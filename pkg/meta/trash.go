@@ -84,8 +84,8 @@ func (t Trash) has(index uint64) bool {
 	return found
 }
 
-// Due returns the topics whose time is over, and when the next one is due; the zero time if there
-// is none.
+// Due returns the topics that have expired, and when the next one will; the zero time if there is
+// none.
 func (t Trash) Due(now time.Time) (due []Incarnation, next time.Time) {
 	for _, d := range t.deleted {
 		switch until := d.Until(); {

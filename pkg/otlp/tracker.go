@@ -39,7 +39,7 @@ type link struct {
 	trace   [16]byte
 	parent  [8]byte // of the publish; zero: none
 	state   bool    // it was read from a message
-	dropped bool    // its publisher does not want its trace recorded
+	dropped bool    // its publisher wants no recorded trace
 	publish [8]byte // the span of the publish
 }
 

@@ -62,7 +62,7 @@ func checksumShort(b []byte) uint32 {
 const (
 	growth      = 4 // a buffer grows to this many times what has arrived
 	sparse      = 16
-	shrinkAfter = 8 // after so many fillings in a row of less than 1/sparse
+	shrinkAfter = 8 // after this many consecutive fillings of less than 1/sparse
 )
 
 // frameReader splits a stream into frames. One goroutine uses it.
@@ -169,7 +169,7 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
-// makeRoom makes free space behind the unread bytes, up to n bytes, as far as the bytes that have
+// makeRoom makes free space after the unread bytes, up to n bytes, as far as the bytes that have
 // arrived justify it. A large chunk waits for memory.
 func (f *frameReader) makeRoom(n int) error {
 	have := f.w - f.r

@@ -177,7 +177,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(append(dst, byte(len(s))), s...)
 }
 
-// readHello reads a hello, and no byte behind it. It returns a refusal as a *RefusedError.
+// readHello reads a hello, and no byte after it. It returns a refusal as a *RefusedError.
 func readHello(r io.Reader) (*Hello, error) {
 	body, err := readHelloBody(r)
 	if err != nil {
@@ -186,7 +186,7 @@ func readHello(r io.Reader) (*Hello, error) {
 	return parseHello(body)
 }
 
-// readHelloBody reads one message of the handshake, and no byte behind it. It returns the message's
+// readHelloBody reads one message of the handshake, and no byte after it. It returns the message's
 // body after it has checked the checksum.
 func readHelloBody(r io.Reader) ([]byte, error) {
 	var header [helloHeader]byte
@@ -221,7 +221,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// parseHello reads a checked body. It ignores bytes behind the known fields: a later version wrote
+// parseHello reads a checked body. It ignores bytes after the known fields: a later version wrote
 // them.
 func parseHello(body []byte) (*Hello, error) {
 	if len(body) == 0 {

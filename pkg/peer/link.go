@@ -218,9 +218,9 @@ func (l *link) ping() error {
 	return l.out.put(&header, nil, l.options.MaxQueuedBytes)
 }
 
-// keepAlive sends a ping if this side has to. The side that dialed pings at every tick. The other
-// side pings only if it has sent nothing for two ticks: otherwise its answers suffice. It sends
-// nothing, for example, while it receives a long frame behind which the pings wait.
+// keepAlive sends a ping if necessary. The side that dialed pings at every tick. The other side
+// pings only if it has sent nothing for two ticks: otherwise its answers suffice. It sends nothing,
+// for example, while it receives a long frame that delays the pings.
 func (l *link) keepAlive() error {
 	if l.dialed {
 		return l.ping()

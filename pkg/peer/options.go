@@ -39,9 +39,8 @@ type Handler interface {
 	Handle(from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
 }
 
-// Gatherer is a connection that keeps back what is sent between Hold and Release, to send it
-// together. It may be used by many goroutines, and calls may be nested. What is kept back for long, or
-// is much, is sent all the same.
+// Gatherer is a connection that delays frames between Hold and Release, to send them together. It
+// is safe for concurrent use, and holds may be nested. A large or long-held amount is sent anyway.
 type Gatherer interface {
 	Hold()
 	Release()

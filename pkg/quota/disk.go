@@ -34,9 +34,9 @@ type Disk struct {
 // dropped. Call it before any other method.
 func (d *Disk) Tells(full chan<- struct{}) { d.full = full }
 
-// Reserve refuses messages that do not fit into a partition with so many stored bytes. If
-// the topic drops its oldest messages instead, it accepts them: whole segments, of a quarter
-// of the share, are dropped within tellEvery.
+// Reserve refuses messages that do not fit into a partition with the given stored bytes. If the
+// topic drops its oldest messages instead, it accepts them: whole segments, of a quarter of the
+// share, are dropped within tellEvery.
 func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Message) error {
 	most := c.Quota()
 	if most == 0 {

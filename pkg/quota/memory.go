@@ -25,16 +25,15 @@ type Memory struct {
 	closed bool
 }
 
-// NewMemory returns the memory of a topic whose partitions keep at most so many bytes each.
-// full, of capacity 1, gets a value when the oldest messages must be dropped; share
-// accounts for all of it.
+// NewMemory returns the memory of a topic with a maximum of bytes per partition. full, of capacity
+// 1, gets a value when the oldest messages must be dropped; share accounts for all of it.
 func NewMemory(most int64, full chan struct{}, share limit.Share) *Memory {
 	return &Memory{most: most, full: full, share: share}
 }
 
-// Reserve reserves memory for messages of a partition whose log already has so many
-// stored bytes. If that exceeds the maximum, the oldest messages are dropped; until
-// then the partition may hold twice the maximum, and refuses more.
+// Reserve reserves memory for messages of a partition whose log has the given stored bytes. If that
+// exceeds the maximum, the oldest messages are dropped; until then the partition may hold twice the
+// maximum, and refuses more.
 func (e *Memory) Reserve(stored int64, messages []topic.Message) error {
 	if e == nil {
 		return nil

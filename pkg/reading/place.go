@@ -35,7 +35,7 @@ func (r *Place) Has() bool { return r.have }
 // log.
 func (r *Place) Holds(o seq.Offset) bool { return r.have && r.batch.First() <= o && o < r.batch.End() }
 
-// PositionOf returns the position in the log of the last record, of so many bytes.
+// PositionOf returns the position in the log of the last record, whose size is given.
 func (r *Place) PositionOf(bytes int) int64 { return r.batch.PositionOf(&r.records, bytes) }
 
 // rested is the place in a batch that was released.

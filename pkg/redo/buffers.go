@@ -15,7 +15,7 @@ func (b *buffers) get() *[]byte {
 	return p
 }
 
-// put takes a buffer back; nil is none.
+// put returns a buffer to the pool; nil is ignored.
 func (b *buffers) put(p *[]byte) {
 	if p != nil {
 		b.pool.Put(p)

@@ -106,7 +106,7 @@ func (f *file) land(j *journal) error {
 	return nil
 }
 
-// lateIn reports whether bytes in memory lie in a range of the file.
+// lateIn reports whether bytes in memory overlap a range of the file.
 func (f *file) lateIn(off int64, n int) bool {
 	if !f.isLate.Load() {
 		return false

@@ -171,8 +171,7 @@ func (r *Remover) keeps(t *meta.Topic) bool {
 	return slices.Contains(r.kept[t.Name], t.Incarnation)
 }
 
-// holds reports whether the files of a topic have at least so many bytes. Unreadable files do
-// not count.
+// holds reports whether the files of a topic have at least n bytes. Unreadable files do not count.
 func (r *Remover) holds(t *meta.Topic, least int64) bool {
 	files := r.o.Dirs.FS
 	for i := range t.Partitions {

@@ -21,7 +21,7 @@ const (
 // Rule selects the messages that are traced, and the channels in which they are. The
 // zero Rule traces none.
 type Rule struct {
-	every    uint64       // one of so many; 0: only those in ids
+	every    uint64       // one in n; 0: only those in ids
 	ids      []seq.WireID // traced in any case
 	channels []string     // the only ones whose deliveries are traced; empty: all
 }

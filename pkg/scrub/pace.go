@@ -56,7 +56,7 @@ func (p *Pace) Next(now time.Time, total int64) (bytes int64, wait time.Duration
 	return bytes, 0
 }
 
-// Read notes that so many bytes were read in a time that ended at now.
+// Read records that n bytes were read in a time that ended at now.
 func (p *Pace) Read(bytes int64, took time.Duration, now time.Time) {
 	p.credit -= float64(bytes)
 	pause := max((share-1)*took, time.Duration(float64(bytes)/maxRate*float64(time.Second)))

@@ -27,7 +27,7 @@ type answer struct {
 	count  int       // messages
 	bytes  int       // of their bodies
 	named  bool      // the publisher named a partition
-	more   bool      // commands behind it have been read already: their answers are gathered
+	more   bool      // later commands have been read already: their answers are gathered
 	traced *tracedTo // the publisher gets the place of its messages; nil: OK
 	phase  atomic.Uint32
 	err    error // set before phase becomes ready
@@ -191,10 +191,9 @@ func (q *answerQueue) popOnly() *answer {
 	return a
 }
 
-// await notes the answer for which the writer is about to sleep. Answers behind it need not wake
-// the writer, and are written together with it. ready means that it has become ready meanwhile.
-// mixed means that the answer behind it belongs to another topic, so that no group of a log
-// completes both.
+// await records the answer for which the writer is about to sleep. Later answers need not wake the
+// writer, and are written together with it. ready means that it has become ready meanwhile. mixed
+// means that the next answer belongs to another topic, so that no group of a log completes both.
 func (q *answerQueue) await() (ready, mixed bool) {
 	q.mu.Lock()
 	var first *answer

@@ -69,7 +69,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 // authenticating executes AUTH.
 type authenticating struct{ session *session }
 
-// user is AUTH of a user: by a token or, if the secret is none, by the certificate.
+// user handles AUTH of a user: by a token or, if the secret is no token, by the certificate.
 func (a authenticating) user(ctx context.Context, secret string) error {
 	s := a.session
 	now := time.Now()

@@ -175,7 +175,7 @@ func (s *session) rdy(cmd *nsq.Command) error {
 	return nil
 }
 
-// cls is CLS: the client wants no more messages.
+// cls handles CLS: the client wants no more messages.
 func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateSubscribed {
 		return wrongState(cmd)

@@ -72,16 +72,17 @@ func (d *direct) write(now time.Time) bool {
 	return true
 }
 
-// serve delivers the next message in the place of a writer that rests, or wakes the writer. A
-// strict channel delivers one message at a time: the goroutine that learns that the previous
-// message is finished everywhere sends the next one.
+// serve delivers the next message instead of an idle writer, or wakes the writer. A strict channel
+// delivers one message at a time: the goroutine that learns that the previous message is finished
+// everywhere sends the next one.
 func (d *direct) serve() {
 	if !d.deliver() {
 		d.writer.link.poke()
 	}
 }
 
-// deliver writes messages that Take finds without waiting, and reports whether the writer may rest.
+// deliver writes messages that Take finds without waiting, and reports whether the writer may stay
+// idle.
 func (d *direct) deliver() bool {
 	w := d.writer
 	if !w.mu.TryLock() {

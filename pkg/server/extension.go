@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// tracedTo is the answer to a publisher that wants the place of its messages.
+// tracedTo is the answer to a publisher that requests the positions of its messages.
 type tracedTo struct {
 	ids     seq.Numbering // of the topic
 	traceID uint64

@@ -115,7 +115,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// rest waits until there may be something to do. Other goroutines may take the writer's place
+// rest waits until there may be something to do. Other goroutines may write in the writer's place
 // meanwhile. It reports whether the writer continues.
 func (w *writer) rest(ctx context.Context) bool {
 	ready, mixed := w.link.queue.await()

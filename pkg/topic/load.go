@@ -26,7 +26,7 @@ func newLoad(o *Options) load {
 func (l *load) wallAt(now time.Time) int64 { return l.wall + int64(now.Sub(l.at)) }
 
 // rest returns the rest at now of a publisher's delay for a message in a batch. It is at most the
-// whole delay, counted from the opening of the partition if the message was already there.
+// whole delay, counted from the opening of the partition if the message was stored before.
 func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, now time.Time) time.Duration {
 	if delay == 0 {
 		return 0

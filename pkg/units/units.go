@@ -64,8 +64,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// ParseSize reads a Size. A unit may have a fraction before it. The error says
-// what the text is not, and goes behind the text.
+// ParseSize parses a Size. A unit may have a fraction before it. The error says what the text is
+// not, and is meant to follow the text.
 func ParseSize(text string) (Size, error) {
 	n, rest, err := scan(strings.TrimSpace(text), sizeUnit)
 	switch {
@@ -106,9 +106,9 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// ParseDuration reads a duration that is not negative: what time.ParseDuration
-// reads without a sign, and days (d) and weeks (w). The error says what the text is not, and goes
-// behind the text.
+// ParseDuration parses a duration that is not negative: the forms of time.ParseDuration without a
+// sign, and days (d) and weeks (w). The error says what the text is not, and is meant to follow the
+// text.
 func ParseDuration(text string) (time.Duration, error) {
 	rest := strings.TrimSpace(text)
 	if rest == "0" {
@@ -151,9 +151,9 @@ func durationUnit(name string) int64 {
 	return 0
 }
 
-// scan reads a number and the unit behind it, up to the next digit. unit returns
-// what a unit is worth, and 0 for what is none; one of 1 is not divided. What
-// is too large wraps strconv.ErrRange.
+// scan reads a number and the unit after it, up to the next digit. unit returns the value of a
+// unit, and 0 for an unknown one; one of 1 is not divided. A number that is too large wraps
+// strconv.ErrRange.
 func scan(text string, unit func(name string) int64) (value int64, rest string, err error) {
 	const digits = "0123456789."
 	rest = strings.TrimLeft(text, digits)

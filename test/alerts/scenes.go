@@ -300,7 +300,7 @@ func killLeaders(ctx context.Context, st *stage) error {
 	return errors.Join(pause(ctx, 3*time.Second), reviveAll(ctx, st))
 }
 
-// electUnclean has a replica lead that was not in sync when the leader died.
+// electUnclean makes a replica lead that was not in sync when the leader died.
 func electUnclean(ctx context.Context, st *stage) (string, error) {
 	err := st.ctl(ctx, "topic", "create", "pair", "--replicas", "2", "--min-isr", "1")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How long things may take.
+// Time limits.
 const (
 	startTimeout = time.Minute
 	fireTimeout  = 90 * time.Second

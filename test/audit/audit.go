@@ -140,7 +140,7 @@ type Audit struct {
 	kills      map[int]kill // by round
 	doubts     []doubt
 	stats      Stats
-	renumbered int // so many times all messages got other ids
+	renumbered int // how often all messages got other ids
 	findings
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How much is published before and after the copy of the disk to which a wound may restore a file,
-// and how many of all wounds a short run deals.
+// How many messages are published before and after the copy of the disk to which damage may restore
+// a file, and how many kinds of damage a short run uses.
 const (
 	woundBefore = 20
 	woundAfter  = 20

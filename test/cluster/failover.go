@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How the gap is measured.
+// Parameters for measuring the gap.
 const (
 	gapTopic    = "gap"
 	gapPatience = 500 * time.Millisecond // how long the publisher waits for one answer
@@ -248,7 +248,7 @@ func (st *stage) suffer(in incident) (result, error) {
 	return r, nil
 }
 
-// percentile returns the smallest value that at least so many percent of the values do not exceed.
+// percentile returns the smallest value that at least p percent of the values do not exceed.
 func percentile(values []time.Duration, of int) time.Duration {
 	if len(values) == 0 {
 		return 0

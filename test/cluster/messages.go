@@ -288,7 +288,7 @@ func (c *chore) reschedule(all []string) error {
 	return nil
 }
 
-// deferred waits until a channel has so many deferred messages, and none that waits for delivery.
+// deferred waits until a channel has n deferred messages, and none that waits for delivery.
 func (c *chore) deferred(name string, want int) error {
 	return c.sure("deferred messages of "+name, func(context.Context) error {
 		ch, err := c.channel(name)

@@ -21,7 +21,7 @@ const (
 	orderedChannel   = "strict"
 	orderedProducers = 4
 	orderedPace      = 4 * time.Millisecond // between two publishes of a producer
-	orderedAgain     = 60                   // the most redeliveries that so few faults may cause
+	orderedAgain     = 60                   // the maximum number of redeliveries that these faults may cause
 )
 
 // sequence is the load of an ordered topic.

@@ -131,7 +131,7 @@ func playGrowFromOne(st *stage) error {
 	return errors.Join(st.whole("open"), atLeast(st, "open", map[string]int{"before": aMinimum, "after": aMinimum}), st.identical("open"))
 }
 
-// replicas waits until all partitions of a topic have so many copies in sync.
+// replicas waits until all partitions of a topic have n copies in sync.
 func replicas(st *stage, name string, want int) error {
 	return awaitTopic(st, healTimeout, name, func(t nodes.Topic) error {
 		for _, p := range t.Partitions {

@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How long the cluster without a quorum is watched, and how long a node may take to answer.
+// How long the cluster without a quorum is watched, and the time limit for a node's answer.
 const (
 	lostTime      = 6 * time.Second
 	answerTimeout = 10 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// How a node is starved: it is stopped and runs in turn, each for a random time up to these.
+// How a node is starved: it is stopped and resumed in turn, each for a random time up to these.
 const (
 	starvedTime = 20 * time.Second
 	runsFor     = 80 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How much is published while both replicas run, while one runs, and after the election.
+// How many messages are published while both replicas run, while one runs, and after the election.
 const (
 	uncleanBoth  = 40
 	uncleanOne   = 25
@@ -170,8 +170,8 @@ func publishAll(n *nodes.Node, name, what string, count int) error {
 	return nil
 }
 
-// exactly consumes all messages of a topic. It demands so many messages of each kind, in the order
-// in which they were published, and no others.
+// exactly consumes all messages of a topic. It requires the given number of messages of each kind,
+// in the order in which they were published, and no others.
 func exactly(st *stage, name string, want map[string]int) error {
 	got := map[string]int{}
 	came, all := 0, 0

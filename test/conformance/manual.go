@@ -48,7 +48,7 @@ func manual(e env) (string, error) {
 	return fmt.Sprintf("%d blocks pass", count), nil
 }
 
-// follow runs the blocks of one page that are for so many nodes, and counts them.
+// follow runs the blocks of one page that are for n nodes, and counts them.
 func follow(e env, blocks []example) (count int, err error) {
 	if e.nodes > 1 {
 		for i, x := range blocks {

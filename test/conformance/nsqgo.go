@@ -14,8 +14,8 @@ const (
 	nsqGoTests  = 19
 )
 
-// nsqGoOld are the tests that ask nsqlookupd, and fail with nsqd 1.3.0 as well: the client
-// understands the answers of nsqlookupd 0.3 only. Two of them want three nsqds, too.
+// nsqGoOld are the tests that query nsqlookupd, and fail with nsqd 1.3.0 as well: the client
+// understands only the answers of nsqlookupd 0.3. Two of them also need three nsqds.
 var nsqGoOld = []string{"TestConsumer", "TestLookup", "TestRequeue"}
 
 // nsqGo runs the tests of segmentio/nsq-go.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// How often a registry is asked, and how long it is left alone before it is asked again.
+// How often a registry is asked, and the pause between attempts.
 const (
 	registryAttempts = 4
 	registryPause    = 10 * time.Second
@@ -27,7 +27,7 @@ func fetch(e env, dir, program string, args ...string) ([]byte, error) {
 // packages are the packages that a suite needs from a registry.
 type packages struct {
 	pins map[string]string // files that name the packages, each with its version and hash
-	need func(env) error   // sees that the programs are there that get uses
+	need func(env) error   // checks that the programs that get uses are installed
 	get  func(env) error   // downloads the pinned packages into the cache
 }
 

@@ -20,9 +20,9 @@ const squeakyTests = 33
 // without end for the message to come 50 ms later. nsqd looks at what is deferred every 100 ms.
 const squeakyExcept = "/^can dpublish$/"
 
-// squeakyLate is the test that wants a message which is deferred by 2 s to be received more
-// than 2 s after its timestamp, both in whole milliseconds: one that comes within the
-// millisecond fails it, as now and then one does. The file is run again then.
+// squeakyLate is the test that requires a message deferred by 2 s to be received more than 2 s
+// after its timestamp, both in whole milliseconds: one that arrives within the millisecond fails
+// it, which happens occasionally. The file is then run again.
 const (
 	squeakyLate     = "can keep a message alive"
 	squeakyAttempts = 5

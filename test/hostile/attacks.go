@@ -34,7 +34,7 @@ type attack struct {
 	each func(*foe) error
 }
 
-// tooLarge is a body that is refused, and of which the broker would read the rest.
+// tooLarge is a body that is refused, and whose rest the broker would read.
 var tooLarge = make([]byte, 3*largest)
 
 var attacks = []attack{
@@ -209,8 +209,8 @@ func slowPost(f *foe) error {
 	return err
 }
 
-// createWaste creates the ephemeral topic, so that it is there to be deleted, however slow
-// the attack is.
+// createWaste creates the ephemeral topic, so that it exists and can be deleted, however slow the
+// attack is.
 func createWaste(ctx context.Context, v *victim) error {
 	_, err := v.get(ctx, http.MethodPost, "/topic/create?topic=waste%23ephemeral")
 	return err

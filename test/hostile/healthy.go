@@ -84,7 +84,7 @@ func sized(body string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body
 }
 
-// mpub is an MPUB of so many messages of a size each.
+// mpub returns an MPUB of n messages of a size.
 func mpub(topic string, count, size int) string {
 	body := binary.BigEndian.AppendUint32(nil, uint32(count))
 	for range count {

@@ -156,7 +156,7 @@ func borrowBuildCache(ctx context.Context, root string) (drop func(), err error)
 	files, _ := filepath.Glob(filepath.Join(from, "[0-9a-f][0-9a-f]", "*-[ad]")) // the pattern is valid
 	for _, f := range files {
 		to := filepath.Join(dir, filepath.Base(filepath.Dir(f)))
-		_ = os.Mkdir(to, 0o777)                             // it may be there
+		_ = os.Mkdir(to, 0o777)                             // it may exist
 		_ = os.Link(f, filepath.Join(to, filepath.Base(f))) // what is not linked is built again
 	}
 	return func() { _ = os.RemoveAll(dir) }, os.Setenv("GOCACHE", dir)

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// Where replication is.
+// The packages of replication.
 const (
 	followerFile   = "pkg/coord/replication/follower.go"
 	replicatorFile = "pkg/coord/replication/replicator.go"

@@ -152,16 +152,16 @@ func (c *Cluster) Kill() {
 	}
 }
 
-// The ports that Free looks among lie below those that a kernel gives to
-// connections: else a connection may sit on the port of a node that restarts.
+// Free searches ports below the kernel's ephemeral range: otherwise a connection may occupy the
+// port of a restarting node.
 const (
 	lowestPort = 20000
 	portCount  = 12000
 	portTries  = 1000
 )
 
-// Ports gives out each port of this machine once, though the node that has it may be
-// down. Its methods are for any goroutine.
+// Ports hands out each port of this machine once, even if its node is down. It is safe for
+// concurrent use.
 type Ports struct {
 	mu    sync.Mutex
 	given map[int]bool

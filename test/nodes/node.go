@@ -24,8 +24,8 @@ const (
 // Addresses are the addresses of a node.
 type Addresses struct{ TCP, HTTP, Lookup, Cluster string }
 
-// Node is one node of a cluster through all its processes. Start, End, Wipe and
-// Ready are for one goroutine at a time; the rest is for any.
+// Node is one node of a cluster through all its processes. Start, End, Wipe and Ready must not be
+// called concurrently; the rest is safe for concurrent use.
 type Node struct {
 	Addresses
 	ID string
@@ -148,7 +148,7 @@ func (n *Node) Resume() error {
 	return n.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// Reload has the process read its configuration and certificates again.
+// Reload makes the process read its configuration and certificates again.
 func (n *Node) Reload() error { return n.cmd.Process.Signal(syscall.SIGHUP) }
 
 // End signals the process and waits for its end. It returns an error if the process had to be

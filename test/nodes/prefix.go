@@ -28,7 +28,7 @@ func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
 // Prefix returns a writer that prefixes lines.
 func (l *Lines) Prefix(prefix string) *Prefixed { return &Prefixed{prefix: prefix, to: l} }
 
-// Write implements io.Writer. A line that is not whole waits for its rest.
+// Write implements io.Writer. An incomplete line waits for its rest.
 func (p *Prefixed) Write(text []byte) (int, error) {
 	lines := p.cut(text)
 	if len(lines) == 0 {

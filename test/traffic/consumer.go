@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-// How a consumer behaves: of a hundred messages it puts some back and holds
-// some to finish them later, out of order; its connections do not live long.
+// Behaviour of a consumer: out of a hundred messages it requeues some and finishes some later, out
+// of order; its connections are short-lived.
 const (
 	requeuePercent = 4
 	holdPercent    = 3

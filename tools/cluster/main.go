@@ -1,6 +1,6 @@
-// Command cluster runs a few nodes of brokerd on this machine, as one cluster on
-// the loopback addresses that the manual uses, prints how to use them, and stops
-// them in order at Ctrl-C. What the nodes keep stays, for the next time.
+// Command cluster runs a few nodes of brokerd on this machine, as one cluster on the loopback
+// addresses that the manual uses, prints how to use them, and stops them cleanly at Ctrl-C. The
+// nodes' data is kept for the next run.
 package main
 
 import (

@@ -182,7 +182,7 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// serveBare is the workload that is none.
+// serveBare serves instead of running a workload.
 func (s *settings) serveBare() error {
 	if s.follower {
 		return bare.Follow(s.listen, s.file, s.fsync)

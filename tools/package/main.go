@@ -1,8 +1,8 @@
-// Command package builds what is released: for each platform the programs, a .deb, an
-// .rpm, an archive and a list of the modules in them, and checksums of all.
+// Command package builds a release: for each platform the programs, a .deb, an .rpm, an archive and
+// a list of the modules in them, and checksums of all files.
 //
-// It needs Go alone. What it writes depends on the sources and their commit only, not on
-// when or where it runs. `make dist` runs it.
+// It needs only Go. Its output depends only on the sources and their commit, not on when or where
+// it runs. `make dist` runs it.
 package main
 
 import (

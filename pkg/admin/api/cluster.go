@@ -180,7 +180,7 @@ type Raft struct {
 	Leader    string       `json:"leader"` // the controller; "": none known
 	Term      uint64       `json:"term"`
 	Voters    int          `json:"voters"`
-	Tolerance int          `json:"tolerance"` // voters that may fail yet; negative: so many are missing
+	Tolerance int          `json:"tolerance"` // voters that may still fail; negative: that many are missing
 	Members   []RaftMember `json:"members"`   // by id
 }
 

@@ -69,7 +69,7 @@ func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 	if err == nil {
 		s.own.Add(name, "", now)
 	}
-	return nil, nsqform.UnlessMissing(err) // it was there: another was faster
+	return nil, nsqform.UnlessMissing(err) // it existed: another request was faster
 }
 
 // emptyTopic drops the messages that no channel has received.

@@ -43,7 +43,7 @@ func spanOf(r *http.Request) (span, error) {
 	return s, err
 }
 
-// last returns the last entries of a list, as many as are wanted.
+// last returns the last entries of a list, at most the given number.
 func last[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
 func (v auditAPI) audit(r *http.Request) (answer, error) {

@@ -77,7 +77,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 	return success(v.channels.info(r.Context(), t, channel))
 }
 
-// named returns the channel of a request, which need not be there.
+// named returns the channel of a request, which need not exist.
 func (v historyAPI) named(r *http.Request) (string, error) {
 	channel := named(r, "channel")
 	if !meta.NSQName(channel) {

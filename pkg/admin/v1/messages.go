@@ -36,8 +36,7 @@ const (
 	longJSON = 64 << 10
 	// defaultPeek is the default number of returned messages.
 	defaultPeek = 10
-	// peekBytes is how many bytes of messages one answer has, and the rest of the
-	// message with which it does.
+	// peekBytes is the number of message bytes after which an answer is complete.
 	peekBytes = 1 << 20
 	// peekGrowth is the ratio of the size of an answer to that of its messages while it is built:
 	// each body is present as bytes and as text, and JSON escapes a byte with up to six.
@@ -164,8 +163,7 @@ func beginsWithMessages(body []byte) bool {
 	return err == nil && name == "messages"
 }
 
-// turnsFor returns the turns in which JSON of so many bytes is encoded or decoded: for
-// little there are none.
+// turnsFor returns the turns for encoding or decoding n bytes of JSON; none for small ones.
 func (v messagesAPI) turnsFor(bytes int) *limit.Turns {
 	if bytes <= longJSON {
 		return nil

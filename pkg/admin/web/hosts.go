@@ -17,11 +17,10 @@ const AnyHost = "*"
 // privateSuffixes are domains that do not exist in the public DNS.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc"}
 
-// Hosts are the names that a node is asked under. A page whose name its owner lets
-// resolve to a node's address would otherwise read and change everything through the
-// browser of someone who can reach the node. Such a name stands in the public DNS,
-// so what cannot stand there is always allowed: addresses, names of one word, and
-// private domains.
+// Hosts are the names under which a node may be addressed. A web page whose owner lets its name
+// resolve to a node's address could otherwise read and change everything through the browser of
+// someone who can reach the node. Such a name is in the public DNS, so names that cannot be are
+// always allowed: addresses, names of one word, and private domains.
 type Hosts struct {
 	all   bool
 	names []string // in lower case

@@ -81,7 +81,7 @@ func Read(fsys vfs.FS, dir string) (n Noted, err error) {
 	if err != nil {
 		return Noted{}, err
 	}
-	p := make([]byte, min(size, Slots*SlotBytes)) // nothing is written behind the slots
+	p := make([]byte, min(size, Slots*SlotBytes)) // nothing follows the slots
 	if err := vfs.ReadFull(f, p, 0); err != nil {
 		return Noted{}, err
 	}

@@ -108,11 +108,11 @@ type file struct {
 	of            []int    // their indexes in the argument of Prepare
 }
 
-// Prepare creates the files that replace the damaged segments of the log in a directory, which may be
-// open. A segment is read and written once for all its ranges. failed[i] is why range i is not repaired
-// by them, or nil. An error that wraps ErrNoFit means that the range is not damaged, or contained other
-// batches. room reports whether the disk has space for so many bytes, and is called before each file;
-// nil: always.
+// Prepare creates the files that replace the damaged segments of the log in a directory, which may
+// be open. A segment is read and written once for all its ranges. failed[i] is the reason for which
+// range i is not repaired by them, or nil. An error that wraps ErrNoFit means that the range is not
+// damaged, or contained other batches. room reports whether the disk has space for the given number
+// of bytes, and is called before each file; nil: always.
 func Prepare(fsys vfs.FS, dir string, ranges []Range, room func(bytes int) bool) (p *Prepared, failed []error) {
 	p, failed = &Prepared{fs: fsys, dir: dir}, make([]error, len(ranges))
 	for i, r := range ranges {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How a CatchUp finds its rate.
+// Parameters with which a CatchUp finds its rate.
 const (
 	// minCatchUpRate is the lowest rate, in bytes a second: a replica always progresses.
 	minCatchUpRate = 4 << 20
@@ -54,7 +54,7 @@ type CatchUp struct {
 	pace catchUpPace
 }
 
-// NewCatchUp returns a CatchUp with at most so many bytes a second; 0: no maximum.
+// NewCatchUp returns a CatchUp with a maximum rate in bytes per second; 0: no maximum.
 func NewCatchUp(maxRate int64) *CatchUp {
 	if maxRate <= 0 {
 		maxRate = maxCatchUpRate
@@ -129,8 +129,8 @@ type copier struct {
 	timer   *time.Timer // of the last wait; nil: there was none in this session
 }
 
-// waits reports whether a follower that lacks so many bytes must wait. A follower that lacks at
-// most a chunk is about to join and does not wait.
+// waits reports whether a follower that lacks the given number of bytes must wait. A follower that
+// lacks at most a chunk is about to join and does not wait.
 func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
 	if lacks <= int64(chunk) {
 		return false
@@ -157,7 +157,7 @@ func (c *copier) sent(p Pace, kind uint8, size int) (copied int) {
 	return size
 }
 
-// answered records that so many copied bytes are no longer in flight. It needs no lock.
+// answered records that copied bytes are no longer in flight. It needs no lock.
 func (c *copier) answered(now func() time.Time, copied int) {
 	if copied > 0 {
 		c.catchUp.Answered(now(), copied)

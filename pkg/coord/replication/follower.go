@@ -74,7 +74,7 @@ type Follower struct {
 	serving   bool // requests of the epoch's leader are accepted
 	writer    *commitlog.Writer
 	syncer    *Syncer
-	last      point // behind the last batch of the log
+	last      point // after the last batch of the log
 	known     bool  // last is set
 	group     []held
 	first     request // of the next round
@@ -448,7 +448,7 @@ func batchAt(l *commitlog.Log, o seq.Offset) (commitlog.Batch, error) {
 	return commitlog.Decode(raw)
 }
 
-// lastPoint returns the point behind the log's last batch.
+// lastPoint returns the point after the log's last batch.
 func (f *Follower) lastPoint() (point, error) {
 	if f.known {
 		return f.last, nil

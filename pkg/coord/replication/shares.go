@@ -82,9 +82,9 @@ type sent struct {
 	at     int    // and how much of it was
 }
 
-// after returns the next request for a follower that was sent so: a piece of a
-// snapshot, or changes of one kind that directly follow. next is what it has been
-// sent afterwards; next equals so if there is nothing to send.
+// after returns the next request for a follower: a piece of a snapshot, or consecutive changes of
+// one kind. so is what it has been sent, and next what it has been sent afterwards; they are equal
+// if there is nothing to send.
 func (s *Shares) after(head header, so sent) (kind uint8, payload [][]byte, next sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -194,7 +194,7 @@ func (r *reserve) restore(now time.Time) bool {
 	return !r.isLow()
 }
 
-// takes reports whether the store can write a command of so many bytes although the reserve is
+// takes reports whether the store can write a command of n bytes although the reserve is
 // incomplete, and continue afterwards.
 func (r *reserve) takes(bytes int) bool {
 	room := r.left.Load()

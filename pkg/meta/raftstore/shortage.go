@@ -36,8 +36,8 @@ func frees(c meta.Command) bool {
 	return false
 }
 
-// admit returns why the node cannot accept a command of so many bytes for lack of space, or nil.
-// frees means that the command frees space.
+// admit returns why the node cannot accept a command of n bytes for lack of space, or nil. frees
+// means that the command frees space.
 func (r *reserve) admit(node meta.NodeID, frees bool, bytes int) error {
 	if r.restore(time.Now()) || frees && r.takes(bytes) {
 		return nil

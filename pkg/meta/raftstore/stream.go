@@ -17,9 +17,9 @@ import (
 type Stream struct {
 	// Listener yields the connections that other nodes opened. The store closes it.
 	Listener net.Listener
-	// Dial connects to a node at an address, and fails if another node is there: a vote of one
-	// node must never count as that of another. to is "" for a node that is no longer a member.
-	// It gives up after timeout.
+	// Dial connects to a node at an address, and fails if another node answers there: a vote of one
+	// node must never count as that of another. to is "" for a node that is no longer a member. It
+	// gives up after timeout.
 	Dial func(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error)
 }
 

@@ -24,9 +24,8 @@ import (
 
 // Options configure a Client. Only Addresses has no default.
 type Options struct {
-	// Addresses of auth servers: host:port, which stands for
-	// http://host:port/auth, or a whole URL. One is picked at random for each
-	// query, the others are tried after it.
+	// Addresses of auth servers: host:port, short for http://host:port/auth, or a whole URL. One is
+	// picked at random for each query, the others are tried after it.
 	Addresses []string
 	// Post sends the query as a JSON body instead of URL parameters.
 	Post bool

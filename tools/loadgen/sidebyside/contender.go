@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// How long a contender may take to start, and how often it is asked.
+// How long a contender may take to start, and how often it is polled.
 const (
 	startTimeout = 30 * time.Second
 	pollInterval = time.Millisecond

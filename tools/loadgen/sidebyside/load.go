@@ -11,7 +11,7 @@ import (
 type load struct {
 	name    string
 	args    []string                        // of loadgen
-	figures func(result) map[string]float64 // nil: how long a restart takes after a kill behind the load
+	figures func(result) map[string]float64 // nil: the time of a restart after a kill that follows the load
 }
 
 func rate(r result) map[string]float64 {
@@ -127,7 +127,7 @@ func warmup(o options, topics int) time.Duration {
 	return 2*time.Second + min(time.Duration(topics)*each, 20*time.Second)
 }
 
-// spread is 8 connections with 32 publishes in flight each, to so many topics in turn.
+// spread is 8 connections with 32 publishes in flight each, to n topics in turn.
 func spread(topics int, more ...string) []string {
 	return append([]string{
 		"publish", "-producers", "8", "-window", "32", "-batch", "1", "-nsq-topics", strconv.Itoa(topics), "-no-group", "-keep",

@@ -102,8 +102,7 @@ jetstream { store_dir: %q%s }
 cluster { name: c, listen: %q, routes: [%s] }
 `
 
-// natsCluster is three NATS servers with JetStream, and streams of so many
-// replicas.
+// natsCluster is three NATS servers with JetStream, and streams of n replicas.
 func natsCluster(program string, replicas int, always bool) contender {
 	name, sync := "", ""
 	if always {

@@ -11,8 +11,8 @@ type measurement struct {
 	others  float64 // share of a core that other programs used; 0 if not measured
 }
 
-// quietest measures until other programs use no more of a core than the limit, so
-// often at most, and returns the measurement beside which they used least.
+// quietest repeats a measurement, up to a maximum, until other programs use no more of a core than
+// the limit, and returns the measurement beside which they used least.
 func quietest(tries int, limit float64, measure func() (measurement, error)) (measurement, error) {
 	best, err := measure()
 	for range tries - 1 {

@@ -276,8 +276,7 @@ func (c appending) file(dir string) (*os.File, error) {
 	return os.CreateTemp(dir, "limits")
 }
 
-// written makes a file whose first blocks are on the disk, so many MiB at least
-// that size bytes are among them.
+// written creates a file whose first blocks are on disk: at least size bytes, in whole MiB.
 func written(dir string, size int) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "limits")
 	if err != nil {

@@ -74,7 +74,7 @@ type pacedRecords struct {
 	took    []time.Duration // set by the writer of the last of these
 }
 
-// come has all records come, one in each interval.
+// come produces all records, one in each interval.
 func (r *pacedRecords) come(start time.Time, interval time.Duration) {
 	for i := range r.came {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * interval)))

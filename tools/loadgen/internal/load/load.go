@@ -42,7 +42,7 @@ type Options struct {
 	Spread    time.Duration // from the first that is due to the last
 	Consumers int           // that hold messages and leave
 	Drainers  int           // connections that take a backlog
-	Full      func() error  // is called once all is there, before it is taken; nil: nothing is
+	Full      func() error  // is called once all messages are stored, before they are consumed; nil: not called
 
 	Topics      int
 	Concurrency int
@@ -169,7 +169,7 @@ func (r *Result) rate(n, ns int64) {
 	r.MBPerSec = r.MsgsPerSec * float64(r.Size) / 1e6
 }
 
-// backlogAfter asks until the backlog is nothing, for at most 5 s.
+// backlogAfter polls until the backlog is empty, for at most 5 s.
 func backlogAfter(ctx context.Context, d broker.Driver, topic string) *int64 {
 	var n int64
 	for range 25 {

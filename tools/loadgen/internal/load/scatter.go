@@ -93,9 +93,9 @@ func (p *producer) runDeferred(o Options, start int64) {
 	p.collect(free)
 }
 
-// Scrambled publishes messages that are due at random moments, so that they are taken
-// in another order than they lie in the log, and lets many consumers hold all of them
-// in flight. Then it ends these, and measures one consumer that takes them all.
+// Scrambled publishes messages that become due at random moments, so that they are consumed in
+// another order than the log's, and has many consumers hold all of them in flight. Then it
+// disconnects these, and measures one consumer that consumes all messages.
 func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	r := &Result{Workload: "scrambled", Size: o.Size, Window: o.Window * o.Batch}
 	o.Group = true
@@ -165,7 +165,7 @@ func hold(ctx context.Context, d broker.Driver, o Options, fill func() error) er
 	return nil
 }
 
-// full has the caller do what it wants done when all is there.
+// full calls the caller's function when all messages are stored.
 func (o *Options) full() error {
 	if o.Full == nil {
 		return nil

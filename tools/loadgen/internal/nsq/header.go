@@ -21,7 +21,7 @@ func newHeaders(keys int, ids bool) *headers {
 // next returns a header that is valid until the next call of some.
 func (h *headers) next() []byte { return h.some(1)[0] }
 
-// some returns so many headers. They are valid until the next call.
+// some returns n headers. They are valid until the next call.
 func (h *headers) some(n int) [][]byte {
 	for len(h.made) < n {
 		h.made = append(h.made, nil)

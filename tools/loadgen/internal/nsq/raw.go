@@ -20,7 +20,7 @@ func NewRaw(c Config) *Raw { return &Raw{admin{c}} }
 
 type rawPublisher struct {
 	c      *conn
-	topics []string // with the partition, as the commands want it; each has its turn
+	topics []string // with the partition, as the commands require it; used in turn
 	turn   int
 	head   []byte
 	exts   *headers // nil: messages have none

@@ -54,7 +54,7 @@ type Config struct {
 	// Partitions, if not 0, is how many partitions a topic is created with, by the API of
 	// brokerd; the messages of a publisher that names none are spread over them.
 	Partitions int
-	// Keys, if not 0, has publishers of Raw give each message one of so many keys, in turn, and
+	// Keys, if not 0, makes publishers of Raw give each message one of that many keys, in turn, and
 	// IDs a dedup id of its own: both in the header of MPUB_EXT.
 	Keys int
 	IDs  bool
