@@ -55,7 +55,7 @@ func parseStandIn(name string, options []standInOption, args []string, out io.Wr
 		return nil, silent{exitOK}
 	}
 	if err != nil {
-		return nil, silent{exitUsage} // the flag set has said it
+		return nil, silent{exitUsage} // the flag set has printed it
 	}
 	return given, nil
 }

@@ -34,7 +34,7 @@ type certificates struct {
 	seen [sha256.Size]byte
 }
 
-// certificateFlags names the settings that the files come from.
+// certificateFlags names the settings that contain the files.
 type certificateFlags struct{ cert, key, roots string }
 
 // loadCertificates reads the files named by o. It returns nil if TLS is off.

@@ -168,7 +168,7 @@ func readSecret(path string, stdin io.Reader) (string, error) {
 	return line, nil
 }
 
-// Options say where to go and what to show there: by flags, completed by Choose.
+// Options are the addresses and credentials: from flags, completed by Choose.
 type Options struct {
 	CACert, Cert, Key string // PEM files
 	TokenFile         string // -: standard input
@@ -206,8 +206,8 @@ func usage(err error) error {
 	return api.Errorf(failure.Usage, "%w", err)
 }
 
-// Choose completes what flags and variables say by the context, once: the one that is named, or
-// else the current one where no addresses are given. It returns the addresses.
+// Choose completes the values of flags and variables from the context, once: the named one, or the
+// current one if no addresses are given. It returns the addresses.
 func (o *Options) Choose(by Around) ([]string, error) {
 	if o.chosen {
 		return o.addresses, nil

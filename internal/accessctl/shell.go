@@ -46,14 +46,14 @@ func said(object any, name, line string, args ...any) Answer {
 // refuse returns an error of the command line.
 func refuse(text string, args ...any) error { return usage(fmt.Errorf(text, args...)) }
 
-// ask asks for something in the time of a request.
+// ask sends a request with the timeout of a request.
 func ask[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), s.Timeout())
 	defer cancel()
 	return f(ctx, s.Client().Access)
 }
 
-// answer asks for something and shows it.
+// answer sends a request and prints the answer.
 func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access) (T, error), show func(T) Answer) error {
 	v, err := ask(s, cmd, f)
 	if err != nil {
@@ -62,7 +62,7 @@ func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Acc
 	return s.Show(cmd, show(v))
 }
 
-// remove removes a thing of a kind, and says what was done with it.
+// remove removes an object of a kind, and reports that.
 func (s *Shell) remove(cmd *cobra.Command, kind, name, done string, f func(context.Context, api.Access) error) error {
 	return answer(s, cmd, func(ctx context.Context, c api.Access) (any, error) { return nil, f(ctx, c) }, func(any) Answer {
 		return said(map[string]string{kind: name, "action": done}, name, "%s %s %s", kind, name, done)

@@ -44,7 +44,7 @@ func httpClient(authorities, certificate, key string) (*http.Client, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	t := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
+	t := http.DefaultTransport.(*http.Transport).Clone() // it is TLS, according to net/http
 	t.DialContext = (&net.Dialer{Timeout: api.DialTimeout}).DialContext
 	t.TLSClientConfig = c
 	return &http.Client{Transport: t}, nil

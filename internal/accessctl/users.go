@@ -110,7 +110,7 @@ func (s *Shell) listUsers() *cobra.Command {
 	}
 }
 
-// someUsers asks for the users that are named, or all.
+// someUsers requests the named users, or all.
 func someUsers(names []string) func(context.Context, api.Access) ([]api.User, error) {
 	return func(ctx context.Context, c api.Access) ([]api.User, error) {
 		if len(names) == 0 {

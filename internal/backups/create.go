@@ -31,7 +31,7 @@ type Cluster struct {
 	Now     func() time.Time
 }
 
-// ask makes a request.
+// ask sends a request.
 func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

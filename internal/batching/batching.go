@@ -95,8 +95,9 @@ func readLines(ctx context.Context, from io.Reader) <-chan line {
 	return lines
 }
 
-// SendLines calls send with the lines of a stream that are not empty: a batch once it is full, or when no further
-// line has come for a while. It returns when the stream or ctx ends, or with the first error of send.
+// SendLines calls send with batches of the non-empty lines of a stream: a batch is sent once it is
+// full, or when no further line has arrived for a while. It returns when the stream or ctx ends, or
+// with the first error of send.
 func SendLines(ctx context.Context, from io.Reader, limits Limits, send func([][]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 // Limits of an archive, in bytes before compression.
 type Limits struct {
 	File  int // the rest is truncated
-	Total int // files that come later are left out
+	Total int // later files are omitted
 }
 
 // DefaultLimits are 32 MiB a file and 512 MiB in total.
@@ -54,14 +54,14 @@ type Question struct {
 // others, which answer, are waited for no longer.
 const shortTimeout = time.Second
 
-// Source is questions to one node, or to the cluster, which are asked one at a time. Sources are asked at the
-// same time.
+// Source is a list of questions to one node, or to the cluster, which are asked one at a time.
+// Sources are asked concurrently.
 type Source struct {
 	Name      string
 	Questions []Question
 }
 
-// File is what index.json says of a file.
+// File is a file's entry in index.json.
 type File struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
@@ -90,8 +90,8 @@ type archive struct {
 	err   error
 }
 
-// Write asks all sources and writes the archive, a compressed tar, to w. An error is that of writing, or of ctx; what
-// was not answered is in the index.
+// Write asks all sources and writes the archive, a compressed tar, to w. The error is one of
+// writing, or of ctx; unanswered questions are in the index.
 func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source) (*Index, error) {
 	compressed := gzip.NewWriter(w)
 	a := &archive{head: h, limits: l, tar: tar.NewWriter(compressed), index: Index{Made: h.Made.UTC(), Program: h.Program, Files: []File{}}}
@@ -131,7 +131,7 @@ func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source)
 	return &a.index, a.err
 }
 
-// answer asks a question. late is that it timed out.
+// answer asks a question. late means that it timed out.
 func (q *Question) answer(ctx context.Context, max int) (content []byte, f File, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, q.Runs+q.Timeout)
 	defer cancel()

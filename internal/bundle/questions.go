@@ -13,7 +13,7 @@ import (
 // journal is how many audit entries and events a bundle holds.
 const journal = 10_000
 
-// Questioner knows what to ask.
+// Questioner knows the questions to ask.
 type Questioner struct {
 	Client  *api.Client   // of the cluster
 	HTTP    *http.Client  // for nodes by themselves
@@ -22,7 +22,7 @@ type Questioner struct {
 	Profile time.Duration // how long processors are profiled; 0: not at all
 }
 
-// asked is a question of /v1, whose answer is a file of JSON.
+// asked is a request of /v1 whose answer becomes a file of JSON.
 func asked[T any](q *Questioner, name string, f func(context.Context) (T, error)) Question {
 	return Question{Name: name, Timeout: q.Timeout, Ask: func(ctx context.Context, max int) ([]byte, bool, error) {
 		v, err := f(ctx)
@@ -34,7 +34,7 @@ func asked[T any](q *Questioner, name string, f func(context.Context) (T, error)
 	}}
 }
 
-// Cluster asks any node about the cluster.
+// Cluster returns questions about the cluster for any node.
 func (q *Questioner) Cluster() Source {
 	c := q.Client
 	last := api.JournalOptions{Max: journal}
@@ -51,7 +51,7 @@ func (q *Questioner) Cluster() Source {
 	}}
 }
 
-// Node asks one node about itself, and another about it.
+// Node returns questions to one node about itself, and to another about it.
 func (q *Questioner) Node(ctx context.Context, n *api.Node) Source {
 	address := n.URL(q.Secure)
 	detail := func(ctx context.Context) (*api.NodeDetail, error) { return q.Client.Node(ctx, n.ID) }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Make returns a certificate with a new key, signed by an authority, or by itself if by is nil:
-// then it is an authority. The template needs a name only. Unless it says otherwise, the
-// certificate holds from an hour ago for two hours, for servers and for clients.
+// Make returns a certificate with a new key, signed by an authority, or self-signed if by is nil:
+// then it is an authority. The template needs only a name. By default the certificate is valid from
+// an hour ago for two hours, for servers and for clients.
 func Make(t testing.TB, template x509.Certificate, by *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

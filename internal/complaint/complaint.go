@@ -30,7 +30,7 @@ type Book struct {
 	kinds map[string]*kind
 }
 
-// kind is what was said with one text.
+// kind is a log message, with what was logged of it.
 type kind struct {
 	told   time.Time
 	untold int // since then
@@ -41,9 +41,9 @@ func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) b
 	return b.Tell(log, slog.LevelWarn, now, text, args...)
 }
 
-// Tell logs a line, unless one with the same text was logged a moment ago: then the next
-// one says how many were left out. text is a constant of the caller, never a peer's
-// words; Short shortens the values among args. It reports whether the line was logged.
+// Tell logs a line, unless one with the same text was logged a moment ago: then the next line
+// reports how many were omitted. text is a constant of the caller, never a peer's text; Short
+// shortens the values among args. It reports whether the line was logged.
 func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) bool {
 	untold, ok := b.turn(now, text)
 	if !ok {

@@ -33,11 +33,10 @@ type Assignment struct {
 	Flag  bool   // it comes from the command line
 }
 
-// Loaded is a configuration and where each part of it came from.
+// Loaded is a configuration and the source of each setting.
 type Loaded struct {
 	Options Options
-	// Sources tells by key where a value came from; a key that is missing has
-	// its default.
+	// Sources is the source of each value by key; a missing key has its default.
 	Sources map[string]string
 }
 
@@ -149,7 +148,7 @@ func Resolve(hostname string, defaults map[string]string, layers ...[]Assignment
 	return loaded, nil
 }
 
-// assign applies what a layer says of one setting.
+// assign applies a layer's value of one setting.
 func assign(s Setting, layer []Assignment, sources map[string]string) Problems {
 	var problems Problems
 	var words []string

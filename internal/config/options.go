@@ -50,7 +50,7 @@ type Listen struct {
 
 // Web is the access configuration of the HTTP addresses.
 type Web struct {
-	AllowedHosts []string // names that the node is asked under, beside its own
+	AllowedHosts []string // names under which the node may be addressed, besides its own
 	ConfigFrom   []string // networks that options may be changed from
 }
 
@@ -73,7 +73,7 @@ type Cluster struct {
 	Raft            RaftTimeouts
 	NodeTimeout     time.Duration
 	TLS             ClusterTLS
-	SecretFile      string // what all nodes must have; "": nothing is asked for
+	SecretFile      string // has the secret that all nodes must have; "": none is required
 	Insecure        bool   // neither TLS nor a secret is demanded of nodes on other machines
 }
 
@@ -154,7 +154,7 @@ type Auth struct {
 	RequestTimeout time.Duration
 }
 
-// Topics is how topics are kept unless their own configuration says otherwise.
+// Topics are the defaults of a topic's settings.
 type Topics struct {
 	AutoCreate     bool
 	Partitions     int

@@ -211,7 +211,7 @@ type pipe struct {
 	starving *int // not nil while the session is cut: which cut it is
 	calls    map[*call]bool
 	requests line // to the other node
-	answers  line // from it, and all that links are told
+	answers  line // from it, and everything reported to links
 }
 
 type call struct {

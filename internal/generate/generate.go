@@ -19,7 +19,7 @@ import (
 // Nodes returns the HTTP addresses of the cluster's nodes.
 type Nodes func(context.Context) ([]string, error)
 
-// Command returns the group of commands. nodes is asked where no targets are named.
+// Command returns the group of commands. nodes returns the targets if none are named.
 func Command(nodes Nodes) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "generate",
@@ -81,8 +81,8 @@ func prometheusCommand(nodes Nodes) *cobra.Command {
 	return cmd
 }
 
-// prometheus returns a configuration that scrapes targets. The job is the one that the
-// rules ask for.
+// prometheus returns a configuration that scrapes targets, with the job name that the alerting
+// rules use.
 func prometheus(targets []string, rules string) string {
 	var out strings.Builder
 	out.WriteString("global:\n  scrape_interval: 15s\n  evaluation_interval: 15s\n")

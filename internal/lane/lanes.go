@@ -29,20 +29,20 @@ type lane[R any] struct {
 	next *Outcome[R] // the run after the one in progress; nil: none
 }
 
-// Outcome is that of a run that was asked for.
+// Outcome is the outcome of a requested run.
 type Outcome[R any] struct {
 	done   chan struct{} // closed when what follows is set
 	result R
 	err    error
 }
 
-// New returns lanes that do work. ended is why nothing can be asked for after Close.
+// New returns lanes that call work. ended is the error of requests after Close.
 func New[K comparable, R any](ended error, work func(K) (R, error)) *Lanes[K, R] {
 	return &Lanes[K, R]{ended: ended, work: work, busy: map[K]*lane[R]{}}
 }
 
-// Ask asks for work on a thing and does not wait. After Close it fails with
-// the error that New was given.
+// Ask requests work for a key and does not wait. After Close it fails with the error that New was
+// given.
 func (l *Lanes[K, R]) Ask(k K) *Outcome[R] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *Lanes[K, R]) Ask(k K) *Outcome[R] {
 	return x.next
 }
 
-// run does the work on a thing until no caller has asked for more.
+// run does the work for a key until no more is requested.
 func (l *Lanes[K, R]) run(k K, x *lane[R]) {
 	for {
 		l.mu.Lock()
@@ -82,7 +82,7 @@ func (l *Lanes[K, R]) run(k K, x *lane[R]) {
 	}
 }
 
-// Close takes no more work, and returns when all that was asked for is done.
+// Close accepts no more work, and returns when all requested work is done.
 func (l *Lanes[K, R]) Close() {
 	l.mu.Lock()
 	l.closed = true

@@ -212,10 +212,9 @@ func (a *Announcer) forgetDaemon(address string) {
 	delete(a.daemons, address)
 }
 
-// Channels asks every daemon that is connected for the channels of a topic,
-// and returns their union, sorted. A topic that is new here should get these
-// channels before its first message. The error joins those of daemons that did
-// not answer; the channels of the others are returned beside it.
+// Channels asks every connected daemon for the channels of a topic, and returns their union,
+// sorted. A topic that is new here should get these channels before its first message. The error
+// joins those of daemons that did not respond; the channels of the others are returned with it.
 func (a *Announcer) Channels(ctx context.Context, topic string) ([]string, error) {
 	a.mu.Lock()
 	daemons := maps.Clone(a.daemons)
@@ -281,7 +280,7 @@ func (d *daemon) introduce(in introduction) (Self, error) {
 	return self, nil
 }
 
-// ask sends a command that is answered with OK.
+// ask sends a command whose answer is OK.
 func (d *daemon) ask(command string) error {
 	data, err := d.exchange(command)
 	if err == nil && string(data) != okAnswer {

@@ -11,7 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// answer is what a handler says: a status and a body, or an error code.
+// answer is a handler's result: a status and a body, or an error code.
 type answer struct {
 	status int
 	body   any    // nil: empty; a string: plain text; else JSON

@@ -24,14 +24,14 @@ const (
 
 // Server speaks V1 with nodes.
 type Server struct {
-	// Directory is filled by what nodes say. Required.
+	// Directory is filled by the nodes' registrations. Required.
 	Directory *Directory
 	// Self is the server's description of itself, sent to nodes.
 	Self Self
 	// IdleTimeout ends a connection after that much silence; 0: never.
 	IdleTimeout time.Duration
-	// Log gets a line for nodes that come or go, or are refused: of each kind one in a
-	// second at most. Required.
+	// Log gets a line for nodes that connect, disconnect or are refused: at most one of each kind
+	// per second. Required.
 	Log *slog.Logger
 
 	complaints complaint.Book

@@ -59,8 +59,8 @@ func readAnswer(r io.Reader) ([]byte, error) {
 
 var errSize = errors.New("size out of bounds")
 
-// readSized reads a size and as many bytes. Nothing is allocated for bytes
-// that do not come: the buffer grows with what arrives.
+// readSized reads a size and as many bytes. Nothing is allocated for bytes that do not arrive: the
+// buffer grows with the input.
 func readSized(r io.Reader, limit uint32) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

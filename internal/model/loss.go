@@ -86,11 +86,10 @@ func (x explorer) restarts(s *State, r uint8, lost loss, step Step) {
 	x.emit(&t, step)
 }
 
-// registers: a node that has lost data is back and says so. In one change of
-// the metadata it leaves the ISR and leads no more; the only member of an ISR
-// leaves the partition offline, for an operator to decide. The node then acts on
-// that version and later ones. One that does not know what it has lost, a
-// directory, finds out when the metadata says that it is in sync.
+// registers: a node that has lost data returns and reports the loss. In one change of the metadata
+// it leaves the ISR and leads no more; the only member of an ISR leaves the partition offline, for
+// an operator to decide. The node then acts on that version and later ones. A node that does not
+// know of its loss, a missing directory, detects it when the metadata says that it is in sync.
 func (x explorer) registers(s *State, r uint8) {
 	n, d := &s.nodes[r], s.latest()
 	if n.registered() {

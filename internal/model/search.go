@@ -18,9 +18,8 @@ type Result struct {
 	Trace       []Step // of the violation: a shortest one
 }
 
-// Search goes through every state that c allows, nearest first, until an
-// invariant does not hold. It returns ErrTooMany, with what it has counted,
-// rather than remember more than limit states.
+// Search visits every state that c allows, nearest first, until an invariant is violated. It
+// returns ErrTooMany, with its counts, instead of storing more than limit states.
 func Search(c Config, limit int) (Result, error) {
 	s := &search{config: &c, prints: newFingerprinter(), limit: limit}
 	return s.run()

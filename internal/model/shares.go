@@ -1,13 +1,12 @@
 package model
 
-// Snapshots and changes of positions are shares. A session sends them in their
-// order, and the answer to one counts for all that were sent before it. A share
-// that is dropped on its way therefore leaves a gap: the leader has not counted
-// it yet, and the next answer would count it.
+// Snapshots and changes of positions are shares. A session sends them in order, and the answer to
+// one counts for all that were sent before it. A share that is dropped on its way therefore leaves
+// a gap: the leader has not counted it yet, and the next answer would count it.
 //
-// The ordered channel that is modelled cannot close such a gap by itself: its next
-// message is handed out only when the FIN before is counted. The shares of another
-// channel can: they bring nothing that the model looks at, but their answers count.
+// The modelled ordered channel cannot close such a gap itself: its next message is delivered only
+// when the previous FIN is counted. The shares of another channel can: their content does not
+// matter to the model, but their answers count.
 
 // holdsPosition reports whether leader n counts follower f as having the position
 // that n delivers from.

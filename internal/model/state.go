@@ -181,7 +181,7 @@ func (c *Config) initial() State {
 	return s
 }
 
-// latest returns what the metadata says now.
+// latest returns the current metadata.
 func (s *State) latest() decision { return s.meta[s.version] }
 
 // view returns the metadata that replica r acts on.

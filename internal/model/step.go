@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// StepKind says what happened.
+// StepKind is the kind of an event.
 type StepKind uint8
 
 // The kinds of steps. The kinds of answers follow those of requests.

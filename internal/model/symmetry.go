@@ -2,7 +2,7 @@ package model
 
 import "hash/maphash"
 
-// order says which replica each becomes.
+// order maps each replica to its new name.
 type order [replicas]uint8
 
 // orders returns all of them.

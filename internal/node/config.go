@@ -23,7 +23,7 @@ import (
 // Config is what a node is opened with.
 type Config struct {
 	Options     config.Options
-	Sources     map[string]string // where each setting came from, by key; of one that is missing: the default
+	Sources     map[string]string // the source of each setting, by key; a missing key has its default
 	Advertise   config.Advertise  // every field that has a listener is filled in
 	Listeners   *Listeners        // bound; the node's to close
 	TLS         *tls.Config       // for NSQ connections; nil: TLS is off
@@ -87,7 +87,7 @@ func (l *Lookupds) Channels(ctx context.Context, topic string) ([]string, error)
 	return nil, nil
 }
 
-// DiskError says that the node cannot continue with its data directory.
+// DiskError reports that the node cannot continue with its data directory.
 type DiskError struct{ Err error }
 
 // Error returns what happened.
@@ -96,7 +96,7 @@ func (e *DiskError) Error() string { return e.Err.Error() }
 // Unwrap returns what happened.
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// AddressError says that an address to serve on makes no sense.
+// AddressError reports that an address to serve on is not valid.
 type AddressError struct{ Err error }
 
 // Error returns what is wrong with it.
@@ -105,8 +105,8 @@ func (e *AddressError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong with it.
 func (e *AddressError) Unwrap() error { return e.Err }
 
-// NoPlace reports whether err says that the cluster has no place for this node until
-// someone changes something.
+// NoPlace reports whether err means that the cluster has no place for this node until somebody
+// changes something.
 func NoPlace(err error) bool {
 	for _, why := range []error{
 		failure.Removed, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,

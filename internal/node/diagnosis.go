@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// diagnose says what the process is, for a debug bundle.
+// diagnose describes the process, for a debug bundle.
 func diagnose(c *Config, started time.Time) api.Diagnosis {
 	now := time.Now()
 	var memory runtime.MemStats

@@ -39,13 +39,13 @@ func newFirstAdmin(c *Config, directory func() *access.Directory) *firstAdmin {
 	}
 }
 
-// verifiesClients says whether client certificates are identities at the node.
+// verifiesClients reports whether client certificates are identities at the node.
 func verifiesClients(o *config.Options) bool { return o.TLS.ClientAuthPolicy == "require-verify" }
 
 // wanted reports whether there should be a secret.
 func (f *firstAdmin) wanted() bool { return f.recovery || !f.directory().HasAdmin(f.certificates) }
 
-// is says whether a text is the secret.
+// is reports whether a text is the secret.
 func (f *firstAdmin) is(text string) bool {
 	secret := f.secret.Load()
 	return secret != nil && f.wanted() && subtle.ConstantTimeCompare([]byte(*secret), []byte(text)) == 1

@@ -164,7 +164,7 @@ func removeStale(path string) error {
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		conn.Close()
-		return nil // listening will say that it is taken
+		return nil // listening will report that it is in use
 	}
 	return os.Remove(path)
 }

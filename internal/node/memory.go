@@ -13,22 +13,22 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 )
 
-// Bounds of what is taken for uncommitted messages where no setting says.
+// Bounds of the memory for uncommitted messages, if no setting gives it.
 const (
 	uncommittedPart  = 8 // of the memory
 	leastUncommitted = 64 << 20
 	mostUncommitted  = 1 << 30
 )
 
-// Bounds of the budget for what clients make the node hold, where no setting says.
+// Bounds of the budget for clients' memory, if no setting gives it.
 const (
 	budgetPercent = 60 // of the memory
 	leastBudget   = 64 << 20
 	leastBodies   = 8 // of the largest body that a client may send
 )
 
-// softPercent is the part of the memory above which the runtime collects harder, where
-// GOMEMLIMIT does not say.
+// softPercent is the part of the memory above which the runtime collects more often, unless
+// GOMEMLIMIT is set.
 const softPercent = 90
 
 // uncommittedBytes returns how many bytes the partitions of the node may hold

@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// ownNames are the names that this node is asked under.
+// ownNames are the names under which this node may be addressed.
 func (n *Node) ownNames() web.Hosts {
 	a := &n.c.Advertise
 	names := append([]string{a.Host}, n.c.Options.Web.AllowedHosts...)
@@ -29,9 +29,9 @@ func MachineNames() (names []string) {
 	return names
 }
 
-// searchDomains returns the domains in which this machine's resolver looks for names of
-// one word, each with a dot before it. They belong to the machine's owner, so a domain
-// of a single word, such as com, is left out.
+// searchDomains returns the domains in which this machine's resolver looks for names of one word,
+// each with a leading dot. They belong to the machine's owner, so a domain of a single word, such
+// as com, is omitted.
 func searchDomains(resolvConf string) (domains []string) {
 	for line := range strings.Lines(resolvConf) {
 		words := strings.Fields(line)

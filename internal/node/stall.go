@@ -18,15 +18,15 @@ const (
 	stalledClose = 2 * time.Second
 )
 
-// stalls says from looks at a disk whether it hangs. It counts looks, so that a
-// process which was stopped for a while does not blame its disk.
+// stalls determines by repeated checks whether a disk is stalled. It counts checks instead of time,
+// so that a process which was stopped for a while does not blame its disk.
 type stalls struct {
 	number int64
 	looks  int
 }
 
-// look takes in what has been in progress for longest, and returns whether that
-// has been so for the limit.
+// look takes the operation that has been in progress for longest, and reports whether it has been
+// the same for the limit.
 func (s *stalls) look(number int64, busy bool) bool {
 	if !busy || number != s.number {
 		s.number, s.looks = number, 0

@@ -37,7 +37,7 @@ type Topic struct {
 type Dir struct {
 	Topics []Topic
 	Files  map[string]Stamp // nsqd's, by name
-	// Notes say what was passed over, and why.
+	// Notes report what was skipped, and why.
 	Notes []string
 }
 

@@ -68,7 +68,7 @@ func (p *parts) add(what, name string) {
 	p.files[n] = name
 }
 
-// place is where a queue is read and written, as its meta file says.
+// place is the read and write position of a queue, from its meta file.
 type place struct {
 	depth               int64
 	readFile, readPos   int64

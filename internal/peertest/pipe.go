@@ -103,7 +103,7 @@ func (p *memPipe) arrivedLocked(head *memParcel, b []byte) (int, error) {
 	return n, nil
 }
 
-// writeLocked puts b on the way, as room comes up, until the deadline.
+// writeLocked passes b on as room becomes available, until the deadline.
 func (p *memPipe) writeLocked(b []byte, deadline *time.Time) (written int, err error) {
 	for {
 		switch {
@@ -111,7 +111,7 @@ func (p *memPipe) writeLocked(b []byte, deadline *time.Time) (written int, err e
 			return written, net.ErrClosed
 		case p.reset:
 			return written, syscall.ECONNRESET
-		case p.shut && !p.back.link.Cut: // the other side says so against the stream
+		case p.shut && !p.back.link.Cut: // the other side reads against the stream
 			return written, syscall.EPIPE
 		case !deadline.IsZero() && !time.Now().Before(*deadline):
 			return written, os.ErrDeadlineExceeded

@@ -323,9 +323,9 @@ func (r *run) stopped(ctx context.Context, step Step, cause error, state string)
 	return s
 }
 
-// until asks repeatedly until there is nothing left to wait for, and prints what it waits for whenever
-// that changes. If the cluster does not answer, it asks again, because the asked node may be the one
-// that is down.
+// until polls until there is nothing left to wait for, and prints what it waits for whenever that
+// changes. If the cluster does not answer, it retries, because the asked node may be the one that
+// is down.
 func until[T any](ctx context.Context, r *run, step Step, ask func(context.Context) (v T, waits string, err error)) (T, error) {
 	said, ends := "", r.Now().Add(r.Timeout)
 	for {

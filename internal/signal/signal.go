@@ -10,8 +10,8 @@ type Signal struct {
 	ch chan struct{} // closed, and forgotten, each time; nil: no goroutine has waited since
 }
 
-// Wait returns a channel that is closed the next time it happens. Take it first
-// and look at what may have changed then, and nothing is missed.
+// Wait returns a channel that is closed by the next Fire. Call it before reading the state that may
+// change, so that no change is missed.
 func (s *Signal) Wait() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,7 +21,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	return s.ch
 }
 
-// Fire says that it happened.
+// Fire notifies all current waiters.
 func (s *Signal) Fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,15 +61,15 @@ func NewChannel(h *History, ordered bool) *Channel {
 	return &Channel{history: h, ordered: ordered, delivered: map[uint64]delivery{}, grown: []growth{{}}}
 }
 
-// ExpectCopies says that the log has copies of messages, for this channel or others. It is
+// ExpectCopies declares that the log has copies of messages, for this channel or others. It is
 // called before anything is delivered.
 func (c *Channel) ExpectCopies(mine bool) {
 	c.copies, c.foreign, c.named = true, !mine, map[string]bool{}
 }
 
-// Deliver notes that a consumer got a message. late says that an ordered
-// channel may have delivered later messages before: the message was in transit
-// for longer than its timeout, or came from a replaced leader.
+// Deliver records that a consumer got a message. late means that an ordered channel may have
+// delivered later messages before: the message was in transit for longer than its timeout, or came
+// from a replaced leader.
 func (c *Channel) Deliver(name string, at uint64, late bool) {
 	known := c.history.called(name)
 	copied := c.foreign && c.history.elsewhere(name, at)

@@ -1,7 +1,7 @@
 // Package snapshots reads and writes files with the metadata of a cluster, for brokerctl.
 //
-// It knows the file as a whole, and how much of what is in it. It refuses to know how a cluster gets into such a file, and
-// out of it again: brokerd recover does, and brokerctl says so.
+// It knows the file as a whole, and counts its content. It does not know how a cluster's metadata
+// gets into such a file or out of it again: only brokerd recover does.
 //
 // Invariant: a file that was damaged, or is of a newer release, is refused.
 package snapshots
@@ -103,7 +103,8 @@ var errOnline = errors.New(`a running cluster does not take its metadata from a 
   topics are lost, or belong into another cluster: brokerctl backup restore DIR
   users or rules are lost: brokerctl user create, acl grant and token create`)
 
-// RestoreCommand returns the command that says why a snapshot is not restored by brokerctl, and by what it is.
+// RestoreCommand returns the command that explains why brokerctl does not restore a snapshot, and
+// what to use instead.
 func RestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE",

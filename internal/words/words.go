@@ -1,4 +1,4 @@
-// Package words has what the programs say of numbers, sizes and names.
+// Package words formats numbers, sizes and names for people.
 package words
 
 import "fmt"

@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// Verb says what a Change does.
+// Verb is the kind of a Change.
 type Verb string
 
 // The verbs, and the fields of a Change that each needs.

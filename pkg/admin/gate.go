@@ -23,7 +23,7 @@ type gate struct {
 	// match returns the pattern of the endpoint of next for a request; "" if there is none.
 	match func(*http.Request) string
 	needs map[string]need
-	open  map[string]bool // patterns that require no right on this address, whatever needs says
+	open  map[string]bool // patterns that require no right on this address, overriding needs
 	next  func(http.ResponseWriter, *http.Request) string
 
 	refused    func() // is called for each request that is not let in

@@ -32,7 +32,7 @@ func (s *probes) route(t *nsqform.Router) {
 	t.Handle(http.MethodGet, "/startupz", s.startupz)
 }
 
-// livez reports whether the process should be left alone. It asks no other node.
+// livez reports whether the process should be left running. It asks no other node.
 func (s *probes) livez(w http.ResponseWriter, _ *http.Request) {
 	answerProbe(w, probe{Reasons: s.live()})
 }

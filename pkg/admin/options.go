@@ -20,7 +20,7 @@ import (
 // Options configures a Server. The node is required; other zero values disable a feature, or mean
 // the default of its type.
 type Options struct {
-	// The node, as each interface asks it.
+	// The node, as used by each interface.
 	Publisher web.Publisher
 	NSQD      nsqd.Broker
 	Lookup    lookup.Broker

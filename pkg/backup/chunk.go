@@ -163,7 +163,7 @@ func (d Dir) EachMessage(c *Chunk, f func(*Message) error) error {
 // EachPosition calls f with the positions of a chunk.
 func (d Dir) EachPosition(c *Chunk, f func(*Position) error) error { return each(d, c, f) }
 
-// check reads a chunk, and says what is wrong with its bytes.
+// check reads a chunk, and returns what is wrong with its bytes.
 func (d Dir) check(f *os.File, c *Chunk) error {
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)

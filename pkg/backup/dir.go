@@ -40,13 +40,13 @@ func At(path string) Dir { return Dir{path} }
 // absent is a directory that does not exist, or in which no backup was made: an ErrNoBackup.
 type absent struct{ error }
 
-// Unwrap returns what the file system says.
+// Unwrap returns the file system's error.
 func (a absent) Unwrap() error { return a.error }
 
 // Is makes it an ErrNoBackup.
 func (absent) Is(target error) bool { return target == ErrNoBackup }
 
-// Listed is a backup in a directory. Err says why its manifest cannot be read.
+// Listed is a backup in a directory. Err is the reason why its manifest cannot be read.
 type Listed struct {
 	ID       string
 	Complete bool

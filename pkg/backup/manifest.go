@@ -26,7 +26,7 @@ func corrupt(text string, args ...any) error {
 	return fate.Mark(fmt.Errorf("%w: %w", errCorrupt, fmt.Errorf(text, args...)), fate.Corrupt)
 }
 
-// Manifest says what a backup holds.
+// Manifest describes the content of a backup.
 type Manifest struct {
 	Format  int       `json:"format"`
 	ID      string    `json:"id"`

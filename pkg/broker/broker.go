@@ -72,7 +72,7 @@ type Options struct {
 	// timeouts do not depend on it.
 	WallClock func(now time.Time) int64
 
-	// Registered says that the caller has registered this start of the node, and that Meta is at
+	// Registered means that the caller has registered this start of the node, and that Meta is at
 	// least at the index of the registration.
 	Registered bool
 
@@ -106,7 +106,7 @@ type Broker struct {
 	Directory *directory.Directory // changes topics and channels
 	Router    *publish.Router      // publishes
 	Consumers *consume.Consumers   // subscriptions
-	Node      *operate.Node        // what operators can ask this node for
+	Node      *operate.Node        // answers operators' questions to this node
 	Operator  *operate.Operator    // nodes, leaders and replicas
 	Contents  *operate.Contents    // messages and positions
 	Recorder  *operate.Recorder    // what operators did
@@ -181,7 +181,7 @@ func (o *Options) host() host.Options {
 	}
 }
 
-// calls returns the caller with which this node asks other nodes.
+// calls returns the caller through which this node calls others.
 func (o *Options) calls() forward.Caller {
 	return forward.Caller{Remote: o.Remote}
 }

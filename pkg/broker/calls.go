@@ -23,7 +23,7 @@ type Calls struct {
 	publishes *publish.Router
 	consumers *consume.Consumers
 	topics    *directory.Directory
-	ops       forward.Operations // the operations that other nodes can ask for by name; not changed once the node is open
+	ops       forward.Operations // the operations that other nodes can call by name; not changed once the node is open
 	tasks     *fan.Group         // runs goroutines and waits for them
 	life      context.Context    // ends when tasks have to end
 	end       context.CancelCauseFunc

@@ -49,7 +49,7 @@ func (g *gate) reopen() {
 	}
 }
 
-// cut closes all connections, and lets nothing pass that still comes.
+// cut closes all connections, and drops what still arrives.
 func (g *gate) cut() {
 	g.mu.Lock()
 	g.dead = true

@@ -26,7 +26,7 @@ type Range struct{ From, End seq.Offset }
 type Deferral struct {
 	Offset   seq.Offset
 	At       int64         // due time in ns since 1970, by the wall clock of the checkpoint's creator
-	Delay    time.Duration // counted from when it was deferred, the longest time that it may wait, whatever clocks say; 0: an operator advanced it
+	Delay    time.Duration // counted from its deferral, the longest time that it may wait, whatever the clocks; 0: an operator advanced it
 	Attempts uint16
 }
 

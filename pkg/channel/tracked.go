@@ -188,8 +188,7 @@ func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	t.schedule(&t.deferrals, slot)
 }
 
-// number records, as a number of an event, when a message came to its place: the lower, the
-// earlier.
+// number numbers a message as an event, when it arrives in its list: the lower, the earlier.
 func (t *tracked) number(slot int32) {
 	t.events++
 	t.slots[slot].due = int64(t.events) //nolint:gosec // there are never that many

@@ -127,9 +127,9 @@ func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 	return x.Err()
 }
 
-// handle handles a message whose turn has come. If the consumer has ended, it requeues the
-// message. If the broker has redelivered the message meanwhile, it does nothing, because the id
-// may be in flight again.
+// handle handles a message when it is its turn. If the consumer has ended, it requeues the message.
+// If the broker has redelivered the message meanwhile, it does nothing, because the id may be in
+// flight again.
 func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 	switch {
 	case w.lost(x):

@@ -65,7 +65,7 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 	_, voting := a.store.Members().Configuration().Find(id)
 	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
 	if errors.Is(err, failure.NodeNotFound) && voting {
-		err = nil // an earlier attempt came this far
+		err = nil // an earlier attempt got this far
 	}
 	if err == nil && voting {
 		err = a.store.Members().Remove(ctx, id)

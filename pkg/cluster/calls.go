@@ -86,7 +86,7 @@ func (c *calls) Call(ctx context.Context, node meta.NodeID, kind uint8, payload 
 	}
 }
 
-// ask makes a call of this package's own.
+// ask makes a call of this package.
 func (c *calls) ask(ctx context.Context, node meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	reply, err := c.Call(ctx, node, kind, [][]byte{payload})
 	return reply, forward.FromRemote(err)
@@ -131,7 +131,7 @@ func (n *Node) callAddress(ctx context.Context, address string, request []byte) 
 	defer p.Close()
 	reply, err := p.Call(ctx, kindForm, [][]byte{request})
 	if refused, ok := errors.AsType[*peer.RefusedError](err); ok {
-		switch refused.Reason { //nolint:exhaustive // the others are what they say
+		switch refused.Reason { //nolint:exhaustive // the others are what they claim
 		case peer.ReasonSelf:
 			return nil, formation.ErrSelf
 		case peer.ReasonNameTaken:

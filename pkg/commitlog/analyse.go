@@ -316,7 +316,7 @@ func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool,
 	if i+1 < len(a.segments) && a.segments[i+1].base == a.end {
 		return 0, false, nil
 	}
-	if i+1 == len(a.segments) { // mostly nothing but room follows: no batch to look for
+	if i+1 == len(a.segments) { // mostly preallocated space follows: no batch to search for
 		if zero, err := s.zeroFrom(pos); err != nil || zero {
 			return 0, false, err
 		}

@@ -388,7 +388,7 @@ func (l *Log) ReadRaw(from seq.Offset, maxBytes int, buf []byte) ([]byte, error)
 		b, err := r.batch(from)
 		if err != nil {
 			if len(buf) > 0 {
-				return buf, nil //nolint:nilerr // the next call starts there and tells
+				return buf, nil //nolint:nilerr // the next call starts there and reports it
 			}
 			return buf, err
 		}

@@ -1,8 +1,8 @@
 package dedup
 
-// claims is a set of hashes, with open addressing: the ids of the publishes that are under way. They come and
-// go with each message, which a map takes several times as long for. The zero set is empty; it is not for
-// concurrent use.
+// claims is a set of hashes with open addressing: the ids of publishes in progress. They are added
+// and removed with each message, for which a map takes several times as long. The zero set is
+// empty; it is not safe for concurrent use.
 type claims struct {
 	slots []claim // a power of two of them, at least half of them free
 	count int

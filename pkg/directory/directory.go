@@ -242,7 +242,7 @@ func (d *Directory) createWithChannels(ctx context.Context, name string) error {
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
-			// The client has not asked for them, and messages that they miss are lost to them.
+			// The client has not requested them, and messages that they miss are lost to them.
 			if err := d.CreateChannel(limit.Uncounted(ctx), name, c, false); err != nil {
 				return err
 			}

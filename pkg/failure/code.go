@@ -11,7 +11,7 @@ const (
 	Invalid         Code = "invalid"             // the request is not well formed, or a value is out of range
 	NotFound        Code = "not_found"           // there is no such topic, channel, partition or path
 	Method          Code = "method_not_allowed"  // the path does not know the method
-	Exists          Code = "exists"              // it exists, and not as asked for
+	Exists          Code = "exists"              // it exists with another configuration
 	Precondition    Code = "precondition_failed" // the state forbids it now
 	TooLarge        Code = "too_large"           // a message or a request is over its limit
 	Unauthenticated Code = "unauthenticated"     // no credentials, or wrong ones

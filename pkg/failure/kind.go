@@ -13,7 +13,7 @@ import (
 // at whichever node.
 type Kind struct {
 	Number uint16    // between nodes; 0: it does not travel
-	Text   string    // what the error says
+	Text   string    // the text of the error
 	Data   fate.Fate // what it means for the data
 	Word   string    // on NSQ's HTTP endpoints; "": that of the generic Kind of Data
 	Code   Code      // on /v1; "": likewise
@@ -30,7 +30,7 @@ type Kind struct {
 // Error returns the text.
 func (k *Kind) Error() string { return k.Text }
 
-// Fate says what it means for the data.
+// Fate returns what it means for the data.
 func (k *Kind) Fate() fate.Fate { return k.Data }
 
 // of makes a row. All has to list it.

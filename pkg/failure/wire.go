@@ -50,9 +50,9 @@ const (
 	WireCount
 )
 
-// wires says how each code is spelled, which code of /v1 means the same, and whether the
-// connection continues. A publish that could not be stored is the cluster's trouble and not the
-// connection's, so it does not end it.
+// wires says how each code is spelled, which code of /v1 means the same, and whether the connection
+// continues. A publish that could not be stored is a failure of the cluster and not of the
+// connection, so it does not end it.
 var wires = [WireCount]struct {
 	name   string
 	code   Code
@@ -101,11 +101,11 @@ func (w Wire) String() string {
 // Fatal reports whether the connection ends after an error frame of the code.
 func (w Wire) Fatal() bool { return w >= WireCount || !wires[w].goesOn }
 
-// Publish says that the code is of publishes that are refused or whose outcome is unknown: the text
-// says which.
+// Publish reports whether the code answers publishes that are refused or whose outcome is unknown:
+// the text says which.
 func (w Wire) Publish() bool { return w == PubFailed || w == MPubFailed || w == DPubFailed }
 
-// OfMessage says that the code is of FIN, REQ or TOUCH: it answers no command that waits.
+// OfMessage reports whether the code answers FIN, REQ or TOUCH, which have no other answer.
 func (w Wire) OfMessage() bool { return w == FinFailed || w == ReqFailed || w == TouchFailed }
 
 // WireNamed returns the code that is spelled so, or NoWire.

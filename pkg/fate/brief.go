@@ -14,7 +14,7 @@ func Brief(err error, known ...error) error {
 	return err
 }
 
-// brief is an error that says only what its sentinel says.
+// brief is an error with only the text of its sentinel.
 type brief struct{ sentinel, whole error }
 
 func (e brief) Error() string   { return e.sentinel.Error() }

@@ -8,7 +8,7 @@ import "errors"
 // Fate is what happened to the data of an operation that failed.
 type Fate uint8
 
-// The fates. An error that says nothing is Uncertain: the cautious reading.
+// The fates. An error without one is Uncertain: the cautious reading.
 const (
 	// Uncertain: it may have happened, now or later.
 	Uncertain Fate = iota

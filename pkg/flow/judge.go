@@ -18,9 +18,8 @@ const (
 	growShare = 0.1
 )
 
-// Grows reports whether a channel of a depth grows by its rates so that an operator should
-// look at it: more messages came in than went out over both windows, by a significant
-// amount.
+// Grows reports whether a channel of the given depth grows at rates that an operator should look
+// at: more messages arrived than left over both windows, by a significant amount.
 func (r Rates) Grows(depth int64) bool {
 	grown := (r.InLong - r.OutLong) * Long.Seconds()
 	return depth >= GrowDepth && r.In > r.Out && grown >= growShare*float64(depth)

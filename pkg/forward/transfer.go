@@ -11,7 +11,7 @@ type Transfer struct {
 	Topic       string           `json:"topic"`
 	Incarnation meta.Incarnation `json:"incarnation"` // refused by another topic with the same name
 	Partition   int              `json:"partition"`
-	Epoch       seq.Epoch        `json:"epoch,omitempty"` // in which the leader leads that is asked, which may not have applied it yet
+	Epoch       seq.Epoch        `json:"epoch,omitempty"` // in which the asked leader leads, which may not have applied it yet
 	To          meta.NodeID      `json:"to,omitempty"`    // "": the best one
 	Reason      string           `json:"reason,omitempty"`
 }

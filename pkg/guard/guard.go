@@ -161,8 +161,8 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 	return &Identity{user: user}, nil
 }
 
-// Hashing calls f, which hashes a password, when its turn has come. failure.ManyPasswords: too many wait, or
-// ctx ended.
+// Hashing calls f, which hashes a password, when it is its turn. failure.ManyPasswords: too many
+// wait, or ctx ended.
 func (g *Guard) Hashing(ctx context.Context, f func()) error {
 	if g.waiting.Add(1) > slots+queued {
 		g.waiting.Add(-1)
@@ -291,7 +291,7 @@ func (f *failures) fail(from netip.Prefix, now time.Time, err error) error {
 	return err
 }
 
-// may says whether an address may try again.
+// may reports whether an address may try again.
 func (f *failures) may(from netip.Prefix, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -52,7 +52,7 @@ type Reserved struct {
 	TraceID uint64
 	Traced  bool   // there is a trace id, and its publisher asks for the message's position
 	Tag     string // of the consumers that the message is for; "": none
-	Only    bool   // the header says nothing to anybody else
+	Only    bool   // the header contains nothing else
 	Key     []byte // what the message is about; nil: none
 	Dedup   []byte // the publisher's id for it; nil: none
 	TTL     time.Duration
@@ -129,8 +129,8 @@ func reservedOf(fields []field) (Reserved, error) {
 	return r, nil
 }
 
-// parse reads the value of a reserved key. One that is not known is for programs of
-// another release, and means nothing here. option says that it is one that is taken for any topic.
+// parse reads the value of a reserved key. An unknown one is for programs of another release, and
+// is ignored here. option reports that it is one that is accepted on any topic.
 func (r *Reserved) parse(f *field) (option bool, err error) {
 	switch string(f.key) {
 	case keyTraceID:
@@ -166,7 +166,7 @@ func (r *Reserved) parse(f *field) (option bool, err error) {
 	return false, nil
 }
 
-// bounded says what is wrong with the text of a key.
+// bounded returns what is wrong with the text of a key.
 func (f *field) bounded(most int) error {
 	if !f.isText || len(f.text) == 0 || len(f.text) > most {
 		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, f.key, most)

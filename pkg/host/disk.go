@@ -114,8 +114,8 @@ func (d *fullDisk) report(ctx context.Context) {
 	}
 }
 
-// say records in the metadata whether this node's disk is full. If that fails, it is logged once:
-// other nodes act on what they knew.
+// say records in the metadata whether this node's disk is full. A failure is logged once: other
+// nodes act on the earlier state.
 func (d *fullDisk) say(ctx context.Context, self *meta.Node, full bool) {
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)
 	defer cancel()

@@ -22,7 +22,7 @@ const (
 	maxDepth = 16
 )
 
-// Rule says where the key of a message is. The zero Rule finds none.
+// Rule defines where the key of a message is. The zero Rule finds none.
 type Rule struct {
 	pointer []string // of "json:"; nil: another rule
 	until   byte     // of "prefix:"

@@ -48,7 +48,7 @@ type RemoteError struct {
 // Error returns the text and the code.
 func (e *RemoteError) Error() string { return fmt.Sprintf("%s (code %d)", e.Text, e.Code) }
 
-// UnreachableError says that no connection to a node could be made. The call was not sent.
+// UnreachableError reports that no connection to a node could be made. The call was not sent.
 // errors.Is finds the cause: syscall.ECONNREFUSED, a *RefusedError, a timeout.
 type UnreachableError struct {
 	Node    Node // "" if only the address was known
@@ -67,10 +67,10 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Fate says that the call was not sent.
+// Fate is Refused: the call was not sent.
 func (e *UnreachableError) Fate() fate.Fate { return fate.Refused }
 
-// RefusedError says that two nodes do not talk to each other, and why.
+// RefusedError is the refusal of a connection between two nodes, with the reason.
 type RefusedError struct {
 	Reason Reason
 	Text   string // details for people
@@ -89,5 +89,5 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", who, e.Reason, e.Text)
 }
 
-// Fate says that nothing was sent.
+// Fate is Refused: nothing was sent.
 func (e *RefusedError) Fate() fate.Fate { return fate.Refused }

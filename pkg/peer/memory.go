@@ -12,8 +12,8 @@ import (
 // such buffer, and all connections together have few.
 const largeChunk = 4 << 20
 
-// errFrameMemory says that other large frames used the memory for so long that this node closed the
-// connection.
+// errFrameMemory reports that other large frames used the memory for so long that this node closed
+// the connection.
 var errFrameMemory = errors.New("frame memory exhausted by other large frames")
 
 // frameMemory is the memory that all large frames of a node share while they are read.

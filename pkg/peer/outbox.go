@@ -85,7 +85,7 @@ type outbox struct {
 	writing int    // bytes that were taken to be written and are not written yet
 	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
-	awake   bool      // the writer, or the goroutine in its place, will look again by itself
+	awake   bool      // the writer, or the goroutine in its place, checks again anyway
 	standIn bool      // a goroutine writes in the writer's place
 	wrote   time.Time // when a load was taken last
 	atOnce  load      // the load of the goroutine in the writer's place

@@ -149,7 +149,7 @@ func (p *Peer) Send(session uint64, kind uint8, payload [][]byte, done func(repl
 	return err
 }
 
-// errNotLive says that a call needs another connection.
+// errNotLive reports that a call needs another connection.
 var errNotLive = errors.New("wrong connection class for this call")
 
 // callIn passes the call to the current connection if it is the right one. errNotLive means that it
@@ -172,8 +172,8 @@ func (p *Peer) refuse(done func([]byte, error), err error) {
 	done(nil, err)
 }
 
-// enqueue makes a call wait for a connection, or passes it to one that came up meanwhile. After an
-// error, done will not be called. The call is counted here, or when it leaves the queue.
+// enqueue makes a call wait for a connection, or passes it to one that was established meanwhile.
+// After an error, done will not be called. The call is counted here, or when it leaves the queue.
 func (p *Peer) enqueue(c waitingCall) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ func (p *Peer) queueLocked(c waitingCall) error {
 	return nil
 }
 
-// Hurry says that the node can probably be reached now: the Peer ends the pause before the next
+// Hurry reports that the node can probably be reached now: the Peer ends the pause before the next
 // attempt to connect, and the pauses after it are short again.
 func (p *Peer) Hurry() {
 	p.mu.Lock()

@@ -14,7 +14,7 @@ const nonceBytes = 32
 // nonce is chosen at random for one connection: a proof of an earlier connection is not valid.
 type nonce [nonceBytes]byte
 
-// side says which side proves: a proof of one side is not valid for the other.
+// side is the side that proves: a proof of one side is not valid for the other.
 type side string
 
 const (

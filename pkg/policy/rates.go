@@ -10,7 +10,7 @@ import (
 type Limit struct {
 	mu        sync.Mutex // guards what follows
 	bucket    bucket
-	refused   time.Time     // when a consumer got less than it asked for; zero: none has since then
+	refused   time.Time     // when a consumer got less than it wanted; zero: none has since then
 	due       time.Duration // from then until the bucket had a message
 	throttled time.Duration
 }

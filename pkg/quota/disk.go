@@ -19,9 +19,9 @@ const (
 	Recently = time.Minute
 )
 
-// Disk enforces the maximum size of a topic on a node: it decides which publishes are
-// refused, and when the oldest messages must be dropped. Its methods are safe for
-// concurrent use. The zero Disk does not ask for room.
+// Disk enforces the maximum size of a topic on a node: it decides which publishes are refused, and
+// when the oldest messages must be dropped. Its methods are safe for concurrent use. The zero Disk
+// never requests space.
 type Disk struct {
 	full     chan<- struct{} // of capacity 1: gets a value when the oldest messages must be dropped
 	told     atomic.Int64    // when full last got a value, ns since 1970

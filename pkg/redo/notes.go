@@ -93,8 +93,8 @@ func (n *notes) write(about *file) error {
 	return n.flush(about)
 }
 
-// flush writes the kept note about a file. If the disk has no room for the note, flush drops it, as
-// happens without a journal: a later note will come.
+// flush writes the kept note about a file. If the disk has no space for the note, flush drops it,
+// as happens without a journal: a later note will follow.
 func (n *notes) flush(about *file) error {
 	n.writing.Lock()
 	defer n.writing.Unlock()

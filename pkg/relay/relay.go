@@ -60,7 +60,7 @@ type Options struct {
 	Epochs     map[int]seq.Epoch // of the partitions, as this node knew them when the relay was created
 	Timeout    time.Duration     // of a delivery
 	MaxTimeout time.Duration     // maximum by touching
-	Extra      bool              // the relay retires when a closer consumer comes
+	Extra      bool              // the relay retires when a closer consumer appears
 	Running    lease.Stretch     // of the process, since before the relay was created
 	Events     Events
 	FromRemote func(error) error // converts an error of the leader
@@ -108,7 +108,7 @@ type Relay struct {
 	told     int       // that the leader knows
 	telling  bool      // a Ready call is open
 	starved  bool
-	filled   bool // messages came since credit was assigned
+	filled   bool // messages arrived since credit was assigned
 }
 
 // New returns a relay that has not joined yet: see Open.

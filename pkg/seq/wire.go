@@ -8,9 +8,9 @@ import (
 	"fmt"
 )
 
-// WireID is what clients know a message by: the same in every channel, at every node
-// and after every restart, and another one for every message of all topics and
-// clusters, as far as 64 bits can tell them apart.
+// WireID is the id by which clients know a message: the same in every channel, at every node and
+// after every restart, and different for every message of all topics and clusters, as far as 64
+// bits can distinguish them.
 type WireID uint64
 
 // Numbering gives the messages of one life of a topic their wire ids, from the first

@@ -243,8 +243,8 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	return s.upgrade(ctx, answer, apply)
 }
 
-// introduce stores what a client says about itself. Fields that the client left out stay as they
-// are.
+// introduce stores a client's description of itself. Fields that the client omitted keep their
+// values.
 func introduce(about *stats.Client, id *nsq.Identity) {
 	note := func(field *string, said ...string) {
 		for _, text := range said {

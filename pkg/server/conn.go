@@ -28,7 +28,7 @@ type meteredConn struct {
 
 	patience time.Duration   // 0: no limit
 	since    time.Time       // when the patience began
-	alive    bool            // a command came since the last Read
+	alive    bool            // a command arrived since the last Read
 	idle     func()          // called before waiting for the socket
 	armed    time.Time       // the socket's deadline
 	body     arriving        // the body that is being read

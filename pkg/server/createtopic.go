@@ -47,7 +47,7 @@ func (c creating) topic(ctx context.Context, cmd *nsq.Command) error {
 	return c.answer(ctx, err)
 }
 
-// answer answers a client that asked for a topic.
+// answer answers a client that requested a topic.
 func (c creating) answer(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

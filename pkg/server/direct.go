@@ -46,7 +46,7 @@ func (d *direct) answer() bool {
 	return d.write(time.Now())
 }
 
-// plain reports whether the buffer is empty and goes to the socket without TLS or compression.
+// plain reports whether the buffer is empty and is sent without TLS or compression.
 func (d *direct) plain() bool {
 	w := d.writer
 	return w.flush == nil && len(w.buf) == 0 && w.link.conn.raw != nil && w.out == w.link.conn

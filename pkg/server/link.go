@@ -100,8 +100,8 @@ func (l *link) show(change func(*stats.Client)) {
 // linger lets the client read the last frames.
 func (l *link) linger() {
 	if l.tls != nil {
-		// This tells the client that nothing is missing. If it fails, closing the socket tells the
-		// same.
+		// This reports to the client that nothing is missing. If it fails, closing the socket has
+		// the same effect.
 		_ = l.tls.CloseWrite()
 	}
 	l.conn.linger(l.srv.opts.LingerTimeout, l.srv.opts.Drops)

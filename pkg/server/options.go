@@ -46,7 +46,7 @@ type TopicReader interface {
 	Topic(name string) (*meta.Topic, error)
 }
 
-// Answerer answers messages in flight. The text of its errors goes to the client.
+// Answerer answers messages in flight. The text of its errors is sent to the client.
 type Answerer interface {
 	Finish(id seq.MessageID) error
 	Requeue(id seq.MessageID, delay time.Duration) error
@@ -142,7 +142,7 @@ type Options struct {
 	TLS func() *tls.Config
 	// TLSRequired refuses all commands except IDENTIFY before the upgrade. [tls-required]
 	TLSRequired bool
-	// Auth asks the auth servers; nil: there are none. [auth-http-address]
+	// Auth queries the auth servers; nil: there are none. [auth-http-address]
 	Auth *auth.Client
 	// Guard knows the users of the cluster, and whether access control is on. nil: it is off.
 	Guard *guard.Guard

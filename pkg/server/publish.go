@@ -32,7 +32,7 @@ type publisher struct {
 	memory   *purse
 	listed   int            // bytes of memory that are charged for messages
 	last     *producedTopic // the topic of the last publish
-	// subscribed says that the connection is subscribed as well: its reader has to read the
+	// subscribed means that the connection is subscribed as well: its reader has to read the
 	// consumer's answers while a publish is in progress.
 	subscribed bool
 	inline     func(func()) // sets appends, bound

@@ -171,8 +171,8 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	_ = conn.Close()
 }
 
-// refuseTimeout limits how long it takes to tell a client that there is no room for its connection.
-// The frame fits into any socket's buffer, so that accepting does not wait.
+// refuseTimeout limits the time for telling a client that the connection limit is reached. The
+// frame fits into any socket's buffer, so that accepting does not wait.
 const refuseTimeout = 10 * time.Millisecond
 
 func refuse(conn net.Conn, why string) {

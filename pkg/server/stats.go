@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// Ending says why a connection ended.
+// Ending is the reason why a connection ended.
 type Ending uint8
 
 // The endings.

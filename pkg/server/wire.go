@@ -15,7 +15,7 @@ type audience uint8
 const (
 	standard audience = iota
 	naming            // it names partitions, as only clients of the extensions do
-	extended          // it said that it knows the extensions, or uses one of their commands
+	extended          // it declared that it knows the extensions, or uses one of their commands
 )
 
 // audienceOf returns the audience of a client from what is known about it.

@@ -100,7 +100,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.releaseBuffer()
 		if w.wanted > 0 {
-			// If there is no memory, the writer asks again, and the message stays in its channel.
+			// If there is no memory, the writer retries, and the message stays in its channel.
 			if w.memory.Reserve(ctx, w.wanted) == nil {
 				w.wanted = 0
 			}
@@ -325,8 +325,8 @@ func (w *writer) reserve() {
 	}
 }
 
-// grow moves the buffer to a larger one, at once of the negotiated size, as messages seldom come
-// alone. It reports whether there is memory for it.
+// grow moves the buffer to a larger one, at once of the negotiated size, because messages rarely
+// come alone. It reports whether there is memory for it.
 func (w *writer) grow(need int) bool {
 	size := max(need, min(w.limit, 4*cap(w.buf)))
 	cost := min(outputCost(size, w.flush != nil), w.memory.Most()) // a message that never fits is sent alone

@@ -25,8 +25,8 @@ const takeMax = 256
 // takeRounds is the maximum number of rounds of one Take whose messages are all skipped.
 const takeRounds = 64
 
-// Consumer consumes a channel of one partition. Take is for one goroutine; the answers (Finish,
-// Requeue, Touch) may come from others.
+// Consumer consumes a channel of one partition. Take must be called from one goroutine; the answers
+// (Finish, Requeue, Touch) may come from others.
 type Consumer struct {
 	ch    *Channel
 	id    uint64
@@ -148,7 +148,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		k.putBack(now)
 		if errors.Is(err, failure.NoMemory) {
 			k.at.Rest()
-			k.wake() // it has waited, and asks again
+			k.wake() // it has waited, and retries
 			k.delivered.Add(uint64(sent))
 			return sent, nil
 		}
@@ -190,7 +190,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		k.idle.Store(true)
 		k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
-			if c.keys.unreadLocked(c) { // there were too many to wait for, or messages came meanwhile
+			if c.keys.unreadLocked(c) { // there were too many to wait for, or messages arrived meanwhile
 				c.waiting.remove(k)
 				c.waiters.Store(c.waiting.len())
 				k.wake()

@@ -296,8 +296,7 @@ func (j *journal) appendLocked(dst, change []byte) []byte {
 	return changes.Append(dst, j.base, uint64(j.synced), change) //nolint:gosec // not negative
 }
 
-// decodeStamp reads the number of a leader's snapshot, if that is what a record
-// says.
+// decodeStamp reads the number of a leader's snapshot, if the record contains one.
 func decodeStamp(change []byte) (stamp, bool) {
 	if len(change) < 2 || change[0] != stampVersion {
 		return 0, false

@@ -88,7 +88,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 				c.p.o.Damaged(damaged)
 			}
 		case errors.Is(err, failure.NoMemory):
-			return windows, nil // it has waited, and asks again
+			return windows, nil // it has waited, and retries
 		case err != nil:
 			return windows, err
 		}

@@ -2,9 +2,9 @@ package vfs
 
 import "sync"
 
-// rounds lets callers that request the same work at the same time share it. A caller that comes
+// rounds lets callers that request the same work at the same time share it. A caller that arrives
 // while the work is being done for others waits until that ends. Then the work is done once for all
-// callers that have come by then. The zero value is ready to use. Its methods are safe for
+// callers that have arrived by then. The zero value is ready to use. Its methods are safe for
 // concurrent use.
 type rounds struct {
 	mu   sync.Mutex // guards what follows, and the fields of the queues

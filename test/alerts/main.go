@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// options is what a run is asked for.
+// options are the flags of a run.
 type options struct {
 	broker, ctl, other, prometheus, rules string
 	only                                  string

@@ -15,11 +15,11 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// scene is trouble, and the alerts that tell of it.
+// scene is a fault, and the alerts that report it.
 type scene struct {
 	name  string
 	fires []string
-	// act causes the trouble and returns; why not says that it cannot be caused on this machine.
+	// act causes the fault and returns; whyNot says that it cannot be caused on this machine.
 	act func(ctx context.Context, st *stage) (whyNot string, err error)
 	// goOn repeats the trouble until the alerts have fired; nil: the trouble persists without it.
 	goOn func(ctx context.Context, st *stage) error
@@ -155,7 +155,7 @@ func poison(ctx context.Context, st *stage) (string, error) {
 			_ = m.Requeue(0) // until it has had its attempts
 		}
 	}()
-	// The first scrape of a counter is no increase: messages come until the alert fires.
+	// The first scrape of a counter is no increase: messages are published until the alert fires.
 	go func() {
 		for ctx.Err() == nil && st.client.Publish(ctx, "bitter", []byte("poison")) == nil && pause(ctx, time.Second) == nil {
 		}
@@ -408,7 +408,7 @@ func otherVersion(ctx context.Context, st *stage) (string, error) {
 	return "", st.again(ctx, n)
 }
 
-// fillDisk writes a file beside the data of n1, in steps, so that it can be seen coming.
+// fillDisk writes a file beside the data of n1, in steps, so that the trend is visible.
 func fillDisk(ctx context.Context, st *stage) (string, error) {
 	if !st.mounted {
 		return "only root can mount a small disk", nil

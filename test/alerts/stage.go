@@ -134,7 +134,7 @@ func (st *stage) load(ctx context.Context) error {
 	st.loadContext = ctx
 	go func() {
 		for m := range x.Messages(ctx) {
-			_ = m.Finish() // what a node that dies does not hear of comes again
+			_ = m.Finish() // requests that a dying node misses are repeated
 		}
 	}()
 	go func() {
@@ -213,7 +213,7 @@ func (st *stage) query(ctx context.Context, path string, data any) error {
 	return nil
 }
 
-// look notes which alerts fire, until ctx ends.
+// look records which alerts fire, until ctx ends.
 func (st *stage) look(ctx context.Context) {
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
@@ -288,7 +288,7 @@ func (st *stage) ctl(ctx context.Context, args ...string) error {
 	return err
 }
 
-// asked runs brokerctl and returns what it prints.
+// asked runs brokerctl and returns its output.
 func (st *stage) asked(ctx context.Context, args ...string) (string, error) {
 	var all []string
 	for _, n := range st.c.Nodes {

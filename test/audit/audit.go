@@ -246,9 +246,9 @@ func (a *Audit) find(k Key) *message {
 	return nil
 }
 
-// Publish reports a message before it is sent; the messages of a producer are
-// reported in the order of their Seq. sum identifies the body; notBefore is the
-// time that the delay asks for, 0 for none.
+// Publish reports a message before it is sent; the messages of a producer are reported in the order
+// of their Seq. sum identifies the body; notBefore is the time that follows from the delay, 0 for
+// none.
 func (a *Audit) Publish(k Key, sum uint64, notBefore time.Duration) {
 	p := &a.producers[k.Producer]
 	if k.Seq != p.first+len(p.messages) {
@@ -328,9 +328,8 @@ func (a *Audit) Connect(c, channel, round int) {
 	a.stats.Connections++
 }
 
-// Close is called before a consumer closes its connection, and when the consumer
-// has seen it closed. clean says that the broker has confirmed that it read all
-// that was sent.
+// Close is called before a consumer closes its connection, and when the consumer finds it closed.
+// clean means that the broker has confirmed that it read everything that was sent.
 func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	x := a.conns[c]
 	if x == nil || x.state != connOpen {

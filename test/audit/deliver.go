@@ -71,7 +71,7 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 		a.ids[id] = k
 		return
 	}
-	if m.id != id && m.was != id { // what was delivered before may be heard recently
+	if m.id != id && m.was != id { // an earlier delivery may be observed late
 		a.violate(now, TwoIDs, "%v is both %s and %s", k, m.id, id)
 	}
 }
@@ -188,7 +188,7 @@ func (m *message) past(now, keep time.Duration) bool {
 	return true
 }
 
-// End is called when no more deliveries can come. It finds what is missing.
+// End is called when no more deliveries can arrive. It finds what is missing.
 func (a *Audit) End(now time.Duration) {
 	a.judge(now+a.o.Notice+1, 0, nil) // no more deliveries are possible
 	for i := range a.producers {

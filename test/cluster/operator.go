@@ -238,7 +238,7 @@ func membership(st *stage) error {
 	return retire(st, st.other(fresh))
 }
 
-// upgrade restarts a node as the manual says.
+// upgrade restarts a node as described in the manual.
 func upgrade(st *stage, n *nodes.Node) error {
 	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
 		return err

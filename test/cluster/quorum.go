@@ -127,7 +127,8 @@ func soloGoesOn(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// publishRefused publishes to a partition that cannot take it, and demands an error that says so.
+// publishRefused publishes to a partition that cannot accept it, and requires an error that says
+// so.
 func publishRefused(st *stage, n *nodes.Node, topic string) error {
 	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
 	if err != nil {

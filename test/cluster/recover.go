@@ -90,7 +90,7 @@ func staysAway(st *stage, these ...*nodes.Node) error {
 	return nil
 }
 
-// recoverRefused demands that a recovery does nothing and says why.
+// recoverRefused requires that a recovery changes nothing and gives the reason.
 func recoverRefused(st *stage, n *nodes.Node, why string) error {
 	text, err := runRecover(st, n)
 	if _, ended := errors.AsType[*exec.ExitError](err); !ended || !strings.Contains(text, why) {

@@ -204,9 +204,9 @@ func exactly(st *stage, name string, want map[string]int) error {
 const maxReconnects = 5
 
 // consumeAll consumes a topic's channel c: it passes the bodies of all messages to take, and
-// finishes them. It ends when no message has come for a while. It waits longer while some are owed:
-// a node that has just started may need a moment to get messages of partitions that others lead. It
-// connects again when the broker disconnects it, as client libraries do.
+// finishes them. It ends when no message has arrived for a while. It waits longer while some are
+// owed: a node that has just started may need a moment to get messages of partitions that others
+// lead. It reconnects when the broker disconnects it, like client libraries.
 func consumeAll(st *stage, name string, owed func() bool, take func(body string) error) error {
 	for reconnects := 0; ; reconnects++ {
 		c, err := subscribe(st, name)

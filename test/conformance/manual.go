@@ -12,8 +12,8 @@ func withPrograms(e env) []string {
 	return append(os.Environ(), "PATH="+filepath.Join(e.root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// manual runs the marked blocks of docs/operations and docs/guide: with one node those that ask a broker
-// that serves, with several those that start clusters of their own.
+// manual runs the marked blocks of docs/operations and docs/guide: with one node those that need a
+// running broker, with several those that start clusters of their own.
 func manual(e env) (string, error) {
 	pages, err := filepath.Glob(filepath.Join(e.root, "docs", "operations", "*.md"))
 	if err != nil {

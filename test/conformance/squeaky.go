@@ -16,8 +16,8 @@ import (
 // The test suite of another JavaScript client, from its npm package.
 const squeakyTests = 33
 
-// squeakyExcept is the test that is left out: it publishes with a delay of 1 ms, and waits
-// without end for the message to come 50 ms later. nsqd looks at what is deferred every 100 ms.
+// squeakyExcept is the test that is omitted: it publishes with a delay of 1 ms, and waits without
+// limit for the message to arrive 50 ms later. nsqd checks deferred messages every 100 ms.
 const squeakyExcept = "/^can dpublish$/"
 
 // squeakyLate is the test that requires a message deferred by 2 s to be received more than 2 s

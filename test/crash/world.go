@@ -42,8 +42,8 @@ type world struct {
 	stalls                      stalls
 }
 
-// newWorld starts the clients. They look for the broker until they are stopped.
-// A file in dir serves to notice when the disk stalls.
+// newWorld starts the clients. They reconnect to the broker until they are stopped. A file in dir
+// is used to detect disk stalls.
 func newWorld(o options, address, dir string) *world {
 	w := &world{o: o, address: address}
 	w.Book = traffic.NewBook(o.seed, topic, audit.Options{

@@ -59,7 +59,7 @@ func main() {
 	}
 }
 
-// run plants the mistakes that were asked for and prints a line for each.
+// run plants the requested mistakes and prints a line for each.
 func run(ctx context.Context, o options, out io.Writer) error {
 	chosen, err := o.choose(mistakes())
 	if err != nil {

@@ -116,7 +116,7 @@ func laggingMistakes() []mistake {
 		},
 		{
 			name: "a consumer that found no memory for a batch sleeps", file: "pkg/topic/consumer.go",
-			old: "\t\t\tk.wake() // it has waited, and asks again\n", with: "",
+			old: "\t\t\tk.wake() // it has waited, and retries\n", with: "",
 			tests: []string{"./pkg/topic"}, run: "TestConsumerRetriesWithoutBatchMemory",
 		},
 		{

@@ -65,7 +65,7 @@ type Verification struct {
 	}
 }
 
-// Topic asks for a topic.
+// Topic requests a topic.
 func (c *Cluster) Topic(ctx context.Context, name string) (Topic, error) {
 	var t Topic
 	return t, c.Ask(ctx, http.MethodGet, "/v1/topics/"+url.PathEscape(name), nil, &t)
@@ -193,7 +193,7 @@ func (l *Late) Error() string { return l.Err.Error() }
 // Unwrap returns the last observation.
 func (l *Late) Unwrap() error { return l.Err }
 
-// Await asks until f returns nil or ctx ends; then the error is a Late.
+// Await polls f until it returns nil or ctx ends; then the error is a Late.
 func Await(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(4 * pollInterval)
 	defer tick.Stop()

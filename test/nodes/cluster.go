@@ -36,7 +36,7 @@ type Cluster struct {
 	mu sync.Mutex // guards Nodes between Grow and the requests of others
 }
 
-// all returns the nodes to whichever goroutine asks.
+// all returns the nodes; it is safe for concurrent use.
 func (c *Cluster) all() []*Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()

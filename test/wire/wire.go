@@ -202,7 +202,7 @@ func (c *Client) await(deadline time.Time) error {
 	return err
 }
 
-// endedWait is how long Ended looks.
+// endedWait is how long Ended waits.
 const endedWait = time.Millisecond
 
 // Ended reports whether the broker has closed the connection, as far as that has arrived: data

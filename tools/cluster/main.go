@@ -19,7 +19,7 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// options is what a run is asked for.
+// options are the flags of a run.
 type options struct {
 	broker string
 	dir    string
@@ -93,7 +93,7 @@ func run(ctx context.Context, o options, args []string) error {
 	return errors.New("all nodes have ended")
 }
 
-// explain says where the nodes are and what to do with them.
+// explain prints where the nodes are and how to use them.
 func explain(w io.Writer, dir string, c *nodes.Cluster) error {
 	first := c.Nodes[0]
 	var tcp []string

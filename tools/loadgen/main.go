@@ -190,7 +190,7 @@ func (s *settings) serveBare() error {
 	return bare.Lead(s.listen, s.file, strings.FieldsFunc(s.followers, func(r rune) bool { return r == ',' }), s.fsync)
 }
 
-// newDriver connects to the broker as the flags say.
+// newDriver connects to the broker given by the flags.
 func (s *settings) newDriver(workload string) (broker.Driver, error) {
 	batch, inFlight := s.load.Batch, s.load.Batch*s.load.Window
 	if workload == "e2e" && s.load.Rate > 0 {

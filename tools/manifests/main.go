@@ -85,7 +85,7 @@ func decode[T any](text []byte, into *[]T) error {
 	return nil
 }
 
-// agree says what does not fit together.
+// agree returns what does not fit together.
 func (r *rendered) agree() error {
 	if len(r.sets) != 1 {
 		return fmt.Errorf("%d StatefulSets", len(r.sets))
@@ -140,7 +140,7 @@ func hasPort(set apps.StatefulSet, who, name string) error {
 	return fmt.Errorf("%s: the pods have no port %q", who, name)
 }
 
-// mounted says which mounts have no volume.
+// mounted returns the mounts without a volume.
 func mounted(set apps.StatefulSet) []error {
 	there := map[string]bool{}
 	for _, v := range set.Spec.Template.Spec.Volumes {

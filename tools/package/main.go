@@ -128,7 +128,7 @@ func (r *release) build(program, into string, env ...string) error {
 	return nil
 }
 
-// identify builds the programs for this machine and asks them what they are.
+// identify builds the programs for this machine and runs them to learn their versions.
 func (r *release) identify(stage string) error {
 	host := filepath.Join(stage, "host")
 	for _, program := range programs {

@@ -26,7 +26,7 @@ func packageVersion(semantic string) string {
 	return base + "+" + regexp.MustCompile(`[^0-9A-Za-z.]`).ReplaceAllString(meta, ".")
 }
 
-// zshDirs is where the packagers' distributions look for completions of zsh.
+// zshDirs are the distributions' directories for completions of zsh.
 var zshDirs = map[string]string{"deb": "/usr/share/zsh/vendor-completions", "rpm": "/usr/share/zsh/site-functions"}
 
 // packages writes the .deb and the .rpm of a platform.

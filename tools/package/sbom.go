@@ -47,8 +47,8 @@ type property struct {
 	Value string `json:"value"`
 }
 
-// writeBOM lists the modules that the programs in a directory were built from, as the
-// programs say themselves, with the licences that THIRD_PARTY.md names.
+// writeBOM lists the modules that the programs in a directory were built from, as recorded in the
+// programs, with the licences that THIRD_PARTY.md names.
 func (r *release) writeBOM(binaries string) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "THIRD_PARTY.md"))
 	if err != nil {

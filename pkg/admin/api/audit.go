@@ -20,10 +20,10 @@ type AuditLog struct {
 type Act struct {
 	Index    uint64    `json:"index"` // grows with each
 	At       time.Time `json:"at"`
-	Node     string    `json:"node"`  // that was asked
+	Node     string    `json:"node"`  // of the node that was asked
 	Actor    string    `json:"actor"` // the address of the client
 	Identity string    `json:"identity,omitempty"`
-	Agent    string    `json:"agent,omitempty"` // the program that asked
+	Agent    string    `json:"agent,omitempty"` // the user agent
 	Verb     string    `json:"verb"`            // method and path
 	Object   string    `json:"object,omitempty"`
 	Request  string    `json:"request,omitempty"`

@@ -51,7 +51,7 @@ func ChannelsOf(topics []Topic) AllChannels {
 	return all
 }
 
-// CreateChannel asks for a channel.
+// CreateChannel is the request to create a channel.
 type CreateChannel struct {
 	Name    string `json:"name"`
 	Ordered bool   `json:"ordered,omitempty"` // the same as order strict
@@ -74,7 +74,7 @@ type ChannelCounts struct {
 	Depth          int64  `json:"depth"` // waiting: neither in flight nor deferred
 	InFlight       int64  `json:"in_flight"`
 	Deferred       int64  `json:"deferred"`
-	MessagesTotal  uint64 `json:"messages_total"` // that came to the channel
+	MessagesTotal  uint64 `json:"messages_total"` // that reached the channel
 	DeliveredTotal uint64 `json:"delivered_total"`
 	FinishedTotal  uint64 `json:"finished_total"`
 	RequeuedTotal  uint64 `json:"requeued_total"`

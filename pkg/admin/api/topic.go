@@ -13,9 +13,9 @@ const (
 type Config struct {
 	Partitions       int      `json:"partitions"`
 	Replicas         int      `json:"replicas"`
-	AutoReplicas     bool     `json:"auto_replicas"` // no number was asked for: up to three as nodes join
+	AutoReplicas     bool     `json:"auto_replicas"` // no number was requested: up to three as nodes join
 	MinISR           int      `json:"min_isr"`       // publishes are refused below it
-	AutoMinISR       bool     `json:"auto_min_isr"`  // no number was asked for: it follows the replicas
+	AutoMinISR       bool     `json:"auto_min_isr"`  // no number was requested: it follows the replicas
 	Sync             Sync     `json:"sync"`          // when an acknowledged message is on disk
 	SyncInterval     Duration `json:"sync_interval"` // counts unless sync is always
 	SyncIntervalMS   int64    `json:"sync_interval_ms"`
@@ -70,7 +70,7 @@ type ConfigPatch struct {
 	ChannelPolicy    *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
-// CreateTopic asks for a topic.
+// CreateTopic is the request to create a topic.
 type CreateTopic struct {
 	Name   string      `json:"name"`
 	Config ConfigPatch `json:"config"`

@@ -46,9 +46,8 @@ func newHTTPClient() *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// steadfast returns a client that carries out no change at another place than the
-// one it was asked to: a redirect, of a proxy for instance, may name another
-// resource.
+// steadfast returns a client that does not follow redirects of changes: a redirect, of a proxy for
+// instance, may name another resource.
 func steadfast(c *http.Client) *http.Client {
 	s := *c
 	s.CheckRedirect = func(r *http.Request, via []*http.Request) error {
@@ -245,14 +244,14 @@ type timedOut struct {
 	cause error
 }
 
-// Error says how long the answer was waited for.
+// Error reports how long the client waited for the answer.
 func (t timedOut) Error() string { return "timed out after " + t.after.String() }
 
 // Unwrap returns the error of the HTTP client, from which unreached learns whether the request was sent.
 func (t timedOut) Unwrap() error { return t.cause }
 
-// inTime returns why an HTTP request that began then got no answer. The error of the HTTP client repeats method
-// and URL, which say nothing to an operator.
+// inTime returns why an HTTP request that began then got no answer. The error of the HTTP client
+// repeats method and URL, which do not help an operator.
 func inTime(cause error, began time.Time) error {
 	if wrapped, ok := errors.AsType[*url.Error](cause); ok {
 		cause = wrapped.Err
@@ -263,8 +262,8 @@ func inTime(cause error, began time.Time) error {
 	return cause
 }
 
-// unreached names a failure that came from the network. A request that did not
-// get a connection was not sent; any other may have been carried out.
+// unreached marks a network failure. A request that did not get a connection was not sent; any
+// other may have been carried out.
 func unreached(r request, cause error) (again bool, err error) {
 	op, ok := errors.AsType[*net.OpError](cause)
 	unsent := ok && op.Op == "dial"

@@ -27,7 +27,7 @@ type DeletedTopics struct {
 	Deleted []DeletedTopic `json:"deleted"`
 }
 
-// RestoreTopic asks for a deleted topic.
+// RestoreTopic is the request to restore a deleted topic.
 type RestoreTopic struct {
 	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the only one of the name
 	// Replaces is the topic that has the name now, which is deleted in one step with the restore. It needs

@@ -80,7 +80,7 @@ type Options struct {
 	Config  Config // serves /config
 	// ConfigFrom are the networks of clients that may change options, and profile.
 	ConfigFrom web.Networks
-	// Figures tell how depths and latencies are put in the form of nsqd.
+	// Figures define how depths and latencies are presented in nsqd's format.
 	Figures Figures
 	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory to ConfigFrom.
 	Debug bool

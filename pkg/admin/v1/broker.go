@@ -128,7 +128,7 @@ type Positions interface {
 	RestoreChannel(ctx context.Context, topic, channel string, replace bool) (api.UndoneMove, error)
 }
 
-// MessageOperator looks after single messages.
+// MessageOperator handles single messages.
 type MessageOperator interface {
 	// FinishMessage finishes a message in a channel wherever it is, and returns where
 	// it was.
@@ -157,7 +157,7 @@ type NodeOperator interface {
 	RemoveNode(ctx context.Context, id meta.NodeID) error
 }
 
-// PartitionOperator looks after leaders and replicas.
+// PartitionOperator handles leaders and replicas.
 type PartitionOperator interface {
 	DescribePartition(ctx context.Context, topic string, partition int) (api.PartitionDetail, error)
 	// TransferLeader has another in-sync replica lead; "": whichever is best.
@@ -173,7 +173,7 @@ type PartitionOperator interface {
 	StartBalance(ctx context.Context, req api.StartBalance) (api.Balance, error)
 }
 
-// Repairer looks after damaged copies of partitions.
+// Repairer handles damaged copies of partitions.
 type Repairer interface {
 	// Copies lists the copies of a partition on the nodes.
 	Copies(ctx context.Context, topic string, partition int) (*api.Repair, error)

@@ -48,7 +48,7 @@ type messagesAPI struct {
 	channels   channelsAPI
 	publishing *web.Publishing
 	memory     *limit.Memory
-	cluster    *atomic.Pointer[string] // its id; nil: not asked for yet
+	cluster    *atomic.Pointer[string] // its id; nil: not requested yet
 }
 
 func (v messagesAPI) route(t *API) {

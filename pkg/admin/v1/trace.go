@@ -17,7 +17,7 @@ import (
 
 // Traces returns trace events of messages.
 type Traces interface {
-	// Trace asks all nodes for messages.
+	// Trace queries all nodes for messages.
 	Trace(ctx context.Context, q trace.Query) (operate.Traced, error)
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// IsProbe reports whether a path is one of those by which the node's health is asked.
+// IsProbe reports whether a path is one of the health probes'.
 func IsProbe(path string) bool {
 	return path == "/livez" || path == "/healthz" || path == "/readyz" || path == "/startupz"
 }

@@ -120,8 +120,8 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 	}
 }
 
-// Peek returns the first bytes of a request's body, at most peekBytes, and leaves
-// them to be read. A client that waited to be asked for its body is asked.
+// Peek returns the first bytes of a request's body, at most peekBytes, which stay unread. A client
+// that waits for 100 Continue gets it.
 func Peek(r *http.Request) []byte {
 	b := bufio.NewReaderSize(r.Body, peekBytes)
 	head, _ := b.Peek(peekBytes) // an error recurs when the body is read
@@ -133,8 +133,8 @@ func Peek(r *http.Request) []byte {
 	return head
 }
 
-// drain reads and drops the rest of a refused body, within bounds. A client that
-// waits to be asked for its body is not asked.
+// drain reads and drops the rest of a refused body, within bounds. A client that waits for 100
+// Continue does not get it.
 func (h *Handler) drain(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 || r.ContentLength > h.DrainBytes || strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		return

@@ -93,8 +93,8 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	return d
 }
 
-// movedAway reports whether a partition was given another leader than its preferred one: by an operator,
-// or by the leader before. Taking that back at once would undo what was just asked for.
+// movedAway reports whether a partition was given another leader than its preferred one: by an
+// operator, or by the previous leader. Undoing that at once would revert the request.
 func movedAway(was, is *meta.State) bool {
 	for before, after := range is.Changes(was) {
 		if before == nil || after == nil {

@@ -62,9 +62,9 @@ func Place(nodes []*meta.Node, existing map[meta.NodeID]meta.Load, partitions, r
 	return out, nil
 }
 
-// unburden takes a leadership from a node that has two more than one to which it
-// can be passed, perhaps over others that lead as many as before, and says
-// whether there was one. Each partition's first replica leads it.
+// unburden takes a leadership from a node that has two more than one to which it can be passed,
+// perhaps over others that lead as many as before, and reports whether there was one. Each
+// partition's first replica leads it.
 func unburden(from *candidate, placed [][]*candidate) bool {
 	type step struct{ partition, replica int } // the previous leader passed it to the replica
 	came := map[*candidate]step{from: {}}
@@ -138,9 +138,9 @@ func placeOne(cands []*candidate, replicas int) []*candidate {
 	return chosen
 }
 
-// compare says which of two should get the next replica: one that does not drain
-// first, then the one in the less used zone, then the one with less of this topic, then the one with less
-// in total. Ties fall to the earlier, so to the lesser id.
+// compare determines which of two nodes should get the next replica: one that does not drain first,
+// then the one in the less used zone, then the one with less of this topic, then the one with less
+// in total. Ties go to the lower id.
 func (c *candidate) compare(d *candidate, zones map[string]int) int {
 	return cmp.Or(
 		c.draining()-d.draining(),

@@ -23,7 +23,7 @@ type announcer struct {
 	due chan struct{} // holds one: something was applied since the last barrier
 }
 
-// applied asks for a barrier. It does not block.
+// applied requests a barrier. It does not block.
 func (a announcer) applied() { signal.Poke(a.due) }
 
 // keep appends the barriers of s while it leads and has followers, until Close.

@@ -36,7 +36,7 @@ func (l *lateness) observe(at time.Time, late time.Duration) {
 	l.now = worst(l.now, late)
 }
 
-// turnLocked begins the next window when its time has come.
+// turnLocked begins the next window when it is due.
 func (l *lateness) turnLocked(at time.Time) {
 	switch passed := at.Sub(l.began); {
 	case passed >= 2*latenessWindow:

@@ -13,7 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// errStored says that the directory holds metadata. Refused.
+// errStored reports that the directory holds metadata. Refused.
 var errStored = errors.New("directory holds metadata")
 
 // seededEntries is how far after its snapshot a seeded store begins: beyond the entries that the

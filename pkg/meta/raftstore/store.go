@@ -132,8 +132,8 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	return nil
 }
 
-// identify records that the store exists, once its first state has come from the cluster that this
-// node joined.
+// identify records that the store exists, once it has received its first state from the cluster
+// that this node joined.
 func (s *Store) identify() {
 	for {
 		changed := s.Changed()

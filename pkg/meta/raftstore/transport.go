@@ -105,7 +105,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		}
 		return err
 	}
-	answer := t.answer(id) // including one that comes during the attempt
+	answer := t.answer(id) // including one that arrives during the attempt
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err != nil {
 		t.awaitReturn(id, target, answer)

@@ -8,5 +8,4 @@
 //
 // Mistakes can be planted around the code under test. A test checks that the simulation finds each
 // of them.
-// that would not find them would be worth nothing.
 package replica

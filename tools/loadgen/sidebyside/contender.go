@@ -24,7 +24,7 @@ const (
 // contender is one or more programs with their command lines.
 type contender struct {
 	name     string
-	commands func(dir string) ([][]string, error) // by server, the program first; all data goes below dir
+	commands func(dir string) ([][]string, error) // by server, the program first; all data is below dir
 	health   []string                             // URLs that answer 200 once it serves
 	target   []string                             // loadgen's arguments for it
 	slack    time.Duration                        // timer slack of the programs; 0: that of this one

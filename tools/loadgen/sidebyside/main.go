@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// options is what a run is asked for.
+// options are the flags of a run.
 type options struct {
 	loadgen, brokerd, nsqd, nats string
 	before                       string

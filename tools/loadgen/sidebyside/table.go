@@ -10,7 +10,7 @@ import (
 
 // samples holds what was measured.
 type samples struct {
-	figures []string // in the order in which they came
+	figures []string // in the order of their measurement
 	values  map[sample][]float64
 }
 

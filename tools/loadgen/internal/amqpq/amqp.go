@@ -12,7 +12,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Config says where the broker is.
+// Config is the address of the broker.
 type Config struct {
 	Addr     string
 	Prefetch int

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paced is small records that come at an even rate and are written and synced to
-// several files at once: what a replicated message costs of the disk where the
-// replicas share it. A record that comes during a sync waits for the next.
+// paced is a load of small records at an even rate, written and synced to several files at once:
+// the disk cost of a replicated message if the replicas share a disk. A record that arrives during
+// a sync waits for the next.
 type paced struct {
 	files int
 	rate  int // records a second
@@ -22,7 +22,7 @@ type paced struct {
 // recordSize is about that of a small message in a log.
 const recordSize = 256
 
-// run measures from when a record comes until every file has it.
+// run measures the time from the arrival of a record until every file has it.
 func (c paced) run(dir string, d time.Duration) (Limit, error) {
 	name := fmt.Sprintf("%d records/s, write %d B + fdatasync, until %d files have it, written before", c.rate, recordSize, c.files)
 	records := &pacedRecords{came: make([]time.Time, max(1, int(d.Seconds()*float64(c.rate))))}
@@ -67,7 +67,7 @@ func (c paced) run(dir string, d time.Duration) (Limit, error) {
 type pacedRecords struct {
 	mu   sync.Mutex
 	more sync.Cond
-	n    int // how many have come
+	n    int // the number of arrived records
 
 	came    []time.Time     // set before n counts them
 	lacking []atomic.Int32  // files that do not have it yet
@@ -86,7 +86,7 @@ func (r *pacedRecords) come(start time.Time, interval time.Duration) {
 	}
 }
 
-// write writes all records to f: what has come meanwhile together.
+// write writes all records to f: those that arrived meanwhile together.
 func (r *pacedRecords) write(f *os.File) error {
 	p := make([]byte, recordSize)
 	for done := 0; done < len(r.came); {

@@ -90,7 +90,7 @@ func (p *producer) buffers(window, batch int) chan *batchBuf {
 	return free
 }
 
-// send publishes a batch. It reports whether that, and all before it, went well.
+// send publishes a batch. It reports whether it and all before it succeeded.
 func (p *producer) send(bb *batchBuf) bool {
 	if p.err.Load() != nil {
 		return false

@@ -209,7 +209,7 @@ func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each fu
 	}
 	c.Close()
 	if t1 == 0 {
-		t1 = clock() // ran out of time: the rate is of what came
+		t1 = clock() // ran out of time: the rate is that of the consumed messages
 	}
 	r.rate(seen.Unique, t1-t0)
 	r.Received, r.Dups, r.Reordered = seen.Unique, seen.Dups, seen.Order

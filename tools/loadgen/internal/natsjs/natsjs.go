@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Config says where the servers are and what streams to make.
+// Config is the servers' addresses and the streams to create.
 type Config struct {
 	Addrs    []string // host:port of each server's client port
 	Replicas int
@@ -245,7 +245,7 @@ func (p *publisher) sendFast(bodies [][]byte) error {
 	return nil
 }
 
-// flow handles what the server says of a fast batch.
+// flow handles the server's answers to a fast batch.
 func (p *publisher) flow(m *nats.Msg) {
 	if !bytes.Contains(m.Data, []byte(`"type":"ack"`)) {
 		p.fail(fmt.Errorf("fast batch: %s", m.Data))
@@ -258,7 +258,7 @@ func (p *publisher) flow(m *nats.Msg) {
 		p.fail(err)
 		return
 	}
-	if a.Seq > 0 { // the first only tells the flow
+	if a.Seq > 0 { // the first answer only contains the flow
 		p.upTo(a.Seq)
 	}
 }

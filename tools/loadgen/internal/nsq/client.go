@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Client is the driver that goes through go-nsq, as most programs do.
+// Client is the driver that uses go-nsq, like most programs.
 type Client struct{ admin }
 
 // NewClient returns the go-nsq driver for c. go-nsq knows no partitions.

@@ -10,7 +10,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Own is the driver that goes through brokerd's own client, pkg/client.
+// Own is the driver that uses brokerd's own client, pkg/client.
 type Own struct{ admin }
 
 // NewOwn returns the driver of pkg/client for c.

@@ -1,6 +1,6 @@
-// Package nsq loads anything that speaks the NSQ TCP protocol. It has two
-// drivers: Raw, which writes and reads the protocol itself and keeps many
-// commands in flight on a connection, and Client, which goes through go-nsq.
+// Package nsq loads anything that speaks the NSQ TCP protocol. It has two drivers: Raw, which
+// writes and reads the protocol itself and keeps many commands in flight on a connection, and
+// Client, which uses go-nsq.
 package nsq
 
 import (
@@ -28,7 +28,7 @@ const (
 	frameMessage  = 2
 )
 
-// Config says where the broker is and how to speak to it.
+// Config is the broker's address and the form of the protocol.
 type Config struct {
 	TCP  string // host:port of the broker's NSQ protocol port
 	HTTP string // host:port of its HTTP API; empty where it has none
@@ -82,7 +82,7 @@ func (c *Config) part() string {
 	return " " + strconv.Itoa(c.Partition)
 }
 
-// conn is one connection that has said IDENTIFY.
+// conn is one connection that has sent IDENTIFY.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
@@ -181,7 +181,7 @@ func (c *conn) expectOK() error {
 	}
 }
 
-// admin does what goes through the broker's HTTP API.
+// admin sends requests to the broker's HTTP API.
 type admin struct{ Config }
 
 var httpc = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
@@ -271,7 +271,7 @@ func (a *admin) createChannel(ctx context.Context, topic string) error {
 	return a.post(ctx, "/v1/topics/"+topic+"/channels", nil, config)
 }
 
-// object returns what a JSON object says; an empty text is an empty one.
+// object decodes a JSON object; an empty text is an empty object.
 func object(text string) (map[string]any, error) {
 	fields := map[string]any{}
 	if text == "" {

@@ -136,7 +136,7 @@ func machine() (Machine, error) {
 	return m, nil
 }
 
-// parseStat reads what the kernel says in /proc/stat of all processors together.
+// parseStat reads the totals of all processors from /proc/stat.
 func parseStat(b []byte) Machine {
 	f := strings.Fields(string(b[:bytes.IndexByte(b, '\n')]))
 	v := func(i int) float64 {

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
-// Config says where the server is.
+// Config is the server's address.
 type Config struct {
 	Addr  string
 	Count int // COUNT of each XREADGROUP
@@ -80,8 +80,7 @@ func (c *conn) xadd(topic string, body []byte) {
 	c.bulkBytes(body)
 }
 
-// reply reads one reply: nil, string, int64 or []any. A string that is an
-// error comes back as the error.
+// reply reads one reply: nil, string, int64 or []any. An error string is returned as the error.
 func (c *conn) reply() (any, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
